@@ -1,0 +1,1 @@
+"""Trustworthy confidence for classifiers on shifted data, without labels and without source data."""

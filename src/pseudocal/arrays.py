@@ -1,0 +1,162 @@
+"""What flows between the layers, and the checks that guard the public edge.
+
+Everything numeric is NumPy. What a model eats is opaque: it is only indexed by rows and mixed with `+` and `*`.
+
+The exceptions:
+
+    Exception
+    ├── ValueError
+    │   └── InputError          what was passed cannot be right: `expected ..., got ...`
+    └── ImportError
+        └── MissingExtraError   an optional package is needed: names the extra to install
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.floating[Any]]
+Logits = Floats  # (n, classes)
+Probabilities = Floats  # (n, classes), rows sum to one
+Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
+Batch = Any  # whatever the model eats: indexable by rows, closed under + and *
+
+
+class InputError(ValueError):
+    """What was passed cannot be right."""
+
+
+class MissingExtraError(ImportError):
+    """An optional package is needed.
+
+    >>> str(MissingExtraError("matplotlib", "report"))
+    "expected the package matplotlib, got none: pip install 'pseudocal[report]'"
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"expected the package {package}, got none: pip install 'pseudocal[{extra}]'")
+
+
+class Predictor(Protocol):
+    """A model as the core sees it: a batch of inputs in, logits `(n, classes)` out."""
+
+    def __call__(self, x: Batch, /) -> Logits: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """Logits with the labels they should have given, and how much each row counts."""
+
+    logits: Logits  # (n, classes)
+    labels: Labels  # (n,)
+    weights: Floats | None = None  # (n,), one each when absent
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+
+def softmax(logits: ArrayLike) -> Probabilities:
+    """Turn logits `(n, classes)` into probabilities, one row at a time.
+
+    A class at -inf is impossible and gets zero.
+
+    >>> softmax([[0.0, 0.0], [0.0, -np.inf]])
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    """
+    logits = as_logits(logits)
+    shifted = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=work_dtype(logits))
+    np.exp(shifted, out=shifted)
+    shifted /= shifted.sum(axis=1, keepdims=True)
+    return shifted
+
+
+def binary_logits(logit: ArrayLike) -> Logits:
+    """Write the one logit of a binary model as the two columns (0, z) it stands for.
+
+    sigmoid(z) is the second column of softmax((0, z)).
+
+    >>> binary_logits([3.0, -1.0])
+    array([[ 0.,  3.],
+           [ 0., -1.]])
+    """
+    z = np.asarray(logit)
+    if z.ndim == 2 and z.shape[1] == 1:
+        z = z[:, 0]
+    if z.ndim != 1:
+        raise InputError(
+            f"expected one logit per row, got shape {z.shape}: several independent sigmoids (multi-label) are not "
+            "one distribution over classes; calibrate each of them as a binary model of its own"
+        )
+    return np.stack([np.zeros_like(z), z], axis=1)
+
+
+def work_dtype(logits: Floats) -> type[np.float32] | type[np.float64]:
+    """The precision to compute in: float16 and float32 in float32, anything wider in float64."""
+    return np.float32 if logits.dtype.itemsize <= 4 else np.float64
+
+
+def as_logits(logits: ArrayLike) -> Logits:
+    """See `logits` as a floating array `(n, classes)` without a copy if it is one already."""
+    array = np.asanyarray(logits)
+    if array.ndim != 2:
+        hint = (
+            "; write one logit per row as two columns with pseudocal.binary_logits" if array.ndim == 1 else ""
+        )
+        raise InputError(f"expected logits of shape (n, classes), got shape {array.shape}{hint}")
+    if array.shape[0] == 0:
+        raise InputError(f"expected at least one row of logits, got shape {array.shape}")
+    if array.shape[1] < 2:
+        raise InputError(
+            f"expected logits for at least two classes, got shape {array.shape}; "
+            "write one logit per row as two columns with pseudocal.binary_logits"
+        )
+    if not np.issubdtype(array.dtype, np.floating):
+        if not np.issubdtype(array.dtype, np.integer):
+            raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
+        array = array.astype(np.float64)
+    return array
+
+
+def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
+    """See `labels` as `(n,)` class indices that fit `logits`."""
+    array = np.asarray(labels)
+    n, classes = logits.shape
+    if array.shape != (n,):
+        raise InputError(
+            f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}"
+        )
+    if not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
+    low, high = array.min(), array.max()
+    if low < 0 or high >= classes:
+        row = int(np.argmax((array < 0) | (array >= classes)))
+        raise InputError(f"expected labels from 0 to {classes - 1}, got {array[row]} in row {row}")
+    return array
+
+
+def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
+    """Refuse NaN, +inf and rows without a possible class, naming the row (by its number in `rows` if given)."""
+    top = logits.max(axis=1)
+    if not np.isfinite(top).all():
+        i = int(np.argmin(np.isfinite(top)))
+        what = "NaN" if np.isnan(top[i]) else "+inf" if top[i] > 0 else "-inf for every class"
+        row = i if rows is None else int(rows[i])
+        raise InputError(
+            f"expected logits below +inf, one of them finite in each row, got {what} in row {row}"
+        )
+
+
+def looks_like_probabilities(logits: Logits) -> bool:
+    """Whether every row is non-negative and sums to one, as logits never do by chance."""
+    return bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-3))
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

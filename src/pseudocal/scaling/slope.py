@@ -1,0 +1,139 @@
+"""One pass over labelled logits: the slope of their likelihood in the inverse temperature b, and how it bends.
+
+For one row with p = softmax(b z) the negative log-likelihood has the slope E_p[z] - z_y; the slope's own derivatives
+in b are the variance and the third central moment of z under p. So four sums over the classes tell everything:
+sum e, sum e d, sum e d^2, sum e d^3, with d = z - max z and e = exp(b d).
+"""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, cores, work_dtype
+
+BLOCK = 1 << 17  # logits per block: with its scratch it stays in a core's cache
+NARROW = 128  # with fewer classes a block is transposed, so that the inner loops run over rows
+IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
+
+
+class Slope(NamedTuple):
+    """The mean slope at b, its first two derivatives in log b, and the standard error of the mean slope."""
+
+    value: float
+    first: float
+    second: float
+    error: float
+
+    def step(self) -> tuple[float, float]:
+        """Halley's step in log b towards the root, and an estimate of the error that it leaves.
+
+        >>> step, error = Slope(value=0.1, first=1.0, second=0.0, error=0.0).step()
+        >>> step, error
+        (-0.1, 0.0)
+        """
+        if self.first <= 0:
+            return math.copysign(math.inf, -self.value), math.inf
+        newton = -self.value / self.first
+        bend = newton * self.second / (2 * self.first)
+        if abs(bend) > 0.5:
+            return newton, math.inf
+        return newton / (1 + bend), abs(newton) * bend**2
+
+    def log_se(self) -> float:
+        """The sandwich estimate of the standard error of log b, and so of log T."""
+        return self.error / self.first if self.first > 0 else math.inf
+
+
+def slope(
+    logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray[np.intp] | None, b: float
+) -> Slope:
+    """Read `rows` (all if None) once, on several cores, block by block.
+
+    Block sums are added in a fixed order: the number of cores does not change a digit.
+    """
+    n = len(logits) if rows is None else len(rows)
+    size = max(1, BLOCK // logits.shape[1])
+    starts = range(0, n, size)
+
+    def strip(mine: range) -> NDArray[np.float64]:
+        scratch = np.empty((2, size * logits.shape[1]), dtype=work_dtype(logits))
+        sums = np.empty((len(mine), 5))
+        with np.errstate(all="ignore"):  # what overflows shows in the sums and is done again with care
+            for k, start in enumerate(mine):
+                at: Any = slice(start, start + size) if rows is None else rows[start : start + size]
+                z, y, w = logits[at], targets[at], None if weights is None else weights[at]
+                sums[k] = _sums(z, y, w, b, scratch)
+                if not np.isfinite(sums[k]).all():
+                    z = _without_infinities(z, y, np.arange(start, start + len(z)) if rows is None else at)
+                    sums[k] = _sums(z, y, w, b, np.empty((2, z.size)))
+        return sums
+
+    strips = min(cores(), len(starts))
+    parts = [starts[i:j] for i, j in pairwise(len(starts) * k // strips for k in range(strips + 1))]
+    if strips == 1:
+        sums = strip(parts[0])
+    else:
+        with ThreadPoolExecutor(strips) as pool:
+            sums = np.concatenate(list(pool.map(strip, parts)))
+    weight, mean, variance, third, squares = sums.sum(axis=0).tolist()
+    if weight == 0:  # a sample of rows may hold none that count
+        return Slope(0.0, 0.0, 0.0, math.inf)
+    return Slope(
+        mean / weight, b * variance / weight, b * (variance + b * third) / weight, math.sqrt(squares) / weight
+    )
+
+
+def _sums(
+    z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats
+) -> NDArray[np.float64]:
+    """Sums over the rows of one block: weight, slope, its two derivatives in b, squared weighted slope."""
+    n, classes = z.shape
+    axis = 0 if classes < NARROW else 1
+    block = z.T if axis == 0 else z
+    d = scratch[0, : z.size].reshape(block.shape)
+    e = scratch[1, : z.size].reshape(block.shape)
+    np.copyto(d, block, casting="same_kind")
+    d -= d.max(axis=axis, keepdims=True)
+    np.multiply(d, b, out=e)
+    np.exp(e, out=e)
+    powers = np.empty((4, n), dtype=e.dtype)
+    e.sum(axis=axis, out=powers[0])
+    for k in (1, 2, 3):
+        e *= d
+        e.sum(axis=axis, out=powers[k])
+    total, m1, m2, m3 = powers.astype(np.float64)
+    m1, m2, m3 = m1 / total, m2 / total, m3 / total  # E[d], E[d^2], E[d^3] of each row
+    w = np.ones(n) if weights is None else weights
+    weighted = w * (m1 - _at_target(d, targets, axis))
+    square = m1 * m1
+    variance = m2 - square
+    third = m3 - m1 * (3 * m2 - 2 * square)
+    return np.array([w.sum(), weighted.sum(), w @ variance, w @ third, weighted @ weighted])
+
+
+def _at_target(d: Floats, targets: Labels, axis: int) -> Floats:
+    """The value of `d` at each row's label, or its mean under the row's soft target."""
+    if targets.ndim == 2:
+        return (d * (targets.T if axis == 0 else targets)).sum(axis=axis, dtype=np.float64)
+    row = np.arange(len(targets))
+    return (d[targets, row] if axis == 0 else d[row, targets]).astype(np.float64)
+
+
+def _without_infinities(z: Logits, targets: Labels, row: NDArray[np.intp]) -> Logits:
+    """Write impossible classes as finite numbers in float64; refuse what has no likelihood, naming the row."""
+    check_rows(z, row)
+    careful = np.maximum(z, IMPOSSIBLE, dtype=np.float64)
+    impossible = _at_target(careful, targets, 1) <= IMPOSSIBLE / 1e6
+    if impossible.any():
+        i = int(np.argmax(impossible))
+        raise InputError(
+            f"expected labels of possible classes, got one whose logit is -inf in row {row[i]}; if these are logs of "
+            "probabilities that were rounded to zero, floor them first: np.log(np.maximum(p, 1e-7))"
+        )
+    return careful

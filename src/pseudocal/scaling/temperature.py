@@ -1,0 +1,168 @@
+"""Temperature scaling: divide the logits by the one number that makes their likelihood largest.
+
+With b = 1/T the mean negative log-likelihood is convex, so its slope
+
+    g(b) = mean over rows of  E_p[z] - z_y,        p = softmax(b z)
+
+rises and has one root at most. Its derivatives are the variance and the third central moment of z under p, so one
+pass over the data gives all that Halley's third-order step needs. The root is sought in log b, on a small sample
+of rows first, then on larger ones, then on all of them: each starts so close to its answer that one pass is nearly
+always enough, and the full data is read once or twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, work_dtype
+from pseudocal.scaling.slope import Slope, slope
+
+BOUNDS = (1e-4, 1e6)  # where the temperature is sought
+LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
+FEWEST = 256  # no sample of rows is smaller than this
+GROWTH = 8  # each sample of rows is so many times the one before
+CLOSE = 1e-6  # an error in log T that is none
+
+
+@dataclass(frozen=True)
+class TemperatureScaling:
+    """Divide logits by one number: confidence moves, the predicted class does not.
+
+    >>> TemperatureScaling(2.0)(np.array([[2.0, 4.0]]))
+    array([[1., 2.]])
+
+    A fitted one says how well its temperature is known: `log_se` is the standard error of log T, and `bound` is
+    "lower" or "upper" when the likelihood has its maximum beyond the range that was searched.
+    """
+
+    temperature: float
+    log_se: float = math.nan
+    rows: int = 0
+    bound: Literal["lower", "upper"] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"expected a positive temperature, got {self.temperature}")
+
+    def __call__(self, logits: ArrayLike) -> Logits:
+        logits = as_logits(logits)
+        return np.divide(logits, self.temperature, dtype=work_dtype(logits))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """The range that holds the temperature of the population with probability `level`.
+
+        It speaks of sampling error alone: whether these rows resemble those that the scaling will be used on is
+        another question.
+
+        >>> low, high = TemperatureScaling(2.0, log_se=0.1).interval()
+        >>> round(low, 3), round(high, 3)
+        (1.644, 2.433)
+        """
+        from scipy.special import ndtri
+
+        if self.bound is not None:
+            return (0.0, math.inf)
+        half = float(ndtri((1 + level) / 2)) * self.log_se
+        return (self.temperature * math.exp(-half), self.temperature * math.exp(half))
+
+
+def fit_temperature(
+    logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+) -> TemperatureScaling:
+    """Find the temperature under which the labels are most likely.
+
+    Labels are class indices `(n,)` or soft targets `(n, classes)`; `weights` `(n,)` say how much each row counts.
+    Any floating dtype, memory layout or memory map will do; nothing of the input's size is allocated. A class at
+    -inf is an impossible class.
+
+    Three of four predictions are right at logit gap 2, so the gap should be log 3:
+
+    >>> scaling = fit_temperature([[2.0, 0.0]] * 4, [0, 0, 0, 1])
+    >>> round(scaling.temperature, 6), round(2 / np.log(3), 6)
+    (1.820478, 1.820478)
+
+    The standard error is the sandwich estimate, which holds for models that are wrong as well. Weights are
+    importance weights: two rows of weight one tell more than one row of weight two.
+    """
+    logits = as_logits(logits)
+    targets = as_targets(labels, logits)
+    row_weights = None if weights is None else as_weights(weights, len(logits))
+    log_b, log_se = 0.0, math.inf
+    for rows in _samples(len(logits)):
+        log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), log_b)
+    bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
+    temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
+    return TemperatureScaling(temperature, log_se, len(logits), bound)
+
+
+def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
+    """See `labels` as class indices `(n,)` or as soft targets `(n, classes)` whose rows sum to one."""
+    targets = np.asarray(labels)
+    if targets.ndim != 2:
+        return as_labels(targets, logits)
+    if targets.shape != logits.shape:
+        raise InputError(f"expected soft targets of shape {logits.shape}, got shape {targets.shape}")
+    bad = ~((targets >= 0).all(axis=1) & np.isclose(targets.sum(axis=1, dtype=np.float64), 1, atol=1e-3))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"expected soft targets that are non-negative and sum to one in each row, got {targets[row]} in row {row}"
+        )
+    return targets
+
+
+def as_weights(weights: ArrayLike, n: int) -> Floats:
+    """See `weights` as `(n,)` non-negative numbers that are not all zero."""
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (n,):
+        raise InputError(f"expected weights of shape ({n},), one for each row, got shape {array.shape}")
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
+        raise InputError("expected weights that are finite, non-negative and not all zero, got others")
+    return array
+
+
+def _samples(n: int) -> Iterator[NDArray[np.intp] | None]:
+    """Ever larger samples of rows, sorted and spread evenly; the last, None, stands for all of them."""
+    rng = np.random.default_rng(0)
+    sizes = [n // GROWTH**k for k in range(1, 20) if n // GROWTH**k >= FEWEST]
+    for size in reversed(sizes):
+        yield ((np.arange(size) + rng.random(size)) * (n / size)).astype(np.intp)
+    yield None
+
+
+def _root(slope_at: Callable[[float], Slope], log_b: float) -> tuple[float, float]:
+    """Where the rising slope crosses zero, or the end of the range that it points out of; and its standard error.
+
+    Halley's step is taken while it stays inside the bracket and shrinks the slope well. Else the end of the range
+    that the slope points to is looked at, once; and from then on the bracket is halved.
+    """
+    low, high = LOG_B
+    last = math.inf
+    while high - low > CLOSE:
+        slope = slope_at(math.exp(log_b))
+        if (
+            slope.value == 0 == slope.first
+        ):  # flat: all is right beyond doubt, or the logits say nothing at all
+            return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), math.inf
+        if log_b == LOG_B[slope.value <= 0]:
+            return log_b, math.inf
+        low, high = (low, log_b) if slope.value > 0 else (log_b, high)
+        step, error = slope.step()
+        inside = low <= log_b + step <= high
+        if inside and error < CLOSE:
+            return log_b + step, slope.log_se()
+        if inside and abs(slope.value) < last / 8:
+            log_b += step
+        elif (end := low if slope.value > 0 else high) in LOG_B:
+            log_b = end
+        else:
+            log_b = (low + high) / 2
+        last = abs(slope.value)
+    return log_b, slope_at(math.exp(log_b)).log_se()
