@@ -45,7 +45,9 @@ class MissingExtraError(ImportError):
 class Predictor(Protocol):
     """A model as the core sees it: a batch of inputs in, logits `(n, classes)` out."""
 
-    def __call__(self, x: Batch, /) -> Logits: ...
+    def __call__(self, x: Batch, /) -> Logits:
+        """Predict one batch."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +72,7 @@ def softmax(logits: ArrayLike) -> Probabilities:
            [1. , 0. ]])
     """
     logits = as_logits(logits)
-    shifted = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=work_dtype(logits))
+    shifted: Floats = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=work_dtype(logits))
     np.exp(shifted, out=shifted)
     shifted /= shifted.sum(axis=1, keepdims=True)
     return shifted
@@ -105,9 +107,7 @@ def as_logits(logits: ArrayLike) -> Logits:
     """See `logits` as a floating array `(n, classes)` without a copy if it is one already."""
     array = np.asanyarray(logits)
     if array.ndim != 2:
-        hint = (
-            "; write one logit per row as two columns with pseudocal.binary_logits" if array.ndim == 1 else ""
-        )
+        hint = "; write one logit per row as two columns with pseudocal.binary_logits" if array.ndim == 1 else ""
         raise InputError(f"expected logits of shape (n, classes), got shape {array.shape}{hint}")
     if array.shape[0] == 0:
         raise InputError(f"expected at least one row of logits, got shape {array.shape}")
@@ -128,9 +128,7 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
     array = np.asarray(labels)
     n, classes = logits.shape
     if array.shape != (n,):
-        raise InputError(
-            f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}"
-        )
+        raise InputError(f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
     low, high = array.min(), array.max()
@@ -147,9 +145,7 @@ def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
         i = int(np.argmin(np.isfinite(top)))
         what = "NaN" if np.isnan(top[i]) else "+inf" if top[i] > 0 else "-inf for every class"
         row = i if rows is None else int(rows[i])
-        raise InputError(
-            f"expected logits below +inf, one of them finite in each row, got {what} in row {row}"
-        )
+        raise InputError(f"expected logits below +inf, one of them finite in each row, got {what} in row {row}")
 
 
 def looks_like_probabilities(logits: Logits) -> bool:

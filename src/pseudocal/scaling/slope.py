@@ -50,9 +50,7 @@ class Slope(NamedTuple):
         return self.error / self.first if self.first > 0 else math.inf
 
 
-def slope(
-    logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray[np.intp] | None, b: float
-) -> Slope:
+def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray[np.intp] | None, b: float) -> Slope:
     """Read `rows` (all if None) once, on several cores, block by block.
 
     Block sums are added in a fixed order: the number of cores does not change a digit.
@@ -84,14 +82,10 @@ def slope(
     weight, mean, variance, third, squares = sums.sum(axis=0).tolist()
     if weight == 0:  # a sample of rows may hold none that count
         return Slope(0.0, 0.0, 0.0, math.inf)
-    return Slope(
-        mean / weight, b * variance / weight, b * (variance + b * third) / weight, math.sqrt(squares) / weight
-    )
+    return Slope(mean / weight, b * variance / weight, b * (variance + b * third) / weight, math.sqrt(squares) / weight)
 
 
-def _sums(
-    z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats
-) -> NDArray[np.float64]:
+def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
     """Sums over the rows of one block: weight, slope, its two derivatives in b, squared weighted slope."""
     n, classes = z.shape
     axis = 0 if classes < NARROW else 1
@@ -120,7 +114,8 @@ def _sums(
 def _at_target(d: Floats, targets: Labels, axis: int) -> Floats:
     """The value of `d` at each row's label, or its mean under the row's soft target."""
     if targets.ndim == 2:
-        return (d * (targets.T if axis == 0 else targets)).sum(axis=axis, dtype=np.float64)
+        mean: Floats = (d * (targets.T if axis == 0 else targets)).sum(axis=axis, dtype=np.float64)
+        return mean
     row = np.arange(len(targets))
     return (d[targets, row] if axis == 0 else d[row, targets]).astype(np.float64)
 

@@ -52,6 +52,7 @@ class TemperatureScaling:
             raise InputError(f"expected a positive temperature, got {self.temperature}")
 
     def __call__(self, logits: ArrayLike) -> Logits:
+        """Scale logits `(n, classes)`."""
         logits = as_logits(logits)
         return np.divide(logits, self.temperature, dtype=work_dtype(logits))
 
@@ -73,9 +74,7 @@ class TemperatureScaling:
         return (self.temperature * math.exp(-half), self.temperature * math.exp(half))
 
 
-def fit_temperature(
-    logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
-) -> TemperatureScaling:
+def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> TemperatureScaling:
     """Find the temperature under which the labels are most likely.
 
     Labels are class indices `(n,)` or soft targets `(n, classes)`; `weights` `(n,)` say how much each row counts.
@@ -147,9 +146,7 @@ def _root(slope_at: Callable[[float], Slope], log_b: float) -> tuple[float, floa
     last = math.inf
     while high - low > CLOSE:
         slope = slope_at(math.exp(log_b))
-        if (
-            slope.value == 0 == slope.first
-        ):  # flat: all is right beyond doubt, or the logits say nothing at all
+        if slope.value == 0 == slope.first:  # flat: all is right beyond doubt, or the logits say nothing at all
             return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), math.inf
         if log_b == LOG_B[slope.value <= 0]:
             return log_b, math.inf
