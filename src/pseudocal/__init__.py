@@ -1,1 +1,35 @@
-"""Trustworthy confidence for classifiers on shifted data, without labels and without source data."""
+"""Trustworthy confidence for classifiers on shifted data, without labels and without source data.
+
+>>> import numpy as np
+>>> from pseudocal import PseudoCal
+>>> model = lambda x: 8 * x                                      # logits of a model that is far too sure of itself
+>>> target = np.random.default_rng(0).normal(size=(2000, 3))     # unlabelled
+>>> calibration = PseudoCal().fit(model, target)
+>>> calibration.probabilities(model(target)).max(axis=1).mean() < 0.9
+np.True_
+"""
+
+from pseudocal.arrays import InputError, binary_logits, softmax
+from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.scaling import (
+    MatrixScaling,
+    TemperatureScaling,
+    VectorScaling,
+    fit_matrix,
+    fit_temperature,
+    fit_vector,
+)
+
+__all__ = [
+    "Calibration",
+    "InputError",
+    "MatrixScaling",
+    "PseudoCal",
+    "TemperatureScaling",
+    "VectorScaling",
+    "binary_logits",
+    "fit_matrix",
+    "fit_temperature",
+    "fit_vector",
+    "softmax",
+]

@@ -84,7 +84,7 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike 
     Three of four predictions are right at logit gap 2, so the gap should be log 3:
 
     >>> scaling = fit_temperature([[2.0, 0.0]] * 4, [0, 0, 0, 1])
-    >>> round(scaling.temperature, 6), round(2 / np.log(3), 6)
+    >>> round(scaling.temperature, 6), round(2 / math.log(3), 6)
     (1.820478, 1.820478)
 
     The standard error is the sandwich estimate, which holds for models that are wrong as well. Weights are

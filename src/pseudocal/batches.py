@@ -1,0 +1,106 @@
+"""What a model eats, seen as batches of rows.
+
+Inputs are opaque. Whether they are arrays, tensors, sparse matrices or data frames, all that is asked of them is to
+be indexed by rows, stacked, and mixed with `+` and `*`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import Batch, InputError
+
+
+def count(x: Batch) -> int:
+    """How many rows a batch has.
+
+    >>> count(np.zeros((3, 8, 8)))
+    3
+    """
+    return int(x.shape[0])
+
+
+def take(x: Batch, rows: NDArray[np.intp]) -> Batch:
+    """A copy of some rows.
+
+    >>> take(np.array([10, 20, 30]), np.array([2, 0]))
+    array([30, 10])
+    """
+    if hasattr(x, "iloc"):  # a pandas frame: rows by position, renumbered so that two selections line up
+        return x.iloc[rows].reset_index(drop=True)
+    return x[rows]
+
+
+def stack(parts: list[Batch]) -> Batch:
+    """One batch of the rows of several.
+
+    >>> stack([np.array([1, 2]), np.array([3])])
+    array([1, 2, 3])
+    """
+    first = parts[0]
+    shapes = {tuple(part.shape[1:]) for part in parts}
+    if len(shapes) > 1:
+        raise InputError(f"expected inputs of one shape, since pairs of them are mixed, got shapes {sorted(shapes)}")
+    if isinstance(first, np.ndarray):
+        return np.concatenate(parts)
+    if hasattr(first, "iloc"):
+        return sys.modules["pandas"].concat(parts, ignore_index=True)
+    if hasattr(first, "tocsr"):
+        return sys.modules["scipy.sparse"].vstack(parts, format="csr")
+    return sys.modules["torch"].cat(parts)
+
+
+def size(x: Batch) -> int:
+    """How many bytes a batch takes.
+
+    >>> size(np.zeros((2, 3)))
+    48
+    """
+    if hasattr(x, "nbytes"):
+        return int(x.nbytes)
+    if hasattr(x, "memory_usage"):
+        return int(x.memory_usage(deep=True).sum())
+    return int(x.data.nbytes + x.indices.nbytes + x.indptr.nbytes)  # compressed sparse rows
+
+
+def is_array(data: Any) -> bool:
+    """Whether `data` is all rows at once, so that they can be shuffled, rather than a stream of batches."""
+    return hasattr(data, "shape") and hasattr(data, "__getitem__")
+
+
+def shuffled(data: Batch, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]:
+    """The rows of an array in random order, in batches of nearly equal size.
+
+    >>> [len(x) for x in shuffled(np.arange(10), 4, np.random.default_rng(0))]
+    [4, 3, 3]
+    """
+    data = data.tocsr() if hasattr(data, "tocsr") else data
+    order = rng.permutation(count(data))
+    for rows in np.array_split(order, -(-len(order) // batch_size)):
+        yield take(data, rows)
+
+
+def streamed(data: Iterable[Any]) -> Iterator[Batch]:
+    """The inputs of each batch of a stream; what comes with them, such as labels, is never looked at.
+
+    >>> list(streamed([(np.array([1.0]), "label")]))
+    [array([1.])]
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(data, torch.utils.data.Dataset):
+        raise InputError("expected batches, got a torch Dataset, which gives single rows: wrap it in a DataLoader")
+    for item in data:
+        x = item[0] if isinstance(item, tuple | list) and item else item
+        if isinstance(x, Mapping):
+            raise InputError(
+                f"expected batches that are arrays, tensors or (inputs, ...) tuples, got a mapping with {sorted(x)}; "
+                "pass the inputs alone: (batch['pixel_values'] for batch in loader)"
+            )
+        if not hasattr(x, "shape") or len(x.shape) == 0:
+            raise InputError(f"expected batches that are arrays or tensors with rows, got {type(x).__name__}")
+        yield x.tocsr() if hasattr(x, "tocsr") else x

@@ -1,0 +1,138 @@
+"""PseudoCal: calibrate a model with nothing but itself and unlabelled target data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from pseudocal.arrays import InputError, Predictor
+from pseudocal.batches import is_array, shuffled, streamed
+from pseudocal.calibrators.calibration import Calibration
+from pseudocal.predictors import Checked, as_predictor
+from pseudocal.reservoir import Reservoir
+from pseudocal.scaling import TemperatureScaling, fit_temperature
+from pseudocal.synthesis import Pairs, mixup, pairs_anywhere, pairs_within
+
+FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
+
+
+@dataclass(frozen=True)
+class PseudoCal:
+    """Mix target inputs that the model tells apart, fit a temperature on the mixes, use it on the real ones.
+
+    Settings only; `fit` does the work and returns a `Calibration`.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(1000, 2)) + 2 * rng.integers(0, 2, size=(1000, 1))
+    >>> model = lambda x: np.stack([np.zeros(len(x)), 9 * (x.sum(axis=1) - 2)], axis=1)  # far too sure of itself
+    >>> calibration = PseudoCal().fit(model, x)
+    >>> calibration
+    Calibration(pseudocal: T = ... in [...], from ... rows)
+    >>> calibration.temperature > 3
+    True
+
+    `lam` is the larger share of a mix. `labels` are "hard", the predicted class of the larger share, or "soft", the
+    class of the largest mixed probability. `epochs` repeats the pass with new pairs. `tolerance` stops as soon as
+    the standard error of log T is below it: 0.02 takes some 2,700 mixes, however large the data. `memory` bounds, in
+    bytes, what is held at a time. `pairing` draws the partners of a stream of batches from "anywhere" in what was
+    seen so far, so that a sorted stream does no harm, or from the same "batch", as the paper does. `binary` says that
+    the model gives one logit per row, which stands for the two columns (0, z).
+    """
+
+    lam: float = 0.65
+    labels: Literal["hard", "soft"] = "hard"
+    epochs: int = 1
+    seed: int = 0
+    memory: int = 2**29
+    tolerance: float | None = None
+    pairing: Literal["anywhere", "batch"] = "anywhere"
+    binary: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.lam < 1:
+            raise InputError(f"expected lam, the larger share, between 0.5 and 1, got {self.lam}")
+        if self.labels not in ("hard", "soft"):
+            raise InputError(f"expected labels 'hard' or 'soft', got {self.labels!r}")
+        if self.pairing not in ("anywhere", "batch"):
+            raise InputError(f"expected pairing 'anywhere' or 'batch', got {self.pairing!r}")
+        if self.epochs < 1:
+            raise InputError(f"expected at least one epoch, got {self.epochs}")
+        if self.memory < 2**16:
+            raise InputError(f"expected memory of at least 65536 bytes, got {self.memory}")
+        if self.tolerance is not None and not self.tolerance > 0:
+            raise InputError(f"expected a positive tolerance, got {self.tolerance}")
+
+    def fit(self, model: Any, data: Any, *, batch_size: int = 128) -> Calibration:
+        """Calibrate `model` on unlabelled target `data`.
+
+        The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier. The data is an
+        array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
+        in it are never looked at.
+        """
+        predict = Checked(as_predictor(model), binary=self.binary)
+        pair_rng, keep_rng = np.random.default_rng(self.seed).spawn(2)
+        reservoir = Reservoir(self.memory * 3 // 4, keep_rng)
+        settled = _Settled(self.tolerance)
+        paired = 0
+        for pairs in self._pairs(predict, data, batch_size, pair_rng):
+            paired += len(pairs)
+            mixes = mixup(predict, pairs, lam=self.lam, labels=self.labels)
+            if len(mixes):
+                reservoir.add(mixes)
+            if settled(reservoir):
+                break
+        if reservoir.seen == 0:
+            raise InputError(_why_no_mixes(predict.rows, paired))
+        counts = {"pairs": paired, "mixes": reservoir.seen, "forward_passes": predict.rows}
+        return Calibration("pseudocal", _fit(reservoir), asdict(self) | {"batch_size": batch_size}, counts)
+
+    def _pairs(self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator) -> Iterator[Pairs]:
+        """Pairs of target inputs, `epochs` times over."""
+        if batch_size < 2:
+            raise InputError(f"expected a batch size of at least 2, got {batch_size}")
+        if not is_array(data) and not isinstance(data, Iterable):
+            raise InputError(f"expected an array of inputs or an iterable of batches, got {type(data).__name__}")
+        if self.epochs > 1 and isinstance(data, Iterator):
+            raise InputError(
+                "expected data that can be read again for each epoch, got an iterator: pass a list or a loader"
+            )
+        for _ in range(self.epochs):
+            if is_array(data):
+                yield from pairs_within(predict, shuffled(data, batch_size, rng), rng=rng)
+            elif self.pairing == "batch":
+                yield from pairs_within(predict, streamed(data), rng=rng)
+            else:
+                yield from pairs_anywhere(predict, streamed(data), rng=rng, memory=self.memory // 4)
+
+
+class _Settled:
+    """Whether the temperature is known well enough; looks seldom, when the answer may have changed."""
+
+    def __init__(self, tolerance: float | None) -> None:
+        self._tolerance = tolerance
+        self._look_at = FIRST_LOOK
+
+    def __call__(self, reservoir: Reservoir) -> bool:
+        if self._tolerance is None or len(reservoir) < self._look_at:
+            return False
+        error = _fit(reservoir).log_se
+        needed = len(reservoir) * (error / self._tolerance) ** 2  # the error falls with the root of the number
+        self._look_at = int(np.clip(1.02 * needed, 1.1 * len(reservoir), 2 * len(reservoir)))
+        return error < self._tolerance
+
+
+def _fit(reservoir: Reservoir) -> TemperatureScaling:
+    mixes = reservoir.labelled
+    return fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
+
+
+def _why_no_mixes(rows: int, paired: int) -> str:
+    if paired == 0:
+        return f"expected at least two target inputs to mix, got {rows}"
+    return (
+        f"expected target inputs that the model tells apart, got one predicted class for all {rows}: "
+        "a model that always says the same cannot be calibrated by mixing its inputs"
+    )

@@ -1,0 +1,84 @@
+"""A model of any kind, seen as a function from a batch of inputs to logits."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pseudocal.arrays import (
+    Batch,
+    InputError,
+    Logits,
+    Predictor,
+    as_logits,
+    binary_logits,
+    check_rows,
+    looks_like_probabilities,
+)
+from pseudocal.batches import count
+
+__all__ = ["Checked", "as_predictor"]
+
+
+def as_predictor(model: Any) -> Predictor:
+    """See a torch module, a scikit-learn classifier or any callable as a `Predictor`.
+
+    >>> as_predictor(lambda x: 2 * x)(np.array([[1.0, 0.0]]))
+    array([[2., 0.]])
+    """
+    if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
+        from pseudocal.predictors.torch_module import TorchPredictor
+
+        return TorchPredictor(model)
+    if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
+        from pseudocal.predictors.classifier import ClassifierPredictor
+
+        return ClassifierPredictor(model)
+    if not callable(model):
+        raise InputError(
+            "expected a model: a callable, a torch module or a fitted scikit-learn classifier, "
+            f"got {type(model).__name__}"
+        )
+    return model  # type: ignore[no-any-return]
+
+
+class Checked:
+    """A predictor whose every output is checked, so that a mistake shows where it is made.
+
+    It counts the rows it predicts, and adds to an error of the model which batch it was.
+    """
+
+    def __init__(self, predict: Predictor, *, binary: bool = False) -> None:
+        self.rows = 0
+        self._predict = predict
+        self._binary = binary
+        self._classes: int | None = None
+
+    def __call__(self, x: Batch, /) -> Logits:
+        """Predict one batch."""
+        try:
+            output = self._predict(x)
+        except Exception as error:
+            error.add_note(
+                f"pseudocal: while the model predicted a batch of shape {tuple(x.shape)}, after {self.rows} rows"
+            )
+            raise
+        logits = as_logits(binary_logits(output) if self._binary else output)
+        if len(logits) != count(x):
+            raise InputError(f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}")
+        check_rows(logits)
+        if self._classes is None:
+            self._classes = logits.shape[1]
+            if looks_like_probabilities(logits):
+                warnings.warn(
+                    "expected logits, got rows that are non-negative and sum to one: if the model returns "
+                    "probabilities, pass their logarithm instead: lambda x: np.log(model(x))",
+                    stacklevel=2,
+                )
+        if logits.shape[1] != self._classes:
+            raise InputError(f"expected logits for {self._classes} classes as before, got shape {logits.shape}")
+        self.rows += len(logits)
+        return logits if logits.dtype.itemsize >= 4 else logits.astype(np.float32)

@@ -1,0 +1,64 @@
+"""A torch module as a predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pseudocal.arrays import Batch, InputError, Logits
+
+
+@dataclass(frozen=True)
+class TorchPredictor:
+    """Run a module in eval and inference mode on the device it lies on; leave it as it was found."""
+
+    module: nn.Module
+
+    def __call__(self, x: Batch, /) -> Logits:
+        """Predict one batch of arrays or tensors."""
+        with evaluating(self.module), torch.inference_mode():
+            output = self.module(self._placed(x))
+            logits = logits_of(output).detach().cpu()
+            return np.asarray(logits.float() if logits.dtype == torch.bfloat16 else logits)
+
+    def _placed(self, x: Batch) -> Tensor:
+        """The batch on the module's device; floats in the precision of the module's own."""
+        tensor = torch.as_tensor(x)
+        weight = next((p for p in self.module.parameters() if p.is_floating_point()), None)
+        if weight is None:
+            return tensor
+        return tensor.to(weight.device, weight.dtype if tensor.is_floating_point() else None)
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Switch to eval mode for a while, and back: each submodule to the mode that it was in."""
+    modes = [(m, m.training) for m in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for m, mode in modes:
+            m.training = mode
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits in a model's output: the tensor itself, `.logits`, or the first of a tuple."""
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(getattr(output, "logits", None), Tensor):
+        logits: Tensor = output.logits
+        return logits
+    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
+        return output[0]
+    if isinstance(output, dict) and isinstance(output.get("logits"), Tensor):
+        return logits_of(output["logits"])
+    raise InputError(
+        f"expected a tensor, a tuple or an object with .logits from the module, got {type(output).__name__}"
+    )

@@ -1,0 +1,123 @@
+"""Who is mixed with whom.
+
+The paper pairs rows of one shuffled batch. That is what `pairs_within` does, and for an array, which can be shuffled
+as a whole, it is all one needs. A stream may come sorted, by class or by camera; then a batch holds few partners, or
+the wrong ones. `pairs_anywhere` pairs each row with one drawn from all rows seen so far, of which it keeps a bounded
+uniform sample, and weights the pairs so that every two rows of the stream count the same, in whatever order they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import Batch, Floats, Logits, Predictor
+from pseudocal.batches import count, size, stack, take
+
+MOST_PARTNERS = 4096  # more inputs than this do not make the sample of partners any better
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Rows to mix: the larger share, the smaller share, what the model says of each, and how much each pair counts."""
+
+    x: Batch  # (n, ...)
+    partner: Batch  # (n, ...)
+    logits: Logits  # (n, classes)
+    partner_logits: Logits  # (n, classes)
+    weights: Floats | None = None  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: NDArray[np.intp]) -> Pairs:
+        return Pairs(
+            take(self.x, rows),
+            take(self.partner, rows),
+            self.logits[rows],
+            self.partner_logits[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+
+def pairs_within(predict: Predictor, batches: Iterable[Batch], *, rng: np.random.Generator) -> Iterator[Pairs]:
+    """Pair each row of a batch with another of the same batch, every row once on either side."""
+    for x in batches:
+        logits = predict(x)
+        if len(logits) > 1:
+            partner = _ring(len(logits), rng)
+            yield Pairs(x, take(x, partner), logits, logits[partner])
+
+
+def pairs_anywhere(
+    predict: Predictor, batches: Iterable[Batch], *, rng: np.random.Generator, memory: int
+) -> Iterator[Pairs]:
+    """Pair each row with one of those before it, or of its own batch; inputs that wait take `memory` bytes at most.
+
+    With s rows before a batch of n, a row has s + (n - 1)/2 partners to itself (each pair inside the batch is shared
+    by two). It draws one of them and counts for all, so each pair of rows in the stream has the same expected weight.
+    Which of the two has the larger share is a toss, so each row is expected to lead as often as any other.
+    """
+    past = _Past(memory, rng)
+    for x in batches:
+        logits = predict(x)
+        n = len(logits)
+        partners = past.seen + (n - 1) / 2
+        if partners > 0:
+            older = np.flatnonzero(rng.random(n) < past.seen / partners)
+            x_past, logits_past = past.draw(len(older))
+            everyone, all_logits = stack([x, *x_past]), np.concatenate([logits, *logits_past])
+            first, second = np.arange(n), _ring(n, rng)
+            second[older] = n + np.arange(len(older))
+            swap = older[rng.random(len(older)) < 0.5]
+            first[swap], second[swap] = second[swap], first[swap]
+            yield Pairs(
+                take(everyone, first),
+                take(everyone, second),
+                all_logits[first],
+                all_logits[second],
+                np.full(n, partners),
+            )
+        past.add(x, logits)
+
+
+class _Past:
+    """A uniform sample of the rows seen so far, with what the model said of them."""
+
+    def __init__(self, memory: int, rng: np.random.Generator) -> None:
+        self.seen = 0
+        self._memory = memory
+        self._rng = rng
+        self._x: list[Batch] = []
+        self._logits: list[Logits] = []
+
+    def draw(self, n: int) -> tuple[list[Batch], list[Logits]]:
+        """Draw n rows with replacement."""
+        if n == 0:
+            return [], []
+        rows = self._rng.integers(len(self._x), size=n)
+        return [self._x[i] for i in rows], [self._logits[i] for i in rows]
+
+    def add(self, x: Batch, logits: Logits) -> None:
+        """Let rows in, each in the place of a random one once the memory is full."""
+        n = count(x)
+        capacity = max(2, min(MOST_PARTNERS, self._memory * n // (size(x) + logits.nbytes)))
+        for i in range(n):
+            self.seen += 1
+            row = np.array([i])
+            if len(self._x) < capacity:
+                self._x.append(take(x, row))  # a copy: a view would keep the whole batch alive
+                self._logits.append(logits[row])
+            elif (place := int(self._rng.integers(self.seen))) < len(self._x):
+                self._x[place], self._logits[place] = take(x, row), logits[row]
+
+
+def _ring(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """A random partner for each of n rows: everyone has one, everyone is one, nobody is their own if n > 1."""
+    order = rng.permutation(n)
+    partner = np.empty(n, dtype=np.intp)
+    partner[order] = np.roll(order, 1)
+    return partner
