@@ -53,6 +53,6 @@ def _gaps(p: Columns, labels: Labels, edges: Column) -> Column:
     """Probability minus occurrence, summed in each bin of each class: `(classes * bins,)`."""
     classes, bins = len(p), len(edges) - 1
     cell = bin_of(p, edges) + bins * np.arange(classes)[:, None]
-    said: Column = np.bincount(cell.ravel(), weights=p.ravel(), minlength=classes * bins)
+    said = np.bincount(cell.ravel(), weights=p.ravel(), minlength=classes * bins).astype(np.float64)
     occurred = np.bincount(cell[labels, np.arange(len(labels))], minlength=classes * bins)
     return said - occurred

@@ -54,7 +54,7 @@ class Reliability:
     @classmethod
     def _between(cls, edges: Column, outcomes: Outcomes) -> Reliability:
         k, bins = bin_of(outcomes.confidence, edges), len(edges) - 1
-        confidence: Column = np.bincount(k, weights=outcomes.confidence, minlength=bins)
+        confidence = np.bincount(k, weights=outcomes.confidence, minlength=bins).astype(np.float64)
         correct = np.bincount(k[outcomes.correct], minlength=bins)
         return cls(edges, np.bincount(k, minlength=bins), confidence, correct)
 
