@@ -14,7 +14,7 @@ from pseudocal.calibrators.calibration import Calibration
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.reservoir import Reservoir
 from pseudocal.scaling import TemperatureScaling, fit_temperature
-from pseudocal.synthesis import Pairs, mixup, pairs_anywhere, pairs_within
+from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
 
 FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
 
@@ -65,21 +65,24 @@ class PseudoCal:
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"expected a positive tolerance, got {self.tolerance}")
 
-    def fit(self, model: Any, data: Any, *, batch_size: int = 128) -> Calibration:
+    def fit(self, model: Any, data: Any, *, batch_size: int = 128, strategy: Strategy | None = None) -> Calibration:
         """Calibrate `model` on unlabelled target `data`.
 
         The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier. The data is an
         array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
-        in it are never looked at.
+        in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation.
         """
         predict = Checked(as_predictor(model), binary=self.binary)
-        pair_rng, keep_rng = np.random.default_rng(self.seed).spawn(2)
+        pair_rng, keep_rng, draw_rng = np.random.default_rng(self.seed).spawn(3)
         reservoir = Reservoir(self.memory * 3 // 4, keep_rng)
         settled = _Settled(self.tolerance)
         paired = 0
         for pairs in self._pairs(predict, data, batch_size, pair_rng):
             paired += len(pairs)
-            mixes = mixup(predict, pairs, lam=self.lam, labels=self.labels)
+            if strategy is None:
+                mixes = mixup(predict, pairs, lam=self.lam, labels=self.labels)
+            else:
+                mixes = strategy(predict, pairs, rng=draw_rng)
             if len(mixes):
                 reservoir.add(mixes)
             if settled(reservoir):

@@ -78,7 +78,7 @@ class _Errors:
     def on_target(self, exponent: float) -> float:
         """The estimated share of errors in the target."""
         weights = self.weights**exponent
-        errors = weights * self.wrong
+        errors: Column = weights * self.wrong
         if not self.variance:
             return float(errors.mean())
         errors = controlled(errors, weights, 1.0, still=self.still)

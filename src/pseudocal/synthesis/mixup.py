@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from pseudocal.arrays import Labelled, Predictor, softmax
-from pseudocal.synthesis.pairs import Pairs
+from pseudocal.synthesis.pairs import Pairs, apart
 
 
 def mixup(predict: Predictor, pairs: Pairs, *, lam: float = 0.65, labels: Literal["hard", "soft"] = "hard") -> Labelled:
@@ -24,7 +24,7 @@ def mixup(predict: Predictor, pairs: Pairs, *, lam: float = 0.65, labels: Litera
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
     """
-    kept = pairs[np.flatnonzero(pairs.logits.argmax(axis=1) != pairs.partner_logits.argmax(axis=1))]
+    kept = apart(pairs)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
     mixed = predict(lam * kept.x + (1 - lam) * kept.partner)
