@@ -1,6 +1,6 @@
 """How close each calibrator comes under shifts whose truth is known, and what it costs.
 
-    python benchmarks/calibrators.py
+python benchmarks/calibrators.py
 """
 
 from __future__ import annotations

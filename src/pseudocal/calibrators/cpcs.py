@@ -39,7 +39,7 @@ def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Cali
     """
     source = checked(source)
     loss = _weighted_brier(source, as_weights(ratio, len(source)))
-    temperature = released(loss) if reference else least(loss)
+    temperature = released(loss) if reference else least(loss, points=65, places=1)
     return Calibration("cpcs", TemperatureScaling(temperature, rows=len(source)), {"reference": reference})
 
 

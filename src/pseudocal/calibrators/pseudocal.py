@@ -87,6 +87,8 @@ class PseudoCal:
                 reservoir.add(mixes)
             if settled(reservoir):
                 break
+        if reservoir.seen == 0 and strategy is not None:
+            raise InputError(f"expected at least one row from the strategy, got none of {paired} pairs")
         if reservoir.seen == 0:
             raise InputError(_why_no_mixes(predict.rows, paired))
         counts = {"pairs": paired, "mixes": reservoir.seen, "forward_passes": predict.rows}

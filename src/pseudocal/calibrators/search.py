@@ -14,27 +14,27 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError
 
 RANGE = (0.02, 200.0)  # temperatures beyond these leave nothing but certainty, or nothing but chance
-POINTS = 257  # of the first grid: 3.6% apart
 CLOSER = 9  # points around each of the best places
-BEST = 6  # places that are looked at again
 ROUNDS = 8  # each four times as close: from 3.6% to 5e-7
 
 
-def least(loss: Callable[[float], float]) -> float:
-    """The temperature of least `loss`, by ever finer grids in log T.
+def least(loss: Callable[[float], float], *, points: int = 257, places: int = 6) -> float:
+    """The temperature of least `loss`: a grid in log T, 3.6% apart, then ever finer ones around the best places.
 
     >>> round(least(lambda temperature: abs(temperature - 3.0)), 4)
     3.0
+
+    A smooth loss needs fewer `points`, and one of the `places`.
     """
     low, high = np.log(RANGE)
-    grid = np.linspace(low, high, POINTS)
+    grid = np.linspace(low, high, points)
     width = grid[1] - grid[0]
     losses = _losses(loss, grid)
     for _ in range(ROUNDS):
-        best = grid[np.argsort(losses, kind="stable")[:BEST]]
+        best = grid[np.argsort(losses, kind="stable")[:places]]
         around = (best[:, None] + np.linspace(-width, width, CLOSER)).ravel()
         around = np.setdiff1d(np.clip(around, low, high), best)
-        grid, losses = np.concatenate([best, around]), np.concatenate([np.sort(losses)[:BEST], _losses(loss, around)])
+        grid, losses = np.concatenate([best, around]), np.concatenate([np.sort(losses)[:places], _losses(loss, around)])
         width *= 2 / (CLOSER - 1)
     return float(np.exp(grid[losses.argmin()]))
 
