@@ -65,7 +65,7 @@ def bootstrap(
     (0.5, True)
     """
     sample = _resample(metric, outcomes, level, resamples, seed)
-    low, high = _basic(sample.value, sample.draws, level)
+    low, high = _ends(sample.value, sample.draws, level)
     least, most = LIMITS.get(_unwrapped(metric), (-math.inf, math.inf))
     return Interval(sample.value, max(least, low - sample.slack), min(most, max(least, high)))
 
@@ -86,7 +86,7 @@ def paired(
     if len(before) != len(after):
         raise InputError(f"expected the same rows before and after, got {len(before)} and {len(after)} of them")
     old, new = (_resample(metric, outcomes, level, resamples, seed) for outcomes in (before, after))
-    low, high = _basic(new.value - old.value, new.draws - old.draws, level)
+    low, high = _ends(new.value - old.value, new.draws - old.draws, level)
     return Interval(new.value - old.value, low - new.slack, high + old.slack)
 
 
@@ -98,6 +98,7 @@ class _Sample(NamedTuple):
 
 def _resample(metric: Metric, outcomes: Outcomes, level: float, resamples: int, seed: int) -> _Sample:
     """The same seed and number of rows give the same resampled rows: this is what pairs before with after."""
+    check_level(level)
     if resamples < 2:
         raise InputError(f"expected at least two resamples, got {resamples}")
     n, rng = len(outcomes), np.random.default_rng(seed)
@@ -115,12 +116,14 @@ def _calibrated(outcomes: Outcomes, rng: Generator) -> Outcomes:
     return replace(outcomes, correct=rng.random(len(outcomes)) < outcomes.confidence)
 
 
-def _basic(value: float, draws: NDArray[np.float64], level: float) -> tuple[float, float]:
+def _ends(value: float, draws: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """From the lower to the higher ends of two intervals: the resamples mirrored about the value, and moved onto it."""
     if not math.isfinite(value):  # an impossible label in the sample is one in the population
         return value, value
-    tail = (1 - check_level(level)) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return 2 * value - float(high), 2 * value - float(low)
+    tail = (1 - level) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail]).tolist()
+    bias = float(draws.mean()) - value
+    return min(2 * value - high, low - bias), max(2 * value - low, high - bias)
 
 
 def _unwrapped(metric: Metric) -> Metric:
