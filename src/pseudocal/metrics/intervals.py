@@ -86,7 +86,8 @@ def paired(
     if len(before) != len(after):
         raise InputError(f"expected the same rows before and after, got {len(before)} and {len(after)} of them")
     old, new = (_resample(metric, outcomes, level, resamples, seed) for outcomes in (before, after))
-    low, high = _ends(new.value - old.value, new.draws - old.draws, level)
+    with np.errstate(invalid="ignore"):  # of two infinite losses the change is NaN
+        low, high = _ends(new.value - old.value, new.draws - old.draws, level)
     return Interval(new.value - old.value, low - new.slack, high + old.slack)
 
 
