@@ -1,9 +1,20 @@
 """How far a metric can be trusted: bootstrap intervals, of one set of outcomes or of a change.
 
-The interval is the basic ("reverse percentile") bootstrap: it mirrors the resamples about the value, and so takes off
-the bias that resampling shows. Metrics that measure a distance from calibration need one thing more. Close to
-zero, where they cannot go below, resampling shows less than half of their bias. So the labels are drawn
-again as if the model were calibrated: if chance alone often gives such a value, the interval reaches down to zero.
+The basic bootstrap mirrors the resamples about the value, and so takes off the bias that resampling shows. For
+a metric that cannot go below zero that bias is known badly, so the interval also spans the resamples moved onto the
+value. Calibration errors need one thing more: near zero, resampling shows less than half of their bias. So labels are
+drawn as if the model were calibrated; unless the value is beyond what chance then gives, the truth may be zero.
+
+How often 95 % intervals held the truth: the least and the most of ten settings (300 or 1000 rows of ten classes, true
+temperatures 0.7, 1, 1.05, 1.2 and 2; 400 sets each), the change being that which the true temperature makes:
+
+                      accuracy       NLL            ECE            change of ECE
+    percentile        0.92 to 0.96   0.92 to 0.95   0.00 to 0.96   0.01 to 0.98
+    bias-corrected    0.91 to 0.96   0.91 to 0.96   0.00 to 0.95   0.19 to 0.81
+    basic             0.92 to 0.96   0.91 to 0.95   0.50 to 0.95   0.58 to 0.82
+    this one          0.93 to 0.97   0.93 to 0.96   0.93 to 0.98   0.94 to 0.99
+
+It is wider than the basic one by 4 % for accuracy and NLL, by up to 60 % for an ECE near zero.
 """
 
 from __future__ import annotations
@@ -59,6 +70,9 @@ def bootstrap(
 ) -> Interval:
     """The interval of any metric of `Outcomes`; give options with `functools.partial(ece, bins=10)`.
 
+    Of 95 % intervals 93 to 98 % held the true accuracy, NLL or ECE where plain percentile intervals hold the ECE of a
+    calibrated model never: see the module's table. A lambda hides from it that a metric is a calibration error.
+
     >>> half = Outcomes.from_probabilities([[0.75, 0.25]] * 100, labels=[0, 1] * 50)
     >>> interval = bootstrap(accuracy, half)
     >>> interval.value, abs(interval.high - 0.6) < 0.02          # 1/2 + 1.96 / sqrt(4 * 100)
@@ -75,7 +89,8 @@ def paired(
 ) -> Interval:
     """The interval of the change `metric(after) - metric(before)` on the same rows.
 
-    What the two share cancels, so a small gain shows that two separate intervals would hide.
+    What the two share cancels, so a small gain shows that two separate intervals would hide. Where the ECE after may
+    be chance alone, the interval reaches down to the change that this would mean.
 
     >>> before = Outcomes.from_probabilities([[0.9, 0.1]] * 100, labels=[0, 1] * 50)
     >>> after = Outcomes.from_probabilities([[0.6, 0.4]] * 100, labels=[0, 1] * 50)
