@@ -1,16 +1,16 @@
 """Images of several domains: the built-in digits, emoji and scenes, a user's files, the papers' benchmarks."""
 
 from pseudocal.data.benchmarks import load_benchmark
+from pseudocal.data.builtin_digits import digits
+from pseudocal.data.builtin_emoji import emoji, emoji_disjoint
+from pseudocal.data.builtin_scenes import Scenes, scenes
 from pseudocal.data.cache import RenderingWarning, cache_folder
 from pseudocal.data.classes import check_same_classes, partial, relabel
-from pseudocal.data.digits import digits
 from pseudocal.data.domain import Domain, Inputs, Unlabelled
-from pseudocal.data.emoji import emoji, emoji_disjoint
 from pseudocal.data.files import from_arrays, image_folder, image_list, unlabelled_folder
 from pseudocal.data.images import Images
 from pseudocal.data.layouts import PARTIAL_CLASSES
 from pseudocal.data.registry import DATASETS, load
-from pseudocal.data.scenes import Scenes, scenes
 
 __all__ = [
     "DATASETS",

@@ -49,7 +49,7 @@ def load_benchmark(
     place = _place(layout, root, lists, prefix, ignore_case)
     chosen = [layout.spelled(name) for name in domains or layout.default]
     listings = {name: find(layout, name, place, partial=partial) for name in chosen}
-    classes = label_space(layout, [*listings.values(), *_full_listings(layout, place, partial)])
+    classes = label_space(layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])])
     read = {name: listed(each, name, classes, resize=resize, crop=crop) for name, each in listings.items()}
     return {name: keep_classes(domain, layout.partial) for name, domain in read.items()} if partial else read
 
@@ -65,14 +65,28 @@ def _place(
 
 
 def find(layout: Benchmark, domain: str, place: Place, *, partial: bool = False) -> Listing:
-    """Read one domain from the first layout that is there: the partial lists if asked, full lists, folders."""
+    """Read one domain from the first layout that is there: the partial list if asked, a full list, a folder."""
     patterns = layout.partial_lists + layout.lists if partial else layout.lists
-    for files in _lists_of(layout, domain, place, patterns):
-        parts = [read_list(file, roots=_roots(file, place), prefix=place.prefix) for file in files]
-        return sum(parts[1:], start=parts[0])
-    for folder in _folders_of(layout, domain, place):
-        return read_folder(folder, ignore_case=place.ignore_case)
-    raise InputError(f"expected the domain {domain} of {layout.name} ({layout.shape(domain)}), got {_found(place)}")
+    found = _from_list(layout, domain, place, patterns) or _from_folder(layout, domain, place)
+    if found is None:
+        raise InputError(f"expected the domain {domain} of {layout.name} ({layout.shape(domain)}), got {_found(place)}")
+    return found
+
+
+def _from_list(
+    layout: Benchmark, domain: str, place: Place, patterns: Patterns, *, check: bool = True
+) -> Listing | None:
+    files = next(_lists_of(layout, domain, place, patterns), None)
+    if files is None:
+        return None
+    parts = [read_list(file, roots=_roots(file, place), prefix=place.prefix, check=check) for file in files]
+    return sum(parts[1:], start=parts[0])
+
+
+def _from_folder(layout: Benchmark, domain: str, place: Place) -> Listing | None:
+    tried = (place.root / each.format(d=name) for each, name in product(layout.folders, layout.domains[domain]))
+    folder = next((folder for folder in tried if folder.is_dir()), None)
+    return None if folder is None else read_folder(folder, ignore_case=place.ignore_case)
 
 
 def _lists_of(layout: Benchmark, domain: str, place: Place, patterns: Patterns) -> Iterator[list[Path]]:
@@ -83,26 +97,18 @@ def _lists_of(layout: Benchmark, domain: str, place: Place, patterns: Patterns) 
             yield files
 
 
-def _folders_of(layout: Benchmark, domain: str, place: Place) -> Iterator[Path]:
-    for pattern, spelling in product(layout.folders, layout.domains[domain]):
-        folder = place.root / pattern.format(d=spelling)
-        if folder.is_dir():
-            yield folder
-
-
 def _roots(file: Path, place: Place) -> list[Path]:
     # Published lists are relative to the data root, its parent, the working folder or, as data/txt/multi/*.txt are, to
     # a folder called like their own: data/multi.
     own = file.parent.name
-    return [place.root, place.root.parent, Path(), place.root / own, file.resolve().parents[2] / own]
+    return [place.root, place.root.parent, Path(), place.root / own, place.root / "data" / own]
 
 
-def _full_listings(layout: Benchmark, place: Place, partial: bool) -> Iterator[Listing]:
-    """What names all classes where a partial list names only some: the full list of any domain."""
-    for domain in layout.domains if partial else ():
-        for files in _lists_of(layout, domain, place, layout.lists):
-            yield read_list(files[0], roots=_roots(files[0], place), prefix=place.prefix)
-            break
+def _whole_listings(layout: Benchmark, place: Place) -> list[Listing]:
+    """What names all classes where a partial list names only some: the full lists of any domain, or a folder."""
+    lists = (_from_list(layout, domain, place, layout.lists, check=False) for domain in layout.domains)
+    folders = (_from_folder(layout, domain, place) for domain in layout.domains)
+    return [each for each in lists if each] or [each for each in folders if each][:1]
 
 
 def label_space(layout: Benchmark, listings: Iterable[Listing]) -> tuple[str, ...]:

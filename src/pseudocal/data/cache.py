@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,12 +61,12 @@ def read_arrays(path: Path) -> Arrays | None:
     """The arrays of a file that matches the checksum beside it, or nothing."""
     try:
         content, checksum = path.read_bytes(), _beside(path).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
+        if hashlib.sha256(content).hexdigest() != checksum:
+            return None
+        with np.load(BytesIO(content), allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, BadZipFile):
         return None
-    if hashlib.sha256(content).hexdigest() != checksum:
-        return None
-    with np.load(BytesIO(content), allow_pickle=False) as file:
-        return dict(file)
 
 
 def write_arrays(path: Path, arrays: Arrays) -> None:

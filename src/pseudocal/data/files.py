@@ -72,8 +72,8 @@ def from_arrays(
             "expected inputs of shape (n, channels, height, width) and dtype uint8, "
             f"got shape {pixels.shape} and dtype {pixels.dtype}{_hint(pixels.shape)}"
         )
-    names = classes if classes is not None else [str(label) for label in range(int(ids.max(initial=-1)) + 1)]
-    return Domain(name, pixels, ids, tuple(names))
+    count = int(ids.max()) + 1 if ids.size else 0
+    return Domain(name, pixels, ids, tuple(map(str, range(count)) if classes is None else classes))
 
 
 def _hint(shape: tuple[int, ...]) -> str:

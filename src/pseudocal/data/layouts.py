@@ -36,9 +36,10 @@ class Benchmark:
 
     def shape(self, domain: str | None = None) -> str:
         """The layouts that are understood, for an error message."""
-        spellings = "|".join(self.domains[domain]) if domain else "<domain>"
+        spellings = self.domains[domain] if domain else ("<domain>",)
         names = [" with ".join(pattern) for pattern in self.lists] + [f"{each}/<class>/*.jpg" for each in self.folders]
-        return "one of " + ", ".join(name.format(d=spellings) for name in names)
+        spelt = f"; spelt {' or '.join(spellings)}" if len(spellings) > 1 else ""
+        return "one of " + ", ".join(name.format(d=spellings[0]) for name in names) + spelt
 
 
 LISTS: Patterns = (("{d}_list.txt",), ("{d}.txt",), ("image_list/{d}.txt",))

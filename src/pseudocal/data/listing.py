@@ -23,8 +23,8 @@ class Listing:
     names: dict[int, str]
 
     def __add__(self, other: Listing) -> Listing:
-        names = self.names | other.names
-        return Listing(self.origin, self.paths + other.paths, self.labels + other.labels, names)
+        paths, labels = self.paths + other.paths, self.labels + other.labels
+        return Listing(self.origin, paths, labels, folder_names(paths, labels))
 
 
 def read_folder(folder: Path, *, ignore_case: bool = False) -> Listing:
@@ -66,11 +66,12 @@ def found_in(folder: Path) -> str:
     return ", ".join(names[:8]) + more if names else "an empty folder"
 
 
-def read_list(path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None = None) -> Listing:
+def read_list(path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None = None, check: bool = True) -> Listing:
     """Read `<path> <label>` lines; the last word is the label, so a path may hold spaces.
 
     Relative paths belong to the first of `roots` that has the first of them, and to the list's own folder failing that.
-    `prefix=(old, new)` moves paths that begin with a folder of another machine.
+    `prefix=(old, new)` moves paths that begin with a folder of another machine. Without `check`
+    the images may be absent, which is enough to learn the names of the classes.
     """
     entries = [parse_line(path, number, line) for number, line in _lines(path)]
     if not entries:
@@ -78,7 +79,8 @@ def read_list(path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None =
     written = [moved(name, prefix) for name, _ in entries]
     root = next((root for root in roots if (root / written[0]).exists()), path.parent)
     paths = tuple(str(root / name) for name in written)
-    check_exist(paths, path)
+    if check:
+        check_exist(paths, path)
     labels = tuple(label for _, label in entries)
     return Listing(path, paths, labels, folder_names(paths, labels))
 

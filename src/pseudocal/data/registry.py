@@ -9,9 +9,9 @@ from typing import Any
 
 from pseudocal.arrays import InputError
 from pseudocal.data.benchmarks import load_benchmark
-from pseudocal.data.digits import digits
+from pseudocal.data.builtin_digits import digits
+from pseudocal.data.builtin_emoji import emoji
 from pseudocal.data.domain import Domain
-from pseudocal.data.emoji import emoji
 
 BUILT_IN: dict[str, Callable[..., dict[str, Domain]]] = {"digits": digits, "emoji": emoji}
 DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {

@@ -1,7 +1,7 @@
 """Emoji scenes, for segmentation: each pixel belongs to an emoji's group or to the background, and which is known.
 
-A scene is a soft two-coloured background under a handful of emoji of any size, place and slope. The domain is the vendor;
-every vendor has scenes of its own, so no two domains share an arrangement.
+A scene is a soft two-coloured background under a handful of emoji of any size, place and slope. The domain is the
+vendor; every vendor has scenes of its own, so no two domains share an arrangement.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
+from pseudocal.data.builtin_emoji import check_vendors, render
 from pseudocal.data.cache import Arrays, cached
 from pseudocal.data.domain import Pixels, Rows, Unlabelled, split_rows
-from pseudocal.data.emoji import check_vendors, render
 from pseudocal.data.icons import VENDORS, Icon, icons
 
 SIZE = 96
@@ -56,12 +56,10 @@ class Scenes:
 
 def scenes(*vendors: str) -> dict[str, Scenes]:
     """400 scenes of each vendor (all four by default), built on first use in less than a minute."""
+    chosen = check_vendors(vendors)
     arrays = cached("scenes", _build, expected=DIGEST)
     classes = tuple(arrays["classes"].tolist())
-    return {
-        vendor: Scenes(vendor, arrays[f"{vendor}_images"], arrays[f"{vendor}_masks"], classes)
-        for vendor in check_vendors(vendors)
-    }
+    return {name: Scenes(name, arrays[f"{name}_images"], arrays[f"{name}_masks"], classes) for name in chosen}
 
 
 def _build() -> Arrays:
@@ -106,8 +104,10 @@ def make_scene(drawn: list[Icon], classes: tuple[str, ...], rng: Generator) -> t
 
 def paste(image: Pixels, mask: Pixels, rgba: Pixels, label: int, top: int, left: int) -> None:
     """Lay a drawing over a scene in place; pixels that it covers by half or more are its own."""
-    high, wide = (slice(max(start, 0), start + rgba.shape[1]) for start in (top, left))
-    seen = rgba[:, max(-top, 0) :, max(-left, 0) :][:, : mask[high, wide].shape[0], : mask[high, wide].shape[1]]
+    high = slice(max(top, 0), top + rgba.shape[1])
+    wide = slice(max(left, 0), left + rgba.shape[2])
+    rows, columns = mask[high, wide].shape
+    seen = rgba[:, max(-top, 0) :, max(-left, 0) :][:, :rows, :columns]
     colour, alpha = seen[:3].astype(np.int32), seen[3].astype(np.int32)
     under = image[:, high, wide].astype(np.int32)
     image[:, high, wide] = (colour * alpha + under * (255 - alpha) + 127) // 255

@@ -25,8 +25,9 @@ def emoji(*vendors: str) -> dict[str, Domain]:
 
     The same concepts appear in each, drawn differently; see `emoji_disjoint` for a pair that shares none.
     """
+    chosen = check_vendors(vendors)
     arrays = cached("emoji", _build, expected=DIGEST)
-    return {vendor: _domain(arrays, vendor) for vendor in check_vendors(vendors)}
+    return {vendor: _domain(arrays, vendor) for vendor in chosen}
 
 
 def emoji_disjoint(source: str, target: str, *, seed: int = 0) -> tuple[Domain, Domain]:
@@ -34,10 +35,10 @@ def emoji_disjoint(source: str, target: str, *, seed: int = 0) -> tuple[Domain, 
 
     A model can then not succeed by knowing the drawing of the very same thing. The sexes of a person are one concept.
     """
+    check_vendors([source, target])
     arrays = cached("emoji", _build, expected=DIGEST)
-    first, second = (_domain(arrays, vendor) for vendor in check_vendors([source, target]))
     ours, theirs = (_in_first_half(arrays, vendor, seed) for vendor in (source, target))
-    return first.subset(np.flatnonzero(ours)), second.subset(np.flatnonzero(~theirs))
+    return _domain(arrays, source).subset(ours), _domain(arrays, target).subset(~theirs)
 
 
 def _in_first_half(arrays: Arrays, vendor: str, seed: int) -> NDArray[np.bool_]:
