@@ -43,7 +43,7 @@ def tiny_vendor(colour: str) -> dict[str, object]:
     chars = {plain["unified"].split("-")[0].lower(): f"icon-{i}" for i, plain in enumerate(tiny_concepts())}
     body = f'<path fill="{colour}" d="M0 0h16v32H0z"/>'
     sheet: dict[str, dict[str, object]] = {name: {"body": body} for name in chars.values()}
-    sheet["icon-2"] = {"body": body, "height": 16}
+    sheet["icon-2"] = {"body": body.replace("v32", "v16"), "height": 16}
     del sheet["icon-1"]
     aliases = {"icon-1": {"parent": "icon-0", "hFlip": True}}
     icon_sheet = {"prefix": "tiny", "width": 32, "height": 32, "icons": sheet, "aliases": aliases}
