@@ -177,7 +177,9 @@ def test_lists_are_read_and_win_over_folders(tmp_path: Path, dataset: str, files
     assert domain.inputs[:2].shape == (2, 3, 224, 224)
 
 
-@pytest.mark.parametrize("pattern", ["{}_list.txt", "data/VISDA-C/{}_list.txt", "image_list/{}.txt"])
+@pytest.mark.parametrize(
+    "pattern", ["{}_list.txt", "data/VISDA-C/{}_list.txt", "data/visda-2017/{}_list.txt", "image_list/{}.txt"]
+)
 def test_visda_lists_and_its_test_set_in_trunks(tmp_path: Path, pattern: str) -> None:
     for name in ("train", "validation"):
         write_list(tmp_path / pattern.format(name), write_images(tmp_path / name, VISDA), VISDA)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from os import listdir
+from os.path import basename, dirname, isdir
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,8 +95,8 @@ def is_image(path: str | Path) -> bool:
 
 def check_exist(paths: Sequence[str], origin: Path) -> None:
     """Refuse paths without a file, naming the first; each folder is listed once, so a network disk does not mind."""
-    seen: dict[Path, set[str]] = {}
-    missing = [path for path in map(Path, paths) if path.name not in _names_in(path.parent, seen)]
+    names: dict[str, set[str]] = {}
+    missing = [path for path in paths if basename(path) not in _names_in(dirname(path), names)]
     if missing:
         raise InputError(
             f"expected the {len(paths)} images named in {origin}, got {len(missing)} missing, the first {missing[0]}; "
@@ -102,7 +104,7 @@ def check_exist(paths: Sequence[str], origin: Path) -> None:
         )
 
 
-def _names_in(folder: Path, seen: dict[Path, set[str]]) -> set[str]:
-    if folder not in seen:
-        seen[folder] = {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
-    return seen[folder]
+def _names_in(folder: str, known: dict[str, set[str]]) -> set[str]:
+    if folder not in known:
+        known[folder] = set(listdir(folder)) if isdir(folder) else set()
+    return known[folder]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import walk
+from os.path import basename, dirname, join
 from pathlib import Path
 
 from pseudocal.arrays import InputError
@@ -78,7 +79,7 @@ def read_list(path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None =
         raise InputError(f"expected lines of `<path> <label>` in {path}, got none")
     written = [moved(name, prefix) for name, _ in entries]
     root = next((root for root in roots if (root / written[0]).exists()), path.parent)
-    paths = tuple(str(root / name) for name in written)
+    paths = tuple(join(root, name) for name in written)
     if check:
         check_exist(paths, path)
     labels = tuple(label for _, label in entries)
@@ -124,6 +125,6 @@ def folder_names(paths: Sequence[str], labels: Sequence[int]) -> dict[int, str]:
     >>> folder_names(["flat/1.jpg", "flat/2.jpg"], [0, 1])
     {}
     """
-    pairs = {(label, Path(path).parent.name) for path, label in zip(paths, labels, strict=True)}
+    pairs = {(label, basename(dirname(path))) for path, label in zip(paths, labels, strict=True)}
     names = dict(sorted(pairs))
     return names if len(names) == len(pairs) == len(set(names.values())) else {}
