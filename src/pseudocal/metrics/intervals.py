@@ -9,10 +9,10 @@ How often 95 % intervals held the truth: the least and the most of ten settings 
 temperatures 0.7, 1, 1.05, 1.2 and 2; 400 sets each), the change being that which the true temperature makes:
 
                       accuracy       NLL            ECE            change of ECE
-    percentile        0.92 to 0.96   0.92 to 0.95   0.00 to 0.96   0.01 to 0.98
-    bias-corrected    0.91 to 0.96   0.91 to 0.96   0.00 to 0.95   0.19 to 0.81
-    basic             0.92 to 0.96   0.91 to 0.95   0.50 to 0.95   0.58 to 0.82
-    this one          0.93 to 0.97   0.93 to 0.96   0.93 to 0.98   0.94 to 0.99
+    percentile        0.92 to 0.96   0.92 to 0.97   0.00 to 0.96   0.01 to 0.98
+    bias-corrected    0.91 to 0.96   0.91 to 0.97   0.00 to 0.95   0.19 to 0.81
+    basic             0.92 to 0.96   0.91 to 0.97   0.50 to 0.95   0.59 to 0.82
+    this one          0.93 to 0.97   0.93 to 0.98   0.93 to 0.98   0.94 to 0.99
 
 It is wider than the basic one by 4 % for accuracy and NLL, by up to 60 % for an ECE near zero.
 """
