@@ -27,7 +27,9 @@ def target(n: int) -> np.ndarray:
 def main() -> None:
     """Print one row for each size of the target set."""
     print(f"\nPseudoCal(tolerance={TOLERANCE}), {SEEDS} seeds\n")
-    print("| target rows | forward passes | T, first seed | passes for all | T of all | its interval holds the T of all |")
+    print(
+        "| target rows | forward passes | T, first seed | passes for all | T of all | its interval holds the T of all |"
+    )
     print("|---|---|---|---|---|---|")
     for n in (20_000, 200_000, 2_000_000):
         x = target(n)

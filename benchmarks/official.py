@@ -9,10 +9,10 @@
 from __future__ import annotations
 
 import numpy as np
-from anytime import model, target
 from scipy.optimize import fmin
 from scipy.special import log_softmax
 
+from anytime import model, target
 from pseudocal import fit_temperature
 
 ROWS, BATCH, SHUFFLES = 4365, 108, 200  # the size of Office-Home Clipart, and the batch of the released code
@@ -62,7 +62,9 @@ def main() -> None:
     print(f"\n{ROWS} target rows in batches of {BATCH}, {SHUFFLES} shuffles\n")
     print("| which mixes | distinct mixes | mean T | scatter of log T |\n|---|---|---|---|")
     kept = np.mean([sum(len(k) for _, _, k in mixes(x, np.random.default_rng(0)))])
-    print(f"| all pairs that differ (the paper, and here) | {kept:.0f} | {np.mean(paper):.3f} | {np.log(paper).std():.1%} |")
+    print(
+        f"| all pairs that differ (the paper, here) | {kept:.0f} | {np.mean(paper):.3f} | {np.log(paper).std():.1%} |"
+    )
     print(f"| as released | {np.mean(distinct):.0f} | {np.mean(released):.3f} | {np.log(released).std():.1%} |")
 
     rng = np.random.default_rng(0)

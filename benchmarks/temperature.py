@@ -123,7 +123,11 @@ def main() -> None:
 
 def _in_a_process(name: str, folder: str) -> dict[str, float]:
     done = subprocess.run(
-        [sys.executable, __file__, name, folder], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
+        [sys.executable, __file__, name, folder],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -21,6 +21,10 @@ class Lazy:
     def __len__(self) -> int:
         return self.n
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self), 3, 8, 8)
+
     def __getitem__(self, rows: Rows, /) -> Pixels:
         numbers = np.arange(self.n)[rows]
         self.decoded += len(numbers)

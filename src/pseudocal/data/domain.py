@@ -23,6 +23,8 @@ Rows = Any  # a slice, or an array of row numbers
 class Inputs(Protocol):
     """What a model is fed from: an array, or something that decodes rows when asked."""
 
+    @property
+    def shape(self) -> tuple[int, ...]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, rows: Rows, /) -> Pixels: ...
 
@@ -36,6 +38,11 @@ class Selection:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What an array of these rows would have."""
+        return (len(self), *self.inputs.shape[1:])
 
     def __getitem__(self, rows: Rows, /) -> Pixels:
         return self.inputs[self.rows[rows]]

@@ -42,6 +42,11 @@ class Images:
     def __len__(self) -> int:
         return len(self.paths)
 
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """What an array of all rows would have; so a calibrator shuffles and reads these as it would an array."""
+        return (len(self), 3, self.crop, self.crop)
+
     def __getitem__(self, rows: Rows, /) -> Pixels:
         """Decode rows, several at a time: Pillow works outside Python's lock."""
         numbers: NDArray[np.intp] = np.arange(len(self))[rows]

@@ -113,18 +113,25 @@ class _Sample(NamedTuple):
 
 
 def _resample(metric: Metric, outcomes: Outcomes, level: float, resamples: int, seed: int) -> _Sample:
-    """The same seed and number of rows give the same resampled rows: this is what pairs before with after."""
     check_level(level)
-    if resamples < 2:
-        raise InputError(f"expected at least two resamples, got {resamples}")
-    n, rng = len(outcomes), np.random.default_rng(seed)
-    value = metric(outcomes)
-    draws = np.array([metric(outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
+    value, draws = metric(outcomes), resampled(metric, outcomes, resamples, seed)
     if _unwrapped(metric) not in CALIBRATION_ERRORS:
         return _Sample(value, draws, 0.0)
+    rng = np.random.default_rng([seed, 1])
     chance = np.array([metric(_calibrated(outcomes, rng)) for _ in range(resamples)])
     beyond = value > np.quantile(chance, (1 + level) / 2)
     return _Sample(value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean())))
+
+
+def resampled(metric: Metric, outcomes: Outcomes, resamples: int, seed: int) -> NDArray[np.float64]:
+    """The metric of rows drawn with replacement, `resamples` times.
+
+    The same seed and number of rows give the same rows: this is what pairs before with after.
+    """
+    if resamples < 2:
+        raise InputError(f"expected at least two resamples, got {resamples}")
+    n, rng = len(outcomes), np.random.default_rng(seed)
+    return np.array([metric(outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
 
 
 def _calibrated(outcomes: Outcomes, rng: Generator) -> Outcomes:
