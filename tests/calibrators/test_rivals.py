@@ -155,15 +155,16 @@ class TestTransCal:
 
 
 class TestOracle:
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", [0, 1, 7])
     def test_no_temperature_has_a_lower_ece(self, seed):
+        """At seed 7 the minimum is a gap between two jumps, which a coarse grid misses by 0.012."""
         rng = np.random.default_rng(seed)
         z, y = 4 * rng.standard_normal((80, 5)), rng.integers(0, 5, 80)
         y = np.where(rng.random(80) < 0.6, z.argmax(axis=1), y)
         best = oracle(z, y, by="ece")
         ours = ece(Outcomes.from_logits(best(z), y))
         grid = np.exp(np.linspace(np.log(0.05), np.log(100), 4001))
-        assert ours <= min(ece(Outcomes.from_logits(z / t, y)) for t in grid) + 1e-4
+        assert ours <= min(ece(Outcomes.from_logits(z / t, y)) for t in grid) + 1e-6
         stalled = oracle(z, y, by="ece", reference=True)
         assert ours <= ece(Outcomes.from_logits(stalled(z), y)) + 1e-12
 

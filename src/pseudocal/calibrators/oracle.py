@@ -15,6 +15,11 @@ from pseudocal.calibrators.search import least, released
 from pseudocal.metrics.reliability import bin_of, equal_width
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
+# With few rows each one that changes its bin makes a jump, and the best temperature may lie between two of them: 257
+# points missed it by 0.012 in one of 48 random cases, 16,385 in none. With many rows a jump is small, and a look is dear.
+POINTS = (257, 16385)
+WORK = 200_000_000  # logits to look at
+
 
 def oracle(
     target_logits: ArrayLike,
@@ -41,7 +46,8 @@ def oracle(
     if by == "nll" and not reference:
         return Calibration("oracle", fit_temperature(target.logits, target.labels), settings)
     loss = nll_loss(target) if by == "nll" else _binned_error(target, bins)
-    temperature = released(loss) if reference else least(loss)
+    points = int(np.clip(WORK // target.logits.size, *POINTS))
+    temperature = released(loss) if reference else least(loss, points=points)
     return Calibration("oracle", TemperatureScaling(temperature, rows=len(target)), settings)
 
 
