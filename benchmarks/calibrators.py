@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -42,10 +43,10 @@ class Shift:
         }
 
 
-def covariate_shift(seed: int, n: int = 4000) -> Shift:
-    """p(y | x) stays, x moves by 1.5 standard deviations, to where the model is surer than it should be."""
+def covariate_shift(seed: int, *, by: float = 1.5, n: int = 4000) -> Shift:
+    """p(y | x) stays, x moves `by` standard deviations, to where the model is surer than it should be."""
     rng = np.random.default_rng(seed)
-    away = np.array([1.5, 0.0])
+    away = np.array([by, 0.0])
     weights = np.array([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7]])
 
     def domain(mean: np.ndarray) -> tuple[np.ndarray, Labelled]:
@@ -58,14 +59,22 @@ def covariate_shift(seed: int, n: int = 4000) -> Shift:
     return Shift(source, source_x, np.exp(source_x @ away - away @ away / 2), target, target_x)
 
 
-def label_shift(seed: int, n: int = 4000) -> Shift:
-    """p(x | y) stays, the classes, a wide one and two narrow ones, come up 8 : 1 : 1 instead of equally often.
+LINE, TRIANGLE = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]], [[1.0, 0.0], [-0.5, 0.87], [-0.5, -0.87]]
+LABEL_SHIFTS = {  # centres and widths of the classes, and how often each comes up in the target
+    "line": (LINE, [1.5, 0.7, 0.7], [0.8, 0.1, 0.1]),
+    "triangle": (TRIANGLE, [2.0, 0.7, 0.7], [0.8, 0.1, 0.1]),
+    "even triangle": (TRIANGLE, [1.0, 1.0, 1.0], [0.1, 0.2, 0.7]),
+}
+
+
+def label_shift(seed: int, *, which: str = "line", n: int = 4000) -> Shift:
+    """p(x | y) stays, the classes come up more and less often than in the source, where all are equal.
 
     The model is twice too sure everywhere: it knows p(y | x) of the source, squared.
     """
     rng = np.random.default_rng(seed)
-    centres, widths = np.array([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0]]), np.array([1.5, 0.7, 0.7])
-    even, skewed = np.ones(3) / 3, np.array([0.8, 0.1, 0.1])
+    centres, widths, skewed = (np.array(value) for value in LABEL_SHIFTS[which])
+    even = np.ones(3) / 3
 
     def likelihood(x: np.ndarray) -> np.ndarray:
         square = ((x[:, None] - centres) ** 2).sum(axis=2)  # (n, classes)
@@ -128,10 +137,11 @@ def _with_dropout(head: np.ndarray):
 
 def print_distances() -> None:
     """The table of both shifts."""
-    print("| distance of log T from the oracle's, mean of 10 | covariate shift | label shift |\n| --- | --- | --- |")
-    covariate, label = distances(covariate_shift), distances(label_shift)
-    for name in covariate:
-        print(f"| {name} | {covariate[name]:.3f} | {label[name]:.3f} |")
+    columns = {f"covariate shift by {by}": distances(partial(covariate_shift, by=by)) for by in (0.7, 1.0, 1.5)}
+    columns |= {f"label shift, {which}": distances(partial(label_shift, which=which)) for which in LABEL_SHIFTS}
+    print(f"| distance of log T from the oracle's, mean of 10 | {' | '.join(columns)} |\n|{' --- |' * 7}")
+    for name in columns["label shift, line"]:
+        print(f"| {name} | {' | '.join(f'{column[name]:.3f}' for column in columns.values())} |")
 
 
 def print_seconds() -> None:
