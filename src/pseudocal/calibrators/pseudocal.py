@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Predictor
+from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import is_array, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.predictors import Checked, as_predictor
@@ -79,20 +79,18 @@ class PseudoCal:
         paired = 0
         for pairs in self._pairs(predict, data, batch_size, pair_rng):
             paired += len(pairs)
-            if strategy is None:
-                mixes = mixup(predict, pairs, lam=self.lam, labels=self.labels)
-            else:
-                mixes = strategy(predict, pairs, rng=draw_rng)
+            mixes = (strategy or self._mixup)(predict, pairs, rng=draw_rng)
             if len(mixes):
                 reservoir.add(mixes)
             if settled(reservoir):
                 break
-        if reservoir.seen == 0 and strategy is not None:
-            raise InputError(f"expected at least one row from the strategy, got none of {paired} pairs")
         if reservoir.seen == 0:
-            raise InputError(_why_no_mixes(predict.rows, paired))
+            raise InputError(_why_no_mixes(predict.rows, paired, strategy))
         counts = {"pairs": paired, "mixes": reservoir.seen, "forward_passes": predict.rows}
         return Calibration("pseudocal", _fit(reservoir), asdict(self) | {"batch_size": batch_size}, counts)
+
+    def _mixup(self, predict: Predictor, pairs: Pairs, *, rng: np.random.Generator) -> Labelled:
+        return mixup(predict, pairs, lam=self.lam, labels=self.labels)
 
     def _pairs(self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator) -> Iterator[Pairs]:
         """Pairs of target inputs, `epochs` times over."""
@@ -134,9 +132,11 @@ def _fit(reservoir: Reservoir) -> TemperatureScaling:
     return fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
 
 
-def _why_no_mixes(rows: int, paired: int) -> str:
+def _why_no_mixes(rows: int, paired: int, strategy: Strategy | None) -> str:
     if paired == 0:
         return f"expected at least two target inputs to mix, got {rows}"
+    if strategy is not None:
+        return f"expected at least one row from the strategy, got none of {paired} pairs"
     return (
         f"expected target inputs that the model tells apart, got one predicted class for all {rows}: "
         "a model that always says the same cannot be calibrated by mixing its inputs"
