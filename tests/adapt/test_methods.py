@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from pseudocal.adapt.heads import build_head
-from pseudocal.adapt.losses import discrepancy, domain_confusion, entropies, mcc, per_domain
+from pseudocal.adapt.losses import domain_confusion, entropies, mcc, per_domain
 from pseudocal.adapt.method import Moment, Pair, Preset, Problem, TargetBatch
 from pseudocal.adapt.methods import METHODS
 from pseudocal.adapt.methods.atdoc import Centroids, Neighbourhood
@@ -52,16 +52,12 @@ def test_safn_raises_the_norms(adapt, toy) -> None:
     assert on.features.norm(dim=1).mean() > 1.3 * off.features.norm(dim=1).mean()
 
 
-def test_mcd_third_step_reconciles_the_heads(adapt, toy) -> None:
-    preset = Preset(paper("mcd").method, head="bottleneck-pair", options=paper("mcd").options)
-
-    def apart(steps: int) -> float:
-        network = adapt(preset, toy.source, toy.target, generator_steps=steps, weight=2.0).network
-        x = torch.from_numpy(toy.target.inputs)
-        features = network.eval().features(x)
-        return discrepancy(network.head.classifier(features), network.head.rival(features)).item()
-
-    assert apart(4) < 0.5 * apart(0)
+def test_mcd_third_step_is_what_adapts(adapt, toy) -> None:
+    preset = Preset(paper("mcd").method, head="bottleneck-pair")
+    on, off = (
+        adapt(preset, toy.source, toy.target, generator_steps=n, weight=5.0, iterations=200).accuracy for n in (4, 0)
+    )
+    assert on > off + 0.1
 
 
 def test_mcd_moves_only_what_each_step_may_move() -> None:
@@ -179,17 +175,18 @@ def test_atdoc_centroids_follow_the_batch() -> None:
     assert not torch.allclose(method.centroids, before)
 
 
-def test_shot_diversity_keeps_all_classes_in_use(adapt, toy) -> None:
+def test_shot_diversity_keeps_the_classes_in_use(adapt, toy) -> None:
     source = adapt(METHODS["source-only"]["shot"], toy.source, toy.target)
+    with torch.no_grad():
+        source.network.head.classifier.bias[0] += 4  # drawn to one class: without the term all go there
 
     def spread(*, diversity: bool) -> float:
         network = copy.deepcopy(source.network)
         outcome = adapt(paper("shot"), None, toy.target, network=network, weight=0.0, diversity=diversity)
         return entropies(outcome.p.mean(dim=0)).item()
 
-    with_term, without = spread(diversity=True), spread(diversity=False)
-    assert with_term > 1.3  # log 4 is 1.386
-    assert without < with_term - 0.05
+    assert spread(diversity=True) > 1.1  # log 4 is 1.386
+    assert spread(diversity=False) < 0.9
 
 
 def test_shot_beats_its_source_model_and_keeps_its_classifier(adapt, toy) -> None:
