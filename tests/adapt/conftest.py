@@ -21,6 +21,11 @@ CLASSES = 4
 torch.set_num_threads(1)  # these networks are tiny: threads that wait for each other cost more than they give
 
 
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
 @dataclass(frozen=True)
 class Toy:
     """Gaussian clusters in 8 dimensions; the target's are moved and turned, so that source-only does badly."""

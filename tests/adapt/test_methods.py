@@ -20,6 +20,7 @@ from pseudocal.adapt.methods.dine import Distil, FineTune
 from pseudocal.adapt.methods.shot import SHOT
 from pseudocal.adapt.networks import Network, reverse_gradient
 from pseudocal.adapt.rows import Rows, predict
+from pseudocal.arrays import InputError
 from pseudocal.data import Domain
 
 CLASSES = 4
@@ -73,7 +74,7 @@ def test_mcd_moves_only_what_each_step_may_move() -> None:
 def test_pada_weighs_absent_classes_down(adapt, toy) -> None:
     present = toy.target.labels < 2
     target = toy.target.subset(present)
-    on, off = (adapt(paper("pada"), toy.source, target, updates=updates) for updates in (20, 0))
+    on, off = (adapt(paper("pada"), toy.source, target, updates=n, sharpness=1.0) for n in (20, 0))
     assert on.method.gamma[2:].max() < on.method.gamma[:2].min() / 3
     assert (off.method.gamma == 1).all()
 
@@ -243,7 +244,7 @@ def test_dine_mixing_asks_for_the_mix_of_the_predictions() -> None:
 
 
 def test_dine_stops_tuning_when_predictions_stand_still() -> None:
-    network = Network(nn.Identity(), build_head("weightnorm", 8, 16, CLASSES))
+    network = Network(nn.Identity(), build_head("weightnorm", 8, 16, CLASSES)).eval()
     method = FineTune(problem(16))
     rows = torch.arange(8)
     batch = TargetBatch(method.target[rows.numpy()], rows)
@@ -265,3 +266,10 @@ def pair() -> Pair:
 def test_toy_domains_have_the_same_classes(toy) -> None:
     assert isinstance(toy.source, Domain)
     assert toy.source.classes == toy.target.classes
+
+
+def test_unknown_variants_are_refused() -> None:
+    with pytest.raises(InputError, match="expected a scale among official, atdoc, fast, got 'huge'"):
+        paper("bnm").method(problem(8), scale="huge")
+    with pytest.raises(InputError, match="expected an entropy weight among None, official, tllib, got 'mine'"):
+        CDAN(problem(8), entropy="mine")

@@ -99,7 +99,7 @@ def is_frozen(run: Run, backbone: Backbone) -> bool:
 
 def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
     """The preset with some options changed; unknown ones are refused with the list of those there are."""
-    known = [p.name for p in inspect.signature(preset.method).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = [p.name for p in inspect.signature(preset.method).parameters.values() if p.default is not p.empty]
     for name in options or {}:
         if name not in known:
             raise InputError(f"expected options among {', '.join(known)}, got {name!r}")

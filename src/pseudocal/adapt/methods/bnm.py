@@ -7,6 +7,7 @@ from torch import nn
 from pseudocal.adapt.losses import bnm, bnm_atdoc, bnm_fast, cross_entropy
 from pseudocal.adapt.method import Moment, Pair, Preset, Problem, Step, Steps, forward
 from pseudocal.adapt.networks import Network
+from pseudocal.arrays import InputError
 
 SCALES = {"official": bnm, "atdoc": bnm_atdoc, "fast": bnm_fast}
 
@@ -24,6 +25,8 @@ class BNM(nn.Module):
         smoothing: float = 0.1,
     ) -> None:
         super().__init__()
+        if scale not in SCALES:
+            raise InputError(f"expected a scale among {', '.join(SCALES)}, got {scale!r}")
         self.weight, self.norm, self.ramp, self.smoothing = weight, SCALES[scale], ramp, smoothing
 
     def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:

@@ -18,6 +18,7 @@ from pseudocal.adapt.losses import (
 )
 from pseudocal.adapt.method import Moment, Pair, Preset, Problem, Step, Steps, forward
 from pseudocal.adapt.networks import Discriminator, Network, reverse_gradient
+from pseudocal.arrays import InputError
 
 
 class CDAN(nn.Module):
@@ -44,6 +45,8 @@ class CDAN(nn.Module):
         smoothing: float = 0.1,
     ) -> None:
         super().__init__()
+        if entropy not in (None, "official", "tllib"):
+            raise InputError(f"expected an entropy weight among None, official, tllib, got {entropy!r}")
         self.entropy, self.conditional, self.weight, self.smoothing = entropy, conditional, weight, smoothing
         self.register_buffer("feature_map", None if randomised is None else torch.randn(problem.width, randomised))
         self.register_buffer("class_map", None if randomised is None else torch.randn(problem.classes, randomised))
