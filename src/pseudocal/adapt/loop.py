@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,6 @@ class Plan:
     report: Report | None = None
     stage: str = "training"
     backbone_scale: float = 1.0
-    curve: list[Point] = field(default_factory=list)
 
 
 def descend(network: Network, method: Any, draw: Callable[[int], Any], plan: Plan) -> list[Point]:
