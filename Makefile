@@ -31,12 +31,15 @@ test-all: check
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The docs are in site/index.html"
 
 bench: setup
 	$(BIN)/python benchmarks/temperature.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/anytime.py
 	$(BIN)/python benchmarks/official.py
+	$(BIN)/python benchmarks/calibrators.py
+	$(BIN)/python benchmarks/synthesis.py
 
 clean:
-	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) site demo-output .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,6 +1,6 @@
 """Train a small network on one kind of digits, use it on another, and calibrate it there without labels.
 
-Run by `make demo`; takes about a minute. Labels of the target are used at the very end only, to show what happened.
+Run by `make demo`. Labels of the target are used at the very end only, to show what happened.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def main() -> None:
     domains = load("digits")
     for source, target in TASKS:
         show(source, target, domains)
-    print("\nThe interval of T is tight in every case, good and bad: it is no verdict. See docs/trust.md.")
+    print("\nThe interval of T is tight in every case, whether it helped or not: it is no verdict. See docs/trust.md.")
 
 
 if __name__ == "__main__":

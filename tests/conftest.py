@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -20,12 +17,3 @@ def draw(n: int, classes: int, temperature: float, *, seed: int = 0, scale: floa
 @pytest.fixture
 def known():
     return draw
-
-
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder of reference numbers beside the checkout, where there is one."""
-    folder = Path(os.environ.get("PSEUDOCAL_SHARED", Path(__file__).parents[2] / "shared"))
-    if not (folder / "facts").is_dir():
-        pytest.skip("the folder of reference numbers is not here")
-    return folder

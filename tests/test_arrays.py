@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import softmax as reference
 
 from pseudocal import InputError, binary_logits, softmax
@@ -38,3 +39,9 @@ def test_logits_are_not_copied():
 @pytest.mark.parametrize(("rows", "answer"), [([[0.2, 0.8]], True), ([[0.2, 0.9]], False), ([[-0.1, 1.1]], False)])
 def test_probabilities_are_recognised(rows, answer):
     assert looks_like_probabilities(np.array(rows)) is answer
+
+
+def test_tensors_are_logits_too():
+    z = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    assert np.array_equal(as_logits(z), [[1.0, 2.0]])
+    assert as_logits(z.to(torch.bfloat16)).dtype == np.float32

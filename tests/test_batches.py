@@ -65,7 +65,6 @@ def test_images_of_different_sizes_cannot_be_mixed():
         (["text", "more"], "arrays or tensors with rows, got str"),
         ([1.0, 2.0], "got float"),
         ([np.float64(1.0)], "got float64"),
-        (torch.utils.data.TensorDataset(torch.zeros(3, 2)), "wrap it in a DataLoader"),
     ],
 )
 def test_what_is_no_batch_is_named(data, message):

@@ -27,6 +27,9 @@ Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
 Batch = Any  # whatever the model eats: indexable by rows, closed under + and *
 
 
+ONE_LOGIT = "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a model"
+
+
 class InputError(ValueError):
     """What was passed cannot be right."""
 
@@ -87,7 +90,7 @@ def binary_logits(logit: ArrayLike) -> Logits:
     array([[ 0.,  3.],
            [ 0., -1.]])
     """
-    z = np.asarray(logit)
+    z = as_numpy(logit)
     if z.ndim == 2 and z.shape[1] == 1:
         z = z[:, 0]
     if z.ndim != 1:
@@ -105,17 +108,14 @@ def work_dtype(logits: Floats) -> type[np.float32] | type[np.float64]:
 
 def as_logits(logits: ArrayLike) -> Logits:
     """See `logits` as a floating array `(n, classes)` without a copy if it is one already."""
-    array = np.asanyarray(logits)
+    array = as_numpy(logits)
     if array.ndim != 2:
-        hint = "; write one logit per row as two columns with pseudocal.binary_logits" if array.ndim == 1 else ""
+        hint = f"; {ONE_LOGIT}" if array.ndim == 1 else ""
         raise InputError(f"expected logits of shape (n, classes), got shape {array.shape}{hint}")
     if array.shape[0] == 0:
         raise InputError(f"expected at least one row of logits, got shape {array.shape}")
     if array.shape[1] < 2:
-        raise InputError(
-            f"expected logits for at least two classes, got shape {array.shape}; "
-            "write one logit per row as two columns with pseudocal.binary_logits"
-        )
+        raise InputError(f"expected logits for at least two classes, got shape {array.shape}; {ONE_LOGIT}")
     if not np.issubdtype(array.dtype, np.floating):
         if not np.issubdtype(array.dtype, np.integer):
             raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
@@ -146,6 +146,14 @@ def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
         what = "NaN" if np.isnan(top[i]) else "+inf" if top[i] > 0 else "-inf for every class"
         row = i if rows is None else int(rows[i])
         raise InputError(f"expected logits below +inf, one of them finite in each row, got {what} in row {row}")
+
+
+def as_numpy(array: Any) -> NDArray[Any]:
+    """See arrays and tensors, wherever they lie and whether they carry a gradient or not, as NumPy."""
+    if hasattr(array, "detach"):  # a torch tensor; bfloat16, which NumPy does not have, is kept exactly in float32
+        array = array.detach().cpu()
+        array = array.float() if str(array.dtype) == "torch.bfloat16" else array
+    return np.asanyarray(array)
 
 
 def looks_like_probabilities(logits: Logits) -> bool:

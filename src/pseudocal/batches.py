@@ -55,6 +55,21 @@ def stack(parts: list[Batch]) -> Batch:
     return sys.modules["torch"].cat(parts)
 
 
+def blend(x: Batch, partner: Batch, lam: float) -> Batch:
+    """The mix `lam * x + (1 - lam) * partner`.
+
+    >>> blend(np.array([10, 0]), np.array([0, 20]), 0.75)
+    array([7.5, 5. ])
+    """
+    try:
+        return lam * x + (1 - lam) * partner
+    except TypeError as error:
+        raise InputError(
+            f"expected inputs that are numbers, since pairs of them are mixed, got {type(x).__name__}: {error}; "
+            "mix what the model makes of text or categories, such as embeddings, instead"
+        ) from error
+
+
 def size(x: Batch) -> int:
     """How many bytes a batch takes.
 
@@ -70,7 +85,15 @@ def size(x: Batch) -> int:
 
 def is_array(data: Any) -> bool:
     """Whether `data` is all rows at once, so that they can be shuffled, rather than a stream of batches."""
-    return hasattr(data, "shape") and hasattr(data, "__getitem__")
+    return hasattr(data, "shape") and hasattr(data, "__getitem__") and len(data.shape) > 0
+
+
+def is_stream(data: Any) -> bool:
+    """Whether `data` can be read batch by batch; a torch Dataset, which gives single rows, is refused."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(data, torch.utils.data.Dataset):
+        raise InputError("expected batches, got a torch Dataset, which gives single rows: wrap it in a DataLoader")
+    return isinstance(data, Iterable)
 
 
 def shuffled(data: Batch, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]:
@@ -91,9 +114,6 @@ def streamed(data: Iterable[Any]) -> Iterator[Batch]:
     >>> list(streamed([(np.array([1.0]), "label")]))
     [array([1.])]
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(data, torch.utils.data.Dataset):
-        raise InputError("expected batches, got a torch Dataset, which gives single rows: wrap it in a DataLoader")
     for item in data:
         x = item[0] if isinstance(item, tuple | list) and item else item
         if isinstance(x, Mapping):

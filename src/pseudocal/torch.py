@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from pseudocal.arrays import InputError, MissingExtraError
+
+try:
+    import torch
+    from torch import Tensor, nn
+except ImportError as error:
+    raise MissingExtraError("torch", "torch") from error
 
 from pseudocal.calibrators import Calibration
 from pseudocal.predictors.torch_module import logits_of
@@ -39,6 +44,8 @@ def calibrated(model: nn.Module, calibration: Calibration) -> nn.Module:
     >>> half(torch.tensor([[2.0, 4.0]]))
     tensor([[1., 2.]])
     """
+    if not isinstance(calibration, Calibration):
+        raise InputError(f"expected a Calibration, got {type(calibration).__name__}")
     return Calibrated(model, calibration.scaling)
 
 

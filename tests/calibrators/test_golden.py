@@ -1,4 +1,4 @@
-"""The numbers of facts/golden.json, which came out of the released code of TransCal and PseudoCal."""
+"""Numbers that came out of the released code of TransCal and PseudoCal."""
 
 import numpy as np
 import pytest

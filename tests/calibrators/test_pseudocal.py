@@ -105,9 +105,36 @@ def test_epochs_add_pairs():
     x = target(500)
     once, thrice = PseudoCal().fit(model, x), PseudoCal(epochs=3).fit(model, x)
     assert thrice.counts["pairs"] == 1500
-    assert thrice.scaling.log_se < once.scaling.log_se
+    assert thrice.scaling.rows > 2 * once.scaling.rows
     with pytest.raises(InputError, match="read again for each epoch, got an iterator"):
         PseudoCal(epochs=2).fit(model, iter(batches(x)))
+
+
+def test_the_same_inputs_again_are_no_new_evidence():
+    """The interval holds the temperature of the population, with one epoch as with many."""
+    truth = PseudoCal().fit(model, target(200_000, seed=99), batch_size=4096).temperature
+    for epochs in (1, 5):
+        intervals = [PseudoCal(epochs=epochs, seed=s).fit(model, target(300, seed=s)).interval for s in range(100)]
+        assert sum(low < truth < high for low, high in intervals) >= 89  # 95 expected, standard deviation 2.2
+
+
+def test_epochs_cannot_reach_a_tolerance_that_the_inputs_do_not_allow():
+    few = PseudoCal(tolerance=0.03, epochs=30).fit(model, target(300))
+    assert few.scaling.log_se > 0.03
+    assert few.counts["pairs"] == 9000
+
+
+def test_a_strategy_is_written_down():
+    from functools import partial
+
+    from pseudocal.synthesis import mixup, mixup_beta
+
+    x = target(300)
+    same = PseudoCal(lam=0.8).fit(model, x, strategy=partial(mixup, lam=0.65))
+    assert same.temperature == PseudoCal().fit(model, x).temperature
+    assert same.settings["strategy"] == "mixup"
+    assert same.settings["lam"] is None
+    assert PseudoCal().fit(model, x, strategy=mixup_beta).settings["strategy"] == "mixup_beta"
 
 
 # ----------------------------------------------------------------------------------------------- the anytime mode
@@ -246,6 +273,14 @@ def test_a_model_that_raises_half_way():
 def test_data_that_cannot_be_read():
     with pytest.raises(InputError, match="an array of inputs or an iterable of batches, got int"):
         PseudoCal().fit(model, 3)
+    with pytest.raises(InputError, match="wrap it in a DataLoader"):
+        PseudoCal().fit(model, TensorDataset(torch.zeros(8, 8)))
+    with pytest.raises(InputError, match="in batches of one"):
+        PseudoCal(pairing="batch").fit(model, batches(target(20), 1))
+    with pytest.raises(InputError, match=r"numbers, since pairs of them are mixed.*embeddings"):
+        PseudoCal().fit(
+            lambda x: model(np.zeros((len(x), 8))) + np.eye(5)[np.arange(len(x)) % 5], np.full((20, 2), "a")
+        )
     with pytest.raises(InputError, match="batch size of at least 2"):
         PseudoCal().fit(model, target(), batch_size=1)
 
@@ -259,6 +294,7 @@ def test_data_that_cannot_be_read():
         ({"labels": "firm"}, "'hard' or 'soft', got 'firm'"),
         ({"pairing": "far"}, "'anywhere' or 'batch', got 'far'"),
         ({"epochs": 0}, "at least one epoch"),
+        ({"seed": -1}, "not negative"),
         ({"memory": 10}, "at least 65536 bytes"),
         ({"tolerance": 0.0}, "positive tolerance"),
     ],

@@ -19,7 +19,7 @@ from pseudocal.data.builtin_emoji import concept, render
 from pseudocal.data.builtin_scenes import make_scenes, paste
 from pseudocal.data.icons import CONCEPTS, VENDORS, Icon
 
-REFERENCE = Path("/work/shared/data/emoji96.npz")
+REFERENCE = Path(__file__).parents[3] / "shared" / "data" / "emoji96.npz"  # where a developer has it
 # subcategory -> (category, first code point, how many)
 TINY = {
     "animal-mammal": ("Animals & Nature", 0x1F400, 14),

@@ -1,13 +1,9 @@
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pseudocal.metrics import Outcomes
-
-SHARED = Path(os.environ.get("PSEUDOCAL_SHARED", Path(__file__).parents[3] / "shared"))
 
 Draw = Callable[..., tuple[np.ndarray, np.ndarray]]
 
@@ -27,11 +23,3 @@ def draw() -> Draw:
 @pytest.fixture(scope="session")
 def overconfident(draw: Draw) -> Outcomes:
     return Outcomes.from_logits(*draw(2000, T=2.0))
-
-
-@pytest.fixture(scope="session")
-def golden() -> Path:
-    path = SHARED / "facts" / "golden.json"
-    if not path.exists():
-        pytest.skip(f"no {path}")
-    return path

@@ -138,3 +138,9 @@ def test_bins_that_cannot_be_are_refused(overconfident, bins):
 def test_a_level_that_cannot_be_is_refused(overconfident):
     with pytest.raises(InputError, match="between 0 and 1, got 95"):
         Reliability.of(overconfident).accuracy_interval(95)
+
+
+def test_parts_are_summed_as_python_sums():
+    parts = [Reliability.of(Outcomes.from_probabilities([[0.9, 0.1]], [k])) for k in (0, 1, 0)]
+    assert sum(parts).count.sum() == 3
+    assert sum(parts).ece == pytest.approx(0.9 - 2 / 3)

@@ -5,7 +5,9 @@ import pytest
 import torch
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import MultiOutputClassifier
+from sklearn.svm import SVC, OneClassSVM
 from torch import nn
 
 from pseudocal import InputError, softmax
@@ -97,6 +99,20 @@ def test_several_outputs_of_a_classifier_are_refused():
     model = MultiOutputClassifier(LogisticRegression()).fit(X, np.stack([Y > 0, Y > 1], axis=1))
     with pytest.raises(InputError, match="multi-label"):
         as_predictor(model)(X)
+
+
+def test_independent_outputs_in_one_array_are_refused_too():
+    several = np.stack([Y > 0, Y > 1], axis=1).astype(int)
+    with pytest.raises(InputError, match="multi-label"):
+        as_predictor(OneVsRestClassifier(LogisticRegression()).fit(X, several))(X)
+
+
+def test_decisions_that_are_not_one_for_each_class_are_refused():
+    four = (X[:, 0] > 0) * 2 + (X[:, 1] > 0)
+    with pytest.raises(InputError, match=r"each of 4 classes, got shape \(40, 6\)"):
+        as_predictor(SVC(decision_function_shape="ovo").fit(X, four))(X)
+    with pytest.raises(InputError, match="each of 0 classes"):
+        as_predictor(OneClassSVM().fit(X))(X)
 
 
 def test_what_is_no_model_is_named():

@@ -73,6 +73,12 @@ def test_soft_targets_that_are_certain_are_labels(known, fit):
     assert np.allclose(fit(logits, labels).weight, fit(logits, np.eye(3)[labels]).weight)
 
 
+@pytest.mark.parametrize("fit", [fit_vector, fit_matrix])
+def test_a_negative_penalty_is_refused(known, fit):
+    with pytest.raises(InputError, match="not negative, got -1"):
+        fit(*known(30, 3, 2.0), penalty=-1)
+
+
 def test_minus_infinity_has_no_linear_scaling(known):
     logits, labels = known(30, 3, 2.0)
     logits[11, (labels[11] + 1) % 3] = -np.inf

@@ -215,3 +215,21 @@ class TestAugmentation:
         x = np.zeros((2, 5, 4, 4))
         with pytest.raises(InputError, match="expected images of shape"):
             strategy(lambda x: x, Pairs(x, x, np.eye(2), np.eye(2)), rng=rng)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_integer_images_are_mixed_as_numbers(kind):
+    """Shares between 0 and 1 must not be rounded to the pixels' own type."""
+    x = kind(np.array([[200, 0], [0, 200]], dtype=np.uint8))
+    logits = np.array([[2.0, 0.0], [0.0, 2.0]])
+    swapped = x[[1, 0]]
+    mix = mixup_beta(lambda x: np.asarray(x), Pairs(x, swapped, logits, logits[::-1]), rng=np.random.default_rng(0))
+    assert np.allclose(mix.logits.sum(axis=1), 200)
+    assert (mix.logits.max(axis=1) > 99).all()
+
+
+@pytest.mark.parametrize("strategy", [randaug, moco_v2])
+def test_images_out_of_range_are_refused(strategy):
+    x = np.full((2, 1, 8, 8), 255.0, dtype=np.float32)
+    with pytest.raises(InputError, match=r"between 0 and 1 .* got values from 255 to 255"):
+        strategy(lambda x: x, Pairs(x, x, x[:, 0, 0, :2], x[:, 0, 0, :2]), rng=np.random.default_rng(0))

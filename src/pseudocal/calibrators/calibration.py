@@ -82,9 +82,10 @@ class Calibration:
         if not isinstance(self.scaling, TemperatureScaling):
             return f"Calibration({self.method}: {type(self.scaling).__name__} of {len(self.scaling.bias)} classes)"
         low, high = self.interval
-        known = "" if math.isnan(low) else f" in [{low:.3f}, {high:.3f}]"  # not every method has a standard error
+        digits = ".3f" if self.temperature >= 0.01 else ".1e"
+        known = "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"  # not every method has an error
         hit = f", at the {self.bound} bound" if self.bound else ""
-        return f"Calibration({self.method}: T = {self.temperature:.3f}{known}, from {self.scaling.rows} rows{hit})"
+        return f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, from {self.scaling.rows} rows{hit})"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON, aside and then renamed: a file that is there is whole."""
@@ -98,6 +99,8 @@ class Calibration:
             "versions": self.versions,
         }
         path = Path(path)
+        if not path.parent.is_dir():
+            raise InputError(f"expected a folder to write {path.name} into, got {path.parent}, which is none")
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as aside:
             aside.write(text)

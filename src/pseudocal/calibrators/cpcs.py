@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import Floats, Labelled
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import checked, gaps
-from pseudocal.calibrators.search import least, released
+from pseudocal.calibrators.search import bound_at, least, released
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import as_weights
 
@@ -40,7 +40,8 @@ def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Cali
     source = checked(source)
     loss = _weighted_brier(source, as_weights(ratio, len(source)))
     temperature = released(loss) if reference else least(loss, points=65, places=1)
-    return Calibration("cpcs", TemperatureScaling(temperature, rows=len(source)), {"reference": reference})
+    bound = None if reference else bound_at(temperature)
+    return Calibration("cpcs", TemperatureScaling(temperature, rows=len(source), bound=bound), {"reference": reference})
 
 
 def _weighted_brier(source: Labelled, weights: Floats) -> Callable[[float], float]:

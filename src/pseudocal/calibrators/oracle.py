@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import checked, gaps, nll_loss
-from pseudocal.calibrators.search import least, released
+from pseudocal.calibrators.search import bound_at, least, released
 from pseudocal.metrics.reliability import bin_of, equal_width
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
@@ -48,7 +48,8 @@ def oracle(
     loss = nll_loss(target) if by == "nll" else _binned_error(target, bins)
     points = int(np.clip(WORK // target.logits.size, *POINTS))
     temperature = released(loss) if reference else least(loss, points=points)
-    return Calibration("oracle", TemperatureScaling(temperature, rows=len(target)), settings)
+    bound = None if reference else bound_at(temperature)
+    return Calibration("oracle", TemperatureScaling(temperature, rows=len(target), bound=bound), settings)
 
 
 def _binned_error(target: Labelled, bins: int) -> Callable[[float], float]:

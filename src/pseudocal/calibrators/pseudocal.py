@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Labelled, Predictor
-from pseudocal.batches import is_array, shuffled, streamed
+from pseudocal.arrays import InputError, Predictor
+from pseudocal.batches import is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.reservoir import Reservoir
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
+from pseudocal.synthesis.mixup import check_share
 
 FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
 
@@ -36,10 +39,11 @@ class PseudoCal:
 
     `lam` is the larger share of a mix. `labels` are "hard", the predicted class of the larger share, or "soft", the
     class of the largest mixed probability. `epochs` repeats the pass with new pairs. `tolerance` stops as soon as
-    the standard error of log T is below it: 0.02 takes some 2,700 mixes, however large the data. `memory` bounds, in
-    bytes, what is held at a time. `pairing` draws the partners of a stream of batches from "anywhere" in what was
-    seen so far, so that a sorted stream does no harm, or from the same "batch", as the paper does. `binary` says that
-    the model gives one logit per row, which stands for the two columns (0, z).
+    the standard error of log T is below it: 0.02 takes some thousand mixes, the fewer the more classes there are,
+    however large the data. `memory` bounds, in bytes, what is held at a time. `pairing` draws the partners of a
+    stream of batches from "anywhere" in what was seen so far, so that a sorted stream does no harm, or from the same
+    "batch", as the paper does. `binary` says that the model gives one logit per row, which stands for the two columns
+    (0, z).
     """
 
     lam: float = 0.65
@@ -52,14 +56,15 @@ class PseudoCal:
     binary: bool = False
 
     def __post_init__(self) -> None:
-        if not 0.5 < self.lam < 1:
-            raise InputError(f"expected lam, the larger share, between 0.5 and 1, got {self.lam}")
+        check_share(self.lam)
         if self.labels not in ("hard", "soft"):
             raise InputError(f"expected labels 'hard' or 'soft', got {self.labels!r}")
         if self.pairing not in ("anywhere", "batch"):
             raise InputError(f"expected pairing 'anywhere' or 'batch', got {self.pairing!r}")
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
+        if self.seed < 0:
+            raise InputError(f"expected a seed that is not negative, got {self.seed}")
         if self.memory < 2**16:
             raise InputError(f"expected memory of at least 65536 bytes, got {self.memory}")
         if self.tolerance is not None and not self.tolerance > 0:
@@ -75,40 +80,44 @@ class PseudoCal:
         predict = Checked(as_predictor(model), binary=self.binary)
         pair_rng, keep_rng, draw_rng = np.random.default_rng(self.seed).spawn(3)
         reservoir = Reservoir(self.memory * 3 // 4, keep_rng)
+        synthesise = strategy or partial(mixup, lam=self.lam, labels=self.labels)
         settled = _Settled(self.tolerance)
-        paired = 0
-        for pairs in self._pairs(predict, data, batch_size, pair_rng):
+        paired, epoch = 0, 1
+        for epoch, pairs in self._pairs(predict, data, batch_size, pair_rng):
             paired += len(pairs)
-            mixes = (strategy or self._mixup)(predict, pairs, rng=draw_rng)
+            mixes = synthesise(predict, pairs, rng=draw_rng)
             if len(mixes):
                 reservoir.add(mixes)
-            if settled(reservoir):
+            if settled(reservoir, epoch):
                 break
         if reservoir.seen == 0:
             raise InputError(_why_no_mixes(predict.rows, paired, strategy))
         counts = {"pairs": paired, "mixes": reservoir.seen, "forward_passes": predict.rows}
-        return Calibration("pseudocal", _fit(reservoir), asdict(self) | {"batch_size": batch_size}, counts)
+        settings = asdict(self) | {"batch_size": batch_size if is_array(data) else None}
+        if strategy is not None:  # it has a share and labels of its own
+            settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
+        return Calibration("pseudocal", _fit(reservoir, epoch), settings, counts)
 
-    def _mixup(self, predict: Predictor, pairs: Pairs, *, rng: np.random.Generator) -> Labelled:
-        return mixup(predict, pairs, lam=self.lam, labels=self.labels)
-
-    def _pairs(self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator) -> Iterator[Pairs]:
-        """Pairs of target inputs, `epochs` times over."""
+    def _pairs(
+        self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator
+    ) -> Iterator[tuple[int, Pairs]]:
+        """Pairs of target inputs, `epochs` times over, each with the epoch it belongs to."""
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
-        if not is_array(data) and not isinstance(data, Iterable):
+        if not is_array(data) and not is_stream(data):
             raise InputError(f"expected an array of inputs or an iterable of batches, got {type(data).__name__}")
         if self.epochs > 1 and isinstance(data, Iterator):
             raise InputError(
                 "expected data that can be read again for each epoch, got an iterator: pass a list or a loader"
             )
-        for _ in range(self.epochs):
+        for epoch in range(1, self.epochs + 1):
             if is_array(data):
-                yield from pairs_within(predict, shuffled(data, batch_size, rng), rng=rng)
+                pairs = pairs_within(predict, shuffled(data, batch_size, rng), rng=rng)
             elif self.pairing == "batch":
-                yield from pairs_within(predict, streamed(data), rng=rng)
+                pairs = pairs_within(predict, streamed(data), rng=rng)
             else:
-                yield from pairs_anywhere(predict, streamed(data), rng=rng, memory=self.memory // 4)
+                pairs = pairs_anywhere(predict, streamed(data), rng=rng, memory=self.memory // 4)
+            yield from ((epoch, p) for p in pairs)
 
 
 class _Settled:
@@ -118,21 +127,34 @@ class _Settled:
         self._tolerance = tolerance
         self._look_at = FIRST_LOOK
 
-    def __call__(self, reservoir: Reservoir) -> bool:
+    def __call__(self, reservoir: Reservoir, epoch: int) -> bool:
         if self._tolerance is None or len(reservoir) < self._look_at:
             return False
-        error = _fit(reservoir).log_se
+        error = _fit(reservoir, epoch).log_se
         needed = len(reservoir) * (error / self._tolerance) ** 2  # the error falls with the root of the number
         self._look_at = int(np.clip(1.02 * needed, 1.1 * len(reservoir), 2 * len(reservoir)))
         return error < self._tolerance
 
 
-def _fit(reservoir: Reservoir) -> TemperatureScaling:
+def _fit(reservoir: Reservoir, epoch: int) -> TemperatureScaling:
+    """Fit the mixes. Those of later epochs are of the same inputs, so they count as no new evidence for the error.
+
+    They are some, since the pairs are new: the interval is then wider than it need be, never narrower.
+    """
     mixes = reservoir.labelled
-    return fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
+    fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
+    return replace(fitted, log_se=fitted.log_se * math.sqrt(epoch))
+
+
+def _name(strategy: Strategy) -> str:
+    """What to call a strategy in the record of a run."""
+    named = strategy.func if isinstance(strategy, partial) else strategy
+    return getattr(named, "__name__", type(named).__name__)
 
 
 def _why_no_mixes(rows: int, paired: int, strategy: Strategy | None) -> str:
+    if paired == 0 and rows > 1:
+        return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"
     if paired == 0:
         return f"expected at least two target inputs to mix, got {rows}"
     if strategy is not None:

@@ -7,6 +7,7 @@ again more closely around the best few places.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,17 @@ def least(loss: Callable[[float], float], *, points: int = 257, places: int = 6)
         grid, losses = np.concatenate([best, around]), np.concatenate([np.sort(losses)[:places], _losses(loss, around)])
         width *= 2 / (CLOSER - 1)
     return float(np.exp(grid[losses.argmin()]))
+
+
+def bound_at(temperature: float) -> Literal["lower", "upper"] | None:
+    """Which end of the searched range a temperature lies at, if it does.
+
+    >>> bound_at(least(lambda temperature: temperature)), bound_at(3.0)
+    ('lower', None)
+    """
+    return (
+        "lower" if temperature <= RANGE[0] * (1 + 1e-6) else "upper" if temperature >= RANGE[1] * (1 - 1e-6) else None
+    )
 
 
 def released(loss: Callable[[float], float]) -> float:

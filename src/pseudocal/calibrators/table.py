@@ -38,10 +38,16 @@ class Entry:
     title: str
     function: Callable[..., Calibration | Logits]
     needs: tuple[Part, ...] = ()
-    corrects: Part = "target_logits"  # what its answer is applied to
+    corrects: Part | None = "target_logits"  # what its scaling is applied to; None if it answers with logits
     keeps_argmax: bool = True
     covariate_shift: bool = False  # whether it is made for a shift of p(x), of p(y): what its paper claims
     label_shift: bool = False
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All that `calibrate` asks for: what the method is given, then what its answer is applied to."""
+        more = () if self.corrects is None or self.corrects in self.needs else (self.corrects,)
+        return (*self.needs, *more)
 
     @property
     def source_data(self) -> bool:
@@ -76,10 +82,12 @@ def calibrate(name: str, material: Material, **settings: Any) -> Corrected:
     if name not in CALIBRATORS:
         raise InputError(f"expected one of {', '.join(CALIBRATORS)}, got {name!r}")
     entry = CALIBRATORS[name]
-    answer = entry.function(**material.pick(entry.needs, name), **settings)
+    given = material.pick(entry.parts, name)  # before anything runs
+    answer = entry.function(**{part: given[part] for part in entry.needs}, **settings)
     if not isinstance(answer, Calibration):
         return Corrected(name, answer)
-    before = material.pick([entry.corrects], name)[entry.corrects]
+    assert entry.corrects is not None
+    before = given[entry.corrects]
     if entry.corrects == "member_logits":
         before = ensemble(before, mean=answer.settings["mean"])
     return Corrected(name, answer(before), answer)
@@ -130,12 +138,19 @@ CALIBRATORS: dict[str, Entry] = {
         "MC-Dropout",
         mc_dropout,
         ("model", "target_inputs"),
+        corrects=None,
         keeps_argmax=False,
         covariate_shift=True,
         label_shift=True,
     ),
     "ensemble": Entry(
-        "Ensemble", ensemble, ("member_logits",), keeps_argmax=False, covariate_shift=True, label_shift=True
+        "Ensemble",
+        ensemble,
+        ("member_logits",),
+        corrects=None,
+        keeps_argmax=False,
+        covariate_shift=True,
+        label_shift=True,
     ),
     "pseudocal": Entry("PseudoCal", _pseudocal, ("model", "target_inputs"), covariate_shift=True, label_shift=True),
     "pseudo-ensemble": Entry(
@@ -183,13 +198,18 @@ def needs_table() -> str:
     """What each calibrator has to be given, as Markdown.
 
     >>> print(needs_table().splitlines()[5])
-    | tempscal | TempScal | labelled source validation logits |
+    | tempscal | TempScal | labelled source validation logits | target logits |
     """
     rows = [
-        [name, entry.title, "; ".join(PARTS[part] for part in entry.needs) or "nothing"]
+        [
+            name,
+            entry.title,
+            "; ".join(PARTS[part] for part in entry.needs) or "nothing",
+            PARTS[entry.corrects] if entry.corrects else "gives target logits itself",
+        ]
         for name, entry in CALIBRATORS.items()
     ]
-    return _markdown(["name", "method", "needs"], rows)
+    return _markdown(["name", "method", "is given", "corrects"], rows)
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:

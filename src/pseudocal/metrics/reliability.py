@@ -68,6 +68,11 @@ class Reliability:
             self.correct_sum + other.correct_sum,
         )
 
+    def __radd__(self, other: int) -> Reliability:
+        if other != 0:  # what `sum` starts from
+            raise InputError(f"expected a Reliability to add, got {other!r}")
+        return self
+
     @property
     def accuracy(self) -> Column:
         """The share of right predictions in each bin, NaN where it is empty."""

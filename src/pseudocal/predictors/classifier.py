@@ -21,16 +21,24 @@ class ClassifierPredictor:
     def __call__(self, x: Batch, /) -> Logits:
         """Predict one batch of features."""
         if not hasattr(self.model, "predict_proba"):
-            scores = np.asarray(self.model.decision_function(x))
-            return binary_logits(scores) if scores.ndim == 1 else scores
+            return self._decisions(x)
         probabilities = self.model.predict_proba(x)
-        if isinstance(probabilities, list):
+        if isinstance(probabilities, list) or not np.allclose(np.sum(probabilities, axis=1), 1, atol=1e-3):
             raise InputError(
-                f"expected one distribution over classes, got {len(probabilities)} outputs (multi-label); "
+                "expected one distribution over classes, got several independent outputs (multi-label); "
                 "calibrate each of them as a model of its own"
             )
         with np.errstate(divide="ignore"):
             return floored(np.log(probabilities))
+
+    def _decisions(self, x: Batch) -> Logits:
+        """The decision function, where it gives one number for each class."""
+        scores = np.asarray(self.model.decision_function(x))
+        logits = binary_logits(scores) if scores.ndim == 1 else scores
+        classes = len(getattr(self.model, "classes_", ()))
+        if logits.shape[1] != classes:
+            raise InputError(f"expected one decision for each of {classes} classes, got shape {scores.shape}")
+        return logits
 
 
 def floored(logits: Logits) -> Logits:

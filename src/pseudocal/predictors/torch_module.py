@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pseudocal.arrays import Batch, InputError, Logits
+from pseudocal.arrays import Batch, InputError, Logits, as_numpy
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,7 @@ class TorchPredictor:
         """Predict one batch of arrays or tensors."""
         with evaluating(self.module), torch.inference_mode():
             output = self.module(self._placed(x))
-            logits = logits_of(output).detach().cpu()
-            return np.asarray(logits.float() if logits.dtype == torch.bfloat16 else logits)
+            return as_numpy(logits_of(output))
 
     def _placed(self, x: Batch) -> Tensor:
         """The batch on the module's device; floats in the precision of the module's own."""

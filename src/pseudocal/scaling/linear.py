@@ -123,6 +123,9 @@ def _minimise(
     """The parameters of least mean negative log-likelihood, plus `penalty` times their distance from `start`."""
     from scipy.optimize import minimize
 
+    if not 0 <= penalty < np.inf:
+        raise InputError(f"expected a penalty that is not negative, got {penalty}")
+
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         away = theta - start
         total, slope = 0.0, np.zeros_like(theta)

@@ -71,6 +71,8 @@ class TemperatureScaling:
         """
         from scipy.special import ndtri
 
+        if not 0 < level < 1:
+            raise InputError(f"expected a level between 0 and 1, got {level}")
         if self.bound is not None:
             return (0.0, math.inf)
         half = float(ndtri((1 + level) / 2)) * self.log_se

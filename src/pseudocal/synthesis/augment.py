@@ -67,7 +67,13 @@ def _augmented(
     if x.ndim != 4 or x.shape[1] not in (1, 3):
         raise InputError(f"expected images of shape (n, 1 or 3, height, width), got shape {tuple(x.shape)}")
     shift, scale = (torch.tensor(v, dtype=torch.float32).reshape(-1, 1, 1) for v in (mean, std))
-    pixels = (x.float().cpu() * scale + shift).clamp(0, 1).expand(-1, 3, -1, -1)  # kornia's colours want three
+    pixels = x.float().cpu() * scale + shift
+    if pixels.min() < -0.01 or pixels.max() > 1.01:
+        raise InputError(
+            "expected images that lie between 0 and 1 after `mean` and `std` are undone, "
+            f"got values from {pixels.min():.4g} to {pixels.max():.4g}"
+        )
+    pixels = pixels.clamp(0, 1).expand(-1, 3, -1, -1)  # kornia's colours want three
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.integers(2**63)))  # kornia draws from torch's own state
         harder = (augment(pixels).clamp(0, 1) - shift) / scale

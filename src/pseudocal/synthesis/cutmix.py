@@ -8,6 +8,7 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import take
+from pseudocal.synthesis.mixup import check_share
 from pseudocal.synthesis.pairs import Pairs, apart
 
 
@@ -32,6 +33,7 @@ def cutmix(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: f
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
     mixed = take(kept.x, np.arange(len(kept)))  # a copy, to paste into
     height, width = mixed.shape[-2:]
+    check_share(lam)
     tall, wide = (max(1, round(side * math.sqrt(1 - lam))) for side in (height, width))
     tops, lefts = (rng.integers(side - box + 1, size=len(kept)) for side, box in ((height, tall), (width, wide)))
     for i, (top, left) in enumerate(zip(tops, lefts, strict=True)):

@@ -6,11 +6,25 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.arrays import Labelled, Predictor, softmax
+from pseudocal.arrays import InputError, Labelled, Predictor, softmax
+from pseudocal.batches import blend
 from pseudocal.synthesis.pairs import Pairs, apart
 
 
-def mixup(predict: Predictor, pairs: Pairs, *, lam: float = 0.65, labels: Literal["hard", "soft"] = "hard") -> Labelled:
+def check_share(lam: float) -> None:
+    """Refuse a larger share that is not larger."""
+    if not 0.5 < lam < 1:
+        raise InputError(f"expected lam, the larger share, between 0.5 and 1, got {lam}")
+
+
+def mixup(
+    predict: Predictor,
+    pairs: Pairs,
+    *,
+    lam: float = 0.65,
+    labels: Literal["hard", "soft"] = "hard",
+    rng: np.random.Generator | None = None,  # every strategy is offered one; the pairs are drawn already
+) -> Labelled:
     """Mix pairs that the model tells apart; label each mix by its larger share.
 
     Pairs that share a predicted class are dropped: only mixes across a boundary come out both right and wrong, as
@@ -25,9 +39,10 @@ def mixup(predict: Predictor, pairs: Pairs, *, lam: float = 0.65, labels: Litera
            [1., 3.]]), array([0, 1]))
     """
     kept = apart(pairs)
+    check_share(lam)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
-    mixed = predict(lam * kept.x + (1 - lam) * kept.partner)
+    mixed = predict(blend(kept.x, kept.partner, lam))
     if labels == "hard":
         return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
     shares = lam * softmax(kept.logits) + (1 - lam) * softmax(kept.partner_logits)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import Batch, Floats, Labelled, Predictor
+from pseudocal.arrays import Batch, Floats, InputError, Labelled, Predictor
 from pseudocal.synthesis.pairs import Pairs, apart
 
 
@@ -33,6 +33,8 @@ def mixup_beta(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, al
 def _column(values: Floats, x: Batch) -> Any:
     """One number for each row, in the kind of array that the inputs are."""
     shaped = values.reshape(-1, *[1] * (len(x.shape) - 1))
-    if hasattr(x, "new_tensor"):  # a torch tensor
-        return x.new_tensor(shaped)
-    return shaped.astype(x.dtype) if isinstance(x, np.ndarray) else shaped
+    if hasattr(x, "tocsr"):
+        raise InputError("expected dense inputs, whose rows take shares of their own, got a sparse matrix")
+    if hasattr(x, "new_tensor"):  # a torch tensor: shares in its own precision, or in float32 for integers
+        return x.new_tensor(shaped, dtype=x.dtype if x.is_floating_point() else x.new_empty(0).float().dtype)
+    return shaped.astype(np.result_type(x.dtype, np.float32)) if isinstance(x, np.ndarray) else shaped

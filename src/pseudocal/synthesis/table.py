@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -26,10 +26,6 @@ class Strategy(Protocol):
         ...
 
 
-def _mixup(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, **settings: Any) -> Labelled:
-    return mixup(predict, pairs, **settings)  # draws nothing: the pairs are drawn already
-
-
 # `manifoldmix` needs its module and layer bound, `moco_v2` and `randaug` the mean and the standard deviation of the
 # normalisation, if there was one.
 STRATEGIES: dict[str, Callable[..., Labelled]] = {
@@ -41,5 +37,5 @@ STRATEGIES: dict[str, Callable[..., Labelled]] = {
     "Pseudo-Label": pseudo_label,
     "Filtered-PL": filtered_pl,
     "PseudoCal-same": mixup_same,
-    "PseudoCal": _mixup,
+    "PseudoCal": mixup,
 }
