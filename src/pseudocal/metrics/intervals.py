@@ -1,0 +1,131 @@
+"""How far a metric can be trusted: bootstrap intervals, of one set of outcomes or of a change.
+
+The interval is the basic ("reverse percentile") bootstrap: it mirrors the resamples about the value, and so takes off
+the bias that resampling shows. Metrics that measure a distance from calibration need one thing more. Close to
+zero, where they cannot go below, resampling shows less than half of their bias. So the labels are drawn
+again as if the model were calibrated: if chance alone often gives such a value, the interval reaches down to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError
+from pseudocal.metrics.outcomes import Outcomes
+from pseudocal.metrics.reliability import check_level
+from pseudocal.metrics.scores import Metric, accuracy, aurc, brier, debiased_l2, ece, equal_mass_ece, mce, nll
+
+CALIBRATION_ERRORS = (ece, equal_mass_ece, mce, debiased_l2)  # zero for a calibrated model, never below
+LIMITS: dict[Metric, tuple[float, float]] = {
+    accuracy: (0, 1),
+    nll: (0, math.inf),
+    brier: (0, 2),
+    aurc: (0, 1),
+    **dict.fromkeys(CALIBRATION_ERRORS, (0, 1)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A value and the range that should hold the true one.
+
+    >>> print(Interval(0.0421, 0.038, 0.0495))
+    0.0421 [0.0380, 0.0495]
+    >>> f"{Interval(0.0421, 0.038, 0.0495):.1%}"
+    '4.2% [3.8%, 5.0%]'
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __format__(self, spec: str) -> str:
+        value, low, high = (format(number, spec or ".4f") for number in (self.value, self.low, self.high))
+        return f"{value} [{low}, {high}]"
+
+    def __str__(self) -> str:
+        return format(self)
+
+
+def bootstrap(
+    metric: Metric, outcomes: Outcomes, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> Interval:
+    """The interval of any metric of `Outcomes`; give options with `functools.partial(ece, bins=10)`.
+
+    >>> half = Outcomes.from_probabilities([[0.75, 0.25]] * 100, labels=[0, 1] * 50)
+    >>> interval = bootstrap(accuracy, half)
+    >>> interval.value, abs(interval.high - 0.6) < 0.02          # 1/2 + 1.96 / sqrt(4 * 100)
+    (0.5, True)
+    """
+    sample = _resample(metric, outcomes, level, resamples, seed)
+    low, high = _ends(sample.value, sample.draws, level)
+    least, most = LIMITS.get(_unwrapped(metric), (-math.inf, math.inf))
+    return Interval(sample.value, max(least, low - sample.slack), min(most, max(least, high)))
+
+
+def paired(
+    metric: Metric, before: Outcomes, after: Outcomes, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+) -> Interval:
+    """The interval of the change `metric(after) - metric(before)` on the same rows.
+
+    What the two share cancels, so a small gain shows that two separate intervals would hide.
+
+    >>> before = Outcomes.from_probabilities([[0.9, 0.1]] * 100, labels=[0, 1] * 50)
+    >>> after = Outcomes.from_probabilities([[0.6, 0.4]] * 100, labels=[0, 1] * 50)
+    >>> change = paired(ece, before, after)
+    >>> round(change.value, 3), change.high < 0
+    (-0.3, True)
+    """
+    if len(before) != len(after):
+        raise InputError(f"expected the same rows before and after, got {len(before)} and {len(after)} of them")
+    old, new = (_resample(metric, outcomes, level, resamples, seed) for outcomes in (before, after))
+    with np.errstate(invalid="ignore"):  # of two infinite losses the change is NaN
+        low, high = _ends(new.value - old.value, new.draws - old.draws, level)
+    return Interval(new.value - old.value, low - new.slack, high + old.slack)
+
+
+class _Sample(NamedTuple):
+    value: float
+    draws: NDArray[np.float64]  # (resamples,)
+    slack: float  # how much lower the truth may lie than resampling shows
+
+
+def _resample(metric: Metric, outcomes: Outcomes, level: float, resamples: int, seed: int) -> _Sample:
+    """The same seed and number of rows give the same resampled rows: this is what pairs before with after."""
+    check_level(level)
+    if resamples < 2:
+        raise InputError(f"expected at least two resamples, got {resamples}")
+    n, rng = len(outcomes), np.random.default_rng(seed)
+    value = metric(outcomes)
+    draws = np.array([metric(outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
+    if _unwrapped(metric) not in CALIBRATION_ERRORS:
+        return _Sample(value, draws, 0.0)
+    chance = np.array([metric(_calibrated(outcomes, rng)) for _ in range(resamples)])
+    beyond = value > np.quantile(chance, (1 + level) / 2)
+    return _Sample(value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean())))
+
+
+def _calibrated(outcomes: Outcomes, rng: Generator) -> Outcomes:
+    """What a calibrated model of these confidences might get right (Bröcker and Smith, 2007)."""
+    return replace(outcomes, correct=rng.random(len(outcomes)) < outcomes.confidence)
+
+
+def _ends(value: float, draws: NDArray[np.float64], level: float) -> tuple[float, float]:
+    """From the lower to the higher ends of two intervals: the resamples mirrored about the value, and moved onto it."""
+    if not math.isfinite(value):  # an impossible label in the sample is one in the population
+        return value, value
+    tail = (1 - level) / 2
+    low, high = np.quantile(draws, [tail, 1 - tail]).tolist()
+    bias = float(draws.mean()) - value
+    return min(2 * value - high, low - bias), max(2 * value - low, high - bias)
+
+
+def _unwrapped(metric: Metric) -> Metric:
+    return metric.func if isinstance(metric, partial) else metric

@@ -1,0 +1,109 @@
+"""What the metrics need to know of each prediction: four numbers a row, however many classes there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pseudocal.arrays import InputError, Labels, as_labels, as_logits
+from pseudocal.metrics.blocks import Column, Columns, as_probabilities, logit_blocks, probability_blocks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """How sure each prediction was, whether it was right, and what it cost.
+
+    Every metric is a function of these. They are made by name, for nothing here guesses logits or probabilities:
+
+    >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25], [0.5, 0.5]], labels=[1, 0])
+    >>> outcomes.confidence, outcomes.correct
+    (array([0.75, 0.5 ]), array([False,  True]))
+    >>> outcomes.brier                                  # (3/4)^2 + (3/4)^2 and (1/2)^2 + (1/2)^2
+    array([1.125, 0.5  ])
+    >>> np.exp(-outcomes.nll)
+    array([0.25, 0.5 ])
+
+    Rows are picked with an index and joined with `+`, or many at once with `Outcomes.concatenate`.
+
+    >>> len(outcomes), len(outcomes[:1]), len(outcomes + outcomes)
+    (2, 1, 4)
+    """
+
+    confidence: Column  # the probability of the predicted class
+    correct: NDArray[np.bool_]
+    nll: Column  # -log of the label's probability, in nats; inf where that class was impossible
+    brier: Column  # squared error summed over the classes, from 0 to 2
+
+    def __post_init__(self) -> None:
+        shapes = [np.shape(column) for column in self._columns()]
+        if len(set(shapes)) > 1 or len(shapes[0]) != 1 or shapes[0] == (0,):
+            raise InputError(f"expected columns of one shape (n,) with at least one row, got shapes {shapes}")
+
+    @classmethod
+    def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> Outcomes:
+        """Score logits `(n, classes)` of any floating dtype, layout or memory map against labels `(n,)`.
+
+        A class at -inf is impossible; should it be the label, its NLL is inf. Of equal logits the first is predicted.
+
+        >>> Outcomes.from_logits([[0.0, -np.inf]], [1]).nll
+        array([inf])
+        """
+        logits = as_logits(logits)
+        labels = as_labels(labels, logits)
+        return cls.concatenate(_of_logits(z, labels[rows]) for rows, z in logit_blocks(logits))
+
+    @classmethod
+    def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> Outcomes:
+        """Score probabilities `(n, classes)`, taken as they are: a row that sums to 0.9995 is not scaled."""
+        probabilities = as_probabilities(probabilities)
+        labels = as_labels(labels, probabilities)
+        return cls.concatenate(_of_probabilities(p, labels[rows]) for rows, p in probability_blocks(probabilities))
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Outcomes]) -> Outcomes:
+        """Join batches in their order; one pass, where repeated `+` would copy again and again."""
+        columns = zip(*(part._columns() for part in parts), strict=True)
+        joined = [np.concatenate(column) for column in columns]
+        if not joined:
+            raise InputError("expected at least one part to join, got none")
+        return cls(*joined)
+
+    def __len__(self) -> int:
+        return len(self.confidence)
+
+    def __getitem__(self, rows: Any) -> Outcomes:
+        return Outcomes(*(column[rows] for column in self._columns()))
+
+    def __add__(self, other: Outcomes) -> Outcomes:
+        return Outcomes.concatenate([self, other])
+
+    def _columns(self) -> list[NDArray[Any]]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+
+def _of_logits(z: Columns, labels: Labels) -> Outcomes:
+    row = np.arange(len(labels))
+    correct = z.argmax(axis=0) == labels
+    z -= z.max(axis=0)
+    at_label = z[labels, row]
+    np.exp(z, out=z)
+    total = z.sum(axis=0)
+    z /= total
+    return Outcomes(1 / total, correct, np.log(total) - at_label, _brier(z, labels, row))
+
+
+def _of_probabilities(p: Columns, labels: Labels) -> Outcomes:
+    row = np.arange(len(labels))
+    with np.errstate(divide="ignore"):  # an impossible label costs inf, as it should
+        nll = -np.log(p[labels, row])
+    return Outcomes(p.max(axis=0), p.argmax(axis=0) == labels, nll, _brier(p, labels, row))
+
+
+def _brier(p: Columns, labels: Labels, row: NDArray[np.intp]) -> Column:
+    p[labels, row] -= 1
+    squares: Column = np.einsum("ij,ij->j", p, p)
+    return squares

@@ -1,0 +1,149 @@
+"""Confidence against accuracy, bin by bin, as sums that stream and merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pseudocal.arrays import InputError
+from pseudocal.metrics.blocks import Column
+from pseudocal.metrics.outcomes import Outcomes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reliability:
+    """For each bin of confidence: how many predictions, the sum of their confidence, how many were right.
+
+    Bin k holds the confidences in (edges[k], edges[k + 1]], as in Guo et al. (ICML 2017). A confidence of exactly 0,
+    which that rule puts nowhere, belongs to the first bin; the confidence of a predicted class is never 0.
+
+    >>> outcomes = Outcomes.from_probabilities([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], labels=[0, 1, 0])
+    >>> reliability = Reliability.of(outcomes, bins=2)
+    >>> reliability.count, reliability.accuracy.round(3), reliability.confidence.round(3)
+    (array([0, 3]), array([ nan, 0.667]), array([nan, 0.8]))
+    >>> round(reliability.ece, 3)                       # |2.4 - 2| / 3
+    0.133
+
+    The sums of two parts add up to those of the whole, so the ECE of ten billion pixels needs a kilobyte:
+    `functools.reduce(operator.add, (Reliability.of(outcomes) for outcomes in batches))`.
+
+    >>> round((reliability + reliability).ece, 3), (reliability + reliability).count
+    (0.133, array([0, 6]))
+    """
+
+    edges: Column  # (bins + 1,)
+    count: NDArray[np.int64]  # (bins,)
+    confidence_sum: Column
+    correct_sum: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
+        """Sort outcomes into bins of equal width."""
+        return cls._between(equal_width(bins), outcomes)
+
+    @classmethod
+    def equal_mass(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
+        """Sort outcomes into bins of equally many rows; rows of the same confidence stay together."""
+        n, bins = len(outcomes), check_bins(bins)
+        last = -(-n * np.arange(1, bins + 1) // bins) - 1  # the last row of each bin, in ascending order
+        upper = np.unique(np.partition(outcomes.confidence, np.unique(last))[last])
+        return cls._between(np.concatenate([[0.0], upper[:-1], [1.0]]), outcomes)
+
+    @classmethod
+    def _between(cls, edges: Column, outcomes: Outcomes) -> Reliability:
+        k, bins = bin_of(outcomes.confidence, edges), len(edges) - 1
+        confidence = np.bincount(k, weights=outcomes.confidence, minlength=bins).astype(np.float64)
+        correct = np.bincount(k[outcomes.correct], minlength=bins)
+        return cls(edges, np.bincount(k, minlength=bins), confidence, correct)
+
+    def __add__(self, other: Reliability) -> Reliability:
+        if not np.array_equal(self.edges, other.edges):
+            raise InputError(f"expected the same bins on both sides, got edges {self.edges} and {other.edges}")
+        return Reliability(
+            self.edges,
+            self.count + other.count,
+            self.confidence_sum + other.confidence_sum,
+            self.correct_sum + other.correct_sum,
+        )
+
+    @property
+    def accuracy(self) -> Column:
+        """The share of right predictions in each bin, NaN where it is empty."""
+        return _ratio(self.correct_sum, self.count)
+
+    @property
+    def confidence(self) -> Column:
+        """The mean confidence in each bin, NaN where it is empty."""
+        return _ratio(self.confidence_sum, self.count)
+
+    @property
+    def ece(self) -> float:
+        """The gap between confidence and accuracy, averaged over the predictions."""
+        return float(np.abs(self.confidence_sum - self.correct_sum).sum() / self.count.sum())
+
+    @property
+    def mce(self) -> float:
+        """The gap of the worst bin."""
+        return float(np.nanmax(np.abs(self.confidence - self.accuracy)))
+
+    @property
+    def signed(self) -> float:
+        """Mean confidence minus accuracy: above zero the model is overconfident, below it underconfident."""
+        return float((self.confidence_sum - self.correct_sum).sum() / self.count.sum())
+
+    def accuracy_interval(self, level: float = 0.95) -> tuple[Column, Column]:
+        """The Clopper-Pearson interval of each bin's accuracy: exact however few the bin holds, NaN if it is empty.
+
+        Ten right out of ten still leave room for doubt, down to 0.025 ** (1 / 10):
+
+        >>> bin = Reliability(np.array([0.0, 1.0]), np.array([10]), np.array([9.0]), np.array([10]))
+        >>> low, high = bin.accuracy_interval()
+        >>> low.round(4), high
+        (array([0.6915]), array([1.]))
+        """
+        from scipy.special import betaincinv
+
+        right, wrong, tail = self.correct_sum, self.count - self.correct_sum, (1 - check_level(level)) / 2
+        low = np.where(right > 0, betaincinv(np.maximum(right, 1), wrong + 1, tail), 0.0)
+        high = np.where(wrong > 0, betaincinv(right + 1, np.maximum(wrong, 1), 1 - tail), 1.0)
+        empty = self.count == 0
+        return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+
+
+def equal_width(bins: int) -> Column:
+    """The edges of `bins` equal bins of [0, 1]; k / bins is rounded once, so that 0.2 is the edge 3 / 15.
+
+    >>> equal_width(4)
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    return np.arange(check_bins(bins) + 1) / bins
+
+
+def bin_of(confidence: Column, edges: Column) -> NDArray[np.intp]:
+    """The bin (a, b] that each confidence falls into.
+
+    >>> bin_of(np.array([0.0, 0.25, 0.2501, 1.0]), equal_width(4))
+    array([0, 0, 1, 3])
+    """
+    return np.searchsorted(edges[1:-1], confidence, side="left")
+
+
+def check_bins(bins: int) -> int:
+    """Refuse a number of bins that is not a positive integer."""
+    if not isinstance(bins, int | np.integer) or bins < 1:
+        raise InputError(f"expected a positive number of bins, got {bins!r}")
+    return int(bins)
+
+
+def check_level(level: float) -> float:
+    """Refuse a confidence level that is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise InputError(f"expected a level between 0 and 1, got {level!r}")
+    return level
+
+
+def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Column:
+    mean: Column = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+    return mean
