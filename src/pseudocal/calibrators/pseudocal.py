@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Predictor
+from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import is_array, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.predictors import Checked, as_predictor
@@ -65,12 +65,14 @@ class PseudoCal:
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"expected a positive tolerance, got {self.tolerance}")
 
-    def fit(self, model: Any, data: Any, *, batch_size: int = 128) -> Calibration:
+    def fit(
+        self, model: Any, data: Any, *, batch_size: int = 128, watch: Callable[[Labelled], object] | None = None
+    ) -> Calibration:
         """Calibrate `model` on unlabelled target `data`.
 
         The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier. The data is an
         array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
-        in it are never looked at.
+        in it are never looked at. `watch` is shown each batch of mixes, for whoever draws or keeps them.
         """
         predict = Checked(as_predictor(model), binary=self.binary)
         pair_rng, keep_rng = np.random.default_rng(self.seed).spawn(2)
@@ -82,6 +84,8 @@ class PseudoCal:
             mixes = mixup(predict, pairs, lam=self.lam, labels=self.labels)
             if len(mixes):
                 reservoir.add(mixes)
+                if watch is not None:
+                    watch(mixes)
             if settled(reservoir):
                 break
         if reservoir.seen == 0:
