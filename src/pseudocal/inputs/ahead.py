@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,7 +46,7 @@ class Unreadable:
 
 def read_batches(
     inputs: Inputs, order: NDArray[np.intp], *, batch_size: int, workers: int, unreadable: Unreadable
-) -> Iterator[tuple[NDArray[np.intp], NDArray[Any]]]:
+) -> Generator[tuple[NDArray[np.intp], NDArray[Any]], None, None]:
     """Batches of inputs in the given order, each with the numbers of its rows; those that cannot be read are left out.
 
     >>> from pseudocal.inputs import Arrays

@@ -20,7 +20,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         raise MissingExtraError(error.name or "transformers", "hf") from error
     from pseudocal.predictors.torch_module import TorchPredictor
 
-    disable_progress_bar()
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(name)
         _refuse_other_tasks(config)
@@ -104,7 +104,7 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _preprocessor(name: str | Path) -> dict[str, Any]:
-    from transformers.utils import cached_file
+    from transformers.utils.hub import cached_file
 
     path = cached_file(name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
     return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}

@@ -88,7 +88,7 @@ def _load(path: Path) -> Any:
 
 
 def _choose(graph: Any, output: str | None) -> str:
-    given = {o.name: _shown(_dims(o)) for o in graph.graph.output}
+    given: dict[str, str] = {o.name: _shown(_dims(o)) for o in graph.graph.output}
     inside = {name for node in graph.graph.node for name in node.output}
     if output is not None:
         if output not in given and output not in inside:

@@ -48,7 +48,7 @@ def calibrated_graph(
     old = f"{name}_uncalibrated"
     place = _rename_output(copy.graph, name, old)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))
-    steps = _POWER[binary] if probabilities else [("Div", "temperature")]
+    steps: list[tuple[str, ...]] = _POWER[binary] if probabilities else [("Div", "temperature")]
     constants = {"temperature": temperature, "floor": FLOOR, "ceiling": 1 - FLOOR, "one": 1.0}
     nodes = _chain(onnx, steps, old, name)
     used = {part for node in nodes for part in node.input if part.startswith("pseudocal_")}
@@ -62,7 +62,7 @@ def calibrated_graph(
 
 
 # p^(1/T) over its sum is softmax(log p / T); for one sigmoid the same is sigmoid(logit(p) / T)
-_POWER = {
+_POWER: dict[bool, list[tuple[str, ...]]] = {
     False: [("Max", "floor"), ("Log",), ("Div", "temperature"), ("Softmax",)],
     True: [("Max", "floor"), ("Min", "ceiling"), ("Logit",), ("Div", "temperature"), ("Sigmoid",)],
 }

@@ -36,7 +36,7 @@ def _load(path: Path, device: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is; the files are still about
-            return torch.jit.load(path, map_location=device)
+            return torch.jit.load(path, map_location=device)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise InputError(f"expected a TorchScript file, got {path}, which cannot be read: {first}") from error
@@ -55,13 +55,14 @@ def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: B
             self.register_buffer("temperature", torch.tensor(float(temperature)))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.model(x) / self.temperature  # type: ignore[no-any-return,operator]
+            return self.model(x) / self.temperature  # type: ignore[no-any-return]
 
     target = folder / "model.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         # traced, not scripted: scripting would need this file's source at hand wherever the library is installed
-        torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe)).save(target)
+        traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
+        traced.save(target)
     after = TorchPredictor(_load(target, "cpu"))(probe)
     if not np.allclose(after, before / temperature, rtol=1e-3, atol=1e-4):
         raise InputError(f"expected the calibrated module to say {before[0] / temperature}, got {after[0]}")
