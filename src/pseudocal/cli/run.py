@@ -69,7 +69,7 @@ def calibrate(job: Job, say: Callable[[str], None] = lambda text: None) -> dict[
         recorder = Recorder(AsLogits(model.predict, job.outputs, job.binary), aside / "logits.npy", len(inputs))
         calibration, mixes = _fit(job, inputs, recorder, unreadable)
         files = _ship(job, model, calibration, inputs, recorder, aside, say)
-        described = {"name": job.model, "kind": model.kind, "notes": list(model.notes), "files": files}
+        described = _described(job, model, files)
         data = {
             "name": "standard input" if job.data == "-" else job.data,
             "inputs": len(inputs),
@@ -164,6 +164,20 @@ def _run(
         pictures=[inputs.picture(int(i)) for i in rows],
         labels=labels,
     )
+
+
+def _described(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:
+    """The model as the report knows it."""
+    inside = model.kind == "onnx" and model.output is None
+    return {
+        "name": job.model,
+        "title": Path(job.model).name,
+        "kind": model.kind,
+        "recipe": "onnx-inside" if inside else model.kind,
+        "output": model.output,
+        "notes": list(model.notes),
+        "files": files,
+    }
 
 
 def _labels(path: Path, inputs: Inputs, rows: Any, classes: tuple[str, ...], count: int) -> Any:

@@ -42,6 +42,7 @@ def open_onnx(
         kind="onnx",
         predict=predict,
         expects=Expects(_row_shape(entry), DTYPES[entry.type]),
+        output=None if hidden or outputs == "probabilities" else name,
         notes=(f"input {entry.name!r} {_shown(entry.shape)}", f"{outputs or 'logits'} in {name!r}"),
         ship=lambda temperature, folder, probe: _ship(
             graph,

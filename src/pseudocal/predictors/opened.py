@@ -38,6 +38,7 @@ class OpenModel:
     expects: Expects = Expects()
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    output: str | None = None  # what holds the logits, if it has a name and a caller can ask for it
     ship: Ship | None = None
 
 

@@ -29,7 +29,9 @@ def _bound(content: dict[str, Any]) -> Iterator[Fact]:
 def _few_mixes(content: dict[str, Any]) -> Iterator[Fact]:
     mixes = content["calibration"]["mixes"]
     if mixes < FEW_MIXES:
-        yield _caution(f"The temperature rests on {mixes:,} mixes only; {FEW_MIXES:,} or more pin it down far better.")
+        yield _caution(
+            f"The temperature rests on {mixes:,} mixes only. More inputs, {FEW_MIXES:,} mixes or more, pin it down."
+        )
 
 
 def _differ(content: dict[str, Any]) -> Iterator[Fact]:

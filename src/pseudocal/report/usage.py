@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 ONNX = """\
-import numpy as np
+import onnxruntime as ort
+from scipy.special import softmax
+
+session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+logits = session.run([{output!r}], {{session.get_inputs()[0].name: x}})[0]
+probabilities = softmax(logits, axis=1)
+"""
+ONNX_INSIDE = """\
 import onnxruntime as ort
 
 session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
-output, = session.run(None, {{session.get_inputs()[0].name: x}})
+outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # the same outputs as before, calibrated
 """
 PT2 = """\
 import torch
@@ -47,6 +54,7 @@ probabilities = calibration.probabilities(logits)    # or without this library: 
 SNIPPETS = {
     "huggingface": HUGGING_FACE,
     "onnx": ONNX,
+    "onnx-inside": ONNX_INSIDE,
     "pt2": PT2,
     "sklearn": SKLEARN,
     "torchscript": TORCHSCRIPT,
@@ -56,8 +64,10 @@ SNIPPETS = {
 def usage_of(model: dict[str, Any], temperature: float) -> str:
     """Lines of Python that apply the result.
 
-    >>> print(usage_of({"kind": "callable", "name": "f", "files": []}, 2.0).splitlines()[-1])
+    >>> model = {"kind": "callable", "recipe": "callable", "name": "f", "files": [], "output": None}
+    >>> print(usage_of(model, 2.0).splitlines()[-1])
     probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / 2)
     """
     shipped = model["kind"] == "sklearn" or model["files"]
-    return SNIPPETS.get(model["kind"] if shipped else "", LOGITS).format(temperature=temperature, name=model["name"])
+    snippet = SNIPPETS.get(model["recipe"] if shipped else "", LOGITS)
+    return snippet.format(temperature=temperature, name=model["name"], output=model["output"])
