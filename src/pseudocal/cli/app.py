@@ -16,13 +16,15 @@ from pseudocal.cli.run import Job
 from pseudocal.cli.run import calibrate as run_job
 from pseudocal.cli.write import rewrite_report
 
-EPILOG = "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, 130 interrupted."
+EPILOG = (
+    "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, 130 interrupted. "
+    "--debug shows the traceback of an error."
+)
 DEFAULT = PseudoCal()
 
 app = typer.Typer(
     help="Calibrate classifiers on unlabelled data from where they now run.",
     epilog=EPILOG,
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from pseudocal.arrays import MissingExtraError
-from pseudocal.cli.errors import USAGE, explain
+from pseudocal.cli.errors import INTERRUPTED, USAGE, explain
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     _end_like_ctrl_c()
     try:
-        return _run([a for a in arguments if a != "--debug"])
+        return _run([a for a in arguments if a != "--debug"] or ["--help"])
     except BaseException as error:
         if debug or isinstance(error, SystemExit):
             raise
@@ -29,19 +29,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        import click
+        import typer
 
         from pseudocal.cli.app import app
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "typer", "cli") from error
     try:
-        app(arguments, prog_name="pseudocal", standalone_mode=False)
-    except click.Abort:
-        raise KeyboardInterrupt from None
-    except click.ClickException as error:
-        sys.stderr.write(f"pseudocal: {error.format_message()}\n")
+        code = app(arguments, prog_name="pseudocal", standalone_mode=False)
+    except typer.Abort:
+        code = INTERRUPTED
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's own errors have it, whichever copy of click they are from
+            raise
+        sys.stderr.write(f"pseudocal: {' '.join(error.format_message().split())}\n")
         return USAGE
-    return 0
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return int(code or 0)
 
 
 def _end_like_ctrl_c() -> None:
