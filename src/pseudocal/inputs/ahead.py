@@ -58,22 +58,26 @@ def read_batches(
     """
     parts = np.array_split(order, -(-len(order) // batch_size))
     pool = ThreadPoolExecutor(workers, thread_name_prefix="pseudocal-read")
-    waiting: deque[tuple[NDArray[np.intp], list[Future[NDArray[Any]]]]] = deque()
+    stacker = ThreadPoolExecutor(1, thread_name_prefix="pseudocal-stack")
+    waiting: deque[Future[tuple[NDArray[np.intp], NDArray[Any]]]] = deque()
     try:
         for part in [*parts, *[None] * BATCHES_AHEAD]:
             if part is not None:
-                waiting.append((part, [pool.submit(inputs.read, int(i)) for i in part]))
+                rows = [pool.submit(inputs.read, int(i)) for i in part]
+                waiting.append(stacker.submit(_gather, inputs, part, rows, unreadable))
             if waiting and (part is None or len(waiting) > BATCHES_AHEAD):
-                rows, x = _gather(inputs, *waiting.popleft(), unreadable)
-                if len(rows):
-                    yield rows, np.stack(x)
+                numbers, x = waiting.popleft().result()
+                if len(numbers):
+                    yield numbers, x
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+        stacker.shutdown(wait=True, cancel_futures=True)
 
 
 def _gather(
     inputs: Inputs, part: NDArray[np.intp], futures: list[Future[NDArray[Any]]], unreadable: Unreadable
-) -> tuple[NDArray[np.intp], list[NDArray[Any]]]:
+) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """The rows of a batch that could be read, with their numbers."""
     read = []
     for i, future in zip(part, futures, strict=True):
         try:
@@ -82,4 +86,6 @@ def _gather(
             raise
         except Exception as error:  # decoders raise whatever they like on a broken file
             unreadable.add(inputs.name(int(i)), error)
-    return np.array([i for i, _ in read], dtype=np.intp), [x for _, x in read]
+    if len({x.shape for _, x in read}) > 1:
+        raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
+    return np.array([i for i, _ in read], dtype=np.intp), np.stack([x for _, x in read]) if read else np.empty(0)

@@ -8,11 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pseudocal.arrays import MissingExtraError
 from pseudocal.report.confidences import Confidences
 
 COLUMNS = ("file", "class", "class_name", "confidence_before", "confidence_after", "top", "top_before", "top_after")
 ROWS_AT_ONCE = 65_536
+Part = list[list[str] | NDArray[Any]]  # one entry for each column
 
 
 def write_predictions(
@@ -25,44 +29,64 @@ def write_predictions(
     return path.name
 
 
-def _parts(names: Sequence[str], c: Confidences, classes: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+def _parts(names: Sequence[str], c: Confidences, classes: Sequence[str]) -> Iterator[Part]:
     """The table, some rows at a time."""
     for start in range(0, len(c), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
-        first = c.top[rows, 0].tolist()
-        shown = [classes[i] if i < len(classes) else "" for i in first]
-        before, after = c.before[rows], c.after[rows]
-        values = (list(names[rows]), first, shown, before[:, 0].tolist(), after[:, 0].tolist())
-        lists = (c.top[rows].tolist(), before.tolist(), after.tolist())
-        yield dict(zip(COLUMNS, values + lists, strict=True))
+        top, before, after = c.top[rows], c.before[rows], c.after[rows]
+        shown = [classes[i] if i < len(classes) else "" for i in top[:, 0]]
+        yield [list(names[rows]), top[:, 0], shown, before[:, 0], after[:, 0], top, before, after]
 
 
-def _write_parquet(path: Path, parts: Iterator[dict[str, list[Any]]]) -> None:
+def _write_parquet(path: Path, parts: Iterator[Part]) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
         raise MissingExtraError("pyarrow", "cli") from error
-    number, floats = pa.float32(), pa.list_(pa.float32())
-    types = (pa.string(), pa.int32(), pa.string(), number, number, pa.list_(pa.int32()), floats, floats)
-    schema = pa.schema(list(zip(COLUMNS, types, strict=True)))
-    with pq.ParquetWriter(path, schema) as writer:
+    writer = None
+    try:
         for part in parts:
-            writer.write_table(pa.table(part, schema=schema))
+            table = pa.Table.from_arrays([_arrow(pa, column) for column in part], names=COLUMNS)
+            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
 
 
-def _write_csv(path: Path, parts: Iterator[dict[str, list[Any]]]) -> None:
+def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
+    """A column from its bytes: `pyarrow.array` would import pandas, which takes longer than all of the writing."""
+    if isinstance(column, list):
+        texts = [text.encode() for text in column]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
+    kind, dtype = (pa.int32(), np.int32) if np.issubdtype(column.dtype, np.integer) else (pa.float32(), np.float32)
+    flat = np.ascontiguousarray(column, dtype=dtype).ravel()
+    values = pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
+    if column.ndim == 1:
+        return values
+    ends = np.arange(0, len(flat) + 1, column.shape[1], dtype=np.int32)
+    return pa.ListArray.from_buffers(pa.list_(kind), len(column), [None, pa.py_buffer(ends)], children=[values])
+
+
+def _write_csv(path: Path, parts: Iterator[Part]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for part in parts:
-            writer.writerows([_cell(value) for value in row] for row in zip(*part.values(), strict=True))
+            writer.writerows([_cell(value) for value in row] for row in zip(*part, strict=True))
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, list):
+    """Text for one cell; lists have semicolons between.
+
+    >>> _cell(np.array([0.25, 1 / 3]))
+    '0.25;0.333333'
+    """
+    if isinstance(value, np.ndarray):
         return ";".join(str(_cell(v)) for v in value)
-    return f"{value:.6g}" if isinstance(value, float) else value
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else value
 
 
 WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
