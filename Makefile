@@ -30,12 +30,13 @@ test-all: check
 	$(BIN)/pytest -n 2 --dist worksteal -q -m ''
 
 docs: setup
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: setup
 	$(BIN)/python benchmarks/temperature.py
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/anytime.py
+	$(BIN)/python benchmarks/official.py
 
 clean:
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -11,6 +11,7 @@ np.True_
 
 from pseudocal.arrays import InputError, binary_logits, softmax
 from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.metrics import Outcomes, Reliability
 from pseudocal.scaling import (
     MatrixScaling,
     TemperatureScaling,
@@ -24,7 +25,9 @@ __all__ = [
     "Calibration",
     "InputError",
     "MatrixScaling",
+    "Outcomes",
     "PseudoCal",
+    "Reliability",
     "TemperatureScaling",
     "VectorScaling",
     "binary_logits",

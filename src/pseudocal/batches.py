@@ -81,7 +81,7 @@ def shuffled(data: Batch, batch_size: int, rng: np.random.Generator) -> Iterator
     """
     data = data.tocsr() if hasattr(data, "tocsr") else data
     order = rng.permutation(count(data))
-    for rows in np.array_split(order, -(-len(order) // batch_size)):
+    for rows in np.array_split(order, max(1, -(-len(order) // batch_size))) if len(order) else ():
         yield take(data, rows)
 
 

@@ -26,7 +26,9 @@ def before_and_after(draw, n: int, T: float, seed: int) -> tuple[Outcomes, Outco
     return Outcomes.from_logits(logits, labels), Outcomes.from_logits(logits / T, labels)
 
 
-def covered(draw, metric, T: float, *, n: int, sets: int, paired_with_truth: bool = False) -> float:
+def covered(
+    draw, metric, T: float, *, n: int, sets: int, resamples: int = 200, paired_with_truth: bool = False
+) -> float:
     """How often the interval holds the value of many rows (after scaling by T, an ECE of exactly zero)."""
     large = before_and_after(draw, 200_000, T, seed=10**6)
     before, after = (
@@ -36,9 +38,9 @@ def covered(draw, metric, T: float, *, n: int, sets: int, paired_with_truth: boo
     for seed in range(sets):
         old, new = before_and_after(draw, n, T, seed)
         if paired_with_truth:
-            interval, truth = paired(metric, old, new, resamples=200, seed=seed), after - before
+            interval, truth = paired(metric, old, new, resamples=resamples, seed=seed), after - before
         else:
-            interval, truth = bootstrap(metric, old, resamples=200, seed=seed), before
+            interval, truth = bootstrap(metric, old, resamples=resamples, seed=seed), before
         hits += interval.low <= truth <= interval.high
     return hits / sets
 
@@ -61,6 +63,11 @@ def test_coverage_of_a_change(draw, metric, T):
 def test_coverage_in_brief(draw, metric):
     """Of a calibrated model: here a plain percentile interval never holds the true ECE, which is zero."""
     assert covered(draw, metric, T=1.0, n=300, sets=40) >= 0.85
+
+
+def test_coverage_of_a_change_in_brief(draw):
+    """The scaled model is calibrated, and chance gives it some ECE: the change looks smaller than it is."""
+    assert covered(draw, ece, T=1.2, n=300, sets=40, resamples=100, paired_with_truth=True) >= 0.85
 
 
 def test_the_interval_of_a_mean_is_the_textbook_one(overconfident):

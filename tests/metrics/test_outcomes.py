@@ -161,6 +161,8 @@ def test_the_row_is_counted_from_the_start_and_not_from_the_block(monkeypatch):
     logits[73, 1] = np.nan
     with pytest.raises(InputError, match="NaN in row 73"):
         Outcomes.from_logits(logits, np.zeros(100, dtype=int))
+    with pytest.raises(InputError, match=r"\[0.5 nan\] in row 73"):
+        Outcomes.from_probabilities(logits + 0.5, np.zeros(100, dtype=int))
 
 
 def test_nothing_to_join_and_columns_that_differ():

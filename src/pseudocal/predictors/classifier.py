@@ -9,9 +9,7 @@ import numpy as np
 
 from pseudocal.arrays import Batch, InputError, Logits, binary_logits
 
-# Trees and neighbours give probabilities of exactly zero, whose logarithm would make a mix that is labelled so
-# infinitely unlikely. This is the smallest step that a float32 softmax can take below one.
-FLOOR = float(np.finfo(np.float32).eps)
+FLOOR = float(np.log(np.finfo(np.float32).eps))  # the smallest step that a float32 softmax can take below one
 
 
 @dataclass(frozen=True)
@@ -31,5 +29,20 @@ class ClassifierPredictor:
                 f"expected one distribution over classes, got {len(probabilities)} outputs (multi-label); "
                 "calibrate each of them as a model of its own"
             )
-        logits: Logits = np.log(np.maximum(probabilities, FLOOR))
-        return logits
+        with np.errstate(divide="ignore"):
+            return floored(np.log(probabilities))
+
+
+def floored(logits: Logits) -> Logits:
+    """Logs of probabilities with what is -inf made merely small, and still the smallest of its row.
+
+    Trees and neighbours give probabilities of exactly zero. A mix with such a label would be infinitely unlikely.
+
+    >>> floored(np.log([[0.5, 0.5, 1e-30], [1.0, 1e-300, 1e-300]])).round(1)
+    array([[  -0.7,   -0.7,  -69.1],
+           [   0. , -690.8, -690.8]])
+    >>> floored(np.array([[0.0, -np.inf]])).round(1)
+    array([[  0. , -15.9]])
+    """
+    lowest = np.where(np.isneginf(logits), np.inf, logits).min(axis=1, keepdims=True)
+    return np.where(np.isneginf(logits), np.minimum(FLOOR, lowest), logits)

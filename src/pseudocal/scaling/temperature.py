@@ -29,6 +29,7 @@ LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
 FEWEST = 256  # no sample of rows is smaller than this
 GROWTH = 8  # each sample of rows is so many times the one before
 CLOSE = 1e-6  # an error in log T that is none
+CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class TemperatureScaling:
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
             raise InputError(f"expected a positive temperature, got {self.temperature}")
+        if self.bound not in (None, "lower", "upper"):
+            raise InputError(f"expected bound 'lower', 'upper' or None, got {self.bound!r}")
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Scale logits `(n, classes)`."""
@@ -95,7 +98,8 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike 
     row_weights = None if weights is None else as_weights(weights, len(logits))
     log_b, log_se = 0.0, math.inf
     for rows in _samples(len(logits)):
-        log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), log_b)
+        close = CLOSE if rows is None else CLOSE_ENOUGH
+        log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), log_b, close)
     bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
     temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
     return TemperatureScaling(temperature, log_se, len(logits), bound)
@@ -136,7 +140,7 @@ def _samples(n: int) -> Iterator[NDArray[np.intp] | None]:
     yield None
 
 
-def _root(slope_at: Callable[[float], Slope], log_b: float) -> tuple[float, float]:
+def _root(slope_at: Callable[[float], Slope], log_b: float, close: float) -> tuple[float, float]:
     """Where the rising slope crosses zero, or the end of the range that it points out of; and its standard error.
 
     Halley's step is taken while it stays inside the bracket and shrinks the slope well. Else the end of the range
@@ -144,7 +148,7 @@ def _root(slope_at: Callable[[float], Slope], log_b: float) -> tuple[float, floa
     """
     low, high = LOG_B
     last = math.inf
-    while high - low > CLOSE:
+    while high - low > close:
         slope = slope_at(math.exp(log_b))
         if slope.value == 0 == slope.first:  # flat: all is right beyond doubt, or the logits say nothing at all
             return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), math.inf
@@ -153,7 +157,7 @@ def _root(slope_at: Callable[[float], Slope], log_b: float) -> tuple[float, floa
         low, high = (low, log_b) if slope.value > 0 else (log_b, high)
         step, error = slope.step()
         inside = low <= log_b + step <= high
-        if inside and error < CLOSE:
+        if inside and error < close:
             return log_b + step, slope.log_se()
         if inside and abs(slope.value) < last / 8:
             log_b += step

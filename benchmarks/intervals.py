@@ -1,0 +1,71 @@
+"""How often 95% bootstrap intervals hold the truth: percentile, basic, and the one in `pseudocal.metrics`.
+
+Gaussian logits of ten classes, labels drawn at the true temperature; the change is the one that dividing by it makes.
+Prints the least and the most over ten settings. Takes a few minutes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pseudocal import Outcomes
+from pseudocal.metrics import Interval, Metric, accuracy, bootstrap, ece, nll, paired
+from pseudocal.metrics.intervals import resampled
+
+SETTINGS = [(n, t) for n in (300, 1000) for t in (0.7, 1.0, 1.05, 1.2, 2.0)]
+SETS, RESAMPLES = 200, 300
+
+
+def draw(n: int, temperature: float, rng: np.random.Generator) -> tuple[Outcomes, Outcomes]:
+    """Outcomes of a model, and of the same model divided by its true temperature."""
+    z = 3 * rng.standard_normal((n, 10))
+    labels = (z / temperature + rng.gumbel(size=z.shape)).argmax(axis=1)
+    return Outcomes.from_logits(z, labels), Outcomes.from_logits(z / temperature, labels)
+
+
+def plain(value: float, draws: np.ndarray) -> dict[str, Interval]:
+    """The two textbook intervals."""
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return {"percentile": Interval(value, low, high), "basic": Interval(value, 2 * value - high, 2 * value - low)}
+
+
+def intervals(metric: Metric, before: Outcomes, after: Outcomes | None, seed: int) -> dict[str, Interval]:
+    """All three of a metric, or of its change."""
+    old = resampled(metric, before, RESAMPLES, seed)
+    if after is None:
+        ours = bootstrap(metric, before, resamples=RESAMPLES, seed=seed)
+        return plain(metric(before), old) | {"here": ours}
+    new = resampled(metric, after, RESAMPLES, seed)
+    ours = paired(metric, before, after, resamples=RESAMPLES, seed=seed)
+    return plain(metric(after) - metric(before), new - old) | {"here": ours}
+
+
+def main() -> None:
+    """Print the table."""
+    cases = {"accuracy": (accuracy, False), "NLL": (nll, False), "ECE": (ece, False), "change of ECE": (ece, True)}
+    held: dict[tuple[str, str], list[float]] = {}
+    for n, t in SETTINGS:
+        rng = np.random.default_rng(0)
+        big = draw(1_000_000, t, rng)
+        sets = [draw(n, t, rng) for _ in range(SETS)]
+        for name, (metric, change) in cases.items():
+            if t == 1 and change:
+                continue  # nothing changes
+            truth = _truth(metric, big, t)
+            truth = -truth if change else truth  # the true temperature takes all of it off
+            rows = [intervals(metric, old, new if change else None, seed) for seed, (old, new) in enumerate(sets)]
+            for kind in ("percentile", "basic", "here"):
+                share = np.mean([row[kind].low - 1e-9 <= truth <= row[kind].high + 1e-9 for row in rows])
+                held.setdefault((kind, name), []).append(float(share))
+    print("| | " + " | ".join(cases) + " |\n|---|" + "---|" * len(cases))
+    for kind in ("percentile", "basic", "here"):
+        cells = [f"{min(held[kind, name]):.2f} to {max(held[kind, name]):.2f}" for name in cases]
+        print(f"| {kind} | " + " | ".join(cells) + " |")
+
+
+def _truth(metric: Metric, big: tuple[Outcomes, Outcomes], temperature: float) -> float:
+    return 0.0 if metric is ece and temperature == 1 else metric(big[0])
+
+
+if __name__ == "__main__":
+    main()

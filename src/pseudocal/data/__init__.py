@@ -1,0 +1,38 @@
+"""Images of several domains: the built-in digits, emoji and scenes, a user's files, the papers' benchmarks."""
+
+from pseudocal.data.benchmarks import load_benchmark
+from pseudocal.data.builtin_digits import digits
+from pseudocal.data.builtin_emoji import emoji, emoji_disjoint
+from pseudocal.data.builtin_scenes import Scenes, scenes
+from pseudocal.data.cache import RenderingWarning, cache_folder
+from pseudocal.data.classes import check_same_classes, partial, relabel
+from pseudocal.data.domain import Domain, Inputs, Unlabelled
+from pseudocal.data.files import from_arrays, image_folder, image_list, unlabelled_folder
+from pseudocal.data.images import Images
+from pseudocal.data.layouts import PARTIAL_CLASSES
+from pseudocal.data.registry import DATASETS, load
+
+__all__ = [
+    "DATASETS",
+    "PARTIAL_CLASSES",
+    "Domain",
+    "Images",
+    "Inputs",
+    "RenderingWarning",
+    "Scenes",
+    "Unlabelled",
+    "cache_folder",
+    "check_same_classes",
+    "digits",
+    "emoji",
+    "emoji_disjoint",
+    "from_arrays",
+    "image_folder",
+    "image_list",
+    "load",
+    "load_benchmark",
+    "partial",
+    "relabel",
+    "scenes",
+    "unlabelled_folder",
+]

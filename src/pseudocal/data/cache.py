@@ -1,0 +1,106 @@
+"""Arrays that take a while to build, kept in the user's cache folder and checked whenever they are read."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import warnings
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class RenderingWarning(UserWarning):
+    """What was rendered here differs from what the documented results were measured on."""
+
+
+def cache_folder() -> Path:
+    """`$PSEUDOCAL_CACHE`, else `pseudocal/` in the user's cache folder."""
+    chosen = os.environ.get("PSEUDOCAL_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pseudocal"
+
+
+def cached(name: str, build: Callable[[], Arrays], *, expected: str) -> Arrays:
+    """Read arrays from the cache; build and keep them where they are absent or damaged.
+
+    `expected` is the digest of the arrays that the documented results were measured on. Another version of a renderer
+    may draw a pixel differently, which is worth a warning and no more. It is part of the file's name: where a later
+    release expects something else, the old file is not read.
+    """
+    path = cache_folder() / f"{name}-{expected[:12]}.npz"
+    arrays = read_arrays(path)
+    if arrays is not None:
+        return arrays
+    arrays = build()
+    if digest(arrays) != expected:
+        warnings.warn(_unexpected(name, arrays, expected), RenderingWarning, stacklevel=3)
+    write_arrays(path, arrays)
+    return arrays
+
+
+def _unexpected(name: str, arrays: Arrays, expected: str) -> str:
+    return (
+        f"expected {name} with the digest {expected[:12]}, got {digest(arrays)[:12]}: another version of a renderer or "
+        "of a package drew it, so results may differ slightly from the documented ones"
+    )
+
+
+def read_arrays(path: Path) -> Arrays | None:
+    """The arrays of a file that matches the checksum beside it, or nothing."""
+    try:
+        content, checksum = path.read_bytes(), _beside(path).read_text(encoding="ascii").strip()
+        if hashlib.sha256(content).hexdigest() != checksum:
+            return None
+        with np.load(BytesIO(content), allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, BadZipFile):
+        return None
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write arrays and their checksum, each aside and then renamed: a reader never sees half a file."""
+    content = BytesIO()
+    np.savez_compressed(content, allow_pickle=False, **arrays)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(path, content.getvalue())
+        _write(_beside(path), hashlib.sha256(content.getvalue()).hexdigest().encode())
+    except OSError as error:
+        raise InputError(
+            f"expected a cache folder that can be written, got {path.parent} ({error}); set PSEUDOCAL_CACHE to another"
+        ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    aside.write_bytes(content)
+    aside.replace(path)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """One SHA-256 over names, types, shapes and values, whatever the file format does.
+
+    >>> digest({"a": np.arange(2)}) == digest({"a": np.arange(2)}), digest({"a": np.arange(2)}) == digest({})
+    (True, False)
+    """
+    total = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        total.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration, InputError, PseudoCal, TemperatureScaling, VectorScaling, softmax
+
+TWO = Calibration("pseudocal", TemperatureScaling(2.0, log_se=0.05, rows=400), {"seed": 0}, {"mixes": 400})
+LOGITS = np.array([[3.0, 1.0, -1.0], [0.0, 0.5, 0.2]])
+
+
+def test_divides_by_the_temperature():
+    assert np.array_equal(TWO(LOGITS), LOGITS / 2)
+    assert np.allclose(TWO.probabilities(LOGITS), softmax(LOGITS / 2))
+    assert np.array_equal(TWO(LOGITS).argmax(axis=1), LOGITS.argmax(axis=1))
+
+
+def test_save_and_load_give_back_the_same(tmp_path):
+    path = tmp_path / "calibration.json"
+    fitted = PseudoCal(seed=7).fit(lambda x: 5 * x, np.random.default_rng(0).normal(size=(300, 3)))
+    for calibration in (TWO, fitted, Calibration("pseudocal", TemperatureScaling(1e6, np.inf, 9, "upper"))):
+        calibration.save(path)
+        assert Calibration.load(path) == calibration
+    assert fitted.settings["seed"] == 7
+    assert set(fitted.versions) == {"pseudocal", "python", "numpy", "scipy"}
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path):
+    path = tmp_path / "calibration.json"
+    TWO.save(path)
+    broken = Calibration("pseudocal", TemperatureScaling(2.0), {"callback": print})
+    with pytest.raises(TypeError):
+        broken.save(path)
+    assert Calibration.load(path) == TWO
+    assert [p.name for p in tmp_path.iterdir()] == ["calibration.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("not json", "which is not JSON"),
+        ("[]", "format pseudocal-calibration"),
+        (json.dumps({"format": "other"}), "format pseudocal-calibration"),
+        (json.dumps({"format": "pseudocal-calibration", "format_version": 99}), "format version 1, got 99"),
+        (json.dumps({"format": "pseudocal-calibration", "format_version": 1}), "expected a scaling of kind"),
+        (
+            json.dumps(
+                {
+                    "format": "pseudocal-calibration",
+                    "format_version": 1,
+                    "scaling": {"kind": "temperature", "temperature": 0},
+                }
+            ),
+            "positive temperature",
+        ),
+    ],
+)
+def test_files_are_checked(tmp_path, content, message):
+    path = tmp_path / "calibration.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        Calibration.load(path)
+
+
+def test_a_calibration_without_a_temperature_says_so():
+    calibration = Calibration("vectorscal", VectorScaling(np.ones(3), np.zeros(3)))
+    assert repr(calibration) == "Calibration(vectorscal: VectorScaling of 3 classes)"
+    with pytest.raises(AttributeError, match="expected a temperature, got a VectorScaling"):
+        _ = calibration.temperature
+
+
+def test_a_bound_shows():
+    calibration = Calibration("pseudocal", TemperatureScaling(1e-4, np.inf, 9, "lower"))
+    assert calibration.bound == "lower"
+    assert "at the lower bound" in repr(calibration)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.multioutput import MultiOutputClassifier
+from torch import nn
+
+from pseudocal import InputError, softmax
+from pseudocal.predictors import Checked, as_predictor
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(40, 4)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
+
+
+class Net(nn.Module):
+    def __init__(self, wrap=lambda z: z):
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+        self.head = nn.Linear(8, 3)
+        self.wrap = wrap
+
+    def forward(self, x):
+        return self.wrap(self.head(self.body(x)))
+
+
+class Output:
+    def __init__(self, logits):
+        self.logits = logits
+
+
+def test_a_module_runs_in_eval_mode_and_is_left_as_it_was():
+    net = Net().train()
+    net.head.eval()  # a frozen part must stay frozen
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    predict = as_predictor(net)
+    logits = predict(X)
+    assert np.array_equal(logits, predict(torch.from_numpy(X)))
+    assert np.allclose(logits, net.eval()(torch.from_numpy(X)).detach().numpy())
+    net.train(), net.head.eval(), predict(X)
+    assert net.training
+    assert net.body[2].training
+    assert not net.head.training
+    assert all(torch.equal(v, before[k]) for k, v in net.state_dict().items())
+
+
+def test_a_module_that_raises_is_left_as_it_was_too():
+    net = Net().train()
+    with pytest.raises(RuntimeError):
+        as_predictor(net)(X[:, :2])
+    assert net.training
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda z: (z, None), lambda z: [z], Output, lambda z: {"logits": z}],
+    ids=["tuple", "list", "object", "dict"],
+)
+def test_logits_are_found_in_what_a_module_gives(wrap):
+    assert np.array_equal(as_predictor(Net(wrap))(X), as_predictor(Net())(X))
+
+
+def test_half_precision_modules_give_logits():
+    assert as_predictor(Net().to(torch.bfloat16))(X).dtype == np.float32
+    assert as_predictor(Net().double())(X).dtype == np.float64
+
+
+def test_an_output_without_logits_is_named():
+    with pytest.raises(InputError, match="got str"):
+        as_predictor(Net(lambda z: "three"))(X)
+
+
+def test_a_classifier_gives_the_logarithm_of_its_probabilities():
+    model = LogisticRegression().fit(X, Y)
+    assert np.allclose(softmax(as_predictor(model)(X)), model.predict_proba(X), atol=1e-6)
+
+
+def test_probabilities_of_zero_become_small_not_impossible():
+    model = RandomForestClassifier(5, random_state=0).fit(X, Y)
+    logits = as_predictor(model)(X)
+    assert np.isfinite(logits).all()
+    assert logits.min() == pytest.approx(np.log(np.finfo(np.float32).eps))
+
+
+def test_a_decision_function_serves_where_there_are_no_probabilities():
+    assert as_predictor(RidgeClassifier().fit(X, Y))(X).shape == (40, 3)
+    binary = RidgeClassifier().fit(X, Y > 0)
+    logits = as_predictor(binary)(X)
+    assert np.array_equal(logits.argmax(axis=1), binary.predict(X))
+
+
+def test_several_outputs_of_a_classifier_are_refused():
+    model = MultiOutputClassifier(LogisticRegression()).fit(X, np.stack([Y > 0, Y > 1], axis=1))
+    with pytest.raises(InputError, match="multi-label"):
+        as_predictor(model)(X)
+
+
+def test_what_is_no_model_is_named():
+    with pytest.raises(InputError, match=r"expected a model.* got str"):
+        as_predictor("model.onnx")
+
+
+# ------------------------------------------------------------------------------------------------- the checks
+
+
+def test_probabilities_by_mistake_are_warned_of_once():
+    predict = Checked(lambda x: softmax(x))
+    with pytest.warns(UserWarning, match=r"sum to one.*np\.log"):
+        predict(X)
+    predict(X)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (lambda x: x[:-1], "one row of logits for each of 40 inputs"),
+        (lambda x: x[:, :1], "at least two classes"),
+        (lambda x: np.where(np.arange(40)[:, None] == 7, np.nan, x), "NaN in row 7"),
+        (lambda x: x[:, :, None, None], r"got shape \(40, 4, 1, 1\)"),
+    ],
+)
+def test_wrong_outputs_are_named(model, message):
+    with pytest.raises(InputError, match=message):
+        Checked(model)(X)
+
+
+def test_the_number_of_classes_may_not_change():
+    predict = Checked(lambda x: x[:, : 2 + (len(x) > 20)])
+    predict(X)
+    with pytest.raises(InputError, match=r"3 classes as before, got shape \(10, 2\)"):
+        predict(X[:10])
+
+
+def test_a_model_that_raises_half_way_says_where():
+    def model(x):
+        if len(x) == 10:
+            raise RuntimeError("out of memory")
+        return x
+
+    predict = Checked(model)
+    predict(X)
+    with pytest.raises(RuntimeError, match="out of memory") as error:
+        predict(X[:10])
+    assert "a batch of shape (10, 4), after 40 rows" in error.value.__notes__[0]
+
+
+def test_one_logit_is_accepted_when_said():
+    assert Checked(lambda x: x[:, 0], binary=True)(X).shape == (40, 2)
+    with pytest.raises(InputError, match="several independent sigmoids"):
+        Checked(lambda x: x, binary=True)(X)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax as reference
+
+from pseudocal import InputError, binary_logits, softmax
+from pseudocal.arrays import as_logits, looks_like_probabilities
+
+
+def test_softmax_agrees_with_scipy_and_keeps_the_precision():
+    z = np.random.default_rng(0).normal(size=(50, 7)) * 30
+    assert np.allclose(softmax(z), reference(z, axis=1), rtol=1e-12)
+    assert softmax(z.astype(np.float16)).dtype == np.float32
+    assert softmax([[1000, 0], [0, 1000]]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_log_probabilities_are_logits():
+    p = np.array([[0.2, 0.8], [0.5, 0.5]])
+    assert np.allclose(softmax(np.log(p)), p)
+
+
+def test_one_logit_is_two_columns():
+    z = np.array([[0.3], [-2.0]])
+    assert np.allclose(softmax(binary_logits(z))[:, 1], 1 / (1 + np.exp(-z[:, 0])))
+
+
+def test_several_sigmoids_are_refused_with_the_reason():
+    with pytest.raises(InputError, match=r"several independent sigmoids .*multi-label"):
+        binary_logits(np.zeros((4, 3)))
+
+
+def test_logits_are_not_copied():
+    z = np.zeros((4, 3), dtype=np.float32)
+    assert as_logits(z) is z
+
+
+@pytest.mark.parametrize(("rows", "answer"), [([[0.2, 0.8]], True), ([[0.2, 0.9]], False), ([[-0.1, 1.1]], False)])
+def test_probabilities_are_recognised(rows, answer):
+    assert looks_like_probabilities(np.array(rows)) is answer

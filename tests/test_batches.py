@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+
+from pseudocal.arrays import InputError
+from pseudocal.batches import count, is_array, shuffled, size, stack, streamed, take
+
+X = np.arange(12.0).reshape(6, 2)
+KINDS = {
+    "array": (lambda: X, np.asarray),
+    "tensor": (lambda: torch.as_tensor(X), np.asarray),
+    "frame": (lambda: pd.DataFrame(X, columns=["a", "b"]), np.asarray),
+    "sparse": (lambda: scipy.sparse.csr_matrix(X), lambda x: x.toarray()),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_input_is_indexed_stacked_and_mixed_alike(kind):
+    make, back = KINDS[kind]
+    x, rows, others = make(), np.array([4, 0]), np.array([1, 5])
+    assert count(x) == 6
+    assert is_array(x)
+    assert size(x) > 0
+    assert np.array_equal(back(take(x, rows)), X[rows])
+    assert np.array_equal(back(stack([take(x, rows), take(x, others)])), X[[4, 0, 1, 5]])
+    mixed = 0.75 * take(x, rows) + 0.25 * take(x, others)
+    assert np.array_equal(back(mixed), 0.75 * X[rows] + 0.25 * X[others])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shuffling_keeps_every_row_once(kind):
+    make, back = KINDS[kind]
+    batches = [back(x) for x in shuffled(make(), 4, np.random.default_rng(0))]
+    assert [len(b) for b in batches] == [3, 3]
+    assert sorted(map(tuple, np.concatenate(batches))) == sorted(map(tuple, X))
+
+
+def test_other_sparse_formats_are_understood():
+    (batch,) = shuffled(scipy.sparse.coo_matrix(X), 10, np.random.default_rng(0))
+    assert count(batch) == 6
+
+
+def test_labels_are_dropped_unseen():
+    class Untouchable:
+        def __getattribute__(self, name):
+            raise AssertionError(f"labels were looked at: {name}")
+
+    (x,) = streamed([(X, Untouchable())])
+    assert x is X
+
+
+def test_images_of_different_sizes_cannot_be_mixed():
+    with pytest.raises(InputError, match=r"one shape, .* got shapes \[\(3, 8, 8\), \(3, 9, 9\)\]"):
+        stack([np.zeros((1, 3, 8, 8)), np.zeros((1, 3, 9, 9))])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([{"pixel_values": X}], "got a mapping with .'pixel_values'."),
+        (["text", "more"], "arrays or tensors with rows, got str"),
+        ([1.0, 2.0], "got float"),
+        ([np.float64(1.0)], "got float64"),
+        (torch.utils.data.TensorDataset(torch.zeros(3, 2)), "wrap it in a DataLoader"),
+    ],
+)
+def test_what_is_no_batch_is_named(data, message):
+    with pytest.raises(InputError, match=message):
+        list(streamed(data))
