@@ -39,7 +39,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pictures")
     rng = np.random.default_rng(0)
     for i in range(60):
-        colour = rng.uniform(60, 200, size=3)
+        colour = rng.uniform(40, 215, size=3)
         noisy = np.clip(colour + rng.normal(0, 25, size=(24, 30, 3)), 0, 255).astype(np.uint8)
         (folder / f"day {i % 2}").mkdir(exist_ok=True)
         Image.fromarray(noisy).save(folder / f"day {i % 2}" / f"{i:02d}.{'png' if i % 3 else 'jpg'}")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import Batch, Floats, InputError, MissingExtraError, Predictor
-from pseudocal.predictors.classifier import FLOOR
 from pseudocal.predictors.onnx_graph import calibrated_graph, inner_type, softmax_input
 from pseudocal.predictors.opened import Chunked, Expects, OpenModel
+from pseudocal.predictors.outputs import EPS
 
 DTYPES = {
     "tensor(double)": "float64",
@@ -173,7 +173,7 @@ def _ship(
 
 def _power(p: Floats, power: float, binary: bool) -> Floats:
     """Probabilities raised to a power and made to sum to one again, as the calibrated graph does."""
-    p = np.clip(p, FLOOR, 1 - FLOOR if binary else None).astype(np.float64)
+    p = np.clip(p, EPS, 1 - EPS).astype(np.float64) if binary else p.astype(np.float64)
     total = p**power + (1 - p) ** power if binary else (p**power).sum(axis=1, keepdims=True)
     return np.asarray(p**power / total)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError
-from pseudocal.predictors.classifier import FLOOR
+from pseudocal.predictors.outputs import EPS
 
 PASSED = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze"}  # what may stand between a softmax and an output
 SOFTMAXES = {"Sigmoid", "Softmax"}
@@ -49,7 +49,7 @@ def calibrated_graph(
     place = _rename_output(copy.graph, name, old)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))
     steps: list[tuple[str, ...]] = _POWER[binary] if probabilities else [("Div", "temperature")]
-    constants = {"temperature": temperature, "floor": FLOOR, "ceiling": 1 - FLOOR, "one": 1.0}
+    constants = {"temperature": temperature, "floor": EPS, "ceiling": 1 - EPS, "one": 1.0}
     nodes = _chain(onnx, steps, old, name)
     used = {part for node in nodes for part in node.input if part.startswith("pseudocal_")}
     for key, value in constants.items():
@@ -61,9 +61,10 @@ def calibrated_graph(
     return copy
 
 
-# p^(1/T) over its sum is softmax(log p / T); for one sigmoid the same is sigmoid(logit(p) / T)
+# p^(1/T) over its sum is softmax(log p / T), where an impossible class stays one; for one sigmoid the same is
+# sigmoid(logit(p) / T)
 _POWER: dict[bool, list[tuple[str, ...]]] = {
-    False: [("Max", "floor"), ("Log",), ("Div", "temperature"), ("Softmax",)],
+    False: [("Log",), ("Div", "temperature"), ("Softmax",)],
     True: [("Max", "floor"), ("Min", "ceiling"), ("Logit",), ("Div", "temperature"), ("Sigmoid",)],
 }
 

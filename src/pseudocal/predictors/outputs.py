@@ -8,9 +8,10 @@ from typing import Literal
 import numpy as np
 
 from pseudocal.arrays import Batch, Floats, InputError, Logits, Predictor, binary_logits, looks_like_probabilities
-from pseudocal.predictors.classifier import FLOOR
+from pseudocal.predictors.classifier import floored
 
 Meaning = Literal["logits", "probabilities"]
+EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 stands for a logit beyond what float32 can tell
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,12 @@ def _suspicious(values: Floats, binary: bool) -> bool:
 def _log(p: Floats) -> Logits:
     if not looks_like_probabilities(p):
         raise InputError(f"expected probabilities that sum to one in each row, got {p[0]} in the first of a batch")
-    logits: Logits = np.log(np.maximum(p, FLOOR))
-    return logits
+    with np.errstate(divide="ignore"):
+        return floored(np.log(p))
 
 
 def _logit(p: Floats) -> Logits:
     if not _suspicious(p, True):
         raise InputError(f"expected probabilities from 0 to 1, got {p.min()} to {p.max()}")
-    p = np.clip(p, FLOOR, 1 - FLOOR)
+    p = np.clip(p, EPS, 1 - EPS)
     return binary_logits(np.log(p) - np.log1p(-p))

@@ -39,11 +39,10 @@ logits = model(pixel_values=x).logits
 probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=-1)
 """
 SKLEARN = """\
-import numpy as np
 from pseudocal import Calibration
 
 calibration = Calibration.load("calibration.json")   # from this folder
-probabilities = calibration.probabilities(np.log(model.predict_proba(x)))
+probabilities = calibration.probabilities(model.predict_log_proba(x))
 """
 LOGITS = """\
 from pseudocal import Calibration
