@@ -23,7 +23,7 @@ def run(name: str) -> Any:
 @pytest.mark.parametrize("name", ["saved_logits", "tabular", "torch_dataloader"])
 def test_the_calibration_error_falls(name):
     scores = run(name)
-    assert scores["after"] < 0.7 * scores["before"]
+    assert scores["after"] < 0.8 * scores["before"]
 
 
 def test_black_box():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +62,7 @@ class Job:
 def calibrate(job: Job, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Do the job and return the content of its report; what was assumed is said on the way."""
     started = time.monotonic()
-    with staged(job.out) as aside:
+    with staged(job.out) as aside, _importing("jinja2", "scipy.special", "pyarrow.parquet"):
         model = open_model(job.model, device=job.device, output=job.output, outputs=job.outputs, binary=job.binary)
         inputs, preparation = _inputs(job, model)
         for note in (*model.notes, preparation):
@@ -79,6 +81,23 @@ def calibrate(job: Job, say: Callable[[str], None] = lambda text: None) -> dict[
         }
         run = _run(job, described, data, calibration, inputs, recorder, mixes, job.classes or model.classes)
         return _write(job, run, aside, started)
+
+
+@contextmanager
+def _importing(*names: str) -> Iterator[None]:
+    """Import what the report will need while the model is at work: together they take half a second."""
+
+    def load() -> None:
+        for name in names:
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+    thread = threading.Thread(target=load, name="pseudocal-import")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def _inputs(job: Job, model: OpenModel) -> tuple[Inputs, str]:
