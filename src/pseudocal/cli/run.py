@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import time
 import warnings
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +31,14 @@ from pseudocal.predictors.recorder import Recorder
 from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.reservoir import Reservoir
 
+RUNTIMES = {
+    "onnxruntime": "onnxruntime",
+    "pillow": "PIL",
+    "pyarrow": "pyarrow",
+    "scikit-learn": "sklearn",
+    "torch": "torch",
+    "transformers": "transformers",
+}
 MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
 
 
@@ -175,7 +185,7 @@ def _run(
     return Run(
         model=model,
         data=data,
-        calibration=replace(calibration, settings=settings),
+        calibration=replace(calibration, settings=settings, versions=calibration.versions | _versions()),
         logits=recorder.logits,
         names=names,
         classes=classes,
@@ -183,6 +193,11 @@ def _run(
         pictures=[inputs.picture(int(i)) for i in rows],
         labels=labels,
     )
+
+
+def _versions() -> dict[str, str]:
+    """The versions of what ran the model and read the inputs."""
+    return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
 
 
 def _described(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pseudocal.predictors.opened import Chunked, Expects, OpenModel
 
 # torch turns such strings into expressions with `eval`, so only arithmetic and classes of sympy, Symbol('n'), may pass:
 # no attribute, nothing private, no call of a name in lower case, which is where the builtins are
-EXPRESSION = re.compile(r"(?!.*__)(?!.*\.\s*[A-Za-z_])(?!.*\b[a-z_]\w*\s*\()[\w\s+\-*/%().,<>=!&|']*")
+EXPRESSION = re.compile(r"(?!.*__)(?!.*\. *[A-Za-z_])(?!.*\b[a-z_]\w* *\()[\w +\-*/%().,<>=!&|']*", re.ASCII)
 
 
 def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:

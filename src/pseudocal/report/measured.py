@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Labels, Logits
@@ -55,11 +57,9 @@ def bins_of(binned: Reliability) -> dict[str, list[Any]]:
 
 
 def _or_none(values: ArrayLike) -> list[float | None]:
-    import numpy as np
-
     return [None if np.isnan(v) else float(v) for v in np.asarray(values)]
 
 
 def _plain(interval: Interval) -> dict[str, float | None]:
     values = {"value": interval.value, "low": interval.low, "high": interval.high}
-    return {key: value if abs(value) < float("inf") else None for key, value in values.items()}
+    return {key: float(value) if abs(value) < math.inf else None for key, value in values.items()}
