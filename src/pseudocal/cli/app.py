@@ -10,9 +10,9 @@ import typer
 
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.cli.arrays import apply_file, score_files
+from pseudocal.cli.job import Job
 from pseudocal.cli.parsing import fraction, names_in, numbers, sides, words
 from pseudocal.cli.printing import score_lines, summary, summary_lines
-from pseudocal.cli.run import Job
 from pseudocal.cli.run import calibrate as run_job
 from pseudocal.cli.write import rewrite_report
 

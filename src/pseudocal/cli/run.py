@@ -9,28 +9,26 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, cores
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators import Calibration
+from pseudocal.cli.job import Job, Work, open_job
 from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
-from pseudocal.inputs import Inputs, Unreadable, open_inputs, pixels_for, read_batches
+from pseudocal.inputs import read_batches
 from pseudocal.inputs.labels import read_labels
-from pseudocal.inputs.opening import holds_pictures
-from pseudocal.predictors.files import open_model
-from pseudocal.predictors.opened import OpenModel
-from pseudocal.predictors.outputs import AsLogits, Meaning
-from pseudocal.predictors.recorder import Recorder
 from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.reservoir import Reservoir
 
+MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
     "pillow": "PIL",
@@ -39,58 +37,20 @@ RUNTIMES = {
     "torch": "torch",
     "transformers": "transformers",
 }
-MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
+
+Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Job:
-    """All that the command line says."""
-
-    model: str
-    data: str
-    out: Path
-    method: PseudoCal
-    pixels: dict[str, Any] = field(default_factory=dict)  # what the user said of size, mean, std, layout, resize
-    output: str | None = None
-    outputs: Meaning | None = None
-    binary: bool = False
-    features: tuple[str, ...] | None = None
-    field: str | None = None
-    classes: tuple[str, ...] = ()
-    labels: Path | None = None
-    device: str = "cpu"
-    workers: int = 0
-    batch_size: int = 64
-    max_samples: int | None = None
-    max_bad: float = 0.01
-    predict: Literal["all", "seen"] = "all"
-    table: str | None = None
-    save_logits: bool = False
-    quiet: bool = False
-
-
-def calibrate(job: Job, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+def calibrate(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
     """Do the job and return the content of its report; what was assumed is said on the way."""
     started = time.monotonic()
     with staged(job.out) as aside, _importing("jinja2", "scipy.special", "pyarrow.parquet"):
-        model = open_model(job.model, device=job.device, output=job.output, outputs=job.outputs, binary=job.binary)
-        inputs, preparation = _inputs(job, model)
-        for note in (*model.notes, preparation):
+        work = open_job(job, aside)
+        for note in (*work.model.notes, work.preparation):
             say(note)
-        unreadable = Unreadable(len(inputs), job.max_bad)
-        recorder = Recorder(AsLogits(model.predict, job.outputs, job.binary), aside / "logits.npy", len(inputs))
-        calibration, mixes = _fit(job, inputs, recorder, unreadable)
-        files = _ship(job, model, calibration, inputs, recorder, aside, say)
-        described = _described(job, model, files)
-        data = {
-            "name": "standard input" if job.data == "-" else job.data,
-            "inputs": len(inputs),
-            "used": len(recorder.rows),
-            "preparation": preparation,
-            "unreadable": [list(item) for item in unreadable.why.items()],
-        }
-        run = _run(job, described, data, calibration, inputs, recorder, mixes, job.classes or model.classes)
-        return _write(job, run, aside, started)
+        calibration, mixes = _fit(work)
+        files = _ship(work, calibration, aside, say)
+        return _write(job, _run(work, calibration, mixes, files), aside, started)
 
 
 @contextmanager
@@ -110,26 +70,14 @@ def _importing(*names: str) -> Iterator[None]:
         thread.join()
 
 
-def _inputs(job: Job, model: OpenModel) -> tuple[Inputs, str]:
-    """Open the data, and say how it is made ready for the model."""
-    if not holds_pictures(job.data):
-        columns = job.features or model.expects.columns
-        inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
-        return inputs, f"{len(inputs):,} rows, passed to the model as they are"
-    pixels, assumed = pixels_for(model.expects.shape, model.expects.pixels, job.pixels)
-    doubt = f" (assumed, since nobody says: {', '.join(assumed)})" if assumed else ""
-    inputs = open_inputs(job.data, pixels=pixels)
-    return inputs, f"{len(inputs):,} pictures: {pixels.words()}{doubt}"
-
-
-def _fit(job: Job, inputs: Inputs, recorder: Recorder, unreadable: Unreadable) -> tuple[Calibration, Reservoir]:
+def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     """Calibrate on the inputs in random order, keeping what the model says of each."""
+    job, recorder = work.job, work.recorder
     order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(4)[2:]  # the method itself takes the first two
-    order = order_rng.permutation(len(inputs))[: job.max_samples]
+    order = order_rng.permutation(len(work.inputs))[: job.max_samples]
     mixes = Reservoir(MIXES_KEPT, mixes_rng)
-    batches = read_batches(
-        inputs, order, batch_size=job.batch_size, workers=job.workers or cores(), unreadable=unreadable
-    )
+    workers = job.workers or cores()
+    batches = read_batches(work.inputs, order, batch_size=job.batch_size, workers=workers, unreadable=work.unreadable)
     with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
         stream = _counted(recorder.stream(batches), advance)
@@ -146,66 +94,44 @@ def _counted(stream: Iterator[Any], advance: Callable[[int], None]) -> Iterator[
         advance(len(x))
 
 
-def _ship(
-    job: Job,
-    model: OpenModel,
-    calibration: Calibration,
-    inputs: Inputs,
-    recorder: Recorder,
-    aside: Path,
-    say: Callable[[str], None],
-) -> list[str]:
+def _ship(work: Work, calibration: Calibration, aside: Path, say: Say) -> list[str]:
     """Write the model with the temperature inside, where there is a way to."""
-    if model.ship is None:
+    if work.model.ship is None:
         return []
-    if job.outputs == "probabilities" and model.kind != "onnx":
-        say(f"no calibrated model is written: the {model.kind} gives probabilities, and has no logits to divide")
+    if work.job.outputs == "probabilities" and work.model.kind != "onnx":
+        say(f"no calibrated model is written: the {work.model.kind} gives probabilities, and has no logits to divide")
         return []
     if calibration.bound:
         say("no calibrated model is written: the temperature lies at the end of the searched range")
         return []
-    probe = np.stack([inputs.read(int(i)) for i in recorder.rows[:4]])
-    return model.ship(calibration.temperature, aside, probe)
+    probe = np.stack([work.inputs.read(int(i)) for i in work.recorder.rows[:4]])
+    return work.model.ship(calibration.temperature, aside, probe)
 
 
-def _run(
-    job: Job,
-    model: dict[str, Any],
-    data: dict[str, Any],
-    calibration: Calibration,
-    inputs: Inputs,
-    recorder: Recorder,
-    mixes: Reservoir,
-    classes: tuple[str, ...],
-) -> Run:
-    rows = recorder.rows
-    names = [inputs.name(int(i)) for i in rows]
-    labels = None if job.labels is None else _labels(job.labels, inputs, rows, classes, recorder.logits.shape[1])
+def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str]) -> Run:
+    """All that the report is made from."""
+    job, rows = work.job, work.recorder.rows
+    data = _data(work)
     settings = calibration.settings | {"model": job.model, "data": data["name"], "max_samples": job.max_samples}
     return Run(
-        model=model,
+        model=_model(work, files),
         data=data,
         calibration=replace(calibration, settings=settings, versions=calibration.versions | _versions()),
-        logits=recorder.logits,
-        names=names,
-        classes=classes,
+        logits=work.recorder.logits,
+        names=[work.inputs.name(int(i)) for i in rows],
+        classes=work.classes,
         mixes=mixes.labelled,
-        pictures=[inputs.picture(int(i)) for i in rows],
-        labels=labels,
+        pictures=[work.inputs.picture(int(i)) for i in rows],
+        labels=None if job.labels is None else _labels(work, job.labels),
     )
 
 
-def _versions() -> dict[str, str]:
-    """The versions of what ran the model and read the inputs."""
-    return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
-
-
-def _described(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:
-    """The model as the report knows it."""
+def _model(work: Work, files: list[str]) -> dict[str, Any]:
+    model = work.model
     inside = model.kind == "onnx" and model.output is None
     return {
-        "name": job.model,
-        "title": Path(job.model).name,
+        "name": work.job.model,
+        "title": Path(work.job.model).name,
         "kind": model.kind,
         "recipe": "onnx-inside" if inside else model.kind,
         "output": model.output,
@@ -214,10 +140,27 @@ def _described(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:
     }
 
 
-def _labels(path: Path, inputs: Inputs, rows: Any, classes: tuple[str, ...], count: int) -> Any:
-    labels = read_labels(path, [inputs.name(i) for i in range(len(inputs))], classes)[rows]
-    if labels.min() < 0 or labels.max() >= count:
-        raise InputError(f"expected labels from 0 to {count - 1}, got {labels.min()} to {labels.max()} in {path}")
+def _data(work: Work) -> dict[str, Any]:
+    return {
+        "name": "standard input" if work.job.data == "-" else work.job.data,
+        "inputs": len(work.inputs),
+        "used": len(work.recorder.rows),
+        "preparation": work.preparation,
+        "unreadable": [list(item) for item in work.unreadable.why.items()],
+    }
+
+
+def _versions() -> dict[str, str]:
+    """The versions of what ran the model and read the inputs."""
+    return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
+
+
+def _labels(work: Work, path: Path) -> NDArray[np.int64]:
+    names = [work.inputs.name(i) for i in range(len(work.inputs))]
+    labels = read_labels(path, names, work.classes)[work.recorder.rows]
+    classes = work.recorder.logits.shape[1]
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InputError(f"expected labels from 0 to {classes - 1}, got {labels.min()} to {labels.max()} in {path}")
     return labels
 
 

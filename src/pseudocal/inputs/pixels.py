@@ -46,11 +46,12 @@ class Pixels:
 
     def read(self, path: Path) -> NDArray[np.float32]:
         """One picture as an array (channels, height, width), or channels last."""
-        image = open_picture(path)
-        values = np.asarray(self._fitted(image.convert("L" if self.channels == 1 else "RGB")), dtype=np.float32)
+        image = self._fitted(open_picture(path).convert("L" if self.channels == 1 else "RGB"))
+        values = np.array(image, dtype=np.float32)
         values = values.reshape(*self.size, self.channels)
         gain = np.float32(self.scale) / np.asarray(self.std, dtype=np.float32)
-        values = values * gain - np.divide(self.mean, self.std).astype(np.float32)
+        values *= gain
+        values -= np.divide(self.mean, self.std).astype(np.float32)
         return np.ascontiguousarray(values.transpose(2, 0, 1) if self.layout == "nchw" else values)
 
     def _fitted(self, image: Any) -> Any:

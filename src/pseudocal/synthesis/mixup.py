@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.arrays import Labelled, Predictor, softmax
+from pseudocal.arrays import Batch, Labelled, Predictor, softmax
 from pseudocal.synthesis.pairs import Pairs
 
 
@@ -27,8 +27,18 @@ def mixup(predict: Predictor, pairs: Pairs, *, lam: float = 0.65, labels: Litera
     kept = pairs[np.flatnonzero(pairs.logits.argmax(axis=1) != pairs.partner_logits.argmax(axis=1))]
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
-    mixed = predict(lam * kept.x + (1 - lam) * kept.partner)
+    mixed = predict(_mix(kept.x, kept.partner, lam))
     if labels == "hard":
         return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
     shares = lam * softmax(kept.logits) + (1 - lam) * softmax(kept.partner_logits)
     return Labelled(mixed, shares.argmax(axis=1), kept.weights)
+
+
+def _mix(x: Batch, partner: Batch, lam: float) -> Batch:
+    """Lam x + (1 - lam) partner. Both are copies of rows that nobody else holds, so that floats are mixed in place."""
+    if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
+        x *= lam
+        partner *= 1 - lam
+        x += partner
+        return x
+    return lam * x + (1 - lam) * partner
