@@ -1,6 +1,49 @@
-"""One file per method; each gives back a `Calibration`."""
+"""One file per method; each gives back a `Calibration`, or logits where other predictions are the answer."""
 
+from pseudocal.calibrators.atc import atc, atc_accuracy
 from pseudocal.calibrators.calibration import Calibration
+from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.cpcs import cpcs
+from pseudocal.calibrators.doc import doc, doc_accuracy
+from pseudocal.calibrators.ensemble import Ensemble, ensemble
+from pseudocal.calibrators.material import PARTS, Material, Part
+from pseudocal.calibrators.matrixscal import matrixscal
+from pseudocal.calibrators.mc_dropout import mc_dropout
+from pseudocal.calibrators.oracle import oracle
+from pseudocal.calibrators.pseudo_ensemble import pseudo_ensemble
 from pseudocal.calibrators.pseudocal import PseudoCal
+from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate, comparison_table, needs_table
+from pseudocal.calibrators.tempscal import tempscal
+from pseudocal.calibrators.transcal import transcal
+from pseudocal.calibrators.uncalibrated import uncalibrated
+from pseudocal.calibrators.vectorscal import vectorscal
 
-__all__ = ["Calibration", "PseudoCal"]
+__all__ = [
+    "CALIBRATORS",
+    "PARTS",
+    "Calibration",
+    "Corrected",
+    "Ensemble",
+    "Entry",
+    "Material",
+    "Part",
+    "PseudoCal",
+    "atc",
+    "atc_accuracy",
+    "calibrate",
+    "comparison_table",
+    "cpcs",
+    "doc",
+    "doc_accuracy",
+    "ensemble",
+    "match_confidence",
+    "matrixscal",
+    "mc_dropout",
+    "needs_table",
+    "oracle",
+    "pseudo_ensemble",
+    "tempscal",
+    "transcal",
+    "uncalibrated",
+    "vectorscal",
+]

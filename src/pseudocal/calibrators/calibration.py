@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from dataclasses import dataclass, field
@@ -81,11 +82,9 @@ class Calibration:
         if not isinstance(self.scaling, TemperatureScaling):
             return f"Calibration({self.method}: {type(self.scaling).__name__} of {len(self.scaling.bias)} classes)"
         low, high = self.interval
+        known = "" if math.isnan(low) else f" in [{low:.3f}, {high:.3f}]"  # not every method has a standard error
         hit = f", at the {self.bound} bound" if self.bound else ""
-        return (
-            f"Calibration({self.method}: T = {self.temperature:.3f} in [{low:.3f}, {high:.3f}], "
-            f"from {self.scaling.rows} rows{hit})"
-        )
+        return f"Calibration({self.method}: T = {self.temperature:.3f}{known}, from {self.scaling.rows} rows{hit})"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write JSON, aside and then renamed: a file that is there is whole."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from pseudocal.calibrators.calibration import Calibration
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.reservoir import Reservoir
 from pseudocal.scaling import TemperatureScaling, fit_temperature
-from pseudocal.synthesis import Pairs, mixup, pairs_anywhere, pairs_within
+from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
 
 FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
 
@@ -65,33 +65,32 @@ class PseudoCal:
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"expected a positive tolerance, got {self.tolerance}")
 
-    def fit(
-        self, model: Any, data: Any, *, batch_size: int = 128, watch: Callable[[Labelled], object] | None = None
-    ) -> Calibration:
+    def fit(self, model: Any, data: Any, *, batch_size: int = 128, strategy: Strategy | None = None) -> Calibration:
         """Calibrate `model` on unlabelled target `data`.
 
         The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier. The data is an
         array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
-        in it are never looked at. `watch` is shown each batch of mixes, for whoever draws or keeps them.
+        in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation.
         """
         predict = Checked(as_predictor(model), binary=self.binary)
-        pair_rng, keep_rng = np.random.default_rng(self.seed).spawn(2)
+        pair_rng, keep_rng, draw_rng = np.random.default_rng(self.seed).spawn(3)
         reservoir = Reservoir(self.memory * 3 // 4, keep_rng)
         settled = _Settled(self.tolerance)
         paired = 0
         for pairs in self._pairs(predict, data, batch_size, pair_rng):
             paired += len(pairs)
-            mixes = mixup(predict, pairs, lam=self.lam, labels=self.labels)
+            mixes = (strategy or self._mixup)(predict, pairs, rng=draw_rng)
             if len(mixes):
                 reservoir.add(mixes)
-                if watch is not None:
-                    watch(mixes)
             if settled(reservoir):
                 break
         if reservoir.seen == 0:
-            raise InputError(_why_no_mixes(predict.rows, paired))
+            raise InputError(_why_no_mixes(predict.rows, paired, strategy))
         counts = {"pairs": paired, "mixes": reservoir.seen, "forward_passes": predict.rows}
         return Calibration("pseudocal", _fit(reservoir), asdict(self) | {"batch_size": batch_size}, counts)
+
+    def _mixup(self, predict: Predictor, pairs: Pairs, *, rng: np.random.Generator) -> Labelled:
+        return mixup(predict, pairs, lam=self.lam, labels=self.labels)
 
     def _pairs(self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator) -> Iterator[Pairs]:
         """Pairs of target inputs, `epochs` times over."""
@@ -133,9 +132,11 @@ def _fit(reservoir: Reservoir) -> TemperatureScaling:
     return fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
 
 
-def _why_no_mixes(rows: int, paired: int) -> str:
+def _why_no_mixes(rows: int, paired: int, strategy: Strategy | None) -> str:
     if paired == 0:
         return f"expected at least two target inputs to mix, got {rows}"
+    if strategy is not None:
+        return f"expected at least one row from the strategy, got none of {paired} pairs"
     return (
         f"expected target inputs that the model tells apart, got one predicted class for all {rows}: "
         "a model that always says the same cannot be calibrated by mixing its inputs"

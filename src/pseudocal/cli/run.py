@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, cores
-from pseudocal.calibrators import Calibration
+from pseudocal.arrays import InputError, Labelled, Predictor, cores
+from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.cli.job import Job, Work, open_job
 from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
@@ -27,6 +27,7 @@ from pseudocal.inputs import read_batches
 from pseudocal.inputs.labels import read_labels
 from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.reservoir import Reservoir
+from pseudocal.synthesis import Pairs, Strategy, mixup
 
 MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
 RUNTIMES = {
@@ -73,7 +74,9 @@ def _importing(*names: str) -> Iterator[None]:
 def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     """Calibrate on the inputs in random order, keeping what the model says of each."""
     job, recorder = work.job, work.recorder
-    order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(4)[2:]  # the method itself takes the first two
+    order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(5)[
+        3:
+    ]  # the method itself takes the first three
     order = order_rng.permutation(len(work.inputs))[: job.max_samples]
     mixes = Reservoir(MIXES_KEPT, mixes_rng)
     workers = job.workers or cores()
@@ -81,11 +84,24 @@ def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
         stream = _counted(recorder.stream(batches), advance)
-        calibration = job.method.fit(recorder, stream, batch_size=job.batch_size, watch=mixes.add)
+        strategy = _kept_mixup(job.method, mixes)
+        calibration = job.method.fit(recorder, stream, batch_size=job.batch_size, strategy=strategy)
         if job.predict == "all":
             for x in stream:  # what an early stop has left
                 recorder(x)
     return calibration, mixes
+
+
+def _kept_mixup(method: PseudoCal, mixes: Reservoir) -> Strategy:
+    """The method's own mixup, of which a sample is kept for the report."""
+
+    def strategy(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator) -> Labelled:
+        labelled = mixup(predict, pairs, lam=method.lam, labels=method.labels)
+        if len(labelled):
+            mixes.add(labelled)
+        return labelled
+
+    return strategy
 
 
 def _counted(stream: Iterator[Any], advance: Callable[[int], None]) -> Iterator[Any]:

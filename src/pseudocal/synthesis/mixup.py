@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.arrays import Batch, Labelled, Predictor, softmax
-from pseudocal.synthesis.pairs import Pairs
+from pseudocal.arrays import Labelled, Predictor, softmax
+from pseudocal.synthesis.pairs import Pairs, apart
 
 
 def mixup(predict: Predictor, pairs: Pairs, *, lam: float = 0.65, labels: Literal["hard", "soft"] = "hard") -> Labelled:
@@ -24,21 +24,11 @@ def mixup(predict: Predictor, pairs: Pairs, *, lam: float = 0.65, labels: Litera
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
     """
-    kept = pairs[np.flatnonzero(pairs.logits.argmax(axis=1) != pairs.partner_logits.argmax(axis=1))]
+    kept = apart(pairs)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
-    mixed = predict(_mix(kept.x, kept.partner, lam))
+    mixed = predict(lam * kept.x + (1 - lam) * kept.partner)
     if labels == "hard":
         return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
     shares = lam * softmax(kept.logits) + (1 - lam) * softmax(kept.partner_logits)
     return Labelled(mixed, shares.argmax(axis=1), kept.weights)
-
-
-def _mix(x: Batch, partner: Batch, lam: float) -> Batch:
-    """Lam x + (1 - lam) partner. Both are copies of rows that nobody else holds, so that floats are mixed in place."""
-    if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
-        x *= lam
-        partner *= 1 - lam
-        x += partner
-        return x
-    return lam * x + (1 - lam) * partner

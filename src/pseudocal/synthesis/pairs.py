@@ -43,6 +43,16 @@ class Pairs:
         )
 
 
+def apart(pairs: Pairs) -> Pairs:
+    """Those pairs whose two rows the model tells apart.
+
+    >>> x = np.array([[4.0, 0.0], [0.0, 4.0]])
+    >>> len(apart(Pairs(x, x[[0, 0]], x, x[[0, 0]])))
+    1
+    """
+    return pairs[np.flatnonzero(pairs.logits.argmax(axis=1) != pairs.partner_logits.argmax(axis=1))]
+
+
 def pairs_within(predict: Predictor, batches: Iterable[Batch], *, rng: np.random.Generator) -> Iterator[Pairs]:
     """Pair each row of a batch with another of the same batch, every row once on either side."""
     for x in batches:

@@ -1,0 +1,68 @@
+"""Features of a frozen backbone, computed once for each data set and kept on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pseudocal.adapt.backbones import Backbone
+from pseudocal.adapt.files import replacing
+from pseudocal.adapt.rows import Indexable, Rows
+
+BATCH = 64  # images that pass through the backbone together
+Tick = Callable[[int, int], None]  # rows done, rows in all
+
+
+def cached_features(
+    backbone: Backbone, inputs: Indexable, *, cache: Path, device: str = "cpu", tick: Tick | None = None
+) -> NDArray[np.float32]:
+    """Features `(n, width)` of all inputs: read from `cache` if these inputs met these weights before.
+
+    The file's name is a hash of the images and of the backbone with its weights, so a change of either is noticed.
+    """
+    path = cache / f"{_fingerprint(backbone, inputs)}.npy"
+    if not path.exists():
+        features = compute_features(backbone, inputs, device=device, tick=tick)
+        with replacing(path) as aside:
+            np.save(aside, features, allow_pickle=False)
+    loaded: NDArray[np.float32] = np.load(path, allow_pickle=False)
+    return loaded
+
+
+def compute_features(
+    backbone: Backbone, inputs: Indexable, *, device: str = "cpu", tick: Tick | None = None
+) -> NDArray[np.float32]:
+    """Features `(n, width)` in evaluation mode."""
+    backbone = backbone.to(device).eval()
+    rows, parts = Rows(inputs, device), []
+    for start in range(0, len(rows), BATCH):
+        stop = min(start + BATCH, len(rows))
+        with torch.no_grad():
+            parts.append(backbone(rows[np.arange(start, stop)]).cpu().numpy())
+        if tick is not None:
+            tick(stop, len(rows))
+    features: NDArray[np.float32] = np.concatenate(parts)
+    return features
+
+
+def _fingerprint(backbone: Backbone, inputs: Indexable) -> str:
+    """A hash of the weights, the image size and every pixel."""
+    total = hashlib.sha256(f"{backbone.choice.name} {backbone.size}".encode())
+    for name, tensor in backbone.state_dict().items():
+        total.update(name.encode())
+        total.update(_bytes(tensor.cpu().numpy()))
+    for start in range(0, len(inputs), BATCH):
+        block = inputs[np.arange(start, min(start + BATCH, len(inputs)))]
+        total.update(f"{block.dtype.str} {block.shape}".encode())
+        total.update(_bytes(block))
+    return total.hexdigest()[:32]
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

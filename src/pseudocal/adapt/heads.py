@@ -1,0 +1,146 @@
+"""Bottlenecks and classifiers: what stands on a backbone.
+
+A head is a bottleneck, whose output is what the methods call "the features", and a classifier.
+
+| head | bottleneck | classifier | where from |
+|---|---|---|---|
+| `linear` | Linear | Linear | ATDOC, CDAN, PseudoCal |
+| `direct` | none | Linear | BNM, DINE's source model |
+| `batchnorm` | Linear, BN | Linear | MCC |
+| `gaussian` | Linear, small weights | Linear | PADA |
+| `weightnorm` | Linear, BN | weight-normalised Linear | SHOT, DINE |
+| `afn` | Linear, BN, ReLU, norm-keeping dropout | Linear | SAFN |
+| `pair` | none: the backbone is the generator | two three-layer heads | MCD |
+| `bottleneck-pair` | Linear, BN, ReLU: the generator above a frozen backbone | two three-layer heads | MCD |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from pseudocal.arrays import InputError
+
+
+class Head(nn.Module):
+    """A bottleneck and a classifier; MCD has a second classifier, the rival."""
+
+    def __init__(self, bottleneck: nn.Module, classifier: nn.Module, *, width: int, rival: nn.Module | None = None):
+        super().__init__()
+        self.bottleneck, self.classifier, self.rival, self.width = bottleneck, classifier, rival, width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits `(n, classes)`; with a rival still those of the first classifier, as in PseudoCal."""
+        logits: Tensor = self.classifier(self.bottleneck(x))
+        return logits
+
+
+class NormKeepingDropout(nn.Dropout):
+    """Dropout that keeps the expected squared norm in place of the mean: its output times sqrt(1 - p)."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
+        """Drop and rescale; nothing happens in evaluation."""
+        dropped = super().forward(input)
+        return dropped * (1 - self.p) ** 0.5 if self.training else dropped
+
+
+def build_head(kind: str, inputs: int, width: int, classes: int) -> Head:
+    """Build a head by name; `width` is the bottleneck's, weights are drawn from torch's generator."""
+    if kind not in HEADS:
+        raise InputError(f"expected a head among {', '.join(HEADS)}, got {kind!r}")
+    return HEADS[kind](inputs, width, classes)
+
+
+def xavier(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer as ATDOC and CDAN start it."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_normal_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def gaussian(inputs: int, outputs: int, std: float, *, bias: bool = False) -> nn.Linear:
+    """A linear layer with small normal weights; the bias is zero, or as small (`bias`)."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.normal_(layer.weight, std=std)
+    nn.init.normal_(layer.bias, std=std) if bias else nn.init.zeros_(layer.bias)
+    return layer
+
+
+def batch_norm(width: int, mean: float, std: float) -> nn.BatchNorm1d:
+    """Batch norm with drawn scales."""
+    norm = nn.BatchNorm1d(width)
+    nn.init.normal_(norm.weight, mean, std)
+    return norm
+
+
+def linear(inputs: int, width: int, classes: int) -> Head:
+    """Two linear layers with nothing between."""
+    return Head(xavier(inputs, width), xavier(width, classes), width=width)
+
+
+def direct(inputs: int, width: int, classes: int) -> Head:
+    """No bottleneck: `width` is not used, features are the backbone's."""
+    classifier = nn.Linear(inputs, classes)
+    nn.init.kaiming_normal_(classifier.weight)
+    nn.init.zeros_(classifier.bias)
+    return Head(nn.Identity(), classifier, width=inputs)
+
+
+def batchnorm(inputs: int, width: int, classes: int) -> Head:
+    """MCC's: the batch norm starts with scales near zero, so all classes start alike."""
+    return Head(nn.Sequential(xavier(inputs, width), batch_norm(width, 0, 0.005)), xavier(width, classes), width=width)
+
+
+def gaussian_head(inputs: int, width: int, classes: int) -> Head:
+    """PADA's."""
+    return Head(gaussian(inputs, width, 0.005), gaussian(width, classes, 0.01), width=width)
+
+
+def weightnorm(inputs: int, width: int, classes: int) -> Head:
+    """SHOT's: the classifier learns directions and lengths apart; torch's own start, as in effect in its code."""
+    classifier = nn.Linear(width, classes)
+    nn.init.zeros_(classifier.bias)
+    return Head(nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width)), weight_norm(classifier), width=width)
+
+
+def afn(inputs: int, width: int, classes: int) -> Head:
+    """AFN's block."""
+    block = [gaussian(inputs, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU(), NormKeepingDropout(0.5)]
+    return Head(nn.Sequential(*block), gaussian(width, classes, 0.01, bias=True), width=width)
+
+
+def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
+    """One of MCD's two classifiers."""
+
+    def block(before: int) -> list[nn.Module]:
+        return [nn.Dropout(0.5), gaussian(before, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU()]
+
+    return nn.Sequential(*block(inputs), *block(width), gaussian(width, classes, 0.01, bias=True))
+
+
+def pair(inputs: int, width: int, classes: int) -> Head:
+    """MCD's."""
+    first, rival = three_layers(inputs, width, classes), three_layers(inputs, width, classes)
+    return Head(nn.Identity(), first, width=inputs, rival=rival)
+
+
+def bottleneck_pair(inputs: int, width: int, classes: int) -> Head:
+    """MCD above a frozen backbone: a generator must be left to train."""
+    generator = nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width), nn.ReLU())
+    first, rival = three_layers(width, width, classes), three_layers(width, width, classes)
+    return Head(generator, first, width=width, rival=rival)
+
+
+HEADS: dict[str, Callable[[int, int, int], Head]] = {
+    "linear": linear,
+    "direct": direct,
+    "batchnorm": batchnorm,
+    "gaussian": gaussian_head,
+    "weightnorm": weightnorm,
+    "afn": afn,
+    "pair": pair,
+    "bottleneck-pair": bottleneck_pair,
+}

@@ -1,0 +1,143 @@
+"""What the paper looks at beside scores: whether mixes behave like the real rows in them, and what lambda does.
+
+Rows are paired by their numbers, once, over logits that are predicted once. So each row's own label can be looked up,
+and every lambda mixes the same pairs: what differs between two of them is the lambda.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor, as_labels
+from pseudocal.batches import count, is_array, shuffled, take
+from pseudocal.metrics import Outcomes, ece
+from pseudocal.predictors import Checked, as_predictor
+from pseudocal.scaling import fit_temperature
+from pseudocal.synthesis import Pairs, apart, mixup, pairs_within
+
+LAMBDAS = (0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
+
+__all__ = ["LAMBDAS", "Correspondence", "Swept", "correspondence", "lambda_sweep"]
+
+
+@dataclass(frozen=True)
+class Correspondence:
+    """How often a mix is right exactly when the real row of its larger share is."""
+
+    rate: float
+    accuracy: float  # of the model on the real rows that have the larger share
+    pseudo_accuracy: float  # of the model on the mixes, by their labels
+    mixes: int
+
+
+@dataclass(frozen=True)
+class Swept:
+    """PseudoCal at one lambda."""
+
+    lam: float
+    labels: Literal["hard", "soft"]
+    temperature: float
+    log_se: float
+    mixes: int
+    pseudo_accuracy: float  # of the model on the mixes, by their labels
+    ece: float | None  # of the real target data at this temperature, if its labels were given
+
+
+def correspondence(
+    model: Any, target_inputs: Any, target_labels: ArrayLike, *, lam: float = 0.65, batch_size: int = 128, seed: int = 0
+) -> Correspondence:
+    """Count the mixes that are right or wrong together with the real row that has the larger share in them.
+
+    It needs the true labels, and so belongs to evaluation. Inputs are an array, in the order of the labels.
+
+    This model says which of two numbers is larger, and a mix is always as its larger share; so all mixes correspond.
+    If every label is wrong, the real rows are, the mixes are not, and none corresponds.
+
+    >>> x = 9 * np.eye(2)[np.random.default_rng(0).integers(0, 2, 100)]
+    >>> correspondence(lambda x: x, x, x.argmax(axis=1))
+    Correspondence(rate=1.0, accuracy=1.0, pseudo_accuracy=1.0, mixes=...)
+    >>> correspondence(lambda x: x, x, x.argmin(axis=1)).rate
+    0.0
+    """
+    predict = Checked(as_predictor(model))
+    logits, numbers = _numbered(predict, target_inputs, batch_size, seed)
+    truth = as_labels(target_labels, logits)
+    real = np.concatenate([pairs.logits.argmax(axis=1) == truth[pairs.x] for pairs in numbers])
+    mixes = [mixup(predict, _real(pairs, target_inputs), lam=lam) for pairs in numbers]
+    mixed = np.concatenate([mix.logits.argmax(axis=1) == mix.labels for mix in mixes])
+    return Correspondence(float((real == mixed).mean()), float(real.mean()), float(mixed.mean()), len(mixed))
+
+
+def lambda_sweep(
+    model: Any,
+    target_inputs: Any,
+    target_labels: ArrayLike | None = None,
+    *,
+    lams: Sequence[float] = LAMBDAS,
+    batch_size: int = 128,
+    seed: int = 0,
+) -> list[Swept]:
+    """PseudoCal with hard and with soft labels at each lambda: one pass over the data, and one more per lambda.
+
+    With `target_labels` each record has the ECE that its temperature gives; the temperature never depends on them.
+
+    The nearer a mix is to one real row, the surer the model may be, and the lower is the temperature:
+
+    >>> x = np.random.default_rng(0).normal(size=(500, 2))
+    >>> low, high = lambda_sweep(lambda x: 9 * x, x, lams=[0.51, 0.9])[::2]
+    >>> (low.lam, high.lam), low.temperature > high.temperature
+    ((0.51, 0.9), True)
+    """
+    predict = Checked(as_predictor(model))
+    logits, numbers = _numbered(predict, target_inputs, batch_size, seed)
+    truth = None if target_labels is None else Labelled(logits, as_labels(target_labels, logits))
+    records = []
+    for lam in lams:
+        hard, soft = _mixed(predict, numbers, target_inputs, lam)
+        records += [_record(lam, "hard", hard, truth), _record(lam, "soft", soft, truth)]
+    return records
+
+
+def _numbered(predict: Predictor, inputs: Any, batch_size: int, seed: int) -> tuple[Logits, list[Pairs]]:
+    """The logits of all rows, and pairs of row numbers that the model tells apart."""
+    if not is_array(inputs):
+        raise InputError(f"expected target inputs as one array, got {type(inputs).__name__}")
+    rng, row = np.random.default_rng(seed), np.arange(count(inputs))
+    cuts = range(batch_size, len(row), batch_size)
+    logits = np.concatenate([predict(take(inputs, rows)) for rows in np.split(row, cuts)])
+    numbers = pairs_within(logits.__getitem__, shuffled(row, batch_size, rng), rng=rng)
+    kept = [pairs for pairs in map(apart, numbers) if len(pairs)]
+    if not kept:
+        raise InputError(f"expected target inputs that the model tells apart, got one class for all {len(row)}")
+    return logits, kept
+
+
+def _real(numbers: Pairs, inputs: Batch) -> Pairs:
+    return replace(numbers, x=take(inputs, numbers.x), partner=take(inputs, numbers.partner))
+
+
+def _mixed(predict: Predictor, numbers: list[Pairs], inputs: Batch, lam: float) -> tuple[Labelled, Labelled]:
+    """The mixes with hard and with soft labels; the model sees them once."""
+    hard, soft = [], []
+    for pairs in numbers:
+        real = _real(pairs, inputs)
+        mix = mixup(predict, real, lam=lam)
+        hard.append(mix)
+        soft.append(mixup(lambda _, seen=mix.logits: seen, real, lam=lam, labels="soft"))
+    return _joined(hard), _joined(soft)
+
+
+def _joined(parts: list[Labelled]) -> Labelled:
+    return Labelled(np.concatenate([part.logits for part in parts]), np.concatenate([part.labels for part in parts]))
+
+
+def _record(lam: float, labels: Literal["hard", "soft"], mixes: Labelled, truth: Labelled | None) -> Swept:
+    scaling = fit_temperature(mixes.logits, mixes.labels)
+    right = float((mixes.logits.argmax(axis=1) == mixes.labels).mean())
+    error = None if truth is None else ece(Outcomes.from_logits(scaling(truth.logits), truth.labels))
+    return Swept(lam, labels, scaling.temperature, scaling.log_se, len(mixes), right, error)

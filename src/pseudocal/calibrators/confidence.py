@@ -1,0 +1,82 @@
+"""Mean confidence as a function of the temperature, and back.
+
+The mean probability of the predicted class falls as the temperature rises, from one to one over the number of
+classes. So there is one temperature for each accuracy in between, and whoever can forecast the accuracy on unlabelled
+data can calibrate the model on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pseudocal.arrays import InputError, Labelled, as_labels, as_logits, check_rows
+from pseudocal.scaling import TemperatureScaling
+from pseudocal.scaling.temperature import BOUNDS
+
+
+def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float64]:
+    """The probability of each row's predicted class `(n,)`.
+
+    >>> confidences([[2 * math.log(3), 0.0]], temperature=2.0).round(4)
+    array([0.75])
+    """
+    below = gaps(logits)
+    np.multiply(below, 1 / temperature, out=below)
+    np.exp(below, out=below)
+    confidence: NDArray[np.float64] = 1 / below.sum(axis=1)
+    return confidence
+
+
+def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
+    """The temperature at which the mean confidence is `accuracy`.
+
+    >>> round(match_confidence([[2.0, 0.0]] * 4, 0.75).temperature, 6), round(2 / math.log(3), 6)
+    (1.820478, 1.820478)
+
+    No temperature goes beyond certainty or below chance: an accuracy out there ends at a bound, and says so.
+    """
+    from scipy.optimize import brentq
+
+    if not math.isfinite(accuracy):
+        raise InputError(f"expected an accuracy, got {accuracy}")
+    below = gaps(logits)
+
+    def excess(log_t: float) -> float:
+        return float((1 / np.exp(below * math.exp(-log_t)).sum(axis=1)).mean()) - accuracy
+
+    low, high = math.log(BOUNDS[0]), math.log(BOUNDS[1])
+    if excess(low) <= 0:
+        return TemperatureScaling(BOUNDS[0], rows=len(below), bound="lower")
+    if excess(high) >= 0:
+        return TemperatureScaling(BOUNDS[1], rows=len(below), bound="upper")
+    return TemperatureScaling(math.exp(brentq(excess, low, high, xtol=1e-10)), rows=len(below))
+
+
+def gaps(logits: ArrayLike) -> NDArray[np.float64]:
+    """How far each logit is below the largest of its row, in float64: what all temperatures start from."""
+    z = as_logits(logits)
+    check_rows(z)
+    below: NDArray[np.float64] = np.subtract(z, z.max(axis=1, keepdims=True), dtype=np.float64)
+    return below
+
+
+def nll_loss(labelled: Labelled) -> Callable[[float], float]:
+    """The mean negative log-likelihood as a function of the temperature: mean of log sum_c exp(d_c / T) - d_y / T."""
+    below, row = gaps(labelled.logits), np.arange(len(labelled))
+
+    def loss(temperature: float) -> float:
+        d = below / temperature
+        return float((np.log(np.exp(d).sum(axis=1)) - d[row, labelled.labels]).mean())
+
+    return loss
+
+
+def checked(source: Labelled) -> Labelled:
+    """Labelled logits that are known to be what they should be."""
+    logits = as_logits(source.logits)
+    check_rows(logits)
+    return Labelled(logits, as_labels(source.labels, logits), source.weights)

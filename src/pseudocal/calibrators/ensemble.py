@@ -1,0 +1,57 @@
+"""Ensemble: the mean prediction of several models (Lakshminarayanan et al., NeurIPS 2017)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pseudocal.arrays import Batch, InputError, Logits, Predictor, as_logits, check_rows
+
+Mean = Literal["probabilities", "logits"]
+
+
+def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities") -> Logits:
+    """The logits of the members' mean probabilities, or of their mean logits.
+
+    One member is sure of the first class, the other of neither, so the mean probability is 3/4:
+
+    >>> logits = ensemble([[[0.0, -np.inf]], [[0.0, 0.0]]])
+    >>> np.exp(logits)
+    array([[0.75, 0.25]])
+
+    Predictions may change; for the better, as a rule.
+    """
+    members = [as_logits(logits) for logits in member_logits]
+    shapes = {logits.shape for logits in members}
+    if len(members) < 2 or len(shapes) > 1:
+        raise InputError(f"expected logits of two members or more, all of one shape, got shapes {sorted(shapes)}")
+    if mean not in ("probabilities", "logits"):
+        raise InputError(f"expected mean 'probabilities' or 'logits', got {mean!r}")
+    for logits in members:
+        check_rows(logits)
+    if mean == "logits":
+        return np.asarray(np.mean(members, axis=0, dtype=np.float64))
+    total = np.logaddexp.reduce([_log_softmax(logits) for logits in members])
+    return np.asarray(total - math.log(len(members)))
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """Several models as one: a predictor like any other, which PseudoCal can calibrate."""
+
+    members: tuple[Predictor, ...]
+    mean: Mean = "probabilities"
+
+    def __call__(self, x: Batch, /) -> Logits:
+        """Predict one batch with every member."""
+        return ensemble([predict(x) for predict in self.members], mean=self.mean)
+
+
+def _log_softmax(logits: Logits) -> Logits:
+    shifted = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=np.float64)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))

@@ -1,0 +1,197 @@
+"""Every calibrator by its name, with what it needs and what it promises.
+
+A method gets the parts that its entry declares and no others, so what the tables print of it is true by construction:
+none that is said to do without source data or target labels could read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from pseudocal.arrays import InputError, Labelled, Logits
+from pseudocal.calibrators.atc import atc
+from pseudocal.calibrators.calibration import Calibration
+from pseudocal.calibrators.cpcs import cpcs
+from pseudocal.calibrators.doc import doc
+from pseudocal.calibrators.ensemble import ensemble
+from pseudocal.calibrators.material import PARTS, Material, Part
+from pseudocal.calibrators.matrixscal import matrixscal
+from pseudocal.calibrators.mc_dropout import mc_dropout
+from pseudocal.calibrators.oracle import oracle
+from pseudocal.calibrators.pseudo_ensemble import pseudo_ensemble
+from pseudocal.calibrators.pseudocal import PseudoCal
+from pseudocal.calibrators.tempscal import tempscal
+from pseudocal.calibrators.transcal import transcal
+from pseudocal.calibrators.uncalibrated import uncalibrated
+from pseudocal.calibrators.vectorscal import vectorscal
+from pseudocal.density import density_ratio
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One calibrator: how the paper calls it, its function, the parts that it is given, what it promises."""
+
+    title: str
+    function: Callable[..., Calibration | Logits]
+    needs: tuple[Part, ...] = ()
+    corrects: Part = "target_logits"  # what its answer is applied to
+    keeps_argmax: bool = True
+    covariate_shift: bool = False  # whether it is made for a shift of p(x), of p(y): what its paper claims
+    label_shift: bool = False
+
+    @property
+    def source_data(self) -> bool:
+        """Whether it needs data of the source."""
+        return any(part.startswith("source") for part in self.needs)
+
+    @property
+    def extra_training(self) -> bool:
+        """Whether something has to be trained beside the model: other models, or a density ratio."""
+        return not {"members", "member_logits", "source_train_features"}.isdisjoint(self.needs)
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """Target logits after calibration, and the calibration unless other predictions are the answer."""
+
+    method: str
+    logits: Logits  # (n, classes)
+    calibration: Calibration | None = None
+
+
+def calibrate(name: str, material: Material, **settings: Any) -> Corrected:
+    """Run one calibrator on what it needs of `material` and correct the target logits with it.
+
+    >>> import numpy as np
+    >>> material = Material(target_logits=np.array([[2.0, 0.0]] * 4), target_labels=[0, 0, 0, 1])
+    >>> calibrate("oracle", material).calibration
+    Calibration(oracle: T = 1.820 in [...], from 4 rows)
+    >>> calibrate("none", material).logits[0]
+    array([2., 0.])
+    """
+    if name not in CALIBRATORS:
+        raise InputError(f"expected one of {', '.join(CALIBRATORS)}, got {name!r}")
+    entry = CALIBRATORS[name]
+    answer = entry.function(**material.pick(entry.needs, name), **settings)
+    if not isinstance(answer, Calibration):
+        return Corrected(name, answer)
+    before = material.pick([entry.corrects], name)[entry.corrects]
+    if entry.corrects == "member_logits":
+        before = ensemble(before, mean=answer.settings["mean"])
+    return Corrected(name, answer(before), answer)
+
+
+def _pseudocal(model: Any, target_inputs: Any, *, batch_size: int = 128, **settings: Any) -> Calibration:
+    return PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
+
+
+def _cpcs(
+    source: Labelled,
+    source_train_features: ArrayLike,
+    source_features: ArrayLike,
+    target_features: ArrayLike,
+    *,
+    reference: bool = False,
+    seed: int = 0,
+) -> Calibration:
+    ratio = density_ratio(source_train_features, target_features, reference=reference, seed=seed)
+    return cpcs(source, ratio(source_features), reference=reference)
+
+
+def _transcal(
+    source: Labelled,
+    source_train_features: ArrayLike,
+    source_features: ArrayLike,
+    target_features: ArrayLike,
+    target_logits: ArrayLike,
+    *,
+    reference: bool = False,
+    seed: int = 0,
+    **settings: Any,
+) -> Calibration:
+    ratio = density_ratio(source_train_features, target_features, reference=reference, seed=seed)
+    return transcal(source, ratio(source_features), target_logits, reference=reference, **settings)
+
+
+FEATURES: tuple[Part, ...] = ("source_train_features", "source_features", "target_features")
+
+CALIBRATORS: dict[str, Entry] = {
+    "none": Entry("No calibration", uncalibrated),
+    "matrixscal": Entry("MatrixScal", matrixscal, ("source",), keeps_argmax=False),
+    "vectorscal": Entry("VectorScal", vectorscal, ("source",), keeps_argmax=False),
+    "tempscal": Entry("TempScal", tempscal, ("source",)),
+    "cpcs": Entry("CPCS", _cpcs, ("source", *FEATURES), covariate_shift=True),
+    "transcal": Entry("TransCal", _transcal, ("source", *FEATURES, "target_logits"), covariate_shift=True),
+    "mc-dropout": Entry(
+        "MC-Dropout",
+        mc_dropout,
+        ("model", "target_inputs"),
+        keeps_argmax=False,
+        covariate_shift=True,
+        label_shift=True,
+    ),
+    "ensemble": Entry(
+        "Ensemble", ensemble, ("member_logits",), keeps_argmax=False, covariate_shift=True, label_shift=True
+    ),
+    "pseudocal": Entry("PseudoCal", _pseudocal, ("model", "target_inputs"), covariate_shift=True, label_shift=True),
+    "pseudo-ensemble": Entry(
+        "Pseudo-ensemble",
+        pseudo_ensemble,
+        ("members", "target_inputs"),
+        corrects="member_logits",
+        keeps_argmax=False,
+        covariate_shift=True,
+        label_shift=True,
+    ),
+    "atc": Entry("ATC", atc, ("source", "target_logits"), covariate_shift=True),
+    "doc": Entry("DoC", doc, ("source", "target_logits"), covariate_shift=True),
+    "oracle": Entry("Oracle", oracle, ("target_logits", "target_labels"), covariate_shift=True, label_shift=True),
+}
+
+
+def comparison_table() -> str:
+    """Table 1 of the paper, of every calibrator, as Markdown.
+
+    >>> print(comparison_table().splitlines()[0])
+    | method | covariate shift | label shift | same predictions | no extra training | no source data |
+    """
+    rows = [
+        [
+            entry.title,
+            *(
+                "yes" if holds else "no"
+                for holds in (
+                    entry.covariate_shift,
+                    entry.label_shift,
+                    entry.keeps_argmax,
+                    not entry.extra_training,
+                    not entry.source_data,
+                )
+            ),
+        ]
+        for entry in CALIBRATORS.values()
+    ]
+    head = ["method", "covariate shift", "label shift", "same predictions", "no extra training", "no source data"]
+    return _markdown(head, rows)
+
+
+def needs_table() -> str:
+    """What each calibrator has to be given, as Markdown.
+
+    >>> print(needs_table().splitlines()[5])
+    | tempscal | TempScal | labelled source validation logits |
+    """
+    rows = [
+        [name, entry.title, "; ".join(PARTS[part] for part in entry.needs) or "nothing"]
+        for name, entry in CALIBRATORS.items()
+    ]
+    return _markdown(["name", "method", "needs"], rows)
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,84 @@
+"""RandAug and MocoV2Aug: images made harder one by one (Cubuk et al., NeurIPS 2020; Chen et al., 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pseudocal.arrays import InputError, Labelled, MissingExtraError, Predictor
+from pseudocal.synthesis.pairs import Pairs
+
+Values = float | tuple[float, ...]  # one for all channels, or one for each
+
+
+def randaug(
+    predict: Predictor,
+    pairs: Pairs,
+    *,
+    rng: np.random.Generator,
+    operations: int = 2,
+    magnitude: int = 10,
+    mean: Values = 0.0,
+    std: Values = 1.0,
+) -> Labelled:
+    """Images after some random operations of a given strength, labelled by what the model said of the plain ones.
+
+    Inputs are images `(n, channels, height, width)` that were normalised with `mean` and `std`; times `std`, plus
+    `mean`, they lie between 0 and 1. Needs torch and kornia.
+    """
+    kornia = _kornia()
+    augment = kornia.auto.RandAugment(n=operations, m=magnitude)
+    return _augmented(predict, pairs, augment, rng, mean, std)
+
+
+def moco_v2(
+    predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, mean: Values = 0.0, std: Values = 1.0
+) -> Labelled:
+    """Images after MoCo v2's augmentation, labelled by what the model said of the plain ones.
+
+    A crop of at least a fifth of the area, then colour jitter, grey, blur and a flip, each with its probability. Inputs
+    are as for `randaug`.
+    """
+    kornia = _kornia()
+    height, width = pairs.x.shape[-2:]
+    augment = kornia.AugmentationSequential(
+        kornia.RandomResizedCrop((height, width), scale=(0.2, 1.0)),
+        kornia.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
+        kornia.RandomGrayscale(p=0.2),
+        kornia.RandomGaussianBlur((3, 3), (0.1, 2.0), p=0.5),
+        kornia.RandomHorizontalFlip(p=0.5),
+    )
+    return _augmented(predict, pairs, augment, rng, mean, std)
+
+
+def _augmented(
+    predict: Predictor,
+    pairs: Pairs,
+    augment: Callable[[Any], Any],
+    rng: np.random.Generator,
+    mean: Values,
+    std: Values,
+) -> Labelled:
+    import torch
+
+    x = torch.as_tensor(pairs.x)
+    if x.ndim != 4 or x.shape[1] not in (1, 3):
+        raise InputError(f"expected images of shape (n, 1 or 3, height, width), got shape {tuple(x.shape)}")
+    shift, scale = (torch.tensor(v, dtype=torch.float32).reshape(-1, 1, 1) for v in (mean, std))
+    pixels = (x.float().cpu() * scale + shift).clamp(0, 1).expand(-1, 3, -1, -1)  # kornia's colours want three
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(rng.integers(2**63)))  # kornia draws from torch's own state
+        harder = (augment(pixels).clamp(0, 1) - shift) / scale
+    harder = harder.mean(dim=1, keepdim=True) if x.shape[1] == 1 else harder
+    inputs = np.asarray(harder) if isinstance(pairs.x, np.ndarray) else harder.to(x.device, x.dtype)
+    return Labelled(predict(inputs), pairs.logits.argmax(axis=1), pairs.weights)
+
+
+def _kornia() -> Any:
+    try:
+        import kornia.augmentation
+    except ImportError as error:
+        raise MissingExtraError("kornia", "augment") from error
+    return kornia.augmentation
