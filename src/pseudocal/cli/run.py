@@ -25,6 +25,7 @@ from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
 from pseudocal.inputs import read_batches
 from pseudocal.inputs.labels import read_labels
+from pseudocal.predictors.recorder import Recorder
 from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.reservoir import Reservoir
 from pseudocal.synthesis import Pairs, Strategy, mixup
@@ -74,9 +75,7 @@ def _importing(*names: str) -> Iterator[None]:
 def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     """Calibrate on the inputs in random order, keeping what the model says of each."""
     job, recorder = work.job, work.recorder
-    order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(5)[
-        3:
-    ]  # the method itself takes the first three
+    _, _, _, order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(5)  # the method has the first three
     order = order_rng.permutation(len(work.inputs))[: job.max_samples]
     mixes = Reservoir(MIXES_KEPT, mixes_rng)
     workers = job.workers or cores()
@@ -85,7 +84,8 @@ def _fit(work: Work) -> tuple[Calibration, Reservoir]:
         warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
         stream = _counted(recorder.stream(batches), advance)
         strategy = _kept_mixup(job.method, mixes)
-        calibration = job.method.fit(recorder, stream, batch_size=job.batch_size, strategy=strategy)
+        with _said_of_one_class(recorder):
+            calibration = job.method.fit(recorder, stream, batch_size=job.batch_size, strategy=strategy)
         if job.predict == "all":
             for x in stream:  # what an early stop has left
                 recorder(x)
@@ -102,6 +102,20 @@ def _kept_mixup(method: PseudoCal, mixes: Reservoir) -> Strategy:
         return labelled
 
     return strategy
+
+
+@contextmanager
+def _said_of_one_class(recorder: Recorder) -> Iterator[None]:
+    """Say it if the reason why nothing could be mixed is that the model always says the same."""
+    try:
+        yield
+    except InputError:
+        if len(recorder.rows) > 1 and len(np.unique(recorder.logits.argmax(axis=1))) == 1:
+            raise InputError(
+                "expected inputs that the model tells apart, got one predicted class for all "
+                f"{len(recorder.rows)}: a model that always says the same cannot be calibrated by mixing its inputs"
+            ) from None
+        raise
 
 
 def _counted(stream: Iterator[Any], advance: Callable[[int], None]) -> Iterator[Any]:
