@@ -1,0 +1,132 @@
+"""The commands: each parses, calls and prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.cli.arrays import apply_file, score_files
+from pseudocal.cli.job import Job
+from pseudocal.cli.parsing import fraction, names_in, numbers, sides, words
+from pseudocal.cli.printing import score_lines, summary, summary_lines
+from pseudocal.cli.run import calibrate as run_job
+from pseudocal.cli.write import rewrite_report
+
+EPILOG = (
+    "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, 130 interrupted. "
+    "--debug shows the traceback of an error."
+)
+DEFAULT = PseudoCal()
+
+app = typer.Typer(
+    help="Calibrate classifiers on unlabelled data from where they now run.",
+    epilog=EPILOG,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _option(*names: str, **settings: Any) -> Any:
+    return typer.Option(*names, show_default=settings.pop("show_default", False), **settings)
+
+
+@app.command(epilog=EPILOG)
+def calibrate(
+    model: Annotated[str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")],
+    data: Annotated[str, typer.Argument(help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths")],
+    out: Annotated[Path, _option("--out", "-o", help="folder for the results")],
+    lam: Annotated[float, _option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
+    seed: Annotated[int, _option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
+    tolerance: Annotated[float | None, _option(help="stop mixing at this standard error of log T")] = None,
+    max_samples: Annotated[int | None, _option(min=2, help="use so many inputs at most, drawn at random")] = None,
+    batch_size: Annotated[int, _option(min=2, help="inputs per forward pass", show_default=True)] = 64,
+    device: Annotated[str, _option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
+    workers: Annotated[int, _option(min=0, help="threads that read inputs; 0: one per core")] = 0,
+    size: Annotated[str | None, _option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
+    mean: Annotated[str | None, _option(help="pictures: 0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, _option(help="pictures: 0.229,0.224,0.225")] = None,
+    layout: Annotated[Literal["nchw", "nhwc"] | None, _option(help="pictures: channels first or last")] = None,
+    resize: Annotated[Literal["crop", "stretch"] | None, _option(help="pictures: cut the middle, or stretch")] = None,
+    features: Annotated[str | None, _option(help="tables: the columns to use, a,b,c")] = None,
+    field: Annotated[str | None, _option(help=".npz: the array to use")] = None,
+    output: Annotated[str | None, _option(help="ONNX: the tensor that holds the logits")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"] | None, _option(help="what the model gives")] = None,
+    binary: Annotated[bool, _option("--binary", help="one number a row stands for two classes")] = False,
+    classes: Annotated[Path | None, _option(help="names of the classes, one a line")] = None,
+    labels: Annotated[Path | None, _option(help="labels, for evaluation only")] = None,
+    max_bad: Annotated[str, _option(help="share of unreadable inputs to bear", show_default=True)] = "1%",
+    predict: Annotated[Literal["all", "seen"], _option(help="after an early stop, the rest too?")] = "all",
+    table: Annotated[Literal["parquet", "csv"] | None, _option("--format", help="of the predictions")] = None,
+    save_logits: Annotated[bool, _option("--save-logits", help="write logits.npy as well")] = False,
+    quiet: Annotated[bool, _option("--quiet", "-q", help="say nothing but errors")] = False,
+    as_json: Annotated[bool, _option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Calibrate MODEL on unlabelled DATA: a calibrated model, predictions and a report."""
+    pictures = {"size": sides(size), "mean": numbers(mean), "std": numbers(std), "layout": layout, "resize": resize}
+    job = Job(
+        model=model,
+        data=data,
+        out=out,
+        method=PseudoCal(lam=lam, seed=seed, tolerance=tolerance, pairing="batch"),
+        pixels={key: value for key, value in pictures.items() if value is not None},
+        output=output,
+        outputs=outputs,
+        binary=binary,
+        features=words(features),
+        field=field,
+        classes=names_in(classes),
+        labels=labels,
+        device=device,
+        workers=workers,
+        batch_size=batch_size,
+        max_samples=max_samples,
+        max_bad=fraction(max_bad),
+        predict=predict,
+        table=table,
+        save_logits=save_logits,
+        quiet=quiet,
+    )
+    content = run_job(job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True)))
+    if as_json:
+        typer.echo(json.dumps(summary(content, out)))
+    elif not quiet:
+        typer.echo("\n".join(summary_lines(content, out)))
+
+
+@app.command(epilog=EPILOG)
+def evaluate(
+    logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
+    labels: Annotated[Path, typer.Argument(help="class numbers: .npy, .csv, .parquet or one a line")],
+    calibration: Annotated[Path | None, _option(help="calibration.json, to score before and after")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"], _option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, _option(help=".npz: the array to use")] = None,
+    as_json: Annotated[bool, _option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Score saved LOGITS against LABELS: ECE, NLL, Brier and accuracy with intervals."""
+    loaded = None if calibration is None else Calibration.load(calibration)
+    rows = score_files(logits, labels, loaded, outputs=outputs, field=field)
+    typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
+
+
+@app.command(epilog=EPILOG)
+def apply(
+    calibration: Annotated[Path, typer.Argument(help="calibration.json")],
+    logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
+    out: Annotated[Path, _option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    outputs: Annotated[Literal["logits", "probabilities"], _option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, _option(help=".npz: the array to use")] = None,
+) -> None:
+    """Turn saved LOGITS into calibrated probabilities."""
+    shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
+    typer.echo(f"{out}: probabilities of shape {shape}")
+
+
+@app.command(epilog=EPILOG)
+def report(out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")]) -> None:
+    """Draw report.html again from report.json."""
+    typer.echo(rewrite_report(out))

@@ -1,0 +1,80 @@
+"""What `pseudocal calibrate` is asked to do, and what is open while it does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pseudocal.calibrators import PseudoCal
+from pseudocal.inputs import Inputs, Unreadable, open_inputs, pixels_for
+from pseudocal.inputs.opening import holds_pictures
+from pseudocal.predictors.files import open_model
+from pseudocal.predictors.opened import OpenModel
+from pseudocal.predictors.outputs import AsLogits, Meaning
+from pseudocal.predictors.recorder import Recorder
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the command line says."""
+
+    model: str
+    data: str
+    out: Path
+    method: PseudoCal
+    pixels: dict[str, Any] = field(default_factory=dict)  # what the user said of size, mean, std, layout, resize
+    output: str | None = None
+    outputs: Meaning | None = None
+    binary: bool = False
+    features: tuple[str, ...] | None = None
+    field: str | None = None
+    classes: tuple[str, ...] = ()
+    labels: Path | None = None
+    device: str = "cpu"
+    workers: int = 0
+    batch_size: int = 64
+    max_samples: int | None = None
+    max_bad: float = 0.01
+    predict: Literal["all", "seen"] = "all"
+    table: str | None = None
+    save_logits: bool = False
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """A job with its model and its inputs open, and the recorder that will hold the logits."""
+
+    job: Job
+    model: OpenModel
+    inputs: Inputs
+    preparation: str
+    recorder: Recorder
+    unreadable: Unreadable
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes: the user's, else the model's."""
+        return self.job.classes or self.model.classes
+
+
+def open_job(job: Job, aside: Path) -> Work:
+    """Open the model and the data; logits will be recorded in the folder `aside`."""
+    model = open_model(job.model, device=job.device, output=job.output, outputs=job.outputs, binary=job.binary)
+    inputs, preparation = _open_inputs(job, model)
+    predict = AsLogits(model.predict, job.outputs, job.binary)
+    recorder = Recorder(predict, aside / "logits.npy", len(inputs))
+    return Work(job, model, inputs, preparation, recorder, Unreadable(len(inputs), job.max_bad))
+
+
+def _open_inputs(job: Job, model: OpenModel) -> tuple[Inputs, str]:
+    """Open the data, and say how it is made ready for the model."""
+    if not holds_pictures(job.data):
+        columns = job.features or model.expects.columns
+        inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
+        return inputs, f"{len(inputs):,} rows, passed to the model as they are"
+    pixels, assumed = pixels_for(model.expects.shape, model.expects.pixels, job.pixels)
+    doubt = f" (assumed, since nobody says: {', '.join(assumed)})" if assumed else ""
+    inputs = open_inputs(job.data, pixels=pixels)
+    return inputs, f"{len(inputs):,} pictures: {pixels.words()}{doubt}"

@@ -1,0 +1,58 @@
+"""Start the command, and turn whatever goes wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from pseudocal.arrays import MissingExtraError
+from pseudocal.cli.errors import INTERRUPTED, USAGE, explain
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `pseudocal` with the given arguments and return its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    _end_like_ctrl_c()
+    try:
+        return _run([a for a in arguments if a != "--debug"] or ["--help"])
+    except BaseException as error:
+        if debug or isinstance(error, SystemExit):
+            raise
+        code, line = explain(error)
+        sys.stderr.write(f"pseudocal: {line}\n")
+        return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        import typer
+
+        from pseudocal.cli.app import app
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "typer", "cli") from error
+    try:
+        code = app(arguments, prog_name="pseudocal", standalone_mode=False)
+    except typer.Abort:
+        code = INTERRUPTED
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # typer's own errors have it, whichever copy of click they are from
+            raise
+        sys.stderr.write(f"pseudocal: {' '.join(error.format_message().split())}\n")
+        return USAGE
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return int(code or 0)
+
+
+def _end_like_ctrl_c() -> None:
+    """Let `kill` clean up as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)

@@ -1,0 +1,67 @@
+"""Words of the command line as values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pseudocal.arrays import InputError
+
+
+def numbers(text: str | None) -> tuple[float, ...] | None:
+    """Numbers with commas between.
+
+    >>> numbers("0.5,0.25"), numbers(None)
+    ((0.5, 0.25), None)
+    """
+    try:
+        return None if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"expected numbers with commas between, got {text!r}") from None
+
+
+def sides(text: str | None) -> tuple[int, int] | None:
+    """A height and a width.
+
+    >>> sides("224"), sides("32x48")
+    ((224, 224), (32, 48))
+    """
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isdigit() for part in parts):
+        raise InputError(f"expected a size like 224 or 224x160, got {text!r}")
+    return (int(parts[0]), int(parts[-1]))
+
+
+def fraction(text: str) -> float:
+    """A share, as a number or in percent.
+
+    >>> fraction("1%"), fraction("0.2")
+    (0.01, 0.2)
+    """
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InputError(f"expected a share like 1% or 0.01, got {text!r}")
+    return share
+
+
+def words(text: str | None) -> tuple[str, ...] | None:
+    """Words with commas between.
+
+    >>> words("a,b")
+    ('a', 'b')
+    """
+    return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def names_in(path: Path | None) -> tuple[str, ...]:
+    """The lines of a file."""
+    if path is None:
+        return ()
+    try:
+        return tuple(path.read_text(encoding="utf-8").splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a text file of class names, got {path}: {error}") from error

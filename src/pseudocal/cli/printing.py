@@ -1,0 +1,65 @@
+"""Results as lines for people and as JSON for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+NAMES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "nll": "NLL"}
+
+
+def summary(content: dict[str, Any], out: Path) -> dict[str, Any]:
+    """What a program wants to know of a calibration."""
+    calibration, confidence = content["calibration"], content["confidence"]
+    return {
+        "temperature": calibration["temperature"],
+        "interval": [calibration["low"], calibration["high"]],
+        "bound": calibration["bound"],
+        "mixes": calibration["mixes"],
+        "pairs": calibration["pairs"],
+        "inputs": content["data"]["inputs"],
+        "used": content["data"]["used"],
+        "unreadable": len(content["data"]["unreadable"]),
+        "confidence": {"before": confidence["mean_before"], "after": confidence["mean_after"]},
+        "measured": content["measured"],
+        "cautions": [fact["text"] for fact in content["facts"] if fact["level"] == "caution"],
+        "out": str(out),
+        "model_files": content["model"]["files"],
+        "seconds": content["timing"]["seconds"],
+    }
+
+
+def summary_lines(content: dict[str, Any], out: Path) -> Iterator[str]:
+    """What a person wants to know of a calibration."""
+    short = summary(content, out)
+    high = "inf" if short["interval"][1] is None else f"{short['interval'][1]:.3f}"
+    yield f"T = {short['temperature']:.4f}, 95% interval {short['interval'][0]:.3f} to {high}"
+    yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
+    yield f"mean confidence {short['confidence']['before']:.1%} before, {short['confidence']['after']:.1%} after"
+    if short["unreadable"]:
+        yield f"{short['unreadable']:,} inputs could not be read; the report lists them"
+    yield from (f"caution: {text}" for text in short["cautions"])
+    if short["measured"]:
+        yield from score_lines(short["measured"])
+    yield from (f"calibrated model: {out / name}" for name in short["model_files"])
+    yield f"report: {out / 'report.html'}"
+
+
+def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A table of metrics with their intervals.
+
+    >>> part = {"value": 0.1, "low": 0.05, "high": None}
+    >>> list(score_lines([{"metric": "ece", "before": part}]))
+    ['metric    value', 'ECE       0.1000 [0.0500, inf]']
+    """
+    heads = [key for key in ("before", "after", "change") if key in rows[0]]
+    titles = ["value"] if heads == ["before"] else heads
+    yield ("metric".ljust(10) + "".join(title.ljust(28) for title in titles)).rstrip()
+    for row in rows:
+        yield (NAMES[row["metric"]].ljust(10) + "".join(_cell(row[key]).ljust(28) for key in heads)).rstrip()
+
+
+def _cell(part: dict[str, float | None]) -> str:
+    value, low, high = ("inf" if v is None else f"{v:.4f}" for v in (part["value"], part["low"], part["high"]))
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,71 @@
+"""How far it is: a bar on a terminal, a line now and then elsewhere, nothing when asked to be quiet."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TextIO
+
+EVERY = 10.0  # seconds between lines
+
+
+class Progress(Protocol):
+    """Told of the rows that are done."""
+
+    def __call__(self, done: int) -> None:
+        """So many more are done."""
+
+
+@contextmanager
+def progress(total: int, *, quiet: bool = False, stream: TextIO | None = None) -> Iterator[Progress]:
+    """Show how many of `total` inputs are done."""
+    stream = stream or sys.stderr
+    if quiet:
+        yield lambda done: None
+    elif stream.isatty():
+        with _bar(total) as advance:
+            yield advance
+    else:
+        yield Lines(total, stream)
+
+
+class Lines:
+    """A line every ten seconds, with rate and time left.
+
+    >>> lines = Lines(100, sys.stdout)
+    >>> lines(10)                       # too soon after the start for a line
+    >>> lines.started, lines.spoken = lines.started - 20, lines.spoken - 20
+    >>> lines(40)
+    50 of 100 inputs, 2.5 a second, 20 s left
+    """
+
+    def __init__(self, total: int, stream: TextIO) -> None:
+        self.total = total
+        self.done = 0
+        self.started = self.spoken = time.monotonic()
+        self._stream = stream
+
+    def __call__(self, done: int) -> None:
+        """So many more are done."""
+        self.done += done
+        now = time.monotonic()
+        if now - self.spoken >= EVERY:
+            self.spoken = now
+            rate = self.done / (now - self.started)
+            left = (self.total - self.done) / rate
+            line = f"{self.done:,} of {self.total:,} inputs, {rate:.1f} a second, {left:.0f} s left"
+            self._stream.write(line + "\n")
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    rate = TextColumn("{task.fields[rate]:.1f}/s")
+    columns = (TextColumn("calibrating"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=total, rate=0.0)
+        yield lambda done: shown.update(task, advance=done, rate=shown.tasks[0].speed or 0.0)

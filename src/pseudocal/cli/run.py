@@ -1,0 +1,208 @@
+"""The work of `pseudocal calibrate`: model and data in, a folder of results out."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError, Labelled, Predictor, cores
+from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.cli.job import Job, Work, open_job
+from pseudocal.cli.progress import progress
+from pseudocal.cli.staging import staged
+from pseudocal.inputs import read_batches
+from pseudocal.inputs.labels import read_labels
+from pseudocal.predictors.recorder import Recorder
+from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
+from pseudocal.reservoir import Reservoir
+from pseudocal.synthesis import Pairs, Strategy, mixup
+
+MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
+RUNTIMES = {
+    "onnxruntime": "onnxruntime",
+    "pillow": "PIL",
+    "pyarrow": "pyarrow",
+    "scikit-learn": "sklearn",
+    "torch": "torch",
+    "transformers": "transformers",
+}
+
+Say = Callable[[str], None]
+
+
+def calibrate(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
+    """Do the job and return the content of its report; what was assumed is said on the way."""
+    started = time.monotonic()
+    with staged(job.out) as aside, _importing("jinja2", "scipy.special", "pyarrow.parquet"):
+        work = open_job(job, aside)
+        for note in (*work.model.notes, work.preparation):
+            say(note)
+        calibration, mixes = _fit(work)
+        files = _ship(work, calibration, aside, say)
+        return _write(job, _run(work, calibration, mixes, files), aside, started)
+
+
+@contextmanager
+def _importing(*names: str) -> Iterator[None]:
+    """Import what the report will need while the model is at work: together they take half a second."""
+
+    def load() -> None:
+        for name in names:
+            with suppress(ImportError):
+                importlib.import_module(name)
+
+    thread = threading.Thread(target=load, name="pseudocal-import")
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
+def _fit(work: Work) -> tuple[Calibration, Reservoir]:
+    """Calibrate on the inputs in random order, keeping what the model says of each."""
+    job, recorder = work.job, work.recorder
+    _, _, _, order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(5)  # the method has the first three
+    order = order_rng.permutation(len(work.inputs))[: job.max_samples]
+    mixes = Reservoir(MIXES_KEPT, mixes_rng)
+    workers = job.workers or cores()
+    batches = read_batches(work.inputs, order, batch_size=job.batch_size, workers=workers, unreadable=work.unreadable)
+    with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
+        stream = _counted(recorder.stream(batches), advance)
+        strategy = _kept_mixup(job.method, mixes)
+        with _said_of_one_class(recorder):
+            calibration = job.method.fit(recorder, stream, batch_size=job.batch_size, strategy=strategy)
+        if job.predict == "all":
+            for x in stream:  # what an early stop has left
+                recorder(x)
+    return calibration, mixes
+
+
+def _kept_mixup(method: PseudoCal, mixes: Reservoir) -> Strategy:
+    """The method's own mixup, of which a sample is kept for the report."""
+
+    def strategy(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator) -> Labelled:
+        labelled = mixup(predict, pairs, lam=method.lam, labels=method.labels)
+        if len(labelled):
+            mixes.add(labelled)
+        return labelled
+
+    return strategy
+
+
+@contextmanager
+def _said_of_one_class(recorder: Recorder) -> Iterator[None]:
+    """Say it if the reason why nothing could be mixed is that the model always says the same."""
+    try:
+        yield
+    except InputError:
+        if len(recorder.rows) > 1 and len(np.unique(recorder.logits.argmax(axis=1))) == 1:
+            raise InputError(
+                "expected inputs that the model tells apart, got one predicted class for all "
+                f"{len(recorder.rows)}: a model that always says the same cannot be calibrated by mixing its inputs"
+            ) from None
+        raise
+
+
+def _counted(stream: Iterator[Any], advance: Callable[[int], None]) -> Iterator[Any]:
+    for x in stream:
+        yield x
+        advance(len(x))
+
+
+def _ship(work: Work, calibration: Calibration, aside: Path, say: Say) -> list[str]:
+    """Write the model with the temperature inside, where there is a way to."""
+    if work.model.ship is None:
+        return []
+    if work.job.outputs == "probabilities" and work.model.kind != "onnx":
+        say(f"no calibrated model is written: the {work.model.kind} gives probabilities, and has no logits to divide")
+        return []
+    if calibration.bound:
+        say("no calibrated model is written: the temperature lies at the end of the searched range")
+        return []
+    probe = np.stack([work.inputs.read(int(i)) for i in work.recorder.rows[:4]])
+    return work.model.ship(calibration.temperature, aside, probe)
+
+
+def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str]) -> Run:
+    """All that the report is made from."""
+    job, rows = work.job, work.recorder.rows
+    data = _data(work)
+    settings = calibration.settings | {"model": job.model, "data": data["name"], "max_samples": job.max_samples}
+    return Run(
+        model=_model(work, files),
+        data=data,
+        calibration=replace(calibration, settings=settings, versions=calibration.versions | _versions()),
+        logits=work.recorder.logits,
+        names=[work.inputs.name(int(i)) for i in rows],
+        classes=work.classes,
+        mixes=mixes.labelled,
+        pictures=[work.inputs.picture(int(i)) for i in rows],
+        labels=None if job.labels is None else _labels(work, job.labels),
+    )
+
+
+def _model(work: Work, files: list[str]) -> dict[str, Any]:
+    model = work.model
+    inside = model.kind == "onnx" and model.output is None
+    return {
+        "name": work.job.model,
+        "title": Path(work.job.model).name,
+        "kind": model.kind,
+        "recipe": "onnx-inside" if inside else model.kind,
+        "output": model.output,
+        "notes": list(model.notes),
+        "files": files,
+    }
+
+
+def _data(work: Work) -> dict[str, Any]:
+    return {
+        "name": "standard input" if work.job.data == "-" else work.job.data,
+        "inputs": len(work.inputs),
+        "used": len(work.recorder.rows),
+        "preparation": work.preparation,
+        "unreadable": [list(item) for item in work.unreadable.why.items()],
+    }
+
+
+def _versions() -> dict[str, str]:
+    """The versions of what ran the model and read the inputs."""
+    return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
+
+
+def _labels(work: Work, path: Path) -> NDArray[np.int64]:
+    names = [work.inputs.name(i) for i in range(len(work.inputs))]
+    labels = read_labels(path, names, work.classes)[work.recorder.rows]
+    classes = work.recorder.logits.shape[1]
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InputError(f"expected labels from 0 to {classes - 1}, got {labels.min()} to {labels.max()} in {path}")
+    return labels
+
+
+def _write(job: Job, run: Run, aside: Path, started: float) -> dict[str, Any]:
+    """Write everything that is left to write."""
+    confidences = Confidences.of(run.logits, run.calibration)
+    write_predictions(aside, run.names, confidences, run.classes, kind=job.table)
+    run.calibration.save(aside / "calibration.json")
+    finished = {"seconds": time.monotonic() - started, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+    content = content_of(replace(run, timing=finished), confidences)
+    save_content(content, aside / "report.json")
+    (aside / "report.html").write_text(page(content), encoding="utf-8")
+    if not job.save_logits:
+        (aside / "logits.npy").unlink()
+    return content

@@ -1,0 +1,87 @@
+"""Plain statements of fact about a calibration: what one should know before using it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+FEW_MIXES = 500  # below this the standard error of log T is above some 5%
+FEW_DIFFER = 0.1
+DOMINANT = 0.5
+
+Fact = dict[str, str]  # level: "note" or "caution"; text
+
+
+def facts_of(content: dict[str, Any]) -> list[Fact]:
+    """Everything worth saying, cautions first."""
+    found = [fact for check in CHECKS for fact in check(content)]
+    return sorted(found, key=lambda fact: fact["level"] != "caution")
+
+
+def _bound(content: dict[str, Any]) -> Iterator[Fact]:
+    if content["calibration"]["bound"]:
+        yield _caution(
+            f"The temperature lies at the {content['calibration']['bound']} end of the range that was searched: "
+            "the mixes do not determine it, and it should not be used."
+        )
+
+
+def _few_mixes(content: dict[str, Any]) -> Iterator[Fact]:
+    mixes = content["calibration"]["mixes"]
+    if mixes < FEW_MIXES:
+        yield _caution(
+            f"The temperature rests on {mixes:,} mixes only. More inputs, {FEW_MIXES:,} mixes or more, pin it down."
+        )
+
+
+def _differ(content: dict[str, Any]) -> Iterator[Fact]:
+    """Say how many pairs were of use.
+
+    >>> [fact] = _differ({"calibration": {"mixes": 900, "pairs": 1000}})
+    >>> fact["text"]
+    'The model gave two classes to 90% of the pairs of inputs (900 of 1,000); only these are mixed.'
+    """
+    mixes, pairs = content["calibration"]["mixes"], content["calibration"]["pairs"]
+    text = (
+        f"The model gave two classes to {mixes / pairs:.0%} of the pairs of inputs ({mixes:,} of {pairs:,}); "
+        "only these are mixed."
+    )
+    yield _caution(text) if mixes / pairs < FEW_DIFFER else _note(text)
+
+
+def _dominant(content: dict[str, Any]) -> Iterator[Fact]:
+    top = content["classes"][0]
+    if top["share"] > DOMINANT:
+        yield _caution(
+            f"One class, {top['name']}, takes {top['share']:.0%} of all predictions: the mixes are mostly of it and "
+            "of what little is left."
+        )
+
+
+def _sampling(content: dict[str, Any]) -> Iterator[Fact]:
+    yield _note(
+        "The interval of the temperature speaks of sampling error alone: how much T would move with other inputs from "
+        "the same place. Whether mixes stand in well for real inputs is another question."
+    )
+
+
+def _labels(content: dict[str, Any]) -> Iterator[Fact]:
+    if not content.get("measured"):
+        yield _note("No labels were given, so whether the confidences match the accuracy has not been measured.")
+
+
+def _unreadable(content: dict[str, Any]) -> Iterator[Fact]:
+    count = len(content["data"]["unreadable"])
+    if count:
+        yield _note(f"{count:,} of {content['data']['inputs']:,} inputs could not be read; they are listed below.")
+
+
+def _caution(text: str) -> Fact:
+    return {"level": "caution", "text": text}
+
+
+def _note(text: str) -> Fact:
+    return {"level": "note", "text": text}
+
+
+CHECKS = (_bound, _few_mixes, _dominant, _differ, _unreadable, _labels, _sampling)

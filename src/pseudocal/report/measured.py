@@ -1,0 +1,65 @@
+"""What labels, where there are some, say of the confidences before and after."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pseudocal.arrays import Labels, Logits
+from pseudocal.metrics import METRICS, Outcomes, Reliability, bootstrap, paired
+from pseudocal.metrics.intervals import Interval
+
+SHOWN = ("ece", "nll", "brier", "accuracy")
+
+
+def measure(
+    before: Outcomes, after: Outcomes | None = None, *, resamples: int = 500, seed: int = 0
+) -> list[dict[str, Any]]:
+    """A row for each metric: its value with an interval, and the paired change if there is an after.
+
+    >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 0, 1])
+    >>> [(row["metric"], row["before"]["value"]) for row in measure(outcomes) if row["metric"] != "nll"]
+    [('ece', 0.0), ('brier', 0.375), ('accuracy', 0.75)]
+    """
+    rows = []
+    for name in SHOWN:
+        row: dict[str, Any] = {
+            "metric": name,
+            "before": _plain(bootstrap(METRICS[name], before, resamples=resamples, seed=seed)),
+        }
+        if after is not None:
+            row["after"] = _plain(bootstrap(METRICS[name], after, resamples=resamples, seed=seed))
+            row["change"] = _plain(paired(METRICS[name], before, after, resamples=resamples, seed=seed))
+        rows.append(row)
+    return rows
+
+
+def reliability(logits: Logits, labels: Labels, bins: int = 15) -> dict[str, list[Any]]:
+    """The sums per bin that a reliability diagram is drawn from, as JSON values."""
+    return bins_of(Reliability.of(Outcomes.from_logits(logits, labels), bins))
+
+
+def bins_of(binned: Reliability) -> dict[str, list[Any]]:
+    """A `Reliability` as JSON values, with the interval of each bin's accuracy."""
+    low, high = binned.accuracy_interval()
+    return {
+        "edges": binned.edges.tolist(),
+        "count": binned.count.tolist(),
+        "confidence": _or_none(binned.confidence),
+        "accuracy": _or_none(binned.accuracy),
+        "low": _or_none(low),
+        "high": _or_none(high),
+        "ece": [binned.ece],
+    }
+
+
+def _or_none(values: ArrayLike) -> list[float | None]:
+    return [None if np.isnan(v) else float(v) for v in np.asarray(values)]
+
+
+def _plain(interval: Interval) -> dict[str, float | None]:
+    values = {"value": interval.value, "low": interval.low, "high": interval.high}
+    return {key: float(value) if abs(value) < math.inf else None for key, value in values.items()}

@@ -1,0 +1,99 @@
+"""One self-contained HTML page: no script, no network, everything from outside escaped."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from pseudocal.arrays import InputError, MissingExtraError
+from pseudocal.report.content import FORMAT
+from pseudocal.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, histogram, reliability
+
+FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
+
+
+def page(content: dict[str, Any]) -> str:
+    """Draw the report."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise MissingExtraError("jinja2", "report") from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pseudocal.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"percent": _percent, "number": _number, "seconds": _seconds}
+    of = content["reliability"]["of"]
+    return environment.get_template("page.html").render(
+        content,
+        confidences=histogram(content["confidence"]),
+        diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
+        effect=_effect(content["calibration"]),
+        frame=FRAME,
+    )
+
+
+def save_content(content: dict[str, Any], path: Path) -> None:
+    """Write what the page is drawn from."""
+    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def load_content(path: Path) -> dict[str, Any]:
+    """Read what `save_content` wrote."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"expected the folder of a calibration, with report.json in it, got {path.parent}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a report file, got {path}, which is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(f"expected a file of format {FORMAT}, got {path}, which is another")
+    return content
+
+
+def _effect(calibration: dict[str, Any]) -> str:
+    """What the temperature means, in a sentence.
+
+    >>> _effect({"temperature": 1.8, "low": 1.7, "high": 1.9, "bound": None})
+    'On this data the model is too sure of itself: dividing its logits by T lowers its confidences.'
+    """
+    if calibration["bound"]:
+        return "The search ended at the end of its range: there is no temperature to speak of."
+    if calibration["low"] <= 1 <= calibration["high"]:
+        return "This cannot be told apart from 1: the confidences may stay as they are."
+    if calibration["temperature"] > 1:
+        return "On this data the model is too sure of itself: dividing its logits by T lowers its confidences."
+    return "On this data the model is not sure enough of itself: dividing its logits by T raises its confidences."
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    """Three digits after the point for what is of the size of one, else four that count.
+
+    >>> _number(1.8412), _number(1e6), _number(None), _number(True), _number("text")
+    ('1.841', '1e+06', 'unbounded', 'True', 'text')
+    """
+    if value is None:
+        return "unbounded"
+    if isinstance(value, bool | str) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.3f}" if value == 0 or 0.01 <= abs(value) < 1000 or not math.isfinite(value) else f"{value:.4g}"
+
+
+def _seconds(value: float) -> str:
+    """Seconds, or minutes and seconds.
+
+    >>> _seconds(12.34), _seconds(125)
+    ('12.3 s', '2 min 5 s')
+    """
+    return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60)} s"

@@ -1,0 +1,72 @@
+"""How to use a calibration in code, for each kind of model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+ONNX = """\
+import onnxruntime as ort
+from scipy.special import softmax
+
+session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+logits = session.run([{output!r}], {{session.get_inputs()[0].name: x}})[0]
+probabilities = softmax(logits, axis=1)
+"""
+ONNX_INSIDE = """\
+import onnxruntime as ort
+
+session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # the same outputs as before, calibrated
+"""
+PT2 = """\
+import torch
+
+model = torch.export.load("model.pt2").module()      # from this folder; the division by T is inside
+probabilities = model(x).softmax(dim=1)
+"""
+TORCHSCRIPT = """\
+import torch
+
+model = torch.jit.load("model.pt")                   # from this folder; the division by T is inside
+probabilities = model(x).softmax(dim=1)
+"""
+HUGGING_FACE = """\
+from transformers import AutoConfig, AutoModelForImageClassification
+
+config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
+model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
+logits = model(pixel_values=x).logits
+probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=-1)
+"""
+SKLEARN = """\
+from pseudocal import Calibration
+
+calibration = Calibration.load("calibration.json")   # from this folder
+probabilities = calibration.probabilities(model.predict_log_proba(x))
+"""
+LOGITS = """\
+from pseudocal import Calibration
+
+calibration = Calibration.load("calibration.json")   # from this folder
+probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / {temperature:.6g})
+"""
+SNIPPETS = {
+    "huggingface": HUGGING_FACE,
+    "onnx": ONNX,
+    "onnx-inside": ONNX_INSIDE,
+    "pt2": PT2,
+    "sklearn": SKLEARN,
+    "torchscript": TORCHSCRIPT,
+}
+
+
+def usage_of(model: dict[str, Any], temperature: float) -> str:
+    """Lines of Python that apply the result.
+
+    >>> model = {"kind": "callable", "recipe": "callable", "name": "f", "files": [], "output": None}
+    >>> print(usage_of(model, 2.0).splitlines()[-1])
+    probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / 2)
+    """
+    shipped = model["kind"] == "sklearn" or model["files"]
+    snippet = SNIPPETS.get(model["recipe"] if shipped else "", LOGITS)
+    return snippet.format(temperature=temperature, name=model["name"], output=model["output"])

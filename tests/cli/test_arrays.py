@@ -1,0 +1,86 @@
+"""`pseudocal evaluate` and `pseudocal apply`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration, TemperatureScaling, softmax
+from pseudocal.metrics import Outcomes, ece
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Logits three times too large for their labels."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 4)) * 2
+    labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    np.save(tmp_path / "z.npy", 3 * z)
+    np.save(tmp_path / "y.npy", labels)
+    Calibration("pseudocal", TemperatureScaling(3.0, log_se=0.01, rows=500)).save(tmp_path / "calibration.json")
+    return tmp_path
+
+
+def test_evaluate_scores(pseudocal, saved):
+    done = pseudocal("evaluate", saved / "z.npy", saved / "y.npy", "--json")
+    rows = {row["metric"]: row["before"] for row in json.loads(done.out)}
+    assert rows["ece"]["value"] == ece(Outcomes.from_logits(np.load(saved / "z.npy"), np.load(saved / "y.npy")))
+    assert rows["ece"]["low"] < rows["ece"]["value"] < rows["ece"]["high"]
+
+
+def test_evaluate_before_and_after(pseudocal, saved):
+    files = (saved / "z.npy", saved / "y.npy", "--calibration", saved / "calibration.json")
+    rows = {row["metric"]: row for row in json.loads(pseudocal("evaluate", *files, "--json").out)}
+    assert rows["ece"]["change"]["high"] < 0
+    assert rows["accuracy"]["change"]["value"] == 0
+    lines = pseudocal("evaluate", *files).out.splitlines()
+    assert lines[0].split() == ["metric", "before", "after", "change"]
+    assert len(lines) == 5
+
+
+def test_apply_writes_probabilities(pseudocal, saved):
+    assert pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "p.npy").code == 0
+    np.testing.assert_allclose(np.load(saved / "p.npy"), softmax(np.load(saved / "z.npy") / 3), rtol=1e-12)
+
+
+def test_apply_takes_probabilities(pseudocal, saved):
+    np.save(saved / "p.npy", softmax(np.load(saved / "z.npy")))
+    files = (saved / "calibration.json", saved / "p.npy", "-o", saved / "q.npy")
+    assert pseudocal("apply", *files, "--outputs", "probabilities").code == 0
+    np.testing.assert_allclose(np.load(saved / "q.npy"), softmax(np.load(saved / "z.npy") / 3), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", "no.npy", "y.npy"),
+        ("evaluate", "y.npy", "y.npy"),
+        ("evaluate", "z.npy", "no.npy"),
+        ("apply", "z.npy", "z.npy", "-o", "p.npy"),
+        ("apply", "calibration.json", "y.npy", "-o", "p.npy"),
+        ("apply", "calibration.json", "z.npy", "-o", "p.txt"),
+        ("report", "."),
+    ],
+)
+def test_mistakes_are_one_line(arguments, pseudocal, saved, monkeypatch):
+    monkeypatch.chdir(saved)
+    before = sorted(saved.iterdir())
+    done = pseudocal(*arguments)
+    assert done.code == 3
+    assert done.err.startswith("pseudocal: expected")
+    assert len(done.err.splitlines()) == 1
+    assert sorted(saved.iterdir()) == before
+
+
+def test_an_output_that_cannot_be_written(pseudocal, saved):
+    done = pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "no" / "p.npy")
+    assert done.code == 4
+
+
+def test_help_names_the_commands_and_codes(pseudocal):
+    done = pseudocal("--help")
+    assert done.code == 0
+    for word in ("calibrate", "evaluate", "apply", "report", "Exit codes"):
+        assert word in done.out

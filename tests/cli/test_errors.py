@@ -1,0 +1,270 @@
+"""A user's mistake is one line on standard error, an exit code, and earlier results as they were."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+class Payload:
+    """A pickle that would leave a trace if anybody opened it."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self):
+        return (Path.touch, (self.trace,))
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def refused(pseudocal, tabular, features, tmp_path):
+    """Run a command that must fail, over the results of one that did not."""
+    base = tmp_path / "results"
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", base / "out", "-q").code == 0
+    before = snapshot(base)
+
+    def run(*arguments: object, code: int = 3, out: Path | None = None) -> str:
+        done = pseudocal(*arguments, "-o", out or base / "out")
+        assert done.code == code, done.err
+        assert done.out == ""
+        lines = done.err.splitlines()
+        assert lines[-1].startswith("pseudocal: ")
+        assert sum(line.startswith("pseudocal: ") for line in lines) == 1
+        assert "Traceback" not in done.err
+        assert snapshot(base) == before
+        assert os.listdir(base) == ["out"]
+        return lines[-1]
+
+    return run
+
+
+def png(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize("name", ["model.onnx", "model.pt2", "model.pt", "model.skops", "model.pkl", "model.joblib"])
+def test_a_pickle_by_any_name_is_not_opened(name, refused, features, tmp_path):
+    trace = tmp_path / "opened"
+    (tmp_path / name).write_bytes(pickle.dumps(Payload(trace)))
+    line = refused("calibrate", tmp_path / name, features)
+    assert "pickle" in line
+    assert "never opened" in line
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.pt2", "model.onnx"])
+def test_a_torch_save_is_not_opened(name, refused, features, tmp_path):
+    import torch
+
+    trace = tmp_path / "opened"
+    torch.save(Payload(trace), tmp_path / name)
+    assert "never opened" in refused("calibrate", tmp_path / name, features)
+    assert not trace.exists()
+
+
+def test_a_pickle_inside_an_exported_program_is_not_opened(refused, tabular, features, tmp_path):
+    import io
+    import zipfile
+
+    import torch
+
+    trace, buffer = tmp_path / "opened", io.BytesIO()
+    torch.save(Payload(trace), buffer)
+    with zipfile.ZipFile(tabular["pt2"]) as old, zipfile.ZipFile(tmp_path / "model.pt2", "w") as new:
+        for item in old.namelist():
+            new.writestr(item, buffer.getvalue() if "sample_inputs" in item else old.read(item))
+    assert "never opened" in refused("calibrate", tmp_path / "model.pt2", features)
+    assert not trace.exists()
+
+
+def test_an_exported_program_with_a_crafted_expression_is_refused(refused, tabular, features, tmp_path):
+    import zipfile
+
+    trace = tmp_path / "opened"
+    crafted = f"open('{trace}', 'w')".encode()
+    with zipfile.ZipFile(tabular["pt2"]) as old, zipfile.ZipFile(tmp_path / "model.pt2", "w") as new:
+        for item in old.namelist():
+            content = old.read(item)
+            if item.endswith("models/model.json"):
+                import re
+
+                content, count = re.subn(rb'"expr_str":\s*"[^"]*"', b'"expr_str": "' + crafted + b'"', content)
+                assert count
+            new.writestr(item, content)
+    assert "arithmetic" in refused("calibrate", tmp_path / "model.pt2", features)
+    assert not trace.exists()
+
+
+def test_skops_with_a_type_of_its_own(refused, features, tmp_path):
+    import skops.io
+    from sklearn.preprocessing import FunctionTransformer
+
+    skops.io.dump(FunctionTransformer(os.system), tmp_path / "model.skops")
+    assert "posix.system" in refused("calibrate", tmp_path / "model.skops", features)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9])
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "sklearn"])
+def test_a_truncated_model(kind, share, refused, tabular, features, tmp_path):
+    content = Path(tabular[kind]).read_bytes()
+    name = tmp_path / Path(tabular[kind]).name
+    name.write_bytes(content[: int(share * len(content))])
+    refused("calibrate", name, features)
+
+
+def test_an_empty_or_missing_model(refused, features, tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"")
+    assert "empty" in refused("calibrate", tmp_path / "model.onnx", features)
+    assert "no such file" in refused("calibrate", tmp_path / "missing.onnx", features)
+    assert "imported" in refused("calibrate", "no_such_module:f", features)
+    (tmp_path / "folder").mkdir()
+    assert "config.json" in refused("calibrate", tmp_path / "folder", features)
+
+
+def test_a_picture_that_declares_60000_by_60000_pixels(refused, hub, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "huge.png").write_bytes(png(60_000, 60_000))
+    line = refused("calibrate", hub, tmp_path / "pictures")
+    assert "huge.png" in line
+    assert "pixels" in line
+
+
+def test_a_text_file_named_png(refused, hub, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.png").write_text("hello")
+    assert "cannot identify image file" in refused("calibrate", hub, tmp_path / "pictures")
+
+
+def test_few_unreadable_pictures_are_borne_and_listed(pseudocal, hub, pictures, tmp_path):
+    import json
+    import shutil
+
+    shutil.copytree(pictures, tmp_path / "pictures")
+    (tmp_path / "pictures" / "<b>.png").write_text("hello")
+    (tmp_path / "pictures" / "huge.png").write_bytes(png(60_000, 60_000))
+    assert pseudocal("calibrate", hub, tmp_path / "pictures", "-o", tmp_path / "out").code == 3
+    done = pseudocal("calibrate", hub, tmp_path / "pictures", "-o", tmp_path / "out", "--max-bad", "4%", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["unreadable"] == 2
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "&lt;b&gt;.png" in page
+    assert "<b>.png" not in page
+
+
+def test_a_csv_with_nan(refused, tabular, tmp_path):
+    (tmp_path / "x.csv").write_text("a,b,c,d,e\n1,2,3,4,5\n1,,3,4,5\n")
+    line = refused("calibrate", tabular["sklearn"], tmp_path / "x.csv")
+    assert "nan in row 1, column 'b'" in line
+
+
+def test_a_folder_without_pictures(refused, hub, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "with none" in refused("calibrate", hub, tmp_path / "empty")
+
+
+def test_an_output_folder_that_cannot_be_written(refused, tabular, features, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/pseudocal")):
+        refused("calibrate", tabular["onnx"], features, out=out, code=4)
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_arrays_that_are_none(refused, tabular, tmp_path):
+    np.save(tmp_path / "objects.npy", np.array([{}, {}]), allow_pickle=True)
+    assert "without pickles" in refused("calibrate", tabular["onnx"], tmp_path / "objects.npy")
+    (tmp_path / "text.npy").write_text("hello")
+    refused("calibrate", tabular["onnx"], tmp_path / "text.npy")
+    np.save(tmp_path / "flat.npy", np.zeros(7))
+    assert "one a row" in refused("calibrate", tabular["onnx"], tmp_path / "flat.npy")
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 9)))
+    assert "while the model predicted" in refused("calibrate", tabular["onnx"], tmp_path / "wide.npy")
+
+
+def test_labels_that_do_not_fit(refused, tabular, features, tmp_path):
+    np.save(tmp_path / "y.npy", np.zeros(3, dtype=int))
+    assert "400 labels" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
+    np.save(tmp_path / "y.npy", np.full(400, 7))
+    assert "from 0 to 2" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
+
+
+def test_usage_errors_have_their_own_code(refused, tabular, features):
+    refused("calibrate", tabular["onnx"], features, "--layout", "sideways", code=2)
+    refused("calibrate", tabular["onnx"], features, "--lam", "much", code=2)
+    assert "between 0.5 and 1" in refused("calibrate", tabular["onnx"], features, "--lam", "2")
+    assert "size like" in refused("calibrate", tabular["onnx"], features, "--size", "wide")
+
+
+def test_a_model_that_says_nothing_of_its_pictures(refused, vision, pictures):
+    assert "--size" in refused("calibrate", vision["torchscript"], pictures)
+
+
+def test_one_picture_or_one_class(refused, hub, tabular, pictures, tmp_path):
+    assert "pairs" in refused("calibrate", hub, next(pictures.rglob("*.png")))
+    np.save(tmp_path / "same.npy", np.ones((50, 5), dtype=np.float32))
+    assert "one predicted class" in refused("calibrate", tabular["onnx"], tmp_path / "same.npy")
+
+
+def test_a_missing_package_names_its_extra(refused, tabular, features, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    line = refused("calibrate", tabular["onnx"], features, code=5)
+    assert "pip install 'pseudocal[onnx]'" in line
+
+
+def test_ctrl_c_leaves_nothing(pseudocal, refused, features):
+    import sys
+
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    sys.modules["tabular_model"].interrupted = interrupted
+    assert "nothing was written" in refused("calibrate", "tabular_model:interrupted", features, code=130)
+
+
+def test_debug_shows_the_traceback(pseudocal, tmp_path):
+    from pseudocal import InputError
+
+    with pytest.raises(InputError):
+        pseudocal("calibrate", tmp_path / "no.onnx", tmp_path, "-o", tmp_path / "out", "--debug")
+
+
+def test_a_real_ctrl_c_and_a_kill_leave_nothing(features, tmp_path):
+    """The signals themselves, in a process of its own, while the model is at work."""
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    import pseudocal as package
+
+    (tmp_path / "sleepy.py").write_text(
+        "import pathlib, time\ndef predict(x):\n    pathlib.Path('started').touch()\n    time.sleep(30)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(package.__file__).parents[1])}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        (tmp_path / "started").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pseudocal", "calibrate", "sleepy:predict", str(features), "-o", "out"]
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert err.splitlines()[-1] == "pseudocal: interrupted; nothing was written"
+        assert {p.name for p in tmp_path.iterdir()} <= {"sleepy.py", "started", "__pycache__"}

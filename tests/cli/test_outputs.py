@@ -1,0 +1,130 @@
+"""What a model gives: several outputs, a softmax at the end, one number for two classes, a batch of one."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pseudocal import Calibration, softmax
+
+
+class Ending(nn.Module):
+    def __init__(self, linear: nn.Module, end) -> None:
+        super().__init__()
+        self.linear, self.end = linear, end
+
+    def forward(self, x):
+        return self.end(self.linear(x))
+
+
+@pytest.fixture
+def export(tabular, tmp_path):
+    linear = sys.modules["tabular_model"].module
+
+    def to_onnx(end, names, n=None):
+        path = tmp_path / "ending.onnx"
+        axes = {name: {0: "n"} for name in ["x", *names]} if n is None else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                Ending(linear, end).eval(), (torch.zeros(n or 2, 5),), path, dynamo=False,
+                input_names=["x"], output_names=names, dynamic_axes=axes,
+            )  # fmt: skip
+        return path
+
+    return to_onnx
+
+
+@pytest.fixture
+def plain(pseudocal, tabular, features, tmp_path) -> float:
+    pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "plain")
+    return Calibration.load(tmp_path / "plain" / "calibration.json").temperature
+
+
+def run_onnx(path, features):
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(path).run(None, {"x": np.load(features)})
+
+
+def linear_logits(features):
+    return sys.modules["tabular_model"].predict(np.load(features))
+
+
+def test_of_several_outputs_one_is_chosen(pseudocal, export, features, plain, tmp_path):
+    path = export(lambda z: (z, z.mean(dim=1)), ["logits", "mean"])
+    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
+    assert done.code == 3
+    assert "which of 2 outputs holds the logits: logits (?, 3), mean (?)" in done.err
+    assert pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "nothing").code == 3
+    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "logits", "--json")
+    assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
+
+
+def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, tmp_path):
+    path = export(lambda z: z.softmax(dim=1), ["probabilities"])
+    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
+    assert done.code == 3
+    assert "which is a softmax in the graph" in done.err
+    inner = done.err.split("say --output ")[1].split(" to ")[0]
+    done = pseudocal("calibrate", path, features, "-o", tmp_path / "inner", "--output", inner, "--json")
+    assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
+    (after,) = run_onnx(tmp_path / "inner" / "model.onnx", features)
+    np.testing.assert_allclose(after, softmax(linear_logits(features) / plain), atol=1e-5)
+
+
+def test_probabilities_are_served_by_their_logarithm(pseudocal, export, features, plain, tmp_path):
+    path = export(lambda z: z.softmax(dim=1), ["probabilities"])
+    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--outputs", "probabilities", "--json")
+    assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-3)
+    (after,) = run_onnx(tmp_path / "out" / "model.onnx", features)
+    np.testing.assert_allclose(after, softmax(linear_logits(features) / plain), atol=1e-3)
+
+
+def test_a_callable_that_gives_probabilities_is_asked_about(pseudocal, features, plain, tmp_path):
+    sys.modules["tabular_model"].black_box = lambda x: softmax(sys.modules["tabular_model"].predict(x))
+    done = pseudocal("calibrate", "tabular_model:black_box", features, "-o", tmp_path / "out")
+    assert done.code == 3
+    assert "--outputs probabilities" in done.err
+    for outputs, expected in (("probabilities", plain), ("logits", None)):
+        done = pseudocal(
+            "calibrate", "tabular_model:black_box", features, "-o", tmp_path / "out", "--outputs", outputs, "--json"
+        )
+        assert done.code == 0, done.err
+        assert expected is None or json.loads(done.out)["temperature"] == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("end", ["logit", "sigmoid"])
+def test_one_number_for_two_classes(end, pseudocal, export, features, tmp_path):
+    logit = lambda z: 3 * (z[:, 1:2] - z[:, 0:1])  # noqa: E731
+    path = export(logit if end == "logit" else lambda z: logit(z).sigmoid(), ["y"])
+    assert pseudocal("calibrate", path, features, "-o", tmp_path / "out").code == 3
+    given = ["--binary"] + (["--outputs", "probabilities"] if end == "sigmoid" else [])
+    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", *given, "--json")
+    assert done.code == 0, done.err
+    temperature = json.loads(done.out)["temperature"]
+    (before,), (after,) = run_onnx(path, features), run_onnx(tmp_path / "out" / "model.onnx", features)
+    if end == "sigmoid":
+        clear = (before > 1e-3) & (before < 1 - 1e-3)
+        before, after = (np.log(p[clear] / (1 - p[clear])) for p in (before, after))
+    np.testing.assert_allclose(after, before / temperature, rtol=1e-3, atol=1e-5)
+
+
+def test_a_graph_for_batches_of_one(pseudocal, export, features, plain, tmp_path):
+    path = export(lambda z: z, ["logits"], n=1)
+    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-5)
+
+
+def test_segmentation_is_refused_in_words(pseudocal, features, tmp_path):
+    sys.modules["tabular_model"].dense = lambda x: np.zeros((len(x), 3, 4, 4))
+    done = pseudocal("calibrate", "tabular_model:dense", features, "-o", tmp_path / "out")
+    assert done.code == 3
+    assert "segmentation" in done.err

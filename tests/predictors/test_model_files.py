@@ -1,0 +1,111 @@
+"""Opening models: what a file is, what it says of its inputs, how pictures are prepared for it."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pseudocal import InputError
+from pseudocal.inputs import Pixels
+from pseudocal.predictors.exported import EXPRESSION
+from pseudocal.predictors.files import kind_of
+from pseudocal.predictors.hugging_face import pixels_of
+from pseudocal.predictors.opened import Chunked
+from pseudocal.predictors.recorder import Recorder
+
+
+def archive(path: Path, *members: str) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for member in members:
+            file.writestr(member, b"")
+    return path
+
+
+def test_a_file_is_what_it_holds_and_not_what_it_is_called(tmp_path):
+    assert kind_of(str(archive(tmp_path / "a.bin", "schema.json"))) == "sklearn"
+    assert kind_of(str(archive(tmp_path / "b.bin", "m/archive_format"))) == "pt2"
+    assert kind_of(str(archive(tmp_path / "c.bin", "m/data.pkl", "m/constants.pkl", "m/code/net.py"))) == "torchscript"
+    for members in (["m/data.pkl"], ["nothing"]):
+        with pytest.raises(InputError, match=r"pickle|another kind"):
+            kind_of(str(archive(tmp_path / "d.onnx", *members)))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ViTImageProcessorPil", {}),
+        ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 224}, "crop_pct": 0.875}),
+        ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 384}, "crop_pct": 0.95}),
+        ("CLIPImageProcessorPil", {}),
+        ("ViTImageProcessorPil", {"size": {"height": 96, "width": 64}, "do_normalize": False}),
+    ],
+)
+@pytest.mark.filterwarnings("default")  # of transformers
+def test_pictures_are_prepared_as_transformers_does(name, settings, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    if not hasattr(transformers, name):
+        pytest.skip(f"this transformers has no {name}")
+    from PIL import Image
+
+    path = tmp_path / "a.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, size=(120, 161, 3), dtype=np.uint8)).save(path)
+    processor = getattr(transformers, name)(**settings)
+    theirs = np.asarray(processor(Image.open(path), return_tensors="np")["pixel_values"])[0]
+    np.testing.assert_allclose(Pixels(**pixels_of(processor.to_dict())).read(path), theirs, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "text", ["Symbol('s0', positive=True, integer=True)", "2*s0 + 1", "Mul(Integer(2), Symbol('s0'))"]
+)
+def test_sizes_pass(text):
+    assert EXPRESSION.fullmatch(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "open('x')",
+        "Symbol.mro()",
+        "exec ('1')",
+        "(lambda: 1)()",
+        "[1]",
+        "Symbol('s0', __class__=1)",
+        "eval\n('x')",
+        "1\n.real",
+        "\uff4fpen('x')",  # Python reads the wide letter as an o
+    ],
+)
+def test_code_does_not(text):
+    assert not EXPRESSION.fullmatch(text)
+
+
+def test_the_recorder_keeps_real_inputs_alone(tmp_path):
+    x = np.arange(12.0).reshape(6, 2)
+    recorder = Recorder(lambda x: -x, tmp_path / "z.npy", total=6)
+    for batch in recorder.stream([(np.array([4, 1]), x[[4, 1]]), (np.array([0]), x[[0]])]):
+        recorder(batch)
+        recorder(0.5 * batch)
+    assert recorder.rows.tolist() == [0, 1, 4]
+    np.testing.assert_array_equal(recorder.logits, -x[[0, 1, 4]])
+
+
+def test_the_recorder_refuses_what_does_not_fit(tmp_path):
+    recorder = Recorder(lambda x: x, tmp_path / "z.npy", total=4)
+    with pytest.raises(InputError, match="at least one"):
+        _ = recorder.logits
+    batches = [(np.array([0]), np.zeros((1, 3))), (np.array([1]), np.zeros((1, 2)))]
+    stream = recorder.stream(batches)
+    recorder(next(stream))
+    second = next(stream)
+    with pytest.raises(InputError, match="shape"):
+        recorder(second)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_chunks_of_a_fixed_size_are_the_whole(n):
+    x = np.random.default_rng(0).normal(size=(n, 2))
+    np.testing.assert_array_equal(Chunked(lambda part: 2 * part, 3)(x), 2 * x)

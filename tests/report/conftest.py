@@ -1,0 +1,68 @@
+"""A finished run without a model: logits three times too large, with and without labels and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration, TemperatureScaling
+from pseudocal.arrays import Labelled
+from pseudocal.report import Confidences, Run, content_of
+
+NASTY = "<img src=x onerror=document.title='owned'>"
+
+
+def make_run(pictures: list[Path] | None = None, labelled: bool = False, **changes: Any) -> Run:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(600, 6)) * 1.5
+    labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    names = [f"{i:03d}.png" for i in range(600)]
+    names[0] = f"{NASTY}.png"
+    scaling = TemperatureScaling(2.9, log_se=0.03, rows=580)
+    counts = {"pairs": 600, "mixes": 580, "forward_passes": 1180}
+    settings = {"lam": 0.65, "seed": 0, "model": NASTY}
+    fields: dict[str, Any] = {
+        "model": {
+            "name": f"models/{NASTY}", "title": NASTY, "kind": "onnx", "recipe": "onnx", "output": "logits",
+            "notes": [NASTY], "files": ["model.onnx"],
+        },
+        "data": {
+            "name": f"data/{NASTY}", "inputs": 602, "used": 600, "preparation": "as they are",
+            "unreadable": [[f"{NASTY}.jpg", f"cannot identify {NASTY}"], ["b.jpg", "truncated"]],
+        },
+        "calibration": Calibration("pseudocal", scaling, settings, counts),
+        "logits": 3 * z,
+        "names": names,
+        "classes": [NASTY, *"bcdef"],
+        "mixes": Labelled(3 * z[:580], labels[:580]),
+        "pictures": [pictures[i % len(pictures)] for i in range(600)] if pictures else [None] * 600,
+        "labels": labels if labelled else None,
+        "timing": {"seconds": 12.3, "finished": "2026-01-01T00:00:00+00:00"},
+    }  # fmt: skip
+    return Run(**(fields | changes))
+
+
+def make_content(**settings: Any) -> dict[str, Any]:
+    run = make_run(**settings)
+    return content_of(run, Confidences.of(run.logits, run.calibration))
+
+
+@pytest.fixture(scope="session")
+def made() -> SimpleNamespace:
+    return SimpleNamespace(NASTY=NASTY, make_run=make_run, make_content=make_content)
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> list[Path]:
+    from PIL import Image
+
+    paths = []
+    for i in range(5):
+        pixels = np.random.default_rng(i).integers(0, 255, size=(8, 12, 3), dtype=np.uint8)
+        paths.append(tmp_path / f"{i} {NASTY.replace('/', '')}.png")
+        Image.fromarray(pixels).resize((300, 200)).save(paths[-1])
+    return paths
