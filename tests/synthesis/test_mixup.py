@@ -24,6 +24,15 @@ def test_a_mix_by_hand():
     assert mix.weights.tolist() == [5.0, 7.0]
 
 
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_mixing_leaves_the_inputs_as_they_were(kind):
+    x = kind(np.array([[2.0, 0.0], [0.0, 4.0]]))
+    pairs = Pairs(x, x[[1, 0]], np.asarray(x), np.asarray(x)[::-1])
+    first = mixup(IDENTITY, pairs, lam=0.65).logits
+    assert np.array_equal(first, mixup(IDENTITY, pairs, lam=0.65).logits)
+    assert np.array_equal(np.asarray(x), [[2.0, 0.0], [0.0, 4.0]])
+
+
 def test_soft_labels_follow_the_surer_share():
     x = np.array([[0.1, 0.0], [0.0, 9.0]])
     pairs = Pairs(x, x[::-1], x, x[::-1])

@@ -14,6 +14,7 @@ from pseudocal.cli.job import Job
 from pseudocal.cli.parsing import fraction, names_in, numbers, sides, words
 from pseudocal.cli.printing import score_lines, summary, summary_lines
 from pseudocal.cli.run import calibrate as run_job
+from pseudocal.cli.training import train_on, training_lines
 from pseudocal.cli.write import rewrite_report
 
 EPILOG = (
@@ -124,6 +125,47 @@ def apply(
     """Turn saved LOGITS into calibrated probabilities."""
     shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
     typer.echo(f"{out}: probabilities of shape {shape}")
+
+
+@app.command(epilog=EPILOG)
+def train(
+    dataset: Annotated[str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")],
+    source: Annotated[str, _option(help="domain with labels")],
+    target: Annotated[str, _option(help="domain whose labels training never sees")],
+    out: Annotated[Path, _option("--out", "-o", help="folder for the model and its outputs; goes on if killed")],
+    method: Annotated[str, _option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
+    preset: Annotated[str, _option(help="paper or official settings", show_default=True)] = "paper",
+    backbone: Annotated[str | None, _option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    iterations: Annotated[int, _option(min=1, help="training steps", show_default=True)] = 1000,
+    seed: Annotated[int, _option(help="seed of weights and batches", show_default=True)] = 0,
+    root: Annotated[Path | None, _option(help="where a benchmark's folders lie")] = None,
+    partial: Annotated[bool, _option("--partial", help="target with a part of the classes")] = False,
+    evaluate: Annotated[bool, _option("--evaluate", help="score on the target's labels, for the record")] = False,
+    device: Annotated[str, _option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
+    quiet: Annotated[bool, _option("--quiet", "-q", help="say nothing but errors")] = False,
+    as_json: Annotated[bool, _option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
+    result = train_on(
+        dataset,
+        source,
+        target,
+        root=root,
+        partial_set=partial,
+        evaluate=evaluate,
+        quiet=quiet,
+        method=method,
+        preset=preset,
+        out=out,
+        backbone=backbone or ("digits" if dataset == "digits" else "efficientnet-lite0"),
+        iterations=iterations,
+        seed=seed,
+        device=device,
+    )
+    if as_json:
+        typer.echo(json.dumps(result))
+    elif not quiet:
+        typer.echo("\n".join(training_lines(result)))
 
 
 @app.command(epilog=EPILOG)

@@ -19,16 +19,18 @@ class Progress(Protocol):
 
 
 @contextmanager
-def progress(total: int, *, quiet: bool = False, stream: TextIO | None = None) -> Iterator[Progress]:
-    """Show how many of `total` inputs are done."""
+def progress(
+    total: int, *, quiet: bool = False, stream: TextIO | None = None, what: str = "calibrating", unit: str = "inputs"
+) -> Iterator[Progress]:
+    """Show how many of `total` are done."""
     stream = stream or sys.stderr
     if quiet:
         yield lambda done: None
     elif stream.isatty():
-        with _bar(total) as advance:
+        with _bar(total, what) as advance:
             yield advance
     else:
-        yield Lines(total, stream)
+        yield Lines(total, stream, unit)
 
 
 class Lines:
@@ -41,8 +43,9 @@ class Lines:
     50 of 100 inputs, 2.5 a second, 20 s left
     """
 
-    def __init__(self, total: int, stream: TextIO) -> None:
+    def __init__(self, total: int, stream: TextIO, unit: str = "inputs") -> None:
         self.total = total
+        self.unit = unit
         self.done = 0
         self.started = self.spoken = time.monotonic()
         self._stream = stream
@@ -55,17 +58,17 @@ class Lines:
             self.spoken = now
             rate = self.done / (now - self.started)
             left = (self.total - self.done) / rate
-            line = f"{self.done:,} of {self.total:,} inputs, {rate:.1f} a second, {left:.0f} s left"
+            line = f"{self.done:,} of {self.total:,} {self.unit}, {rate:.1f} a second, {left:.0f} s left"
             self._stream.write(line + "\n")
 
 
 @contextmanager
-def _bar(total: int) -> Iterator[Any]:
+def _bar(total: int, what: str) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     rate = TextColumn("{task.fields[rate]:.1f}/s")
-    columns = (TextColumn("calibrating"), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task("", total=total, rate=0.0)
         yield lambda done: shown.update(task, advance=done, rate=shown.tasks[0].speed or 0.0)

@@ -42,7 +42,7 @@ def mixup(
     check_share(lam)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
-    mixed = predict(blend(kept.x, kept.partner, lam))
+    mixed = predict(blend(kept.x, kept.partner, lam))  # both are copies of the rows that were kept
     if labels == "hard":
         return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
     shares = lam * softmax(kept.logits) + (1 - lam) * softmax(kept.partner_logits)
