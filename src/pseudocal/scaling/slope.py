@@ -67,7 +67,7 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
         with np.errstate(all="ignore"):  # what overflows shows in the sums and is done again with care
             for k, start in enumerate(mine):
                 at: Any = slice(start, start + size) if rows is None else rows[start : start + size]
-                z, y, w = logits[at], targets[at], None if weights is None else weights[at]
+                z, y, w = _rows(logits, at), _rows(targets, at), None if weights is None else weights[at]
                 sums[k] = _sums(z, y, w, b, scratch)
                 if not np.isfinite(sums[k]).all():
                     z = _without_infinities(z, y, np.arange(start, start + len(z)) if rows is None else at)
@@ -87,6 +87,10 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
     return Slope(mean / weight, b * variance / weight, b * (variance + b * third) / weight, math.sqrt(squares) / weight)
 
 
+def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
+    return array[at] if isinstance(at, slice) else array.take(at, axis=0)  # `take` is faster than an index
+
+
 def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
     """Sums over the rows of one block: weight, slope, its two derivatives in b, squared weighted slope."""
     n, classes = z.shape
@@ -103,14 +107,22 @@ def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch:
     for k in (1, 2, 3):
         e *= d
         e.sum(axis=axis, out=powers[k])
-    total, m1, m2, m3 = powers.astype(np.float64)
-    m1, m2, m3 = m1 / total, m2 / total, m3 / total  # E[d], E[d^2], E[d^3] of each row
-    w = np.ones(n) if weights is None else weights
-    weighted = w * (m1 - _at_target(d, targets, axis))
-    square = m1 * m1
-    variance = m2 - square
-    third = m3 - m1 * (3 * m2 - 2 * square)
-    return np.array([w.sum(), weighted.sum(), w @ variance, w @ third, weighted @ weighted])
+    moments = powers[1:].astype(np.float64)
+    moments /= powers[0]
+    return _totals(moments, _at_target(d, targets, axis), weights)
+
+
+def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:
+    """Add up rows of which E[d], E[d^2] and E[d^3] are known: weight, slope, variance, third moment, slope squared."""
+    m1, m2, m3 = moments
+    slopes = m1 - at_target
+    if weights is None:
+        weight, second, third, weighted = float(len(m1)), m2.sum(), m3.sum(), m1
+    else:
+        weight, second, third, weighted = weights.sum(), weights @ m2, weights @ m3, weights * m1
+        slopes *= weights
+    third += 2 * ((weighted * m1) @ m1) - 3 * (weighted @ m2)
+    return np.array([weight, slopes.sum(), second - weighted @ m1, third, slopes @ slopes])
 
 
 def _at_target(d: Floats, targets: Labels, axis: int) -> Floats:
@@ -118,8 +130,9 @@ def _at_target(d: Floats, targets: Labels, axis: int) -> Floats:
     if targets.ndim == 2:
         mean: Floats = (d * (targets.T if axis == 0 else targets)).sum(axis=axis, dtype=np.float64)
         return mean
-    row = np.arange(len(targets))
-    return (d[targets, row] if axis == 0 else d[row, targets]).astype(np.float64)
+    n, classes = d.shape[1 - axis], d.shape[axis]
+    place = targets * n + np.arange(n) if axis == 0 else targets + np.arange(0, n * classes, classes)
+    return d.reshape(-1).take(place).astype(np.float64)
 
 
 def _without_infinities(z: Logits, targets: Labels, row: NDArray[np.intp]) -> Logits:
