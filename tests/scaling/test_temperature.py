@@ -260,6 +260,7 @@ def test_dtypes_and_layouts(known, tmp_path, classes):
 @pytest.mark.parametrize("classes", [10, 500])
 def test_the_number_of_cores_does_not_change_a_digit(known, monkeypatch, classes):
     logits, labels = known(20_000, classes, 2.0)
+    monkeypatch.setattr(slope_module, "WORTHWHILE", 1)
     results = set()
     for cores in (1, 2, 7):
         monkeypatch.setattr(slope_module, "cores", lambda cores=cores: cores)

@@ -2,7 +2,7 @@
 
 For one row with p = softmax(b z) the negative log-likelihood has the slope E_p[z] - z_y; the slope's own derivatives
 in b are the variance and the third central moment of z under p. So four sums over the classes tell everything:
-sum e, sum e d, sum e d^2, sum e d^3, with d = z - max z and e = exp(b d).
+sum e, sum e x, sum e x^2, sum e x^3, with x = b z, shifted so that nothing overflows, and e = exp(x).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, cores, work_dtype
 
 BLOCK = 1 << 17  # logits per block: with its scratch it stays in a core's cache
-NARROW = 128  # with fewer classes a block is transposed, so that the inner loops run over rows
+WORTHWHILE = 32  # blocks that a core must get to bring more than it costs
+SAFE = 60.0  # logits of a block that lie within this range need no shift by row: exp(-60) is far from zero in float32
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
 
@@ -74,7 +75,7 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
                     sums[k] = _sums(z, y, w, b, np.empty((2, z.size)))
         return sums
 
-    strips = min(cores(), len(starts))
+    strips = max(1, min(cores(), len(starts) // WORTHWHILE))
     parts = [starts[i:j] for i, j in pairwise(len(starts) * k // strips for k in range(strips + 1))]
     if strips == 1:
         sums = strip(parts[0])
@@ -84,7 +85,8 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
     weight, mean, variance, third, squares = sums.sum(axis=0).tolist()
     if weight == 0:  # a sample of rows may hold none that count
         return Slope(0.0, 0.0, 0.0, math.inf)
-    return Slope(mean / weight, b * variance / weight, b * (variance + b * third) / weight, math.sqrt(squares) / weight)
+    scale = 1 / (b * weight)
+    return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares))
 
 
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
@@ -92,28 +94,24 @@ def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
 
 
 def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
-    """Sums over the rows of one block: weight, slope, its two derivatives in b, squared weighted slope."""
-    n, classes = z.shape
-    axis = 0 if classes < NARROW else 1
-    block = z.T if axis == 0 else z
-    d = scratch[0, : z.size].reshape(block.shape)
-    e = scratch[1, : z.size].reshape(block.shape)
-    np.copyto(d, block, casting="same_kind")
-    d -= d.max(axis=axis, keepdims=True)
-    np.multiply(d, b, out=e)
-    np.exp(e, out=e)
-    powers = np.empty((4, n), dtype=e.dtype)
-    e.sum(axis=axis, out=powers[0])
-    for k in (1, 2, 3):
-        e *= d
-        e.sum(axis=axis, out=powers[k])
-    moments = powers[1:].astype(np.float64)
-    moments /= powers[0]
-    return _totals(moments, _at_target(d, targets, axis), weights)
+    """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z."""
+    x, e = (half[: z.size].reshape(z.shape) for half in scratch)
+    np.multiply(z, b, out=x, dtype=x.dtype)
+    low, high = x.min(), x.max()
+    x -= high if high - low < SAFE else x.max(axis=1, keepdims=True)
+    np.exp(x, out=e)
+    ones = np.ones(z.shape[1], dtype=e.dtype)
+    total = e @ ones  # a product with ones adds up short rows faster than a sum over the axis
+    moments = np.empty((3, len(z)))
+    for moment in moments:
+        e *= x
+        moment[:] = e @ ones
+    moments /= total
+    return _totals(moments, _at_target(x, targets), weights)
 
 
 def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:
-    """Add up rows of which E[d], E[d^2] and E[d^3] are known: weight, slope, variance, third moment, slope squared."""
+    """Add up rows of which E[x], E[x^2] and E[x^3] are known: weight, slope, variance, third moment, slope squared."""
     m1, m2, m3 = moments
     slopes = m1 - at_target
     if weights is None:
@@ -125,21 +123,19 @@ def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArr
     return np.array([weight, slopes.sum(), second - weighted @ m1, third, slopes @ slopes])
 
 
-def _at_target(d: Floats, targets: Labels, axis: int) -> Floats:
-    """The value of `d` at each row's label, or its mean under the row's soft target."""
+def _at_target(x: Floats, targets: Labels) -> Floats:
+    """The value of `x` at each row's label, or its mean under the row's soft target."""
     if targets.ndim == 2:
-        mean: Floats = (d * (targets.T if axis == 0 else targets)).sum(axis=axis, dtype=np.float64)
+        mean: Floats = np.einsum("rc,rc->r", x, targets, dtype=np.float64)
         return mean
-    n, classes = d.shape[1 - axis], d.shape[axis]
-    place = targets * n + np.arange(n) if axis == 0 else targets + np.arange(0, n * classes, classes)
-    return d.reshape(-1).take(place).astype(np.float64)
+    return x.reshape(-1).take(targets + np.arange(0, x.size, x.shape[1])).astype(np.float64)
 
 
 def _without_infinities(z: Logits, targets: Labels, row: NDArray[np.intp]) -> Logits:
     """Write impossible classes as finite numbers in float64; refuse what has no likelihood, naming the row."""
     check_rows(z, row)
     careful = np.maximum(z, IMPOSSIBLE, dtype=np.float64)
-    impossible = _at_target(careful, targets, 1) <= IMPOSSIBLE / 1e6
+    impossible = _at_target(careful, targets) <= IMPOSSIBLE / 1e6
     if impossible.any():
         i = int(np.argmax(impossible))
         raise InputError(
