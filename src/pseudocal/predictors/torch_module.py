@@ -37,13 +37,14 @@ class TorchPredictor:
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Switch to eval mode for a while, and back: each submodule to the mode that it was in."""
-    modes = [(m, m.training) for m in module.modules()]
-    module.eval()
+    training = [m for m in module.modules() if m.training]
+    if training:
+        module.eval()
     try:
         yield
     finally:
-        for m, mode in modes:
-            m.training = mode
+        for m in training:
+            m.training = True
 
 
 def logits_of(output: Any) -> Tensor:
