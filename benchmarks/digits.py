@@ -1,0 +1,34 @@
+"""Every adaptation method end to end, no frozen backbone: optdigits to MNIST with the small network.
+
+python benchmarks/digits.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+
+import numpy as np
+
+from pseudocal.adapt import METHODS, train
+from pseudocal.data import digits
+
+
+def main() -> None:
+    """Print one row for each method."""
+    domains = digits("optdigits", "mnist")
+    source, target = domains["optdigits"], domains["mnist"]
+    print("\noptdigits -> mnist, 600 iterations, seed 0\n\n| method | accuracy, % | CPU s |\n|---|---|---|", flush=True)
+    for method in METHODS:
+        started = time.process_time()
+        with tempfile.TemporaryDirectory() as out:
+            trained = train(
+                source, target.unlabelled(), method=method, backbone="digits", iterations=600, width=256, out=out
+            )
+            with np.load(trained.target) as outputs:
+                accuracy = 100 * (outputs["logits"].argmax(axis=1) == target.labels).mean()
+        print(f"| {method} | {accuracy:.1f} | {time.process_time() - started:.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
