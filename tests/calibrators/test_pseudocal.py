@@ -306,5 +306,12 @@ def test_nothing_in_fit_takes_labels():
     """Labels cannot leak in: there is no way to hand them over."""
     import inspect
 
-    assert list(inspect.signature(PseudoCal.fit).parameters) == ["self", "model", "data", "batch_size", "strategy"]
+    assert list(inspect.signature(PseudoCal.fit).parameters) == [
+        "self",
+        "model",
+        "data",
+        "batch_size",
+        "strategy",
+        "watch",
+    ]
     assert "labels" not in inspect.signature(module.Checked.__call__).parameters

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Predictor
+from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.predictors import Checked, as_predictor
@@ -70,12 +70,21 @@ class PseudoCal:
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"expected a positive tolerance, got {self.tolerance}")
 
-    def fit(self, model: Any, data: Any, *, batch_size: int = 128, strategy: Strategy | None = None) -> Calibration:
+    def fit(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        batch_size: int = 128,
+        strategy: Strategy | None = None,
+        watch: Callable[[Labelled], object] | None = None,
+    ) -> Calibration:
         """Calibrate `model` on unlabelled target `data`.
 
         The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier. The data is an
         array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
-        in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation.
+        in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch`
+        is shown each batch of mixes, for whoever draws or keeps them.
         """
         predict = Checked(as_predictor(model), binary=self.binary)
         pair_rng, keep_rng, draw_rng = np.random.default_rng(self.seed).spawn(3)
@@ -88,6 +97,8 @@ class PseudoCal:
             mixes = synthesise(predict, pairs, rng=draw_rng)
             if len(mixes):
                 reservoir.add(mixes)
+                if watch is not None:
+                    watch(mixes)
             if settled(reservoir, epoch):
                 break
         if reservoir.seen == 0:

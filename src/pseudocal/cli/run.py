@@ -18,17 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Labelled, Predictor, cores
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.arrays import InputError, cores
+from pseudocal.calibrators import Calibration
 from pseudocal.cli.job import Job, Work, open_job
 from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
 from pseudocal.inputs import read_batches
 from pseudocal.inputs.labels import read_labels
-from pseudocal.predictors.recorder import Recorder
 from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.reservoir import Reservoir
-from pseudocal.synthesis import Pairs, Strategy, mixup
 
 MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
 RUNTIMES = {
@@ -83,39 +81,11 @@ def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
         stream = _counted(recorder.stream(batches), advance)
-        strategy = _kept_mixup(job.method, mixes)
-        with _said_of_one_class(recorder):
-            calibration = job.method.fit(recorder, stream, batch_size=job.batch_size, strategy=strategy)
+        calibration = job.method.fit(recorder, stream, watch=mixes.add)
         if job.predict == "all":
             for x in stream:  # what an early stop has left
                 recorder(x)
     return calibration, mixes
-
-
-def _kept_mixup(method: PseudoCal, mixes: Reservoir) -> Strategy:
-    """The method's own mixup, of which a sample is kept for the report."""
-
-    def strategy(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator) -> Labelled:
-        labelled = mixup(predict, pairs, lam=method.lam, labels=method.labels)
-        if len(labelled):
-            mixes.add(labelled)
-        return labelled
-
-    return strategy
-
-
-@contextmanager
-def _said_of_one_class(recorder: Recorder) -> Iterator[None]:
-    """Say it if the reason why nothing could be mixed is that the model always says the same."""
-    try:
-        yield
-    except InputError:
-        if len(recorder.rows) > 1 and len(np.unique(recorder.logits.argmax(axis=1))) == 1:
-            raise InputError(
-                "expected inputs that the model tells apart, got one predicted class for all "
-                f"{len(recorder.rows)}: a model that always says the same cannot be calibrated by mixing its inputs"
-            ) from None
-        raise
 
 
 def _counted(stream: Iterator[Any], advance: Callable[[int], None]) -> Iterator[Any]:
@@ -142,7 +112,8 @@ def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str
     """All that the report is made from."""
     job, rows = work.job, work.recorder.rows
     data = _data(work)
-    settings = calibration.settings | {"model": job.model, "data": data["name"], "max_samples": job.max_samples}
+    asked = {"model": job.model, "data": data["name"], "max_samples": job.max_samples, "batch_size": job.batch_size}
+    settings = calibration.settings | asked
     return Run(
         model=_model(work, files),
         data=data,
