@@ -52,3 +52,9 @@ def test_mistakes_are_one_line(tmp_path, capsys, words, message):
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+def test_an_output_that_cannot_be_written(tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    assert train(tmp_path / "file" / "run") == 4
+    assert "expected an output folder that can be written" in capsys.readouterr().err

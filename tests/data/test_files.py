@@ -141,3 +141,10 @@ def test_decompression_bomb_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_crop_must_fit() -> None:
     with pytest.raises(InputError, match="expected a crop from 1 to resize=10, got 11"):
         Images((), 10, 11)
+
+
+def test_a_slip_of_the_pen_does_not_name_billions_of_classes(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"")
+    (tmp_path / "list.txt").write_text("a.png 99999999999\n")
+    with pytest.raises(InputError, match="expected labels below 1,000,000, got 99999999999"):
+        image_list(tmp_path / "list.txt")

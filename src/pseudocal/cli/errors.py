@@ -34,7 +34,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     text = " ".join(str(error).split()) or type(error).__name__
     note = next((n for n in getattr(error, "__notes__", ()) if n.startswith(MODEL_FAILED)), None)
     if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED, "interrupted; nothing was written"
+        return INTERRUPTED, "interrupted"
     if isinstance(error, InputError):
         return INPUT, text
     if isinstance(error, MissingExtraError):

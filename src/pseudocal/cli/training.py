@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.arrays import MissingExtraError
+from pseudocal.cli.errors import OutputError
 from pseudocal.cli.progress import Progress, progress
 from pseudocal.data import PARTIAL_CLASSES, Domain, load, partial
 
@@ -24,20 +25,31 @@ def train_on(
 ) -> dict[str, Any]:
     """Train, showing how far it is, and say what came out."""
     try:
+        import torch
+
         from pseudocal.adapt import train
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "adapt") from error
-    domains = load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {}))
-    there = _restricted(dataset, domains[target]) if partial_set else domains[target]
+    _check_writable(Path(settings["out"]))
+    domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
+    here, there = domains[0], domains[-1]
+    there = _restricted(dataset, there) if partial_set else there
+    if settings["backbone"] == "digits":
+        torch.set_num_threads(1)  # a network so small gains nothing from threads, and loses much on a busy machine
     with Stages(quiet=quiet) as stages:
-        trained = train(
-            domains[source], there.unlabelled(), progress=stages, evaluate=there if evaluate else None, **settings
-        )
+        trained = train(here, there.unlabelled(), progress=stages, evaluate=there if evaluate else None, **settings)
     result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
     if trained.curve:
         last = trained.curve[-1]
         result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
     return result
+
+
+def _check_writable(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"expected an output folder that can be written, got {out}: {error.strerror}") from error
 
 
 def _restricted(dataset: str, domain: Domain) -> Domain:

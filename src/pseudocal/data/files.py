@@ -13,6 +13,8 @@ from pseudocal.data.domain import Domain, Unlabelled
 from pseudocal.data.images import Images
 from pseudocal.data.listing import Listing, Prefix, found_in, images_below, read_folder, read_list
 
+MOST_CLASSES = 1_000_000
+
 
 def image_folder(
     folder: str | Path, *, name: str | None = None, ignore_case: bool = False, resize: int = 256, crop: int = 224
@@ -39,7 +41,7 @@ def image_list(
     images where folders and labels are one to one, and like its number otherwise.
     """
     listing = read_list(Path(path), roots=[Path(root)] if root else [], prefix=prefix)
-    labels = range(max(listing.labels) + 1)
+    labels = range(_count(max(listing.labels), str(path)))
     names = tuple(classes) if classes else tuple(listing.names.get(label, str(label)) for label in labels)
     return listed(listing, name or Path(path).stem, names, resize=resize, crop=crop)
 
@@ -72,8 +74,17 @@ def from_arrays(
             "expected inputs of shape (n, channels, height, width) and dtype uint8, "
             f"got shape {pixels.shape} and dtype {pixels.dtype}{_hint(pixels.shape)}"
         )
-    count = int(ids.max()) + 1 if ids.size else 0
+    if _hint(pixels.shape):
+        raise InputError(f"expected inputs with 1 or 3 channels, got shape {pixels.shape}{_hint(pixels.shape)}")
+    count = _count(int(ids.max()), name) if ids.size else 0
     return Domain(name, pixels, ids, tuple(map(str, range(count)) if classes is None else classes))
+
+
+def _count(largest: int, where: str) -> int:
+    """How many classes there are if labels go up to `largest`; a slip of the pen would name billions of them."""
+    if largest >= MOST_CLASSES:
+        raise InputError(f"expected labels below {MOST_CLASSES:,}, got {largest} in {where}")
+    return largest + 1
 
 
 def _hint(shape: tuple[int, ...]) -> str:
