@@ -37,14 +37,15 @@ class TorchPredictor:
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Switch to eval mode for a while, and back: each submodule to the mode that it was in."""
-    training = [m for m in module.modules() if m.training]
-    if training:
+    modes = [(m, m.training) for m in module.modules()]
+    if any(training for _, training in modes):
         module.eval()
     try:
         yield
     finally:
-        for m in training:
-            m.training = True
+        for m, training in modes:
+            if m.training != training:
+                m.training = training
 
 
 def logits_of(output: Any) -> Tensor:
