@@ -27,7 +27,7 @@ from pseudocal.scaling.slope import Slope, slope
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
 FEWEST = 256  # no sample of rows is smaller than this
-GROWTH = 8  # each sample of rows is so many times the one before
+GROWTH = 16  # each sample of rows is so many times the one before
 CLOSE = 1e-6  # an error in log T that is none
 CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
 
