@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Labelled, Predictor
+from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor
 from pseudocal.batches import is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
+from pseudocal.calibrators.collected import Collected, Settled
 from pseudocal.predictors import Checked, as_predictor
-from pseudocal.reservoir import Reservoir
-from pseudocal.scaling import TemperatureScaling, fit_temperature
 from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
 from pseudocal.synthesis.mixup import check_share
-
-FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
 
 
 @dataclass(frozen=True)
@@ -86,33 +82,53 @@ class PseudoCal:
         in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch`
         is shown each batch of mixes, for whoever draws or keeps them.
         """
-        predict = Checked(as_predictor(model), binary=self.binary)
-        pair_rng, keep_rng, draw_rng = np.random.default_rng(self.seed).spawn(3)
-        reservoir = Reservoir(self.memory * 3 // 4, keep_rng)
-        synthesise = strategy or partial(mixup, lam=self.lam, labels=self.labels)
-        settled = _Settled(self.tolerance)
-        paired, epoch = 0, 1
-        for epoch, pairs in self._pairs(predict, data, batch_size, pair_rng):
-            paired += len(pairs)
-            mixes = synthesise(predict, pairs, rng=draw_rng)
-            if len(mixes):
-                reservoir.add(mixes)
-                if watch is not None:
-                    watch(mixes)
-            if settled(reservoir, epoch):
-                break
-        if reservoir.seen == 0:
-            raise InputError(_why_no_mixes(predict.rows, paired, strategy))
-        counts = {"pairs": paired, "mixes": reservoir.seen, "forward_passes": predict.rows}
-        settings = asdict(self) | {"batch_size": batch_size if is_array(data) else None}
+        collected = self.collect(model, data, batch_size=batch_size, strategy=strategy, watch=watch)
+        settings: dict[str, Any] = {"batch_size": batch_size if is_array(data) else None}
         if strategy is not None:  # it has a share and labels of its own
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
-        return Calibration("pseudocal", _fit(reservoir, epoch), settings, counts)
+        return self.conclude(collected, settings)
+
+    def collect(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        batch_size: int = 128,
+        strategy: Strategy | None = None,
+        watch: Callable[[Labelled], object] | None = None,
+        part: int | None = None,
+    ) -> Collected:
+        """The first half of `fit`: pass over the data, or over one part of it, and keep what a fit will need.
+
+        Each part of a divided target draws its own numbers, which depend on the seed and on `part` alone.
+        """
+        predict = Checked(as_predictor(model), binary=self.binary)
+        rng = np.random.default_rng(self.seed if part is None else (self.seed, part))
+        pair_rng, keep_rng, draw_rng = rng.spawn(3)
+        collected = Collected(self.memory * 3 // 4, keep_rng)
+        synthesise = strategy or partial(mixup, lam=self.lam, labels=self.labels)
+        settled = Settled(self.tolerance)
+        for pairs in self._pairs(predict, data, batch_size, pair_rng, collected):
+            mixes = synthesise(predict, pairs, rng=draw_rng)
+            collected.add_mixes(mixes, pairs=len(pairs))
+            if watch is not None and len(mixes):
+                watch(mixes)
+            if settled(collected):
+                break
+        collected.forward_passes = predict.rows
+        return collected
+
+    def conclude(self, collected: Collected, settings: dict[str, Any] | None = None) -> Calibration:
+        """The second half of `fit`: a calibration from what was collected, here or in many places."""
+        settings = asdict(self) | (settings or {})
+        if collected.mixes.seen == 0:
+            raise InputError(_why_no_mixes(collected, settings.get("strategy")))
+        return Calibration("pseudocal", collected.temperature(), settings, collected.counts)
 
     def _pairs(
-        self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator
-    ) -> Iterator[tuple[int, Pairs]]:
-        """Pairs of target inputs, `epochs` times over, each with the epoch it belongs to."""
+        self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator, collected: Collected
+    ) -> Iterator[Pairs]:
+        """Pairs of target inputs, `epochs` times over; what the model says of each input is collected once."""
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
         if not is_array(data) and not is_stream(data):
@@ -121,40 +137,21 @@ class PseudoCal:
             raise InputError(
                 "expected data that can be read again for each epoch, got an iterator: pass a list or a loader"
             )
+
+        def met(x: Batch) -> Logits:
+            logits = predict(x)
+            if collected.epochs == 1:
+                collected.add_real(logits)
+            return logits
+
         for epoch in range(1, self.epochs + 1):
+            collected.epochs = epoch
             if is_array(data):
-                pairs = pairs_within(predict, shuffled(data, batch_size, rng), rng=rng)
+                yield from pairs_within(met, shuffled(data, batch_size, rng), rng=rng)
             elif self.pairing == "batch":
-                pairs = pairs_within(predict, streamed(data), rng=rng)
+                yield from pairs_within(met, streamed(data), rng=rng)
             else:
-                pairs = pairs_anywhere(predict, streamed(data), rng=rng, memory=self.memory // 4)
-            yield from ((epoch, p) for p in pairs)
-
-
-class _Settled:
-    """Whether the temperature is known well enough; looks seldom, when the answer may have changed."""
-
-    def __init__(self, tolerance: float | None) -> None:
-        self._tolerance = tolerance
-        self._look_at = FIRST_LOOK
-
-    def __call__(self, reservoir: Reservoir, epoch: int) -> bool:
-        if self._tolerance is None or len(reservoir) < self._look_at:
-            return False
-        error = _fit(reservoir, epoch).log_se
-        needed = len(reservoir) * (error / self._tolerance) ** 2  # the error falls with the root of the number
-        self._look_at = int(np.clip(1.02 * needed, 1.1 * len(reservoir), 2 * len(reservoir)))
-        return error < self._tolerance
-
-
-def _fit(reservoir: Reservoir, epoch: int) -> TemperatureScaling:
-    """Fit the mixes. Those of later epochs are of the same inputs, so they count as no new evidence for the error.
-
-    They are some, since the pairs are new: the interval is then wider than it need be, never narrower.
-    """
-    mixes = reservoir.labelled
-    fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
-    return replace(fitted, log_se=fitted.log_se * math.sqrt(epoch))
+                yield from pairs_anywhere(met, streamed(data), rng=rng, memory=self.memory // 4)
 
 
 def _name(strategy: Strategy) -> str:
@@ -163,7 +160,8 @@ def _name(strategy: Strategy) -> str:
     return getattr(named, "__name__", type(named).__name__)
 
 
-def _why_no_mixes(rows: int, paired: int, strategy: Strategy | None) -> str:
+def _why_no_mixes(collected: Collected, strategy: str | None) -> str:
+    rows, paired = collected.real.seen, collected.pairs
     if paired == 0 and rows > 1:
         return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"
     if paired == 0:

@@ -1,0 +1,87 @@
+"""What a pass over the target leaves behind: all that a calibration is made from, in bounded memory, and mergeable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from pseudocal.arrays import Labelled, Logits
+from pseudocal.reservoir import Reservoir
+from pseudocal.scaling import TemperatureScaling, fit_temperature
+
+FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
+
+
+class Collected:
+    """Samples of the mixes and of the real logits, and counts of what was done.
+
+    Two of them merge into what one pass over both parts would have left, so a cluster collects part by part.
+
+    >>> rng = np.random.default_rng(0)
+    >>> part, other = Collected(2**20, rng), Collected(2**20, rng)
+    >>> part.add_real(np.array([[2.0, 0.0]]))
+    >>> other.add_mixes(Labelled(np.array([[1.0, 0.0]]), np.array([0])), pairs=3)
+    >>> part.merge(other)
+    >>> part.counts
+    {'pairs': 3, 'mixes': 1, 'forward_passes': 0}
+    """
+
+    def __init__(self, memory: int, rng: np.random.Generator) -> None:
+        mixes_rng, real_rng = rng.spawn(2)
+        self.mixes = Reservoir(memory * 2 // 3, mixes_rng)
+        self.real = Reservoir(memory // 3, real_rng)  # each with the class that the model gives it
+        self.pairs = 0
+        self.epochs = 1
+        self.forward_passes = 0  # set by whoever counted them
+
+    def add_real(self, logits: Logits) -> None:
+        """Take in what the model says of real inputs that it met for the first time."""
+        self.real.add(Labelled(logits, logits.argmax(axis=1)))
+
+    def add_mixes(self, mixes: Labelled, *, pairs: int) -> None:
+        """Take in the mixes that were made from `pairs` pairs."""
+        self.pairs += pairs
+        if len(mixes):
+            self.mixes.add(mixes)
+
+    def merge(self, other: Collected) -> None:
+        """Take in what was collected from another part of the target."""
+        self.mixes.merge(other.mixes)
+        self.real.merge(other.real)
+        self.pairs += other.pairs
+        self.forward_passes += other.forward_passes
+        self.epochs = max(self.epochs, other.epochs)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was done."""
+        return {"pairs": self.pairs, "mixes": self.mixes.seen, "forward_passes": self.forward_passes}
+
+    def temperature(self) -> TemperatureScaling:
+        """Fit the mixes. Those of later epochs are of the same inputs, so they count as no new evidence for the error.
+
+        They are some, since the pairs are new: the interval is then wider than it need be, never narrower.
+        """
+        mixes = self.mixes.labelled
+        fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
+        return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
+
+
+class Settled:
+    """Whether the temperature is known well enough; looks seldom, when the answer may have changed."""
+
+    def __init__(self, tolerance: float | None) -> None:
+        self._tolerance = tolerance
+        self._look_at = FIRST_LOOK
+
+    def __call__(self, collected: Collected) -> bool:
+        """Look, if it is time to."""
+        held = len(collected.mixes)
+        if self._tolerance is None or held < self._look_at:
+            return False
+        error = collected.temperature().log_se
+        needed = held * (error / self._tolerance) ** 2  # the error falls with the root of the number
+        self._look_at = int(np.clip(1.02 * needed, 1.1 * held, 2 * held))
+        return error < self._tolerance
