@@ -7,13 +7,13 @@ and every lambda mixes the same pairs: what differs between two of them is the l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor, as_labels
+from pseudocal.arrays import InputError, Labelled, Logits, Predictor, as_labels
 from pseudocal.batches import count, is_array, shuffled, take
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.predictors import Checked, as_predictor
@@ -67,8 +67,8 @@ def correspondence(
     predict = Checked(as_predictor(model))
     logits, numbers = _numbered(predict, target_inputs, batch_size, seed)
     truth = as_labels(target_labels, logits)
-    real = np.concatenate([pairs.logits.argmax(axis=1) == truth[pairs.x] for pairs in numbers])
-    mixes = [mixup(predict, _real(pairs, target_inputs), lam=lam) for pairs in numbers]
+    real = np.concatenate([pairs.logits.argmax(axis=1) == truth[pairs.first] for pairs in numbers])
+    mixes = [mixup(predict, pairs, lam=lam) for pairs in numbers]
     mixed = np.concatenate([mix.logits.argmax(axis=1) == mix.labels for mix in mixes])
     return Correspondence(float((real == mixed).mean()), float(real.mean()), float(mixed.mean()), len(mixed))
 
@@ -98,37 +98,33 @@ def lambda_sweep(
     truth = None if target_labels is None else Labelled(logits, as_labels(target_labels, logits))
     records = []
     for lam in lams:
-        hard, soft = _mixed(predict, numbers, target_inputs, lam)
+        hard, soft = _mixed(predict, numbers, lam)
         records += [_record(lam, "hard", hard, truth), _record(lam, "soft", soft, truth)]
     return records
 
 
 def _numbered(predict: Predictor, inputs: Any, batch_size: int, seed: int) -> tuple[Logits, list[Pairs]]:
-    """The logits of all rows, and pairs of row numbers that the model tells apart."""
+    """The logits of all rows, and pairs of them that the model tells apart, numbered as the rows are."""
     if not is_array(inputs):
         raise InputError(f"expected target inputs as one array, got {type(inputs).__name__}")
     rng, row = np.random.default_rng(seed), np.arange(count(inputs))
     cuts = range(batch_size, len(row), batch_size)
     logits = np.concatenate([predict(take(inputs, rows)) for rows in np.split(row, cuts)])
     numbers = pairs_within(logits.__getitem__, shuffled(row, batch_size, rng), rng=rng)
-    kept = [pairs for pairs in map(apart, numbers) if len(pairs)]
+    everyone = (Pairs(inputs, logits, pairs.x, pairs.partner) for pairs in numbers)
+    kept = [pairs for pairs in map(apart, everyone) if len(pairs)]
     if not kept:
         raise InputError(f"expected target inputs that the model tells apart, got one class for all {len(row)}")
     return logits, kept
 
 
-def _real(numbers: Pairs, inputs: Batch) -> Pairs:
-    return replace(numbers, x=take(inputs, numbers.x), partner=take(inputs, numbers.partner))
-
-
-def _mixed(predict: Predictor, numbers: list[Pairs], inputs: Batch, lam: float) -> tuple[Labelled, Labelled]:
+def _mixed(predict: Predictor, numbers: list[Pairs], lam: float) -> tuple[Labelled, Labelled]:
     """The mixes with hard and with soft labels; the model sees them once."""
     hard, soft = [], []
     for pairs in numbers:
-        real = _real(pairs, inputs)
-        mix = mixup(predict, real, lam=lam)
+        mix = mixup(predict, pairs, lam=lam)
         hard.append(mix)
-        soft.append(mixup(lambda _, seen=mix.logits: seen, real, lam=lam, labels="soft"))
+        soft.append(mixup(lambda _, seen=mix.logits: seen, pairs, lam=lam, labels="soft"))
     return _joined(hard), _joined(soft)
 
 

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import Batch, InputError
 
+BLOCK = 2**20  # bytes of rows that are mixed at a time
+
 
 def count(x: Batch) -> int:
     """How many rows a batch has.
@@ -55,19 +57,24 @@ def stack(parts: list[Batch]) -> Batch:
     return sys.modules["torch"].cat(parts)
 
 
-def blend(x: Batch, partner: Batch, lam: float) -> Batch:
-    """The mix `lam * x + (1 - lam) * partner`; floating inputs are overwritten, which halves the time it takes.
+def blend(x: Batch, first: NDArray[np.intp], second: NDArray[np.intp], lam: float) -> Batch:
+    """The mix `lam * x[first] + (1 - lam) * x[second]` of rows; those of arrays and tensors are copied once.
 
-    >>> blend(np.array([10, 0]), np.array([0, 20]), 0.75)
+    >>> blend(np.array([10.0, 0.0, 20.0]), np.array([0, 1]), np.array([1, 2]), 0.75)
     array([7.5, 5. ])
     """
+    mixed = take(x, first)
     try:
-        if _is_floating(x) and _is_floating(partner):
-            x *= lam
+        if not _is_floating(x):
+            return lam * mixed + (1 - lam) * take(x, second)
+        step = max(1, BLOCK * count(x) // max(1, size(x)))
+        for start in range(0, len(first), step):  # in pieces that stay in the cache, the copy in place
+            place = slice(start, start + step)
+            partner = take(x, second[place])
             partner *= 1 - lam
-            x += partner
-            return x
-        return lam * x + (1 - lam) * partner
+            mixed[place] *= lam
+            mixed[place] += partner
+        return mixed
     except TypeError as error:
         raise InputError(
             f"expected inputs that are numbers, since pairs of them are mixed, got {type(x).__name__}: {error}; "

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pseudocal.arrays import softmax
-from pseudocal.synthesis import Pairs, mixup, pairs_anywhere, pairs_within
+from pseudocal.synthesis import Pairs, apart, mixup, pairs_anywhere, pairs_within
 
 IDENTITY = lambda x: np.asarray(x)  # noqa: E731
 
@@ -18,7 +18,7 @@ def chunks(x, n):
 
 def test_a_mix_by_hand():
     x = np.array([[2.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
-    mix = mixup(IDENTITY, Pairs(x, x[::-1], x, x[::-1], np.array([5.0, 7.0])), lam=0.65)
+    mix = mixup(IDENTITY, Pairs.of(x, x[::-1], x, x[::-1], np.array([5.0, 7.0])), lam=0.65)
     assert np.allclose(mix.logits, [[1.3, 1.4, 0], [0.7, 2.6, 0]])
     assert mix.labels.tolist() == [0, 1]  # the first comes out wrong: that is the point
     assert mix.weights.tolist() == [5.0, 7.0]
@@ -27,7 +27,7 @@ def test_a_mix_by_hand():
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
 def test_mixing_leaves_the_inputs_as_they_were(kind):
     x = kind(np.array([[2.0, 0.0], [0.0, 4.0]]))
-    pairs = Pairs(x, x[[1, 0]], np.asarray(x), np.asarray(x)[::-1])
+    pairs = Pairs.of(x, x[[1, 0]], np.asarray(x), np.asarray(x)[::-1])
     first = mixup(IDENTITY, pairs, lam=0.65).logits
     assert np.array_equal(first, mixup(IDENTITY, pairs, lam=0.65).logits)
     assert np.array_equal(np.asarray(x), [[2.0, 0.0], [0.0, 4.0]])
@@ -35,7 +35,7 @@ def test_mixing_leaves_the_inputs_as_they_were(kind):
 
 def test_soft_labels_follow_the_surer_share():
     x = np.array([[0.1, 0.0], [0.0, 9.0]])
-    pairs = Pairs(x, x[::-1], x, x[::-1])
+    pairs = Pairs.of(x, x[::-1], x, x[::-1])
     assert mixup(IDENTITY, pairs, lam=0.65, labels="hard").labels.tolist() == [0, 1]
     assert mixup(IDENTITY, pairs, lam=0.65, labels="soft").labels.tolist() == [1, 1]
     shares = 0.65 * softmax(x) + 0.35 * softmax(x[::-1])
@@ -50,19 +50,19 @@ def test_the_second_pass_sees_only_pairs_that_differ():
         return x
 
     x = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
-    mixup(model, Pairs(x, x[[1, 2, 0]], x, x[[1, 2, 0]]), lam=0.65)
+    mixup(model, Pairs.of(x, x[[1, 2, 0]], x, x[[1, 2, 0]]), lam=0.65)
     assert seen == [2]
 
 
 def test_no_pair_that_differs_costs_no_pass():
     x = np.array([[1.0, 0.0], [2.0, 0.0]])
-    mix = mixup(lambda x: pytest.fail("predicted"), Pairs(x, x[::-1], x, x[::-1]))
+    mix = mixup(lambda x: pytest.fail("predicted"), Pairs.of(x, x[::-1], x, x[::-1]))
     assert len(mix) == 0
 
 
 def test_tensors_are_mixed_as_tensors():
     x = torch.eye(3)
-    mix = mixup(lambda x: x.numpy(), Pairs(x, x[[1, 2, 0]], x.numpy(), x[[1, 2, 0]].numpy()), lam=0.75)
+    mix = mixup(lambda x: x.numpy(), Pairs.of(x, x[[1, 2, 0]], x.numpy(), x[[1, 2, 0]].numpy()), lam=0.75)
     assert mix.logits.dtype == np.float32
     assert mix.logits[0].tolist() == [0.75, 0.25, 0.0]
 
@@ -116,3 +116,11 @@ def test_waiting_inputs_take_no_more_than_their_memory():
     tiny = _Past(memory=10**9, rng=np.random.default_rng(0))
     tiny.add(np.zeros((MOST_PARTNERS + 100, 1)), np.zeros((MOST_PARTNERS + 100, 2)))
     assert len(tiny._x) == MOST_PARTNERS
+
+
+def test_pairs_share_their_rows_until_they_are_asked_for():
+    x = np.eye(3)
+    (pairs,) = pairs_within(IDENTITY, [x], rng=np.random.default_rng(0))
+    assert pairs.rows is x
+    assert apart(pairs).rows is x
+    assert not np.shares_memory(pairs.x, x)

@@ -45,7 +45,7 @@ def model():
 def pairs(images, model):
     logits = as_predictor(model)(images)
     partner = np.roll(np.arange(len(images)), 1)
-    return Pairs(images, images[partner], logits, logits[partner], np.arange(1.0, 41.0))
+    return Pairs.of(images, images[partner], logits, logits[partner], np.arange(1.0, 41.0))
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_a_strategy_that_gives_nothing(model, images):
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
 def test_arrays_and_tensors_alike(name, kind, bound, model, pairs, rng):
-    given = Pairs(kind(pairs.x), kind(pairs.partner), pairs.logits, pairs.partner_logits, pairs.weights)
+    given = Pairs.of(kind(pairs.x), kind(pairs.partner), pairs.logits, pairs.partner_logits, pairs.weights)
     before = np.array(pairs.x)
     mix = bound[name](as_predictor(model), given, rng=rng)
     assert mix.logits.shape == (len(mix), 5)
@@ -94,7 +94,7 @@ def test_pseudocal_in_the_table_is_mixup(model, pairs, rng, images):
 
 def test_mixup_same_stays_in_a_class(rng):
     x = np.random.default_rng(1).normal(size=(300, 4))
-    mix = mixup_same(lambda x: x, Pairs(x, x, x, x), rng=rng)
+    mix = mixup_same(lambda x: x, Pairs.of(x, x, x, x), rng=rng)
     assert len(mix) == 300
     assert (mix.logits.argmax(axis=1) == mix.labels).all()  # a linear model, whose classes are convex
     np.testing.assert_allclose(mix.logits.sum(), x.sum())  # each row leads once and follows once
@@ -102,14 +102,14 @@ def test_mixup_same_stays_in_a_class(rng):
 
 def test_mixup_same_where_no_two_rows_share_a_class(rng):
     x = np.eye(4)
-    assert len(mixup_same(lambda x: x, Pairs(x, x, x, x), rng=rng)) == 0
+    assert len(mixup_same(lambda x: x, Pairs.of(x, x, x, x), rng=rng)) == 0
 
 
 def test_mixup_beta_draws_shares_from_beta(rng):
     from scipy.stats import beta, kstest
 
     x = np.tile([1.0, 0.0], (4000, 1))
-    mix = mixup_beta(lambda x: x, Pairs(x, 1 - x, x, 1 - x), rng=rng)
+    mix = mixup_beta(lambda x: x, Pairs.of(x, 1 - x, x, 1 - x), rng=rng)
     folded = mix.logits[:, 0]  # the larger share
     assert (
         kstest(folded, lambda s: 2 * (beta.cdf(s, 0.3, 0.3) - 0.5)).pvalue > 1e-4
@@ -126,7 +126,7 @@ def test_cutmix_pastes_a_box(rng, images):
         seen.append(x)
         return np.tile([1.0, 0.0], (len(x), 1))
 
-    cutmix(spy, Pairs(zeros, ones, logits, 1 - logits), rng=rng, lam=0.65)
+    cutmix(spy, Pairs.of(zeros, ones, logits, 1 - logits), rng=rng, lam=0.65)
     share = seen[0].mean(axis=(1, 2, 3))
     np.testing.assert_allclose(share, 0.36)  # 12 by 12 of 20 by 20
     assert (seen[0][:, :1] == seen[0]).all()  # the same box in every channel
@@ -137,7 +137,7 @@ def test_cutmix_pastes_a_box(rng, images):
 def test_cutmix_wants_images(rng):
     x = np.eye(2)
     with pytest.raises(InputError, match="expected images"):
-        cutmix(lambda x: x, Pairs(x, x[::-1], x, x[::-1]), rng=rng)
+        cutmix(lambda x: x, Pairs.of(x, x[::-1], x, x[::-1]), rng=rng)
 
 
 def test_manifoldmix_at_a_linear_layer_is_mixup(rng):
@@ -146,7 +146,7 @@ def test_manifoldmix_at_a_linear_layer_is_mixup(rng):
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
     x = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
     predict = as_predictor(model)
-    pairs = Pairs(x, np.roll(x, 1, axis=0), predict(x), predict(np.roll(x, 1, axis=0)))
+    pairs = Pairs.of(x, np.roll(x, 1, axis=0), predict(x), predict(np.roll(x, 1, axis=0)))
     first = manifoldmix(predict, pairs, module=model, layer="0", rng=rng)
     np.testing.assert_allclose(first.logits, mixup(predict, pairs).logits, atol=1e-6)
     last = manifoldmix(predict, pairs, module=model, layer="2")
@@ -198,7 +198,7 @@ class TestAugmentation:
             seen.append(np.asarray(x))
             return np.zeros((len(x), 5))
 
-        normalised = Pairs((pairs.x - 0.4) / 0.2, pairs.partner, pairs.logits, pairs.partner_logits)
+        normalised = Pairs.of((pairs.x - 0.4) / 0.2, pairs.partner, pairs.logits, pairs.partner_logits)
         strategy(spy, pairs, rng=np.random.default_rng(0))
         strategy(spy, normalised, rng=np.random.default_rng(0), mean=0.4, std=0.2)
         np.testing.assert_allclose(0.2 * seen[1] + 0.4, seen[0], atol=1e-2)
@@ -208,13 +208,13 @@ class TestAugmentation:
     def test_colour_images(self, strategy, rng):
         x = np.random.default_rng(0).random((6, 3, 16, 16)).astype(np.float32)
         logits = np.eye(6)[:, :3] + 1.0
-        mix = strategy(lambda x: x.mean(axis=(2, 3)), Pairs(x, x, logits, logits), rng=rng, std=(1.0, 0.5, 1.0))
+        mix = strategy(lambda x: x.mean(axis=(2, 3)), Pairs.of(x, x, logits, logits), rng=rng, std=(1.0, 0.5, 1.0))
         assert mix.logits.shape == (6, 3)
 
     def test_not_images(self, strategy, rng):
         x = np.zeros((2, 5, 4, 4))
         with pytest.raises(InputError, match="expected images of shape"):
-            strategy(lambda x: x, Pairs(x, x, np.eye(2), np.eye(2)), rng=rng)
+            strategy(lambda x: x, Pairs.of(x, x, np.eye(2), np.eye(2)), rng=rng)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
@@ -223,7 +223,7 @@ def test_integer_images_are_mixed_as_numbers(kind):
     x = kind(np.array([[200, 0], [0, 200]], dtype=np.uint8))
     logits = np.array([[2.0, 0.0], [0.0, 2.0]])
     swapped = x[[1, 0]]
-    mix = mixup_beta(lambda x: np.asarray(x), Pairs(x, swapped, logits, logits[::-1]), rng=np.random.default_rng(0))
+    mix = mixup_beta(lambda x: np.asarray(x), Pairs.of(x, swapped, logits, logits[::-1]), rng=np.random.default_rng(0))
     assert np.allclose(mix.logits.sum(axis=1), 200)
     assert (mix.logits.max(axis=1) > 99).all()
 
@@ -232,4 +232,4 @@ def test_integer_images_are_mixed_as_numbers(kind):
 def test_images_out_of_range_are_refused(strategy):
     x = np.full((2, 1, 8, 8), 255.0, dtype=np.float32)
     with pytest.raises(InputError, match=r"between 0 and 1 .* got values from 255 to 255"):
-        strategy(lambda x: x, Pairs(x, x, x[:, 0, 0, :2], x[:, 0, 0, :2]), rng=np.random.default_rng(0))
+        strategy(lambda x: x, Pairs.of(x, x, x[:, 0, 0, :2], x[:, 0, 0, :2]), rng=np.random.default_rng(0))

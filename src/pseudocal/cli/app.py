@@ -14,7 +14,6 @@ from pseudocal.cli.job import Job
 from pseudocal.cli.parsing import fraction, names_in, numbers, sides, words
 from pseudocal.cli.printing import score_lines, summary, summary_lines
 from pseudocal.cli.run import calibrate as run_job
-from pseudocal.cli.training import train_on, training_lines
 from pseudocal.cli.write import rewrite_report
 
 EPILOG = (
@@ -146,6 +145,8 @@ def train(
     as_json: Annotated[bool, _option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
+    from pseudocal.cli.training import train_on, training_lines  # the data sets are of no use to `calibrate`
+
     result = train_on(
         dataset,
         source,

@@ -81,8 +81,8 @@ def _load(path: Path) -> Any:
     except ImportError as error:
         raise MissingExtraError(error.name or "onnxruntime", "onnx") from error
     try:
+        onnx.checker.check_model(str(path))
         model = onnx.load(path)
-        onnx.checker.check_model(model)
     except Exception as error:  # protobuf, the checker and a missing data file each have their own
         raise InputError(f"expected an ONNX file, got {path}, which is damaged or another: {_first(error)}") from error
     return model
@@ -105,7 +105,8 @@ def _with_output(graph: Any, name: str) -> bytes:
     """The graph with one of its inner tensors as an output."""
     import onnx
 
-    copy = onnx.ModelProto.FromString(graph.SerializeToString())
+    copy = onnx.ModelProto()
+    copy.CopyFrom(graph)
     copy.graph.output.append(onnx.helper.make_tensor_value_info(name, inner_type(graph, name), None))
     return bytes(copy.SerializeToString())
 
@@ -161,8 +162,9 @@ def _ship(
 
     target = folder / "model.onnx"
     new = calibrated_graph(graph, name, temperature, probabilities=probabilities, binary=binary)
-    onnx.checker.check_model(new)
-    onnx.save(new, target)
+    written = new.SerializeToString()  # once for both: it takes longer than either
+    onnx.checker.check_model(written)
+    target.write_bytes(written)
     hidden = name not in [o.name for o in new.graph.output]
     after = _predictor(_with_output(new, name) if hidden else target, name, "cpu")[0](probe)
     expected = _power(before, 1 / temperature, binary) if probabilities else before / temperature

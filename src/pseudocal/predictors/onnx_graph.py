@@ -44,7 +44,8 @@ def calibrated_graph(
     """A copy of the model whose tensor `name` is calibrated: divided by T, or raised to 1/T if of probabilities."""
     import onnx
 
-    copy = onnx.ModelProto.FromString(model.SerializeToString())
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
     old = f"{name}_uncalibrated"
     place = _rename_output(copy.graph, name, old)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))

@@ -42,7 +42,7 @@ def moco_v2(
     are as for `randaug`.
     """
     kornia = _kornia()
-    height, width = pairs.x.shape[-2:]
+    height, width = pairs.rows.shape[-2:]
     augment = kornia.AugmentationSequential(
         kornia.RandomResizedCrop((height, width), scale=(0.2, 1.0)),
         kornia.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
@@ -78,7 +78,7 @@ def _augmented(
         torch.manual_seed(int(rng.integers(2**63)))  # kornia draws from torch's own state
         harder = (augment(pixels).clamp(0, 1) - shift) / scale
     harder = harder.mean(dim=1, keepdim=True) if x.shape[1] == 1 else harder
-    inputs = np.asarray(harder) if isinstance(pairs.x, np.ndarray) else harder.to(x.device, x.dtype)
+    inputs = np.asarray(harder) if isinstance(pairs.rows, np.ndarray) else harder.to(x.device, x.dtype)
     return Labelled(predict(inputs), pairs.logits.argmax(axis=1), pairs.weights)
 
 

@@ -33,7 +33,7 @@ def mixup(
 
     >>> identity = lambda x: x
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])
-    >>> mix = mixup(identity, Pairs(x, x[[1, 0, 0]], x, x[[1, 0, 0]]), lam=0.75)
+    >>> mix = mixup(identity, Pairs(x, x, np.array([0, 1, 2]), np.array([1, 0, 0])), lam=0.75)
     >>> mix.logits, mix.labels  # the third pair shares its class
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
@@ -42,7 +42,7 @@ def mixup(
     check_share(lam)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
-    mixed = predict(blend(kept.x, kept.partner, lam))  # both are copies of the rows that were kept
+    mixed = predict(blend(kept.rows, kept.first, kept.second, lam))
     if labels == "hard":
         return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
     shares = lam * softmax(kept.logits) + (1 - lam) * softmax(kept.partner_logits)

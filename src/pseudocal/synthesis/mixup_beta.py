@@ -16,7 +16,7 @@ def mixup_beta(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, al
     Most shares of Beta(0.3, 0.3) are near 0 or 1, so most mixes are nearly one of the two.
 
     >>> x = np.array([[4.0, 0.0]] * 1000)
-    >>> mix = mixup_beta(lambda x: x, Pairs(x, x[:, ::-1], x, x[:, ::-1]), rng=np.random.default_rng(0))
+    >>> mix = mixup_beta(lambda x: x, Pairs.of(x, x[:, ::-1], x, x[:, ::-1]), rng=np.random.default_rng(0))
     >>> shares = mix.logits[:, 0] / 4
     >>> bool(shares.min() >= 0.5), round(float((shares > 0.9).mean()), 1), mix.labels.max()
     (True, 0.6, np.int64(0))
@@ -26,7 +26,8 @@ def mixup_beta(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, al
     shares = np.maximum(shares, 1 - shares)  # which of the two is called the first was a toss already
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
-    mixed = predict(_column(shares, kept.x) * kept.x + _column(1 - shares, kept.x) * kept.partner)
+    x, partner = kept.x, kept.partner
+    mixed = predict(_column(shares, x) * x + _column(1 - shares, x) * partner)
     return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Predictor
-from pseudocal.batches import take
+from pseudocal.batches import blend
 from pseudocal.synthesis.pairs import Pairs
 
 
@@ -16,7 +16,7 @@ def mixup_same(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, la
     With many classes few pairs share one, so each row is paired anew with another row of its class.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0], [2.0, 0.0]])
-    >>> mix = mixup_same(lambda x: x, Pairs(x, x, x, x), rng=np.random.default_rng(0), lam=0.75)
+    >>> mix = mixup_same(lambda x: x, Pairs.of(x, x, x, x), rng=np.random.default_rng(0), lam=0.75)
     >>> mix.logits, mix.labels  # the second row is the only one of its class
     (array([[3.5, 0. ],
            [2.5, 0. ]]), array([0, 0]))
@@ -27,7 +27,8 @@ def mixup_same(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, la
     kept = pairs[rows]
     if len(rows) == 0:
         return Labelled(kept.logits, pseudo[rows], kept.weights)
-    return Labelled(predict(lam * kept.x + (1 - lam) * take(pairs.x, partner[rows])), pseudo[rows], kept.weights)
+    mixed = predict(blend(pairs.rows, kept.first, pairs.first[partner[rows]], lam))
+    return Labelled(mixed, pseudo[rows], kept.weights)
 
 
 def _within_class(pseudo: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:

@@ -17,40 +17,79 @@ from numpy.typing import NDArray
 from pseudocal.arrays import Batch, Floats, Logits, Predictor
 from pseudocal.batches import count, size, stack, take
 
+Numbers = NDArray[np.intp]
+
 MOST_PARTNERS = 4096  # more inputs than this do not make the sample of partners any better
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Rows to mix: the larger share, the smaller share, what the model says of each, and how much each pair counts."""
+    """Rows to mix, as two numbers of rows of a batch, what the model says of each, and how much each pair counts.
 
-    x: Batch  # (n, ...)
-    partner: Batch  # (n, ...)
-    logits: Logits  # (n, classes)
-    partner_logits: Logits  # (n, classes)
+    Nothing is copied until it is asked for: `x` and `partner`, the rows of the larger and of the smaller share, are
+    copies made anew each time.
+
+    >>> pairs = Pairs(np.array([[1.0], [2.0], [3.0]]), np.eye(3), np.array([0, 1]), np.array([2, 0]))
+    >>> pairs.x.tolist(), pairs.partner.tolist(), pairs.logits.argmax(axis=1).tolist()
+    ([[1.0], [2.0]], [[3.0], [1.0]], [0, 1])
+    """
+
+    rows: Batch  # (m, ...)
+    row_logits: Logits  # (m, classes)
+    first: Numbers  # (n,): rows that have the larger share
+    second: Numbers  # (n,): their partners
     weights: Floats | None = None  # (n,)
 
-    def __len__(self) -> int:
-        return len(self.logits)
+    @classmethod
+    def of(
+        cls, x: Batch, partner: Batch, logits: Logits, partner_logits: Logits, weights: Floats | None = None
+    ) -> Pairs:
+        """Pair each row of `x` with that of `partner` in the same place.
 
-    def __getitem__(self, rows: NDArray[np.intp]) -> Pairs:
-        return Pairs(
-            take(self.x, rows),
-            take(self.partner, rows),
-            self.logits[rows],
-            self.partner_logits[rows],
-            None if self.weights is None else self.weights[rows],
-        )
+        >>> Pairs.of(np.array([1.0]), np.array([2.0]), np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])).partner
+        array([2.])
+        """
+        n = len(logits)
+        both = np.concatenate([logits, partner_logits])
+        return cls(stack([x, partner]), both, np.arange(n), np.arange(n, 2 * n), weights)
+
+    @property
+    def x(self) -> Batch:
+        """The rows of the larger share, `(n, ...)`."""
+        return take(self.rows, self.first)
+
+    @property
+    def partner(self) -> Batch:
+        """The rows of the smaller share, `(n, ...)`."""
+        return take(self.rows, self.second)
+
+    @property
+    def logits(self) -> Logits:
+        """What the model says of `x`, `(n, classes)`."""
+        return self.row_logits[self.first]
+
+    @property
+    def partner_logits(self) -> Logits:
+        """What the model says of `partner`, `(n, classes)`."""
+        return self.row_logits[self.second]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __getitem__(self, kept: Numbers) -> Pairs:
+        weights = None if self.weights is None else self.weights[kept]
+        return Pairs(self.rows, self.row_logits, self.first[kept], self.second[kept], weights)
 
 
 def apart(pairs: Pairs) -> Pairs:
     """Those pairs whose two rows the model tells apart.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0]])
-    >>> len(apart(Pairs(x, x[[0, 0]], x, x[[0, 0]])))
+    >>> len(apart(Pairs(x, x, np.array([0, 1]), np.array([0, 0]))))
     1
     """
-    return pairs[np.flatnonzero(pairs.logits.argmax(axis=1) != pairs.partner_logits.argmax(axis=1))]
+    pseudo = pairs.row_logits.argmax(axis=1)
+    return pairs[np.flatnonzero(pseudo[pairs.first] != pseudo[pairs.second])]
 
 
 def pairs_within(predict: Predictor, batches: Iterable[Batch], *, rng: np.random.Generator) -> Iterator[Pairs]:
@@ -58,8 +97,7 @@ def pairs_within(predict: Predictor, batches: Iterable[Batch], *, rng: np.random
     for x in batches:
         logits = predict(x)
         if len(logits) > 1:
-            partner = _ring(len(logits), rng)
-            yield Pairs(x, take(x, partner), logits, logits[partner])
+            yield Pairs(x, logits, np.arange(len(logits)), _ring(len(logits), rng))
 
 
 def pairs_anywhere(
@@ -84,13 +122,7 @@ def pairs_anywhere(
             second[older] = n + np.arange(len(older))
             swap = older[rng.random(len(older)) < 0.5]
             first[swap], second[swap] = second[swap], first[swap]
-            yield Pairs(
-                take(everyone, first),
-                take(everyone, second),
-                all_logits[first],
-                all_logits[second],
-                np.full(n, partners),
-            )
+            yield Pairs(everyone, all_logits, first, second, np.full(n, partners))
         past.add(x, logits)
 
 
@@ -125,7 +157,7 @@ class _Past:
                 self._x[place], self._logits[place] = take(x, row), logits[row]
 
 
-def _ring(n: int, rng: np.random.Generator) -> NDArray[np.intp]:
+def _ring(n: int, rng: np.random.Generator) -> Numbers:
     """A random partner for each of n rows: everyone has one, everyone is one, nobody is their own if n > 1."""
     order = rng.permutation(n)
     partner = np.empty(n, dtype=np.intp)

@@ -12,7 +12,7 @@ def pseudo_label(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator |
     """Real rows with their predictions as labels: every one of them is right, so the model cannot be too sure.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0]])
-    >>> pseudo_label(lambda x: x, Pairs(x, x, x, x)).labels
+    >>> pseudo_label(lambda x: x, Pairs.of(x, x, x, x)).labels
     array([0, 1])
 
     The temperature that fits them is zero, or the lower bound of the search: the ECE is then the error rate, which
@@ -27,7 +27,7 @@ def filtered_pl(
     """Real rows that the model is sure of, with their predictions as labels; 0.95 is FixMatch's threshold.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 1.0]])
-    >>> len(filtered_pl(lambda x: x, Pairs(x, x, x, x)))
+    >>> len(filtered_pl(lambda x: x, Pairs.of(x, x, x, x)))
     1
     """
     return pseudo_label(predict, pairs[np.flatnonzero(softmax(pairs.logits).max(axis=1) >= threshold)])
