@@ -71,7 +71,8 @@ def test_any_dtype_and_layout(draw, dtype, tmp_path):
     mapped[:] = logits
     for same in (logits, np.asfortranarray(logits), np.repeat(logits, 2, axis=0)[::2], mapped):
         kept = same.copy()
-        np.testing.assert_array_equal(columns(Outcomes.from_logits(same, labels)), expected)
+        fine = 2e-6 if dtype == np.float16 else 0  # which is computed in float32
+        np.testing.assert_allclose(columns(Outcomes.from_logits(same, labels)), expected, rtol=0, atol=fine)
         np.testing.assert_array_equal(same, kept)  # the input is not written to
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import log_softmax
 
-from pseudocal import InputError, TemperatureScaling, fit_temperature
+from pseudocal import InputError, TemperatureScaling, fit_temperature, passes
 from pseudocal.scaling import slope as slope_module
 from pseudocal.scaling import temperature as temperature_module
 
@@ -260,10 +260,10 @@ def test_dtypes_and_layouts(known, tmp_path, classes):
 @pytest.mark.parametrize("classes", [10, 500])
 def test_the_number_of_cores_does_not_change_a_digit(known, monkeypatch, classes):
     logits, labels = known(20_000, classes, 2.0)
-    monkeypatch.setattr(slope_module, "WORTHWHILE", 1)
+    monkeypatch.setattr(passes, "WORTHWHILE", 1)
     results = set()
     for cores in (1, 2, 7):
-        monkeypatch.setattr(slope_module, "cores", lambda cores=cores: cores)
+        monkeypatch.setattr(passes, "cores", lambda cores=cores: cores)
         results.add(fit_temperature(logits, labels))
     assert len(results) == 1
 

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Logits, Probabilities, as_logits, check_rows
+from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, check_rows
+from pseudocal.passes import let_go, scaled
 
 BLOCK = 1 << 17  # numbers per block: with its scratch it stays in a core's cache
 TOLERANCE = 1e-3  # how far a row of probabilities may be from summing to one: float16 rounds so much
 
+WIDE = 32  # from so many classes on the inner loops run over classes, below it over rows
+
 Column = NDArray[np.float64]  # (n,)
-Columns = NDArray[np.float64]  # (classes, n): class first, so that the inner loops run over rows
+Columns = Floats  # (classes, n)
 
 
 def as_probabilities(probabilities: ArrayLike) -> Probabilities:
@@ -24,14 +27,23 @@ def as_probabilities(probabilities: ArrayLike) -> Probabilities:
     return as_logits(array)
 
 
-def logit_blocks(logits: Logits) -> Iterator[tuple[slice, Columns]]:
-    """Blocks of logits `(classes, m)` in float64 that may be overwritten, each with the rows it comes from."""
-    for rows, block in _blocks(logits):
-        check_rows(block.T, np.arange(rows.start, rows.stop))
+def block_starts(array: Floats) -> range:
+    """The first rows of the blocks."""
+    return range(0, len(array), max(1, BLOCK // array.shape[1]))
+
+
+def logit_blocks(logits: Logits, starts: range | None = None) -> Iterator[tuple[slice, Columns]]:
+    """Blocks of logits `(classes, m)` that may be overwritten, each with the rows it comes from.
+
+    They are float64, or float32 where the logits are float16: thousands of times finer than the numbers themselves.
+    """
+    for rows, block in _blocks(logits, starts):
+        if not (np.isfinite(block.min()) and np.isfinite(block.max())):
+            check_rows(block.T, np.arange(rows.start, rows.stop))
         yield rows, block
 
 
-def probability_blocks(probabilities: Probabilities) -> Iterator[tuple[slice, Columns]]:
+def probability_blocks(probabilities: Probabilities, starts: range | None = None) -> Iterator[tuple[slice, Columns]]:
     """Blocks of probabilities, like `logit_blocks`.
 
     >>> list(probability_blocks(np.array([[0.5, 0.5], [2.0, -1.0]])))
@@ -39,7 +51,7 @@ def probability_blocks(probabilities: Probabilities) -> Iterator[tuple[slice, Co
     pseudocal.arrays.InputError: expected probabilities that are non-negative and sum to one, got [ 2. -1.] in row 1;
     these look like logits: pass them as logits
     """
-    for rows, block in _blocks(probabilities):
+    for rows, block in _blocks(probabilities, starts):
         good = (block >= 0).all(axis=0) & (abs(block.sum(axis=0) - 1) <= TOLERANCE)
         if not good.all():
             _refuse(block, rows, int(np.argmin(good)))
@@ -53,9 +65,12 @@ def _refuse(block: Columns, rows: slice, i: int) -> None:
     )
 
 
-def _blocks(array: Logits) -> Iterator[tuple[slice, Columns]]:
+def _blocks(array: Floats, starts: range | None) -> Iterator[tuple[slice, Columns]]:
     n, classes = array.shape
-    size = max(1, BLOCK // classes)
-    for start in range(0, n, size):
-        rows = slice(start, min(start + size, n))
-        yield rows, array[rows].T.astype(np.float64, order="C")
+    starts = block_starts(array) if starts is None else starts
+    for start in starts:
+        rows = slice(start, min(start + starts.step, n))
+        block = np.empty((rows.stop - start, classes), dtype=np.float32 if array.dtype == np.float16 else np.float64)
+        scaled(array[rows], 1.0, block)
+        yield rows, block.T if classes >= WIDE else np.ascontiguousarray(block.T)
+        let_go(array, start, rows.stop)

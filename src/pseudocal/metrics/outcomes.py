@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Labels, as_labels, as_logits
-from pseudocal.metrics.blocks import Column, Columns, as_probabilities, logit_blocks, probability_blocks
+from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits
+from pseudocal.metrics.blocks import Column, Columns, as_probabilities, block_starts, logit_blocks, probability_blocks
+from pseudocal.passes import in_strips
+
+Part = tuple[Column, NDArray[np.bool_], Column, Column]  # confidence, correct, nll, brier of some rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,14 +57,14 @@ class Outcomes:
         """
         logits = as_logits(logits)
         labels = as_labels(labels, logits)
-        return cls.concatenate(_of_logits(z, labels[rows]) for rows, z in logit_blocks(logits))
+        return cls(*_columns(logits, labels, logit_blocks, _of_logits))
 
     @classmethod
     def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> Outcomes:
         """Score probabilities `(n, classes)`, taken as they are: a row that sums to 0.9995 is not scaled."""
         probabilities = as_probabilities(probabilities)
         labels = as_labels(labels, probabilities)
-        return cls.concatenate(_of_probabilities(p, labels[rows]) for rows, p in probability_blocks(probabilities))
+        return cls(*_columns(probabilities, labels, probability_blocks, _of_probabilities))
 
     @classmethod
     def concatenate(cls, parts: Iterable[Outcomes]) -> Outcomes:
@@ -85,25 +88,43 @@ class Outcomes:
         return [getattr(self, field.name) for field in fields(self)]
 
 
-def _of_logits(z: Columns, labels: Labels) -> Outcomes:
+def _columns(
+    array: Floats,
+    labels: Labels,
+    blocks: Callable[[Floats, range], Iterator[tuple[slice, Columns]]],
+    of: Callable[[Columns, Labels], Part],
+) -> Part:
+    """The columns of `Outcomes`, filled block by block on several cores."""
+    n = len(array)
+    filled = (np.empty(n), np.empty(n, dtype=bool), np.empty(n), np.empty(n))
+
+    def strip(starts: range) -> None:
+        for rows, x in blocks(array, starts):
+            for column, part in zip(filled, of(x, labels[rows]), strict=True):
+                column[rows] = part
+
+    in_strips(block_starts(array), strip)
+    return filled
+
+
+def _of_logits(z: Columns, labels: Labels) -> Part:
     row = np.arange(len(labels))
-    correct = z.argmax(axis=0) == labels
-    z -= z.max(axis=0)
-    at_label = z[labels, row]
+    predicted = z.argmax(axis=0)
+    z -= z[predicted, row]
+    at_label = z[labels, row].astype(np.float64)
     np.exp(z, out=z)
-    total = z.sum(axis=0)
-    z /= total
-    return Outcomes(1 / total, correct, np.log(total) - at_label, _brier(z, labels, row))
+    ones = np.ones(len(z), dtype=z.dtype)
+    total = (ones @ z).astype(np.float64)
+    z[labels, row] -= total  # p - 1 at the label, times the total
+    np.square(z, out=z)
+    brier = (ones @ z) / total**2
+    return 1 / total, predicted == labels, np.log(total) - at_label, brier
 
 
-def _of_probabilities(p: Columns, labels: Labels) -> Outcomes:
+def _of_probabilities(p: Columns, labels: Labels) -> Part:
     row = np.arange(len(labels))
     with np.errstate(divide="ignore"):  # an impossible label costs inf, as it should
-        nll = -np.log(p[labels, row])
-    return Outcomes(p.max(axis=0), p.argmax(axis=0) == labels, nll, _brier(p, labels, row))
-
-
-def _brier(p: Columns, labels: Labels, row: NDArray[np.intp]) -> Column:
+        nll = -np.log(p[labels, row].astype(np.float64))
+    confidence, correct = p.max(axis=0).astype(np.float64), p.argmax(axis=0) == labels
     p[labels, row] -= 1
-    squares: Column = np.einsum("ij,ij->j", p, p)
-    return squares
+    return confidence, correct, nll, np.einsum("ij,ij->j", p, p, dtype=np.float64)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import Floats, InputError
 from pseudocal.metrics.blocks import Column
 from pseudocal.metrics.outcomes import Outcomes
 
@@ -126,7 +126,7 @@ def equal_width(bins: int) -> Column:
     return np.arange(check_bins(bins) + 1) / bins
 
 
-def bin_of(confidence: Column, edges: Column) -> NDArray[np.intp]:
+def bin_of(confidence: Floats, edges: Column) -> NDArray[np.intp]:
     """The bin (a, b] that each confidence falls into.
 
     >>> bin_of(np.array([0.0, 0.25, 0.2501, 1.0]), equal_width(4))

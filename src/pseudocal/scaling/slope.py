@@ -8,17 +8,15 @@ sum e, sum e x, sum e x^2, sum e x^3, with x = b z, shifted so that nothing over
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, cores, work_dtype
+from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, work_dtype
+from pseudocal.passes import in_strips, let_go, picked, scaled
 
 BLOCK = 1 << 17  # logits per block: with its scratch it stays in a core's cache
-WORTHWHILE = 32  # blocks that a core must get to bring more than it costs
 SAFE = 60.0  # logits of a block that lie within this range need no shift by row: exp(-60) is far from zero in float32
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
@@ -73,15 +71,11 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
                 if not np.isfinite(sums[k]).all():
                     z = _without_infinities(z, y, np.arange(start, start + len(z)) if rows is None else at)
                     sums[k] = _sums(z, y, w, b, np.empty((2, z.size)))
+                if rows is None:
+                    let_go(logits, start, start + len(z))
         return sums
 
-    strips = max(1, min(cores(), len(starts) // WORTHWHILE))
-    parts = [starts[i:j] for i, j in pairwise(len(starts) * k // strips for k in range(strips + 1))]
-    if strips == 1:
-        sums = strip(parts[0])
-    else:
-        with ThreadPoolExecutor(strips) as pool:
-            sums = np.concatenate(list(pool.map(strip, parts)))
+    sums = np.concatenate(in_strips(starts, strip))
     weight, mean, variance, third, squares = sums.sum(axis=0).tolist()
     if weight == 0:  # a sample of rows may hold none that count
         return Slope(0.0, 0.0, 0.0, math.inf)
@@ -90,13 +84,13 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
 
 
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
-    return array[at] if isinstance(at, slice) else array.take(at, axis=0)  # `take` is faster than an index
+    return array[at] if isinstance(at, slice) else picked(array, at)
 
 
 def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
     """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z."""
     x, e = (half[: z.size].reshape(z.shape) for half in scratch)
-    np.multiply(z, b, out=x, dtype=x.dtype)
+    scaled(z, b, x)
     low, high = x.min(), x.max()
     x -= high if high - low < SAFE else x.max(axis=1, keepdims=True)
     np.exp(x, out=e)
