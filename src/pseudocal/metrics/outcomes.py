@@ -113,11 +113,9 @@ def _of_logits(z: Columns, labels: Labels) -> Part:
     z -= z[predicted, row]
     at_label = z[labels, row].astype(np.float64)
     np.exp(z, out=z)
-    ones = np.ones(len(z), dtype=z.dtype)
-    total = (ones @ z).astype(np.float64)
+    total = z.sum(axis=0).astype(np.float64)
     z[labels, row] -= total  # p - 1 at the label, times the total
-    np.square(z, out=z)
-    brier = (ones @ z) / total**2
+    brier = np.einsum("ij,ij->j", z, z) / total**2
     return 1 / total, predicted == labels, np.log(total) - at_label, brier
 
 
