@@ -62,6 +62,21 @@ def test_merging_with_an_empty_one_changes_nothing():
     assert reservoir.labelled.labels.tolist() == empty.labelled.labels.tolist() == list(range(10))
 
 
+@pytest.mark.parametrize("small_first", [True, False])
+def test_a_smaller_one_makes_the_whole_smaller_and_never_lopsided(small_first):
+    """What is left is all rows up to the largest key of the one that had to let rows go, in whatever order."""
+    small, large = fill(30, [rows(0, 500)], seed=1), fill(1000, [rows(500, 1000)], seed=2)
+    keys = np.concatenate([np.random.default_rng(1).random(500), np.random.default_rng(2).random(500)])
+    merged = fill(1000, [])
+    for part in (small, large) if small_first else (large, small):
+        merged.merge_sample(part.sample)
+    ceiling = np.sort(keys[:500])[29]
+    assert merged.seen == 1000
+    assert sorted(merged.labelled.labels) == np.flatnonzero(keys <= ceiling).tolist()
+    merged.add(rows(1000, 3000))
+    assert 30 < sum(label >= 1000 for label in merged.labelled.labels) < 200  # expected 2000 * 30/500
+
+
 def test_refuses_what_does_not_fit_together():
     with pytest.raises(InputError, match="at least one row"):
         _ = fill(30, []).labelled

@@ -2,12 +2,14 @@
 
 Each row draws a random key when it arrives and the rows with the smallest keys stay. Below the budget everything
 stays and a fit on the sample is exact; above it the sample is uniform over all rows, whatever their order. Keys
-decide, not arrival, so two reservoirs merge into one as if they had been one from the start.
+decide, not arrival, so two reservoirs merge into one as if they had been one from the start. One that has let rows go
+knows all rows up to its largest key and no others, its `ceiling`; what it is merged into is a sample up to there.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,14 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError, Labelled
 
 Rows = NDArray[np.void]  # structured: logits, label, weight, key
+
+
+class Sample(NamedTuple):
+    """What a reservoir holds: all it takes to merge it elsewhere."""
+
+    rows: Rows | None  # None as long as nothing came
+    seen: int
+    ceiling: float
 
 
 class Reservoir:
@@ -32,6 +42,7 @@ class Reservoir:
         self.seen = 0
         self._rng = rng
         self._held = 0
+        self._ceiling = math.inf
         self._rows: Rows | None = None
 
     def __len__(self) -> int:
@@ -48,9 +59,20 @@ class Reservoir:
 
     def merge(self, other: Reservoir) -> None:
         """Take in what another reservoir has seen and kept."""
-        if other._rows is not None:
-            self._insert(other._rows[: other._held])
-        self.seen += other.seen
+        self.merge_sample(other.sample)
+
+    def merge_sample(self, sample: Sample) -> None:
+        """Take in what a reservoir elsewhere has seen and kept."""
+        if sample.ceiling < self._ceiling:
+            self._lower(sample.ceiling)
+        if sample.rows is not None:
+            self._insert(sample.rows)
+        self.seen += sample.seen
+
+    @property
+    def sample(self) -> Sample:
+        """What there is to merge, without the room that is still free."""
+        return Sample(None if self._rows is None else self._rows[: self._held].copy(), self.seen, self._ceiling)
 
     @property
     def labelled(self) -> Labelled:
@@ -65,6 +87,8 @@ class Reservoir:
             self._rows = np.empty(max(1, self.memory // new.dtype.itemsize), dtype=new.dtype)
         if new.dtype != self._rows.dtype:
             raise InputError(f"expected rows of {self._rows.dtype['logits']} logits, got {new.dtype['logits']}")
+        if self._ceiling < math.inf:
+            new = new[new["key"] <= self._ceiling]
         fits = min(len(new), len(self._rows) - self._held)
         self._rows[self._held : self._held + fits] = new[:fits]
         self._held += fits
@@ -74,6 +98,15 @@ class Reservoir:
             stay = np.argpartition(keys, self._held - 1)[: self._held]
             leave = np.setdiff1d(np.arange(self._held), stay)
             self._rows[leave] = rest[np.sort(stay[stay >= self._held]) - self._held]
+            self._ceiling = float(self._rows["key"].max())
+
+    def _lower(self, ceiling: float) -> None:
+        """Keep the rows up to a key that all who were merged know about."""
+        self._ceiling = ceiling
+        if self._rows is not None:
+            kept = self._rows[: self._held][self._rows["key"][: self._held] <= ceiling]
+            self._held = len(kept)
+            self._rows[: self._held] = kept
 
 
 def _row_type(logits: NDArray[Any]) -> np.dtype[np.void]:

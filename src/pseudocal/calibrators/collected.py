@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Logits
-from pseudocal.reservoir import Reservoir
+from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
 FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
+
+Packed = dict[str, NDArray[Any]]
 
 
 class Collected:
@@ -48,11 +52,24 @@ class Collected:
 
     def merge(self, other: Collected) -> None:
         """Take in what was collected from another part of the target."""
-        self.mixes.merge(other.mixes)
-        self.real.merge(other.real)
-        self.pairs += other.pairs
-        self.forward_passes += other.forward_passes
-        self.epochs = max(self.epochs, other.epochs)
+        self.merge_packed(other.pack())
+
+    def pack(self) -> Packed:
+        """All of it as plain arrays, to be sent elsewhere."""
+        mixes, real = self.mixes.sample, self.real.sample
+        counts = np.array([self.pairs, self.forward_passes, self.epochs, mixes.seen, real.seen], dtype=np.int64)
+        packed = {"counts": counts, "ceilings": np.array([mixes.ceiling, real.ceiling])}
+        return packed | {name: s.rows for name, s in (("mixes", mixes), ("real", real)) if s.rows is not None}
+
+    def merge_packed(self, packed: Packed) -> None:
+        """Take in what was collected and packed elsewhere."""
+        pairs, forward_passes, epochs, mixes, real = packed["counts"].tolist()
+        below_mixes, below_real = packed["ceilings"].tolist()
+        self.mixes.merge_sample(Sample(packed.get("mixes"), mixes, below_mixes))
+        self.real.merge_sample(Sample(packed.get("real"), real, below_real))
+        self.pairs += pairs
+        self.forward_passes += forward_passes
+        self.epochs = max(self.epochs, epochs)
 
     @property
     def counts(self) -> dict[str, int]:
