@@ -13,6 +13,7 @@ from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor
 from pseudocal.batches import is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.collected import Collected, Settled
+from pseudocal.calibrators.divided import Executor, collect_in_blocks
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
 from pseudocal.synthesis.mixup import check_share
@@ -74,16 +75,25 @@ class PseudoCal:
         batch_size: int = 128,
         strategy: Strategy | None = None,
         watch: Callable[[Labelled], object] | None = None,
+        executor: Executor | None = None,
     ) -> Calibration:
         """Calibrate `model` on unlabelled target `data`.
 
         The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier. The data is an
         array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
         in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch`
-        is shown each batch of mixes, for whoever draws or keeps them.
+        is shown each batch of mixes, for whoever draws or keeps them. `executor` spreads the work, such as
+        `pseudocal.distributed.RayExecutor(workers=8)`; the data is then an array, or a list of blocks such as
+        `pseudocal.distributed.shards("s3://bucket/*.parquet")`, and the model may be the name of a model file.
         """
-        collected = self.collect(model, data, batch_size=batch_size, strategy=strategy, watch=watch)
-        settings: dict[str, Any] = {"batch_size": batch_size if is_array(data) else None}
+        settings: dict[str, Any] = {"batch_size": batch_size if is_array(data) or executor is not None else None}
+        if executor is None:
+            collected = self.collect(model, data, batch_size=batch_size, strategy=strategy, watch=watch)
+        elif watch is None:
+            collected, record = collect_in_blocks(self, model, data, executor, batch_size=batch_size, strategy=strategy)
+            settings |= record
+        else:
+            raise InputError("expected no watch with an executor, since the mixes stay with the workers, got one")
         if strategy is not None:  # it has a share and labels of its own
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         return self.conclude(collected, settings)
@@ -97,18 +107,20 @@ class PseudoCal:
         strategy: Strategy | None = None,
         watch: Callable[[Labelled], object] | None = None,
         part: int | None = None,
+        pair_rng: np.random.Generator | None = None,
     ) -> Collected:
         """The first half of `fit`: pass over the data, or over one part of it, and keep what a fit will need.
 
-        Each part of a divided target draws its own numbers, which depend on the seed and on `part` alone.
+        Each part of a divided target draws its own numbers, which depend on the seed and on `part` alone; those that
+        pair its inputs come from `pair_rng` if there is one.
         """
         predict = Checked(as_predictor(model), binary=self.binary)
         rng = np.random.default_rng(self.seed if part is None else (self.seed, part))
-        pair_rng, keep_rng, draw_rng = rng.spawn(3)
+        own_rng, keep_rng, draw_rng = rng.spawn(3)
         collected = Collected(self.memory * 3 // 4, keep_rng)
         synthesise = strategy or partial(mixup, lam=self.lam, labels=self.labels)
         settled = Settled(self.tolerance)
-        for pairs in self._pairs(predict, data, batch_size, pair_rng, collected):
+        for pairs in self._pairs(predict, data, batch_size, pair_rng or own_rng, collected):
             mixes = synthesise(predict, pairs, rng=draw_rng)
             collected.add_mixes(mixes, pairs=len(pairs))
             if watch is not None and len(mixes):

@@ -19,8 +19,9 @@ from pseudocal.arrays import (
     looks_like_probabilities,
 )
 from pseudocal.batches import count
+from pseudocal.predictors.deferred import Deferred
 
-__all__ = ["Checked", "as_predictor"]
+__all__ = ["Checked", "Deferred", "as_predictor"]
 
 
 def as_predictor(model: Any) -> Predictor:
@@ -29,6 +30,8 @@ def as_predictor(model: Any) -> Predictor:
     >>> as_predictor(lambda x: 2 * x)(np.array([[1.0, 0.0]]))
     array([[2., 0.]])
     """
+    if isinstance(model, Deferred):
+        return as_predictor(model.make())
     if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
         from pseudocal.predictors.torch_module import TorchPredictor
 

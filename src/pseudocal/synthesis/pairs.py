@@ -97,7 +97,7 @@ def pairs_within(predict: Predictor, batches: Iterable[Batch], *, rng: np.random
     for x in batches:
         logits = predict(x)
         if len(logits) > 1:
-            yield Pairs(x, logits, np.arange(len(logits)), _ring(len(logits), rng))
+            yield Pairs(x, logits, np.arange(len(logits)), ring(len(logits), rng))
 
 
 def pairs_anywhere(
@@ -118,7 +118,7 @@ def pairs_anywhere(
             older = np.flatnonzero(rng.random(n) < past.seen / partners)
             x_past, logits_past = past.draw(len(older))
             everyone, all_logits = stack([x, *x_past]), np.concatenate([logits, *logits_past])
-            first, second = np.arange(n), _ring(n, rng)
+            first, second = np.arange(n), ring(n, rng)
             second[older] = n + np.arange(len(older))
             swap = older[rng.random(len(older)) < 0.5]
             first[swap], second[swap] = second[swap], first[swap]
@@ -157,7 +157,7 @@ class _Past:
                 self._x[place], self._logits[place] = take(x, row), logits[row]
 
 
-def _ring(n: int, rng: np.random.Generator) -> Numbers:
+def ring(n: int, rng: np.random.Generator) -> Numbers:
     """A random partner for each of n rows: everyone has one, everyone is one, nobody is their own if n > 1."""
     order = rng.permutation(n)
     partner = np.empty(n, dtype=np.intp)

@@ -1,0 +1,134 @@
+"""A target in blocks: workers collect from each by itself, and what they collected is merged here, in order.
+
+What is drawn at random depends on the seed and on the block, never on the worker or on who was first. So one worker,
+a hundred, and no worker at all give the same answer, and one that dies and is replaced changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from pseudocal.arrays import InputError
+from pseudocal.batches import count, is_array
+from pseudocal.calibrators.blocks import Block, as_blocks, received, rows_in_blocks, sendable
+from pseudocal.calibrators.collected import Collected, Packed, Settled
+from pseudocal.predictors import Deferred, as_predictor
+from pseudocal.synthesis import Strategy
+
+if TYPE_CHECKING:
+    from pseudocal.calibrators.pseudocal import PseudoCal
+
+SAMPLE = 2**23  # bytes that a block may always send back, however many blocks there are
+
+Work = Callable[[int, Any], Any]  # the number of a block and the block itself go in
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a block could not be done."""
+
+    reason: str
+
+
+class Executor(Protocol):
+    """Where blocks are worked on."""
+
+    @property
+    def max_bad(self) -> float:
+        """The share of blocks that may fail."""
+        ...
+
+    def map(self, start: Callable[[], Work], blocks: Sequence[Any]) -> Generator[Any, None, None]:
+        """What the work that `start` makes on each worker gives for each block, or a `Failure`, in order.
+
+        Whoever closes the generator cancels what is left.
+        """
+        ...
+
+
+def collect_in_blocks(
+    method: PseudoCal, model: Any, data: Any, executor: Executor, *, batch_size: int, strategy: Strategy | None = None
+) -> tuple[Collected, dict[str, Any]]:
+    """Collect from an array or from blocks on the workers of `executor`; also what belongs into the record."""
+    pair_rng, keep_rng, _ = np.random.default_rng(method.seed).spawn(3)
+    if is_array(data):
+        blocks: Sequence[Any] = rows_in_blocks(pair_rng.permutation(count(data)), batch_size, pair_rng)
+        source = data.tocsr() if hasattr(data, "tocsr") else data
+    else:
+        blocks, source = as_blocks(data), None
+    return merge_blocks(method, model, blocks, source, executor, keep_rng, batch_size=batch_size, strategy=strategy)
+
+
+def merge_blocks(
+    method: PseudoCal,
+    model: Any,
+    blocks: Sequence[Block],
+    source: Any,
+    executor: Executor,
+    keep_rng: np.random.Generator,
+    *,
+    batch_size: int,
+    strategy: Strategy | None = None,
+) -> tuple[Collected, dict[str, Any]]:
+    """Let workers collect from each block and merge what they send, in order, until it is enough."""
+    model = Deferred.file(str(model)) if isinstance(model, str | Path) else model
+    memory = min(method.memory, max(SAMPLE, 4 * method.memory // len(blocks)))
+    mine = replace(method, memory=memory, tolerance=None, pairing="batch")
+    start = partial(_start, mine, model, sendable(source), batch_size, strategy)
+    collected, settled = Collected(method.memory * 3 // 4, keep_rng), Settled(method.tolerance)
+    left_out = LeftOut(len(blocks), executor.max_bad)
+    done = 0
+    with closing(executor.map(start, blocks)) as results:
+        for block, result in zip(blocks, results, strict=True):
+            done += 1
+            if isinstance(result, Failure):
+                left_out.add(block.name, result.reason)
+                continue
+            collected.merge_packed(result)
+            if settled(collected):
+                break
+    return collected, {"blocks": len(blocks), "blocks_used": done - len(left_out.why), "left_out": left_out.why}
+
+
+def _start(method: PseudoCal, model: Any, source: Any, batch_size: int, strategy: Strategy | None) -> Work:
+    """On a worker: make the model once; then collect from one block after another."""
+    predict, opened = as_predictor(model), received(source)
+
+    def work(number: int, block: Any) -> Packed:
+        rng = block.rng() if hasattr(block, "rng") else None
+        x = block.read(opened)
+        return method.collect(predict, x, batch_size=batch_size, strategy=strategy, part=number, pair_rng=rng).pack()
+
+    return work
+
+
+class LeftOut:
+    """The blocks that failed, which are fatal once they are more than a share of all.
+
+    >>> left_out = LeftOut(total=100, most=0.01)
+    >>> left_out.add("a.npz", "OSError: truncated")
+    >>> left_out.add("b.npz", "OSError: gone")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected at most 1% of 100 blocks to fail, got 2: a.npz: OSError: truncated
+    """
+
+    def __init__(self, total: int, most: float) -> None:
+        self.total, self.most = total, most
+        self.why: dict[str, str] = {}
+
+    def add(self, name: str, reason: str) -> None:
+        """Count one, and stop if it is one too many."""
+        self.why[name] = reason
+        if len(self.why) > self.most * self.total:
+            first, why = next(iter(self.why.items()))
+            raise InputError(
+                f"expected at most {self.most * 100:g}% of {self.total} blocks to fail, "
+                f"got {len(self.why)}: {first}: {why}"
+            )

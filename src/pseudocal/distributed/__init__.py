@@ -1,0 +1,21 @@
+"""One target set of any size: on a Ray cluster, on the ranks of `torchrun`, or block by block right here."""
+
+from pseudocal.calibrators.divided import Executor, Failure
+from pseudocal.distributed.local import LocalExecutor
+from pseudocal.distributed.predictions import predict_blocks
+from pseudocal.distributed.ranks import fit_across_ranks
+from pseudocal.distributed.ray_executor import RayExecutor
+from pseudocal.distributed.shards import Shard, shards
+from pseudocal.predictors import Deferred
+
+__all__ = [
+    "Deferred",
+    "Executor",
+    "Failure",
+    "LocalExecutor",
+    "RayExecutor",
+    "Shard",
+    "fit_across_ranks",
+    "predict_blocks",
+    "shards",
+]

@@ -1,0 +1,89 @@
+"""One target over the ranks of `torchrun`: each collects from its shard, and all come to the same calibration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError, MissingExtraError
+from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators.collected import Collected, Packed
+
+PARTS = ("counts", "ceilings", "mixes", "real")
+CODES: dict[str, int] = {"<f4": 4, "<f8": 8}  # the precisions that logits come in
+
+
+def fit_across_ranks(method: PseudoCal, model: Any, data: Any, *, batch_size: int = 128) -> Calibration:
+    """Calibrate on what all ranks of `torch.distributed` hold together; `data` is this rank's shard.
+
+    Each rank mixes within its shard. The samples are then sent round, one rank's after the other's, as plain bytes:
+    by gloo, or through the GPU's memory by nccl. Every rank merges them in the same order and returns the same
+    calibration. With a `tolerance` each rank stops once its share of the precision is reached: the error of what R
+    ranks find together is smaller by the root of R.
+    """
+    dist = _group()
+    rank, world = dist.get_rank(), dist.get_world_size()
+    tolerance = None if method.tolerance is None else method.tolerance * math.sqrt(world)
+    mine = replace(method, tolerance=tolerance).collect(model, data, batch_size=batch_size, part=rank).pack()
+    whole = Collected(method.memory * 3 // 4, np.random.default_rng(method.seed))
+    for sender in range(world):
+        whole.merge_packed(_sent_round(mine, sender))
+    return method.conclude(whole, {"batch_size": batch_size, "ranks": world})
+
+
+def _sent_round(mine: Packed, sender: int) -> Packed:
+    """What `sender` has packed, on every rank."""
+    return {name: array for name in PARTS if (array := _one_sent_round(mine.get(name), sender)) is not None}
+
+
+def _one_sent_round(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | None:
+    """First how large it is and of what, then its bytes."""
+    header = _broadcast(_header(array), sender)
+    rows, size, kind, classes = header.view(np.int64).tolist()
+    if rows < 0:
+        return None
+    content = np.zeros(rows * size, dtype=np.uint8) if array is None else np.frombuffer(array.tobytes(), dtype=np.uint8)
+    if len(content) != rows * size:
+        content = np.zeros(rows * size, dtype=np.uint8)
+    return _broadcast(content, sender).view(_dtype(kind, classes))
+
+
+def _header(array: NDArray[Any] | None) -> NDArray[np.uint8]:
+    """Rows, bytes a row, the kind of numbers, and the classes (0 for a plain column), as bytes."""
+    numbers = [-1, 0, 0, 0]
+    if array is not None:
+        inner = array.dtype["logits"] if array.dtype.names else array.dtype
+        kind = -1 if inner.kind == "i" else CODES[inner.base.str]
+        numbers = [len(array), array.dtype.itemsize, kind, inner.shape[0] if inner.shape else 0]
+    return np.array(numbers, dtype=np.int64).view(np.uint8)
+
+
+def _dtype(kind: int, classes: int) -> np.dtype[Any]:
+    if classes == 0:
+        return np.dtype(np.int64 if kind < 0 else f"<f{kind}")
+    return np.dtype([("logits", f"<f{kind}", (classes,)), ("label", "<i8"), ("weight", "<f8"), ("key", "<f8")])
+
+
+def _broadcast(content: NDArray[np.uint8], sender: int) -> NDArray[np.uint8]:
+    import torch
+    import torch.distributed as dist
+
+    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    tensor = torch.from_numpy(np.array(content)).to(device)
+    dist.broadcast(tensor, sender)
+    received: NDArray[np.uint8] = tensor.cpu().numpy()
+    return received
+
+
+def _group() -> Any:
+    try:
+        import torch.distributed as dist
+    except ImportError as error:
+        raise MissingExtraError("torch", "torch") from error
+    if not (dist.is_available() and dist.is_initialized()):
+        raise InputError("expected a process group, got none: call torch.distributed.init_process_group first")
+    return dist
