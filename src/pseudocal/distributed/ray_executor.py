@@ -106,16 +106,18 @@ class RayExecutor:
 class _Worker:
     """An actor: the work is started with the first block, so that a model that cannot be made is a failed block."""
 
-    def __init__(self, start: Callable[[], Work]) -> None:
-        self._start = start
+    def __init__(self, start: list[Any]) -> None:
+        self._start = start  # a reference in a list, which Ray does not fetch by itself: it outlives this worker
         self._work: Work | None = None
 
     def run(self, number: int, block: Any) -> Any:
-        def work(number: int, block: Any) -> Any:
-            self._work = self._work or self._start()
-            return self._work(number, block)
+        return tried(self._run, number, block)
 
-        return tried(work, number, block)
+    def _run(self, number: int, block: Any) -> Any:
+        import ray
+
+        self._work = self._work or ray.get(self._start[0])()
+        return self._work(number, block)
 
 
 class _Crew:
@@ -169,4 +171,4 @@ class _Crew:
     def _hire(self) -> Any:
         options = {"num_cpus": self._settings.num_cpus, "num_gpus": self._settings.num_gpus}
         retries = {"max_restarts": -1, "max_task_retries": self._settings.tries - 1}
-        return self._ray.remote(_Worker).options(**options, **retries).remote(self._start)
+        return self._ray.remote(_Worker).options(**options, **retries).remote([self._start])
