@@ -89,6 +89,38 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
     return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares))
 
 
+def clustering(
+    logits: Logits, targets: Labels, weights: Floats | None, groups: NDArray[np.int64], b: float
+) -> float:
+    """How many times larger the standard error is for rows of one group moving together.
+
+    The sandwich adds up squared slopes of rows; of groups it adds up the squares of their sums. With G groups of n
+    rows the sum is short by (G - 1) / G, for the slopes of all add up to zero, and by (n - 1) / n without groups.
+
+    Two rows of either group say the same, so there is half as much evidence:
+
+    >>> z, y = np.array([[2.0, 0.0]] * 4), np.array([0, 0, 1, 1])
+    >>> round(clustering(z, y, None, np.array([0, 0, 1, 1]), 1e-9) ** 2, 6)    # 2, times (2 / 1) * (3 / 4)
+    3.0
+    """
+    found, group = np.unique(groups, return_inverse=True)
+    n, sums, squares = len(logits), np.zeros(len(found)), 0.0
+    if len(found) == 1:
+        return math.inf
+    size = max(1, BLOCK // logits.shape[1])
+    for start in range(0, n, size):
+        at = slice(start, start + size)
+        z = np.maximum(logits[at], IMPOSSIBLE, dtype=np.float64) * b
+        z -= z.max(axis=1, keepdims=True)
+        e = np.exp(z)
+        slopes = np.einsum("rc,rc->r", e, z) / e.sum(axis=1) - _at_target(z, targets[at])
+        slopes *= 1.0 if weights is None else weights[at]
+        squares += float(slopes @ slopes)
+        sums += np.bincount(group[at], slopes, len(found))
+    factor = float(sums @ sums) / squares * (len(found) / (len(found) - 1)) * ((n - 1) / n) if squares else 1.0
+    return math.sqrt(factor)
+
+
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
     return array[at] if isinstance(at, slice) else array.take(at, axis=0)  # `take` is faster than an index
 
