@@ -58,13 +58,14 @@ class Predictor(Protocol):
 class Labelled:
     """Logits with the labels they should have given, how much each row counts, and which rows belong together.
 
-    Rows of one group, such as pixels of one image, are not independent.
+    Rows of one group, such as pixels of one image, are not independent. A row may belong to two groups, as a mix of
+    two images does.
     """
 
     logits: Logits  # (n, classes)
     labels: Labels  # (n,)
     weights: Floats | None = None  # (n,), one each when absent
-    groups: NDArray[np.int64] | None = None  # (n,), every row its own when absent
+    groups: NDArray[np.int64] | None = None  # (n,) or (n, 2); every row its own when absent
 
     def __len__(self) -> int:
         return len(self.logits)

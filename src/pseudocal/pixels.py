@@ -70,13 +70,12 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
     return np.ascontiguousarray(rows, dtype=np.promote_types(image.dtype, np.float32))
 
 
-def draw(which: NDArray[np.bool_], pixels: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
-    """At most `pixels` of the pixels marked in `which`, without replacement; all of them if None.
+def draw(at: NDArray[np.intp], pixels: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
+    """At most `pixels` of the pixels numbered in `at`, without replacement; all of them if None.
 
-    >>> draw(np.array([[True, False], [True, True]]), None, np.random.default_rng(0))
+    >>> draw(np.array([0, 2, 3]), 3, np.random.default_rng(0))
     array([0, 2, 3])
     """
-    at = np.flatnonzero(which)
     return at if pixels is None or len(at) <= pixels else rng.choice(at, pixels, replace=False, shuffle=False)
 
 
@@ -117,8 +116,9 @@ def sampled(maps: Maps, pixels: int | None, rng: np.random.Generator) -> Labelle
 def _rows(
     image: Maps, labels: NDArray[np.integer], valid: NDArray[np.bool_], pixels: int | None, rng: np.random.Generator
 ) -> Labelled:
-    at = draw(valid, pixels, rng)
-    share = float(valid.sum() / len(at)) if len(at) else 1.0
+    there = np.flatnonzero(valid)
+    at = draw(there, pixels, rng)
+    share = len(there) / max(1, len(at))
     return Labelled(
         rows_at(image, at),
         labels.reshape(-1)[at].astype(np.int64),

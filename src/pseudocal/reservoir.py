@@ -91,7 +91,7 @@ def _rows(labelled: Labelled, at: NDArray[np.intp], keys: NDArray[np.float64]) -
 
 def _row_type(labelled: Labelled) -> np.dtype[np.void]:
     logits: NDArray[Any] = labelled.logits
-    group = [] if labelled.groups is None else [("group", np.int64)]
+    group = [] if labelled.groups is None else [("group", np.int64, labelled.groups.shape[1:])]
     return np.dtype(
         [
             ("logits", logits.dtype, logits.shape[1:]),

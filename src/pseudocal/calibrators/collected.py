@@ -35,6 +35,8 @@ class Collected:
         self.pairs = 0
         self.epochs = 1
         self.forward_passes = 0  # set by whoever counted them
+        # images are numbered from a random start, so those of parts that know nothing of each other stay apart
+        self._first_id = rng.integers(2**62, dtype=np.int64)
 
     def add_real(self, logits: Logits | Labelled) -> None:
         """Take in what the model says of real inputs that it met for the first time."""
@@ -43,6 +45,8 @@ class Collected:
     def add_mixes(self, mixes: Labelled, *, pairs: int) -> None:
         """Take in the mixes that were made from `pairs` pairs."""
         self.pairs += pairs
+        if mixes.groups is not None:
+            mixes = replace(mixes, groups=mixes.groups + self._first_id + (self.epochs << 32))
         if len(mixes):
             self.mixes.add(mixes)
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, work_dtype
-from pseudocal.scaling.slope import Slope, clustering, slope
+from pseudocal.scaling.slope import Slope, all_alone, clustering, slope
 
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
@@ -41,14 +41,14 @@ class TemperatureScaling:
 
     A fitted one says how well its temperature is known: `log_se` is the standard error of log T, and `bound` is
     "lower" or "upper" when the likelihood has its maximum beyond the range that was searched. `groups` says how many
-    independent groups of rows that error comes from, if not every row is its own.
+    equal and independent groups of rows that error would come from, if not every row is its own.
     """
 
     temperature: float
     log_se: float = math.nan
     rows: int = 0
     bound: Literal["lower", "upper"] | None = None
-    groups: int | None = None
+    groups: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
@@ -107,11 +107,12 @@ def fit_temperature(
     The standard error is the sandwich estimate, which holds for models that are wrong as well. Weights are
     importance weights: two rows of weight one tell more than one row of weight two. `groups` `(n,)` are numbers that
     rows share which are not independent, such as pixels of one image: the temperature is the same, its error is that
-    of so many independent groups. Of one group nothing is known, and groups of one row each are no groups.
+    of so many independent groups. Of one group nothing is known, and groups of one row each are no groups. Where a
+    row belongs to two groups, as a mix of two images does, groups are `(n, 2)`.
 
     >>> twice = fit_temperature([[2.0, 0.0]] * 8, [0, 0, 0, 1] * 2, groups=[0, 1, 2, 3] * 2)
     >>> round(twice.temperature, 6), twice.groups
-    (1.820478, 4)
+    (1.820478, 4.0)
     """
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
@@ -131,14 +132,14 @@ def _clustered(
 ) -> TemperatureScaling:
     """The same with the standard error of rows that come in groups."""
     numbers = np.asarray(groups)
-    if numbers.shape != (len(logits),) or not np.issubdtype(numbers.dtype, np.integer):
+    if numbers.shape not in ((len(logits),), (len(logits), 2)) or not np.issubdtype(numbers.dtype, np.integer):
         raise InputError(
-            f"expected groups as {len(logits)} integers, one for each row, got {numbers.dtype} of {numbers.shape}"
+            f"expected groups as {len(logits)} integers, one for each row, or as pairs of them, "
+            f"got {numbers.dtype} of shape {numbers.shape}"
         )
-    count = len(np.unique(numbers))
-    if count == len(logits):
+    if all_alone(numbers):
         return fitted
-    times = clustering(logits, targets, weights, numbers, 1 / fitted.temperature)
+    times, count = clustering(logits, targets, weights, numbers, 1 / fitted.temperature)
     return replace(fitted, log_se=fitted.log_se * times, groups=count)
 
 

@@ -43,7 +43,7 @@ def mixup(
     Of images whose every pixel has a class, the pixels are mixed, at most `pixels` of each pair.
     """
     check_share(lam)
-    if pairs.logits.ndim > 2:
+    if pairs.row_logits.ndim > 2:
         rng = rng or np.random.default_rng(0)
         return mixup_pixels(predict, pairs, lam=lam, labels=labels, pixels=pixels, rng=rng)
     kept = apart(pairs)
