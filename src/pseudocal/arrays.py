@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.floating[Any]]
 Logits = Floats  # (n, classes)
+Maps = Floats  # (n, classes, height, width): logits of a model that labels every pixel
 Probabilities = Floats  # (n, classes), rows sum to one
 Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
 Batch = Any  # whatever the model eats: indexable by rows, closed under + and *
@@ -46,7 +47,7 @@ class MissingExtraError(ImportError):
 
 
 class Predictor(Protocol):
-    """A model as the core sees it: a batch of inputs in, logits `(n, classes)` out."""
+    """A model as the core sees it: a batch of inputs in, logits `(n, classes)` out, or maps of them."""
 
     def __call__(self, x: Batch, /) -> Logits:
         """Predict one batch."""
@@ -55,11 +56,16 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Logits with the labels they should have given, and how much each row counts."""
+    """Logits with the labels they should have given, how much each row counts, and which rows belong together.
+
+    Rows of one group, such as pixels of one image, are not independent. A row may belong to two groups, as a mix of
+    two images does.
+    """
 
     logits: Logits  # (n, classes)
     labels: Labels  # (n,)
     weights: Floats | None = None  # (n,), one each when absent
+    groups: NDArray[np.int64] | None = None  # (n,) or (n, 2); every row its own when absent
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -120,6 +126,21 @@ def as_logits(logits: ArrayLike) -> Logits:
         if not np.issubdtype(array.dtype, np.integer):
             raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
         array = array.astype(np.float64)
+    return array
+
+
+def as_maps(maps: ArrayLike) -> Maps:
+    """See `maps` as floating logits `(n, classes, height, width)`; `(classes, height, width)` is a batch of one.
+
+    >>> as_maps(np.zeros((19, 4, 8))).shape
+    (1, 19, 4, 8)
+    """
+    array = as_numpy(maps)
+    array = array[None] if array.ndim == 3 else array
+    if array.ndim != 4 or 0 in array.shape or array.shape[1] < 2:
+        raise InputError(f"expected maps of logits of shape (n, classes, height, width), got shape {array.shape}")
+    if not np.issubdtype(array.dtype, np.floating):
+        raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
     return array
 
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Labelled
 
-Rows = NDArray[np.void]  # structured: logits, label, weight, key
+Rows = NDArray[np.void]  # structured: logits, label, weight, key; group, if rows have one
+PIECE = 1 << 17  # rows that are copied at a time: a frame has millions of pixels
 
 
 class Sample(NamedTuple):
@@ -42,7 +43,7 @@ class Reservoir:
         self.seen = 0
         self._rng = rng
         self._held = 0
-        self._ceiling = math.inf
+        self._ceiling = math.inf  # once the memory is full: a row with a larger key would leave at once
         self._rows: Rows | None = None
 
     def __len__(self) -> int:
@@ -50,12 +51,11 @@ class Reservoir:
 
     def add(self, labelled: Labelled) -> None:
         """Let rows in, and out those whose keys are the largest once the memory is full."""
-        rows = np.empty(len(labelled), dtype=_row_type(labelled.logits))
-        rows["logits"], rows["label"] = labelled.logits, labelled.labels
-        rows["weight"] = 1.0 if labelled.weights is None else labelled.weights
-        rows["key"] = self._rng.random(len(rows))
-        self._insert(rows)
-        self.seen += len(rows)
+        keys = self._rng.random(len(labelled))
+        coming = np.flatnonzero(keys < self._ceiling)
+        for piece in np.array_split(coming, max(1, -(-len(coming) // PIECE))):
+            self._insert(_rows(labelled, piece, keys))
+        self.seen += len(keys)
 
     def merge(self, other: Reservoir) -> None:
         """Take in what another reservoir has seen and kept."""
@@ -80,7 +80,8 @@ class Reservoir:
         if self._rows is None:
             raise InputError("expected at least one row in the reservoir, got none")
         rows = self._rows[: self._held]
-        return Labelled(rows["logits"], rows["label"], rows["weight"])
+        groups = rows["group"] if "group" in (rows.dtype.names or ()) else None
+        return Labelled(rows["logits"], rows["label"], rows["weight"], groups)
 
     def _insert(self, new: Rows) -> None:
         if self._rows is None:  # memory that is not touched is not taken, so the whole of it is asked for at once
@@ -109,7 +110,24 @@ class Reservoir:
             self._rows[: self._held] = kept
 
 
-def _row_type(logits: NDArray[Any]) -> np.dtype[np.void]:
+def _rows(labelled: Labelled, at: NDArray[np.intp], keys: NDArray[np.float64]) -> Rows:
+    rows = np.empty(len(at), dtype=_row_type(labelled))
+    rows["logits"], rows["label"], rows["key"] = labelled.logits[at], labelled.labels[at], keys[at]
+    rows["weight"] = 1.0 if labelled.weights is None else labelled.weights[at]
+    if labelled.groups is not None:
+        rows["group"] = labelled.groups[at]
+    return rows
+
+
+def _row_type(labelled: Labelled) -> np.dtype[np.void]:
+    logits: NDArray[Any] = labelled.logits
+    group = [] if labelled.groups is None else [("group", np.int64, labelled.groups.shape[1:])]
     return np.dtype(
-        [("logits", logits.dtype, logits.shape[1:]), ("label", np.int64), ("weight", np.float64), ("key", np.float64)]
+        [
+            ("logits", logits.dtype, logits.shape[1:]),
+            ("label", np.int64),
+            ("weight", np.float64),
+            ("key", np.float64),
+            *group,
+        ]
     )

@@ -313,5 +313,6 @@ def test_nothing_in_fit_takes_labels():
         "batch_size",
         "strategy",
         "watch",
+        "executor",
     ]
     assert "labels" not in inspect.signature(module.Checked.__call__).parameters

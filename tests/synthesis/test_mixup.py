@@ -110,12 +110,12 @@ def test_waiting_inputs_take_no_more_than_their_memory():
     past = _Past(memory=100 * (8 * 8 + 4 * 8), rng=np.random.default_rng(0))
     for _ in range(50):
         past.add(np.zeros((40, 8)), np.zeros((40, 4)))
-    assert len(past._x) == 100
+    assert len(past._rows) == 100
     assert past.seen == 2000
-    assert all(x.base is None or x.base.nbytes <= 64 for x in past._x)  # no view of a whole batch
+    assert all(x.base is None or x.base.nbytes <= 64 for x, _, _ in past._rows)  # no view of a whole batch
     tiny = _Past(memory=10**9, rng=np.random.default_rng(0))
     tiny.add(np.zeros((MOST_PARTNERS + 100, 1)), np.zeros((MOST_PARTNERS + 100, 2)))
-    assert len(tiny._x) == MOST_PARTNERS
+    assert len(tiny._rows) == MOST_PARTNERS
 
 
 def test_pairs_share_their_rows_until_they_are_asked_for():

@@ -39,14 +39,18 @@ class Collected:
         self.pairs = 0
         self.epochs = 1
         self.forward_passes = 0  # set by whoever counted them
+        # images are numbered from a random start, so those of parts that know nothing of each other stay apart
+        self._first_id = rng.integers(2**62, dtype=np.int64)
 
-    def add_real(self, logits: Logits) -> None:
+    def add_real(self, logits: Logits | Labelled) -> None:
         """Take in what the model says of real inputs that it met for the first time."""
-        self.real.add(Labelled(logits, logits.argmax(axis=1)))
+        self.real.add(logits if isinstance(logits, Labelled) else Labelled(logits, logits.argmax(axis=1)))
 
     def add_mixes(self, mixes: Labelled, *, pairs: int) -> None:
         """Take in the mixes that were made from `pairs` pairs."""
         self.pairs += pairs
+        if mixes.groups is not None:
+            mixes = replace(mixes, groups=mixes.groups + self._first_id + (self.epochs << 32))
         if len(mixes):
             self.mixes.add(mixes)
 
@@ -82,7 +86,7 @@ class Collected:
         They are some, since the pairs are new: the interval is then wider than it need be, never narrower.
         """
         mixes = self.mixes.labelled
-        fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
+        fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights, groups=mixes.groups)
         return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
 
 

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor
+from pseudocal.arrays import Batch, InputError, Labelled, Predictor
 from pseudocal.batches import is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.collected import Collected, Settled
 from pseudocal.calibrators.divided import Executor, collect_in_blocks
+from pseudocal.pixels import predicted, sampled
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
 from pseudocal.synthesis.mixup import check_share
@@ -40,7 +41,7 @@ class PseudoCal:
     however large the data. `memory` bounds, in bytes, what is held at a time. `pairing` draws the partners of a
     stream of batches from "anywhere" in what was seen so far, so that a sorted stream does no harm, or from the same
     "batch", as the paper does. `binary` says that the model gives one logit per row, which stands for the two columns
-    (0, z).
+    (0, z). `pixels` is how many random pixels of each image count where the model labels every pixel, None for all.
     """
 
     lam: float = 0.65
@@ -51,6 +52,7 @@ class PseudoCal:
     tolerance: float | None = None
     pairing: Literal["anywhere", "batch"] = "anywhere"
     binary: bool = False
+    pixels: int | None = 20_000
 
     def __post_init__(self) -> None:
         check_share(self.lam)
@@ -66,6 +68,8 @@ class PseudoCal:
             raise InputError(f"expected memory of at least 65536 bytes, got {self.memory}")
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"expected a positive tolerance, got {self.tolerance}")
+        if self.pixels is not None and self.pixels < 1:
+            raise InputError(f"expected at least one pixel of each image, got {self.pixels}")
 
     def fit(
         self,
@@ -79,7 +83,8 @@ class PseudoCal:
     ) -> Calibration:
         """Calibrate `model` on unlabelled target `data`.
 
-        The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier. The data is an
+        The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier; it gives
+        `(n, classes)`, or `(n, classes, height, width)` if it labels every pixel. The data is an
         array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
         in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch`
         is shown each batch of mixes, for whoever draws or keeps them. `executor` spreads the work, such as
@@ -116,11 +121,21 @@ class PseudoCal:
         """
         predict = Checked(as_predictor(model), binary=self.binary)
         rng = np.random.default_rng(self.seed if part is None else (self.seed, part))
-        own_rng, keep_rng, draw_rng = rng.spawn(3)
+        own_rng, keep_rng, draw_rng, real_rng = rng.spawn(4)
         collected = Collected(self.memory * 3 // 4, keep_rng)
-        synthesise = strategy or partial(mixup, lam=self.lam, labels=self.labels)
+        synthesise = strategy or partial(mixup, lam=self.lam, labels=self.labels, pixels=self.pixels)
         settled = Settled(self.tolerance)
-        for pairs in self._pairs(predict, data, batch_size, pair_rng or own_rng, collected):
+
+        def met(x: Batch) -> Any:
+            """What is remembered of real inputs; of maps the predicted classes are enough, unless labels are soft."""
+            said = predict(x)
+            if said.ndim == 4 and strategy is not None:
+                raise InputError(f"expected mixup for a model that labels every pixel, got {_name(strategy)}")
+            if collected.epochs == 1:
+                collected.add_real(said if said.ndim == 2 else sampled(said, self.pixels, real_rng))
+            return said if said.ndim == 2 or self.labels == "soft" else predicted(said)
+
+        for pairs in self._pairs(met, data, batch_size, pair_rng or own_rng, collected):
             mixes = synthesise(predict, pairs, rng=draw_rng)
             collected.add_mixes(mixes, pairs=len(pairs))
             if watch is not None and len(mixes):
@@ -138,7 +153,7 @@ class PseudoCal:
         return Calibration("pseudocal", collected.temperature(), settings, collected.counts)
 
     def _pairs(
-        self, predict: Predictor, data: Any, batch_size: int, rng: np.random.Generator, collected: Collected
+        self, met: Predictor, data: Any, batch_size: int, rng: np.random.Generator, collected: Collected
     ) -> Iterator[Pairs]:
         """Pairs of target inputs, `epochs` times over; what the model says of each input is collected once."""
         if batch_size < 2:
@@ -149,12 +164,6 @@ class PseudoCal:
             raise InputError(
                 "expected data that can be read again for each epoch, got an iterator: pass a list or a loader"
             )
-
-        def met(x: Batch) -> Logits:
-            logits = predict(x)
-            if collected.epochs == 1:
-                collected.add_real(logits)
-            return logits
 
         for epoch in range(1, self.epochs + 1):
             collected.epochs = epoch

@@ -7,18 +7,23 @@ import warnings
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.arrays import (
     Batch,
     InputError,
     Logits,
+    Maps,
     Predictor,
     as_logits,
+    as_maps,
+    as_numpy,
     binary_logits,
     check_rows,
     looks_like_probabilities,
 )
 from pseudocal.batches import count
+from pseudocal.pixels import check_maps
 from pseudocal.predictors.deferred import Deferred
 
 __all__ = ["Checked", "Deferred", "as_predictor"]
@@ -51,7 +56,8 @@ def as_predictor(model: Any) -> Predictor:
 class Checked:
     """A predictor whose every output is checked, so that a mistake shows where it is made.
 
-    It counts the rows it predicts, and adds to an error of the model which batch it was.
+    It counts the rows it predicts, and adds to an error of the model which batch it was. Maps of logits
+    `(n, classes, height, width)` come through as they are.
     """
 
     def __init__(self, predict: Predictor, *, binary: bool = False) -> None:
@@ -60,7 +66,7 @@ class Checked:
         self._binary = binary
         self._classes: int | None = None
 
-    def __call__(self, x: Batch, /) -> Logits:
+    def __call__(self, x: Batch, /) -> Logits | Maps:
         """Predict one batch."""
         try:
             output = self._predict(x)
@@ -69,13 +75,17 @@ class Checked:
                 f"pseudocal: while the model predicted a batch of shape {tuple(x.shape)}, after {self.rows} rows"
             )
             raise
-        logits = as_logits(binary_logits(output) if self._binary else output)
+        logits = self._read(as_numpy(output))
         if len(logits) != count(x):
             raise InputError(f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}")
-        check_rows(logits)
+        if logits.ndim == 4:
+            check_maps(logits)
+        else:
+            check_rows(logits)
         if self._classes is None:
             self._classes = logits.shape[1]
-            if looks_like_probabilities(logits):
+            few = logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T
+            if looks_like_probabilities(few):
                 warnings.warn(
                     "expected logits, got rows that are non-negative and sum to one: if the model returns "
                     "probabilities, pass their logarithm instead: lambda x: np.log(model(x))",
@@ -84,4 +94,14 @@ class Checked:
         if logits.shape[1] != self._classes:
             raise InputError(f"expected logits for {self._classes} classes as before, got shape {logits.shape}")
         self.rows += len(logits)
-        return logits if logits.dtype.itemsize >= 4 else logits.astype(np.float32)
+        return logits if logits.dtype.itemsize >= 4 or logits.ndim == 4 else logits.astype(np.float32)
+
+    def _read(self, output: NDArray[Any]) -> Logits | Maps:
+        if output.ndim < 3:
+            return as_logits(binary_logits(output) if self._binary else output)
+        if self._binary:
+            output = output[:, None] if output.ndim == 3 else output
+            output = np.concatenate([np.zeros_like(output), output], axis=1)
+        if output.ndim != 4:
+            raise InputError(f"expected logits of shape (n, classes) or (n, classes, h, w), got shape {output.shape}")
+        return as_maps(output)

@@ -25,7 +25,8 @@ def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
     """Write a scaling as JSON values; what is not finite, which JSON cannot say, becomes None.
 
     >>> scaling_to_dict(TemperatureScaling(2.0, log_se=0.1, rows=100))
-    {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None}
+    {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None,
+    'groups': None}
     """
     kind = next(name for name, type_ in KINDS.items() if isinstance(scaling, type_))
     return {"kind": kind} | {f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling)}

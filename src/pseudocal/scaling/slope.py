@@ -18,6 +18,7 @@ from pseudocal.passes import in_strips, let_go, picked, scaled
 
 BLOCK = 1 << 17  # logits per block: with its scratch it stays in a core's cache
 SAFE = 60.0  # logits of a block that lie within this range need no shift by row: exp(-60) is far from zero in float32
+Groups = NDArray[np.int64]  # (n,), or (n, 2) where rows belong to two
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
 
@@ -81,6 +82,72 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
         return Slope(0.0, 0.0, 0.0, math.inf)
     scale = 1 / (b * weight)
     return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares))
+
+
+class Clustering(NamedTuple):
+    """How many times larger the standard error is for rows of one group moving together, and how many groups tell."""
+
+    times: float
+    groups: float
+
+
+def clustering(logits: Logits, targets: Labels, weights: Floats | None, groups: Groups, b: float) -> Clustering:
+    """What groups of rows `(n,)` do to the standard error; with `(n, 2)` each row belongs to two.
+
+    The sandwich adds up squared slopes of rows; of groups it adds up the squares of their sums. Where a row belongs to
+    two groups, all rows that share a group move together, and no less is assumed than that rows of the same two do.
+    With G groups of n rows the sum is short by (G - 1) / G, for the slopes of all add up to zero, and by (n - 1) / n
+    without groups. G is the number of equally large groups that would tell as much.
+
+    Two rows of either group say the same, so there is half as much evidence:
+
+    >>> z, y = np.array([[2.0, 0.0]] * 4), np.array([0, 0, 1, 1])
+    >>> times, count = clustering(z, y, None, np.array([0, 0, 1, 1]), 1e-9)
+    >>> round(times**2, 6), count                                               # 2, times (2 / 1) * (3 / 4)
+    (3.0, 2.0)
+    """
+    n, sides = len(groups), groups.size // len(groups)
+    found, group = np.unique(groups, return_inverse=True)
+    group = group.reshape(n, sides).T  # (sides, n)
+    together = np.unique(group[0] * len(found) + group[-1], return_inverse=True)[1]
+    slopes = _row_slopes(logits, targets, weights, b)
+    clustered, plain = _squares(slopes, together), float(slopes @ slopes)
+    if sides == 2:  # those that share a group, less those that share both and were counted twice
+        clustered = max(clustered, _squares(np.tile(slopes, 2), group.ravel()) - clustered)
+    mass = np.bincount(group.ravel(), np.tile(np.ones(n) if weights is None else weights, sides))
+    count = float((mass @ mass) ** 2 / (mass**2 @ mass**2))
+    if len(found) == 1 or count <= 1 or plain == 0:
+        return Clustering(math.inf, 1.0)
+    return Clustering(math.sqrt(clustered / plain * (count / (count - 1)) * ((n - 1) / n)), count)
+
+
+def all_alone(groups: Groups) -> bool:
+    """Whether no two rows belong to the same group, or to the same two.
+
+    >>> all_alone(np.array([[0, 1], [1, 2]])), all_alone(np.array([0, 1, 0]))
+    (True, False)
+    """
+    order = np.lexsort(groups.T if groups.ndim == 2 else [groups])
+    sorted_groups = groups[order].reshape(len(groups), -1)
+    return bool((sorted_groups[1:] != sorted_groups[:-1]).any(axis=1).all())
+
+
+def _squares(slopes: Floats, group: NDArray[np.intp]) -> float:
+    sums = np.bincount(group, slopes)
+    return float(sums @ sums)
+
+
+def _row_slopes(logits: Logits, targets: Labels, weights: Floats | None, b: float) -> NDArray[np.float64]:
+    """The weighted slope of each row, in b z."""
+    slopes = np.empty(len(logits))
+    size = max(1, BLOCK // logits.shape[1])
+    for start in range(0, len(logits), size):
+        at = slice(start, start + size)
+        x = np.maximum(logits[at], IMPOSSIBLE, dtype=np.float64) * b
+        x -= x.max(axis=1, keepdims=True)
+        e = np.exp(x)
+        slopes[at] = np.einsum("rc,rc->r", e, x) / e.sum(axis=1) - _at_target(x, targets[at])
+    return slopes if weights is None else slopes * weights
 
 
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, work_dtype
-from pseudocal.scaling.slope import Slope, slope
+from pseudocal.scaling.slope import Slope, all_alone, clustering, slope
 
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
@@ -41,13 +41,15 @@ class TemperatureScaling:
     array([[1., 2.]])
 
     A fitted one says how well its temperature is known: `log_se` is the standard error of log T, and `bound` is
-    "lower" or "upper" when the likelihood has its maximum beyond the range that was searched.
+    "lower" or "upper" when the likelihood has its maximum beyond the range that was searched. `groups` says how many
+    equal and independent groups of rows that error would come from, if not every row is its own.
     """
 
     temperature: float
     log_se: float = math.nan
     rows: int = 0
     bound: Literal["lower", "upper"] | None = None
+    groups: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.temperature < math.inf:
@@ -69,18 +71,28 @@ class TemperatureScaling:
         >>> low, high = TemperatureScaling(2.0, log_se=0.1).interval()
         >>> round(low, 3), round(high, 3)
         (1.644, 2.433)
+
+        An error that comes from few groups is itself known badly, and the interval is Student's:
+
+        >>> low, high = TemperatureScaling(2.0, log_se=0.1, groups=5).interval()
+        >>> round(low, 3), round(high, 3)
+        (1.515, 2.64)
         """
-        from scipy.special import ndtri
+        from scipy.special import ndtri, stdtrit
 
         if not 0 < level < 1:
             raise InputError(f"expected a level between 0 and 1, got {level}")
         if self.bound is not None:
             return (0.0, math.inf)
-        half = float(ndtri((1 + level) / 2)) * self.log_se
+        few = self.groups is not None and self.groups > 1
+        quantile = stdtrit(self.groups - 1, (1 + level) / 2) if few else ndtri((1 + level) / 2)  # type: ignore[operator]
+        half = float(quantile) * self.log_se
         return (self.temperature * math.exp(-half), self.temperature * math.exp(half))
 
 
-def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None) -> TemperatureScaling:
+def fit_temperature(
+    logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, groups: ArrayLike | None = None
+) -> TemperatureScaling:
     """Find the temperature under which the labels are most likely.
 
     Labels are class indices `(n,)` or soft targets `(n, classes)`; `weights` `(n,)` say how much each row counts.
@@ -94,7 +106,14 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike 
     (1.820478, 1.820478)
 
     The standard error is the sandwich estimate, which holds for models that are wrong as well. Weights are
-    importance weights: two rows of weight one tell more than one row of weight two.
+    importance weights: two rows of weight one tell more than one row of weight two. `groups` `(n,)` are numbers that
+    rows share which are not independent, such as pixels of one image: the temperature is the same, its error is that
+    of so many independent groups. Of one group nothing is known, and groups of one row each are no groups. Where a
+    row belongs to two groups, as a mix of two images does, groups are `(n, 2)`.
+
+    >>> twice = fit_temperature([[2.0, 0.0]] * 8, [0, 0, 0, 1] * 2, groups=[0, 1, 2, 3] * 2)
+    >>> round(twice.temperature, 6), twice.groups
+    (1.820478, 4.0)
     """
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
@@ -105,7 +124,24 @@ def fit_temperature(logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike 
         log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), log_b, close)
     bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
     temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
-    return TemperatureScaling(temperature, log_se, len(logits), bound)
+    fitted = TemperatureScaling(temperature, log_se, len(logits), bound)
+    return fitted if groups is None else _clustered(fitted, logits, targets, row_weights, groups)
+
+
+def _clustered(
+    fitted: TemperatureScaling, logits: Logits, targets: Labels, weights: Floats | None, groups: ArrayLike
+) -> TemperatureScaling:
+    """The same with the standard error of rows that come in groups."""
+    numbers = np.asarray(groups)
+    if numbers.shape not in ((len(logits),), (len(logits), 2)) or not np.issubdtype(numbers.dtype, np.integer):
+        raise InputError(
+            f"expected groups as {len(logits)} integers, one for each row, or as pairs of them, "
+            f"got {numbers.dtype} of shape {numbers.shape}"
+        )
+    if all_alone(numbers):
+        return fitted
+    times, count = clustering(logits, targets, weights, numbers, 1 / fitted.temperature)
+    return replace(fitted, log_se=fitted.log_se * times, groups=count)
 
 
 def as_targets(labels: ArrayLike, logits: Logits) -> Labels:

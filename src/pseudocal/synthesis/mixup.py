@@ -8,6 +8,7 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Predictor, softmax
 from pseudocal.batches import blend
+from pseudocal.synthesis.mixup_pixels import mixup_pixels
 from pseudocal.synthesis.pairs import Pairs, apart
 
 
@@ -23,7 +24,8 @@ def mixup(
     *,
     lam: float = 0.65,
     labels: Literal["hard", "soft"] = "hard",
-    rng: np.random.Generator | None = None,  # every strategy is offered one; the pairs are drawn already
+    pixels: int | None = 20_000,
+    rng: np.random.Generator | None = None,  # for pixels alone: the pairs are drawn already
 ) -> Labelled:
     """Mix pairs that the model tells apart; label each mix by its larger share.
 
@@ -37,9 +39,14 @@ def mixup(
     >>> mix.logits, mix.labels  # the third pair shares its class
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
+
+    Of images whose every pixel has a class, the pixels are mixed, at most `pixels` of each pair.
     """
-    kept = apart(pairs)
     check_share(lam)
+    if pairs.row_logits.ndim > 2:
+        rng = rng or np.random.default_rng(0)
+        return mixup_pixels(predict, pairs, lam=lam, labels=labels, pixels=pixels, rng=rng)
+    kept = apart(pairs)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
     mixed = predict(blend(kept.rows, kept.first, kept.second, lam))

@@ -8,7 +8,8 @@ uniform sample, and weights the pairs so that every two rows of the stream count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,7 @@ class Pairs:
     first: Numbers  # (n,): rows that have the larger share
     second: Numbers  # (n,): their partners
     weights: Floats | None = None  # (n,)
+    ids: NDArray[np.int64] | None = None  # (m,): which input of the stream each row is, for mixes that share one
 
     @classmethod
     def of(
@@ -78,7 +80,7 @@ class Pairs:
 
     def __getitem__(self, kept: Numbers) -> Pairs:
         weights = None if self.weights is None else self.weights[kept]
-        return Pairs(self.rows, self.row_logits, self.first[kept], self.second[kept], weights)
+        return Pairs(self.rows, self.row_logits, self.first[kept], self.second[kept], weights, self.ids)
 
 
 def apart(pairs: Pairs) -> Pairs:
@@ -94,10 +96,13 @@ def apart(pairs: Pairs) -> Pairs:
 
 def pairs_within(predict: Predictor, batches: Iterable[Batch], *, rng: np.random.Generator) -> Iterator[Pairs]:
     """Pair each row of a batch with another of the same batch, every row once on either side."""
+    seen = 0
     for x in batches:
         logits = predict(x)
-        if len(logits) > 1:
-            yield Pairs(x, logits, np.arange(len(logits)), ring(len(logits), rng))
+        n = len(logits)
+        if n > 1:
+            yield Pairs(x, logits, np.arange(n), ring(n, rng), ids=np.arange(seen, seen + n))
+        seen += n
 
 
 def pairs_anywhere(
@@ -108,21 +113,26 @@ def pairs_anywhere(
     With s rows before a batch of n, a row has s + (n - 1)/2 partners to itself (each pair inside the batch is shared
     by two). It draws one of them and counts for all, so each pair of rows in the stream has the same expected weight.
     Which of the two has the larger share is a toss, so each row is expected to lead as often as any other.
+
+    Batches may differ in the shape of their rows, as images of several sizes do. Rows are then paired with those of
+    their own shape: no picture is cut or stretched for it, and what the model says of each lies pixel on pixel.
     """
     past = _Past(memory, rng)
     for x in batches:
         logits = predict(x)
-        n = len(logits)
-        partners = past.seen + (n - 1) / 2
+        n, shape = len(logits), tuple(x.shape[1:])
+        before = past.count(shape)
+        partners = before + (n - 1) / 2
         if partners > 0:
-            older = np.flatnonzero(rng.random(n) < past.seen / partners)
-            x_past, logits_past = past.draw(len(older))
+            older = np.flatnonzero(rng.random(n) < before / partners)
+            x_past, logits_past, ids_past = past.draw(len(older), shape)
             everyone, all_logits = stack([x, *x_past]), np.concatenate([logits, *logits_past])
             first, second = np.arange(n), ring(n, rng)
             second[older] = n + np.arange(len(older))
             swap = older[rng.random(len(older)) < 0.5]
             first[swap], second[swap] = second[swap], first[swap]
-            yield Pairs(everyone, all_logits, first, second, np.full(n, partners))
+            ids = np.concatenate([np.arange(past.seen, past.seen + n), ids_past])
+            yield Pairs(everyone, all_logits, first, second, np.full(n, partners), ids)
         past.add(x, logits)
 
 
@@ -133,28 +143,42 @@ class _Past:
         self.seen = 0
         self._memory = memory
         self._rng = rng
-        self._x: list[Batch] = []
-        self._logits: list[Logits] = []
+        self._rows: list[tuple[Batch, Logits, int]] = []
+        self._shapes: Counter[tuple[int, ...]] = Counter()
 
-    def draw(self, n: int) -> tuple[list[Batch], list[Logits]]:
-        """Draw n rows with replacement."""
+    def count(self, shape: tuple[int, ...]) -> int:
+        """How many rows of this shape there were, if one of them is still here."""
+        return self._shapes[shape] if len(self._fitting(shape)) else 0
+
+    def draw(self, n: int, shape: tuple[int, ...]) -> tuple[list[Batch], list[Logits], NDArray[np.int64]]:
+        """Draw n rows of this shape with replacement, and which of all rows they are."""
         if n == 0:
-            return [], []
-        rows = self._rng.integers(len(self._x), size=n)
-        return [self._x[i] for i in rows], [self._logits[i] for i in rows]
+            return [], [], np.empty(0, dtype=np.int64)
+        fitting = self._fitting(shape)
+        drawn = [self._rows[fitting[i]] for i in self._rng.integers(len(fitting), size=n)]
+        x, logits, ids = zip(*drawn, strict=True)
+        return list(x), list(logits), np.array(ids, dtype=np.int64)
 
     def add(self, x: Batch, logits: Logits) -> None:
         """Let rows in, each in the place of a random one once the memory is full."""
         n = count(x)
         capacity = max(2, min(MOST_PARTNERS, self._memory * n // (size(x) + logits.nbytes)))
+        self._shapes[tuple(x.shape[1:])] += n
+        while len(self._rows) > capacity:  # larger rows than before
+            del self._rows[int(self._rng.integers(len(self._rows)))]
         for i in range(n):
             self.seen += 1
             row = np.array([i])
-            if len(self._x) < capacity:
-                self._x.append(take(x, row))  # a copy: a view would keep the whole batch alive
-                self._logits.append(logits[row])
-            elif (place := int(self._rng.integers(self.seen))) < len(self._x):
-                self._x[place], self._logits[place] = take(x, row), logits[row]
+            if len(self._rows) < capacity:
+                self._rows.append((take(x, row), logits[row], self.seen - 1))  # copies: views would keep all alive
+            elif (place := int(self._rng.integers(self.seen))) < len(self._rows):
+                self._rows[place] = (take(x, row), logits[row], self.seen - 1)
+
+    def _fitting(self, shape: tuple[int, ...]) -> Sequence[int]:
+        everyone = range(len(self._rows))
+        if len(self._shapes) < 2:
+            return everyone
+        return [i for i in everyone if tuple(self._rows[i][0].shape[1:]) == shape]
 
 
 def ring(n: int, rng: np.random.Generator) -> Numbers:

@@ -1,0 +1,172 @@
+"""Pixels as rows: what a model that labels every pixel says, in pieces that fit into memory.
+
+A frame of 1,024 x 2,048 pixels and 19 classes is 160 MB of logits. Nothing here holds more than a few rows of it beside
+it: the class of each pixel is one byte, and of the logits only those that are drawn are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps
+
+BLOCK = 1 << 20  # logits per block
+IGNORED = 255  # the label of pixels that do not count, as Cityscapes and its kin have it
+
+ClassMaps = NDArray[np.uint8] | NDArray[np.uint16]  # (n, height, width)
+
+
+def bands(maps: Maps) -> Iterator[slice]:
+    """Slices of image rows that hold a bounded number of logits each.
+
+    >>> list(bands(np.zeros((1, 2, 3, 4))))
+    [slice(0, 3, None)]
+    """
+    n, classes, height, width = maps.shape
+    step = max(1, BLOCK // (n * classes * width))
+    return (slice(start, min(start + step, height)) for start in range(0, height, step))
+
+
+def nothing(classes: int) -> int:
+    """The number that stands for no class at all."""
+    return 255 if classes <= 255 else 65535
+
+
+def predicted(maps: Maps) -> ClassMaps:
+    """The predicted class of each pixel; pixels with -inf for every class have none.
+
+    >>> predicted(np.array([[[[2.0, 0.0, -np.inf]], [[1.0, 3.0, -np.inf]]]]))
+    array([[[  0,   1, 255]]], dtype=uint8)
+    """
+    n, classes, height, width = maps.shape
+    found = np.empty((n, height, width), dtype=np.dtype(np.uint8 if classes <= 255 else np.uint16))
+    for band in bands(maps):
+        found[:, band] = maps[:, :, band].argmax(axis=1)
+        found[:, band][np.isneginf(maps[:, :, band].max(axis=1))] = nothing(classes)
+    return found
+
+
+def check_maps(maps: Maps) -> None:
+    """Refuse NaN and +inf, naming the pixel."""
+    for band in bands(maps):
+        top = maps[:, :, band].max(axis=1)
+        if not (top < np.inf).all():
+            i, y, x = (int(k) for k in np.argwhere(~(top < np.inf))[0])
+            what = "NaN" if np.isnan(top[i, y, x]) else "+inf"
+            raise InputError(f"expected logits below +inf, got {what} in image {i} at ({band.start + y}, {x})")
+
+
+def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
+    """The logits `(m, classes)` of some pixels, numbered along the rows, of one image `(classes, height, width)`.
+
+    >>> rows_at(np.arange(8.0).reshape(2, 2, 2), np.array([0, 3]))
+    array([[0., 4.],
+           [3., 7.]])
+    """
+    rows = image.reshape(len(image), -1)[:, at].T
+    return np.ascontiguousarray(rows, dtype=np.promote_types(image.dtype, np.float32))
+
+
+def draw(at: NDArray[np.intp], pixels: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
+    """At most `pixels` of the pixels numbered in `at`, without replacement; all of them if None.
+
+    >>> draw(np.array([0, 2, 3]), 3, np.random.default_rng(0))
+    array([0, 2, 3])
+    """
+    return at if pixels is None or len(at) <= pixels else rng.choice(at, pixels, replace=False, shuffle=False)
+
+
+def labelled_pixels(
+    maps: ArrayLike,
+    labels: ArrayLike,
+    *,
+    pixels: int | None = 20_000,
+    ignore: int | None = IGNORED,
+    rng: np.random.Generator,
+) -> Labelled:
+    """Rows of random pixels, at most `pixels` of each image, for whatever takes labelled logits.
+
+    Labels `(n, height, width)` that lie denser than the logits are looked up at the centre of each logit's cell, so
+    a model is fitted at its own resolution. Each row stands for as many pixels as were there to draw from.
+
+    >>> z = np.zeros((1, 2, 1, 3))
+    >>> rows = labelled_pixels(z, np.array([[[0, 255, 1]]]), rng=np.random.default_rng(0))
+    >>> rows.labels, len(set(rows.groups.tolist()))
+    (array([0, 1]), 1)
+    """
+    images = as_maps(maps)
+    wanted = at_size(as_masks(labels, len(images)), images.shape[2:])
+    parts = []
+    for image, mask in zip(images, wanted, strict=True):
+        valid = np.ones(mask.shape, dtype=bool) if ignore is None else mask != ignore
+        check_classes(mask, valid, len(image))
+        parts.append(_rows(image, mask, valid, pixels, rng))
+    return joined(parts)
+
+
+def sampled(maps: Maps, pixels: int | None, rng: np.random.Generator) -> Labelled:
+    """Rows of random pixels with the classes that the model gives them."""
+    pairs = zip(maps, predicted(maps), strict=True)
+    return joined([_rows(z, said, said != nothing(len(z)), pixels, rng) for z, said in pairs])
+
+
+def _rows(
+    image: Maps, labels: NDArray[np.integer], valid: NDArray[np.bool_], pixels: int | None, rng: np.random.Generator
+) -> Labelled:
+    there = np.flatnonzero(valid)
+    at = draw(there, pixels, rng)
+    share = len(there) / max(1, len(at))
+    return Labelled(
+        rows_at(image, at),
+        labels.reshape(-1)[at].astype(np.int64),
+        np.full(len(at), share),
+        np.full(len(at), new_group(rng)),
+    )
+
+
+def new_group(rng: np.random.Generator) -> np.int64:
+    """A number for an image, at random: parts of a stream that know nothing of each other never use one twice."""
+    return rng.integers(2**63, dtype=np.int64)
+
+
+def joined(parts: list[Labelled]) -> Labelled:
+    """One set of rows of several that have weights and groups."""
+    columns = zip(*((p.logits, p.labels, p.weights, p.groups) for p in parts), strict=True)
+    return Labelled(*(np.concatenate(column) for column in columns))
+
+
+def as_masks(labels: ArrayLike, n: int) -> NDArray[np.integer]:
+    """See `labels` as class numbers `(n, height, width)`; one mask is a batch of one."""
+    masks = np.asarray(labels)
+    masks = masks[None] if masks.ndim == 2 else masks
+    if masks.ndim != 3 or len(masks) != n or 0 in masks.shape:
+        raise InputError(f"expected labels of shape ({n}, height, width), got shape {masks.shape}")
+    if not np.issubdtype(masks.dtype, np.integer):
+        raise InputError(f"expected labels that are integers, got dtype {masks.dtype}")
+    return masks
+
+
+def check_classes(mask: NDArray[np.integer], valid: NDArray[np.bool_], classes: int) -> None:
+    """Refuse labels that are neither a class nor ignored."""
+    bad = valid & ((mask < 0) | (mask >= classes))
+    if bad.any():
+        y, x = np.argwhere(bad)[0].tolist()
+        raise InputError(f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at ({y}, {x})")
+
+
+def at_size(masks: NDArray[np.integer], size: tuple[int, ...]) -> NDArray[np.integer]:
+    """Masks at another size: the label nearest to the centre of each new pixel.
+
+    >>> at_size(np.array([[[1, 2, 3, 4]]]), (1, 2))
+    array([[[2, 4]]])
+    """
+    if masks.shape[1:] == tuple(size):
+        return masks
+    rows, columns = (
+        np.minimum(((np.arange(new) + 0.5) * old / new).astype(np.intp), old - 1)
+        for new, old in zip(size, masks.shape[1:], strict=True)
+    )
+    return masks[:, rows[:, None], columns]

@@ -1,0 +1,72 @@
+"""Mixup of images whose every pixel has a class: each pixel is a sample, each pair of images a group of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import Labelled, Maps, Predictor, softmax
+from pseudocal.batches import blend
+from pseudocal.pixels import ClassMaps, draw, joined, predicted, rows_at
+from pseudocal.synthesis.pairs import Pairs
+
+
+def mixup_pixels(
+    predict: Predictor,
+    pairs: Pairs,
+    *,
+    lam: float,
+    labels: Literal["hard", "soft"],
+    pixels: int | None,
+    rng: np.random.Generator,
+) -> Labelled:
+    """Mix pairs of images; keep pixels that the model tells apart, and label each by the larger share's.
+
+    Of each pair at most `pixels` are drawn, and each then stands for as many as it was drawn from.
+
+    >>> x = np.array([[[[4.0, 4.0]], [[0.0, 0.0]]], [[[4.0, 0.0]], [[0.0, 4.0]]]])    # (n, classes, 1, 2)
+    >>> pairs = Pairs(x, predicted(x), np.array([0, 1]), np.array([1, 0]))
+    >>> mix = mixup_pixels(lambda x: x, pairs, lam=0.75, labels="hard", pixels=None, rng=np.random.default_rng(0))
+    >>> mix.logits, mix.labels                                    # the two images agree on their first pixel
+    (array([[3., 1.],
+           [1., 3.]]), array([0, 1]))
+    """
+    said = _classes(pairs.row_logits)
+    none = np.iinfo(said.dtype).max
+    parts, told = (
+        [],
+        [np.flatnonzero(_apart(said[i], said[j], none)) for i, j in zip(pairs.first, pairs.second, strict=True)],
+    )
+    kept = np.flatnonzero([len(at) > 0 for at in told])
+    if len(kept) == 0:
+        return Labelled(np.empty((0, 2)), np.empty(0, dtype=np.int64))
+    mixes = pairs[kept]
+    mixed = predict(blend(mixes.rows, mixes.first, mixes.second, lam))
+    for image, i, j, k in zip(mixed, mixes.first, mixes.second, kept, strict=True):
+        at = draw(told[k], pixels, rng)
+        target = said[i].reshape(-1)[at] if labels == "hard" else _surest(pairs.row_logits, i, j, at, lam)
+        weight = (1.0 if pairs.weights is None else float(pairs.weights[k])) * len(told[k]) / len(at)
+        ids = (k, k) if pairs.ids is None else (pairs.ids[i], pairs.ids[j])
+        parts.append(
+            Labelled(rows_at(image, at), target.astype(np.int64), np.full(len(at), weight), np.tile(ids, (len(at), 1)))
+        )
+    return joined(parts)
+
+
+def _apart(first: ClassMaps, second: ClassMaps, none: int) -> NDArray[np.bool_]:
+    differ: NDArray[np.bool_] = (first != second) & (first != none) & (second != none)
+    return differ
+
+
+def _classes(said: Maps | ClassMaps) -> ClassMaps:
+    """What the model said of each pixel, from its logits or kept as classes alone."""
+    return predicted(said) if said.ndim == 4 else said  # type: ignore[arg-type, return-value]
+
+
+def _surest(maps: Maps, i: int, j: int, at: NDArray[np.intp], lam: float) -> NDArray[np.intp]:
+    """The class of the largest mixed probability at some pixels of two images."""
+    shares = lam * softmax(rows_at(maps[i], at)) + (1 - lam) * softmax(rows_at(maps[j], at))
+    classes: NDArray[np.intp] = shares.argmax(axis=1)
+    return classes
