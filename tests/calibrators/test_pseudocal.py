@@ -310,6 +310,7 @@ def test_nothing_in_fit_takes_labels():
         "self",
         "model",
         "data",
+        "second_opinion",
         "batch_size",
         "strategy",
         "watch",

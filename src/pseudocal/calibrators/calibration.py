@@ -17,6 +17,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Logits, Probabilities, softmax
+from pseudocal.calibrators.trust import Trust
 from pseudocal.scaling import Scaling, TemperatureScaling, scaling_from_dict, scaling_to_dict
 
 FORMAT = "pseudocal-calibration"
@@ -48,6 +49,7 @@ class Calibration:
     settings: dict[str, Any] = field(default_factory=dict)  # what was asked for, the seed included
     counts: dict[str, int] = field(default_factory=dict)  # what was done: rows read, pairs mixed, ...
     versions: dict[str, str] = field(default_factory=versions)
+    trust: Trust | None = None  # how far to believe it, where that was judged
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)`."""
@@ -97,6 +99,7 @@ class Calibration:
             "settings": self.settings,
             "counts": self.counts,
             "versions": self.versions,
+            "trust": None if self.trust is None else self.trust.to_dict(),
         }
         path = Path(path)
         if not path.parent.is_dir():
@@ -124,4 +127,5 @@ class Calibration:
             settings=dict(content.get("settings", {})),
             counts=dict(content.get("counts", {})),
             versions=dict(content.get("versions", {})),
+            trust=None if content.get("trust") is None else Trust.from_dict(content["trust"]),
         )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Logits
+from pseudocal.calibrators.second_opinion import Agreement, Mistakes, agreement_of
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
@@ -35,7 +36,8 @@ class Collected:
     def __init__(self, memory: int, rng: np.random.Generator) -> None:
         mixes_rng, real_rng = rng.spawn(2)
         self.mixes = Reservoir(memory * 2 // 3, mixes_rng)
-        self.real = Reservoir(memory // 3, real_rng)  # each with the class that the model gives it
+        self.real = Reservoir(memory // 3, real_rng)  # each with the class of a second opinion, or the model's own
+        self.mistakes: Mistakes | None = None  # what a second opinion was asked about, if there is one
         self.pairs = 0
         self.epochs = 1
         self.forward_passes = 0  # set by whoever counted them
@@ -45,6 +47,10 @@ class Collected:
     def add_real(self, logits: Logits | Labelled) -> None:
         """Take in what the model says of real inputs that it met for the first time."""
         self.real.add(logits if isinstance(logits, Labelled) else Labelled(logits, logits.argmax(axis=1)))
+
+    def add_mistakes(self, mistakes: Mistakes) -> None:
+        """Take in what a second opinion said of sure mistakes."""
+        self.mistakes = (self.mistakes or Mistakes()) + mistakes
 
     def add_mixes(self, mixes: Labelled, *, pairs: int) -> None:
         """Take in the mixes that were made from `pairs` pairs."""
@@ -63,6 +69,8 @@ class Collected:
         mixes, real = self.mixes.sample, self.real.sample
         counts = np.array([self.pairs, self.forward_passes, self.epochs, mixes.seen, real.seen], dtype=np.int64)
         packed = {"counts": counts, "ceilings": np.array([mixes.ceiling, real.ceiling])}
+        if self.mistakes is not None:
+            packed["mistakes"] = np.array(astuple(self.mistakes))
         return packed | {name: s.rows for name, s in (("mixes", mixes), ("real", real)) if s.rows is not None}
 
     def merge_packed(self, packed: Packed) -> None:
@@ -71,6 +79,8 @@ class Collected:
         below_mixes, below_real = packed["ceilings"].tolist()
         self.mixes.merge_sample(Sample(packed.get("mixes"), mixes, below_mixes))
         self.real.merge_sample(Sample(packed.get("real"), real, below_real))
+        if "mistakes" in packed:
+            self.add_mistakes(Mistakes(*packed["mistakes"].tolist()))
         self.pairs += pairs
         self.forward_passes += forward_passes
         self.epochs = max(self.epochs, epochs)
@@ -79,6 +89,11 @@ class Collected:
     def counts(self) -> dict[str, int]:
         """What was done."""
         return {"pairs": self.pairs, "mixes": self.mixes.seen, "forward_passes": self.forward_passes}
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """How often a second opinion agrees, if there is one."""
+        return None if self.mistakes is None else agreement_of(self.real.labelled, self.mistakes)
 
     def temperature(self) -> TemperatureScaling:
         """Fit the mixes. Those of later epochs are of the same inputs, so they count as no new evidence for the error.

@@ -54,7 +54,14 @@ class Executor(Protocol):
 
 
 def collect_in_blocks(
-    method: PseudoCal, model: Any, data: Any, executor: Executor, *, batch_size: int, strategy: Strategy | None = None
+    method: PseudoCal,
+    model: Any,
+    data: Any,
+    executor: Executor,
+    *,
+    batch_size: int,
+    second_opinion: Any = None,
+    strategy: Strategy | None = None,
 ) -> tuple[Collected, dict[str, Any]]:
     """Collect from an array or from blocks on the workers of `executor`; also what belongs into the record."""
     pair_rng, keep_rng, _ = np.random.default_rng(method.seed).spawn(3)
@@ -63,12 +70,21 @@ def collect_in_blocks(
         source = data.tocsr() if hasattr(data, "tocsr") else data
     else:
         blocks, source = as_blocks(data), None
-    return merge_blocks(method, model, blocks, source, executor, keep_rng, batch_size=batch_size, strategy=strategy)
+    return merge_blocks(
+        method,
+        (model, second_opinion),
+        blocks,
+        source,
+        executor,
+        keep_rng,
+        batch_size=batch_size,
+        strategy=strategy,
+    )
 
 
 def merge_blocks(
     method: PseudoCal,
-    model: Any,
+    models: tuple[Any, Any],
     blocks: Sequence[Block],
     source: Any,
     executor: Executor,
@@ -77,11 +93,14 @@ def merge_blocks(
     batch_size: int,
     strategy: Strategy | None = None,
 ) -> tuple[Collected, dict[str, Any]]:
-    """Let workers collect from each block and merge what they send, in order, until it is enough."""
-    model = Deferred.file(str(model)) if isinstance(model, str | Path) else model
+    """Let workers collect from each block and merge what they send, in order, until it is enough.
+
+    The models are the one to calibrate and a second opinion, or None.
+    """
+    model, second = (Deferred.file(str(m)) if isinstance(m, str | Path) else m for m in models)
     memory = min(method.memory, max(SAMPLE, 4 * method.memory // len(blocks)))
     mine = replace(method, memory=memory, tolerance=None, pairing="batch")
-    start = partial(_start, mine, model, sendable(source), batch_size, strategy)
+    start = partial(_start, mine, model, second, sendable(source), batch_size, strategy)
     collected, settled = Collected(method.memory * 3 // 4, keep_rng), Settled(method.tolerance)
     left_out = LeftOut(len(blocks), executor.max_bad)
     done = 0
@@ -97,14 +116,18 @@ def merge_blocks(
     return collected, {"blocks": len(blocks), "blocks_used": done - len(left_out.why), "left_out": left_out.why}
 
 
-def _start(method: PseudoCal, model: Any, source: Any, batch_size: int, strategy: Strategy | None) -> Work:
-    """On a worker: make the model once; then collect from one block after another."""
+def _start(method: PseudoCal, model: Any, second: Any, source: Any, batch_size: int, strategy: Strategy | None) -> Work:
+    """On a worker: make the models once; then collect from one block after another."""
     predict, opened = as_predictor(model), received(source)
+    opinion = None if second is None else as_predictor(second)
 
     def work(number: int, block: Any) -> Packed:
         rng = block.rng() if hasattr(block, "rng") else None
         x = block.read(opened)
-        return method.collect(predict, x, batch_size=batch_size, strategy=strategy, part=number, pair_rng=rng).pack()
+        collected = method.collect(
+            predict, x, second_opinion=opinion, batch_size=batch_size, strategy=strategy, part=number, pair_rng=rng
+        )
+        return collected.pack()
 
     return work
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -9,13 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import Batch, InputError, Labelled, Predictor
+from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor
 from pseudocal.batches import is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.collected import Collected, Settled
 from pseudocal.calibrators.divided import Executor, collect_in_blocks
+from pseudocal.calibrators.second_opinion import find_mistakes
+from pseudocal.calibrators.trust import DistrustWarning, Trust, judge
 from pseudocal.pixels import predicted, sampled
 from pseudocal.predictors import Checked, as_predictor
+from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
 from pseudocal.synthesis.mixup import check_share
 
@@ -42,6 +46,9 @@ class PseudoCal:
     stream of batches from "anywhere" in what was seen so far, so that a sorted stream does no harm, or from the same
     "batch", as the paper does. `binary` says that the model gives one logit per row, which stands for the two columns
     (0, z). `pixels` is how many random pixels of each image count where the model labels every pixel, None for all.
+    `estimator` is "mixes", the paper's, or "agreement", which needs a second opinion and matches the mean confidence
+    to the accuracy that the agreement of the two models implies. `on_distrust` says what to do with a temperature that
+    should not be applied: "warn", or give the "identity", a temperature of one.
     """
 
     lam: float = 0.65
@@ -53,6 +60,8 @@ class PseudoCal:
     pairing: Literal["anywhere", "batch"] = "anywhere"
     binary: bool = False
     pixels: int | None = 20_000
+    estimator: Literal["mixes", "agreement"] = "mixes"
+    on_distrust: Literal["warn", "identity"] = "warn"
 
     def __post_init__(self) -> None:
         check_share(self.lam)
@@ -60,6 +69,10 @@ class PseudoCal:
             raise InputError(f"expected labels 'hard' or 'soft', got {self.labels!r}")
         if self.pairing not in ("anywhere", "batch"):
             raise InputError(f"expected pairing 'anywhere' or 'batch', got {self.pairing!r}")
+        if self.estimator not in ("mixes", "agreement"):
+            raise InputError(f"expected estimator 'mixes' or 'agreement', got {self.estimator!r}")
+        if self.on_distrust not in ("warn", "identity"):
+            raise InputError(f"expected on_distrust 'warn' or 'identity', got {self.on_distrust!r}")
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
         if self.seed < 0:
@@ -76,6 +89,7 @@ class PseudoCal:
         model: Any,
         data: Any,
         *,
+        second_opinion: Any = None,
         batch_size: int = 128,
         strategy: Strategy | None = None,
         watch: Callable[[Labelled], object] | None = None,
@@ -86,16 +100,28 @@ class PseudoCal:
         The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier; it gives
         `(n, classes)`, or `(n, classes, height, width)` if it labels every pixel. The data is an
         array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
-        in it are never looked at. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch`
-        is shown each batch of mixes, for whoever draws or keeps them. `executor` spreads the work, such as
-        `pseudocal.distributed.RayExecutor(workers=8)`; the data is then an array, or a list of blocks such as
-        `pseudocal.distributed.shards("s3://bucket/*.parquet")`, and the model may be the name of a model file.
+        in it are never looked at. `second_opinion` is another model of the same classes, best one that was trained in
+        the same way from another seed: it tells how far to trust the answer. `strategy` synthesises in the place of
+        mixup, as in the paper's ablation. `watch` is shown each batch of mixes, for whoever draws or keeps them.
+        `executor` spreads the work, such as `pseudocal.distributed.RayExecutor(workers=8)`; the data is then an array,
+        or a list of blocks such as `pseudocal.distributed.shards("s3://bucket/*.parquet")`, and the model may be the
+        name of a model file.
         """
         settings: dict[str, Any] = {"batch_size": batch_size if is_array(data) or executor is not None else None}
         if executor is None:
-            collected = self.collect(model, data, batch_size=batch_size, strategy=strategy, watch=watch)
+            collected = self.collect(
+                model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, watch=watch
+            )
         elif watch is None:
-            collected, record = collect_in_blocks(self, model, data, executor, batch_size=batch_size, strategy=strategy)
+            collected, record = collect_in_blocks(
+                self,
+                model,
+                data,
+                executor,
+                second_opinion=second_opinion,
+                batch_size=batch_size,
+                strategy=strategy,
+            )
             settings |= record
         else:
             raise InputError("expected no watch with an executor, since the mixes stay with the workers, got one")
@@ -108,6 +134,7 @@ class PseudoCal:
         model: Any,
         data: Any,
         *,
+        second_opinion: Any = None,
         batch_size: int = 128,
         strategy: Strategy | None = None,
         watch: Callable[[Labelled], object] | None = None,
@@ -119,7 +146,12 @@ class PseudoCal:
         Each part of a divided target draws its own numbers, which depend on the seed and on `part` alone; those that
         pair its inputs come from `pair_rng` if there is one.
         """
+        if second_opinion is None and self.estimator == "agreement":
+            raise InputError("expected a second opinion, whose agreement the temperature is to come from, got none")
+        if second_opinion is not None and strategy is not None:
+            raise InputError(f"expected mixup, whose mistakes a second opinion is asked about, got {_name(strategy)}")
         predict = Checked(as_predictor(model), binary=self.binary)
+        second = None if second_opinion is None else Checked(as_predictor(second_opinion), binary=self.binary)
         rng = np.random.default_rng(self.seed if part is None else (self.seed, part))
         own_rng, keep_rng, draw_rng, real_rng = rng.spawn(4)
         collected = Collected(self.memory * 3 // 4, keep_rng)
@@ -129,20 +161,23 @@ class PseudoCal:
         def met(x: Batch) -> Any:
             """What is remembered of real inputs; of maps the predicted classes are enough, unless labels are soft."""
             said = predict(x)
-            if said.ndim == 4 and strategy is not None:
-                raise InputError(f"expected mixup for a model that labels every pixel, got {_name(strategy)}")
+            if said.ndim == 4 and (strategy is not None or second is not None):
+                what = "a second opinion" if strategy is None else _name(strategy)
+                raise InputError(f"expected mixup alone for a model that labels every pixel, got {what}")
             if collected.epochs == 1:
-                collected.add_real(said if said.ndim == 2 else sampled(said, self.pixels, real_rng))
+                collected.add_real(_real(said, x, second) if said.ndim == 2 else sampled(said, self.pixels, real_rng))
             return said if said.ndim == 2 or self.labels == "soft" else predicted(said)
 
         for pairs in self._pairs(met, data, batch_size, pair_rng or own_rng, collected):
             mixes = synthesise(predict, pairs, rng=draw_rng)
             collected.add_mixes(mixes, pairs=len(pairs))
+            if second is not None and len(mixes):
+                collected.add_mistakes(find_mistakes(second, pairs, mixes, self.lam))
             if watch is not None and len(mixes):
                 watch(mixes)
             if settled(collected):
                 break
-        collected.forward_passes = predict.rows
+        collected.forward_passes = predict.rows + (second.rows if second is not None else 0)
         return collected
 
     def conclude(self, collected: Collected, settings: dict[str, Any] | None = None) -> Calibration:
@@ -150,7 +185,22 @@ class PseudoCal:
         settings = asdict(self) | (settings or {})
         if collected.mixes.seen == 0:
             raise InputError(_why_no_mixes(collected, settings.get("strategy")))
-        return Calibration("pseudocal", collected.temperature(), settings, collected.counts)
+        scaling, agreement = collected.temperature(), collected.agreement
+        if self.estimator == "agreement" and agreement is not None:
+            scaling = agreement.temperature(collected.real.labelled)
+        if settings.get("strategy"):  # made to be compared, not to be applied
+            return Calibration("pseudocal", scaling, settings, collected.counts)
+        trust = judge(collected.real.labelled, scaling, mixes=collected.mixes.seen, agreement=agreement)
+        return Calibration("pseudocal", self._heeded(scaling, trust), settings, collected.counts, trust=trust)
+
+    def _heeded(self, scaling: TemperatureScaling, trust: Trust) -> TemperatureScaling:
+        """The temperature, or one in its place, or a warning, as `on_distrust` has it."""
+        if trust.verdict != "do not apply":
+            return scaling
+        if self.on_distrust == "identity":
+            return TemperatureScaling(1.0, rows=scaling.rows)
+        warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=4)
+        return scaling
 
     def _pairs(
         self, met: Predictor, data: Any, batch_size: int, rng: np.random.Generator, collected: Collected
@@ -173,6 +223,14 @@ class PseudoCal:
                 yield from pairs_within(met, streamed(data), rng=rng)
             else:
                 yield from pairs_anywhere(met, streamed(data), rng=rng, memory=self.memory // 4)
+
+
+def _real(said: Logits, x: Batch, second: Predictor | None) -> Labelled:
+    """Real inputs with the class that a second opinion gives each, or else the model's own."""
+    other = said if second is None else second(x)
+    if other.shape != said.shape:
+        raise InputError(f"expected a second opinion on {said.shape[1]} classes, got {other.shape[1]}")
+    return Labelled(said, other.argmax(axis=1))
 
 
 def _name(strategy: Strategy) -> str:

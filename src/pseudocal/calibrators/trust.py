@@ -1,0 +1,181 @@
+"""How far to trust a calibration, judged without labels.
+
+A tight interval around T says nothing about being calibrated: mixing makes inputs harder than real ones are, and the
+model's own mistakes count as right, and neither shows in the sampling error. What tells is a second opinion: two models
+that agree less often than the first is sure of itself are a reason to doubt, and how much less says by how much. The
+numbers below were chosen on the tasks of development alone; `docs/trust.md` has the test on others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.second_opinion import Agreement
+from pseudocal.scaling import TemperatureScaling
+
+Verdict = Literal["apply", "caution", "do not apply"]
+VERDICTS: tuple[Verdict, ...] = ("apply", "caution", "do not apply")  # from good to bad
+
+FEW_MIXES = 500  # below this the standard error of log T is above some 5%
+DOMINANT = 0.5  # the share of one predicted class
+COLLAPSED = 0.9
+FEW_MISTAKES = 30
+ALIKE = 0.5  # shared mistakes: two models that share more of them are nearly one
+GAIN = 0.02  # of calibration error that is worth a temperature
+LARGE = 0.10  # a calibration error that is still large
+NORMAL_90 = 1.645
+ALONE = (0.52, 0.15)  # how far the accuracy lay below and above the calibrated confidence, in 90% of development
+TOGETHER = 0.115  # how far it lay from the forecast of two models
+
+
+class DistrustWarning(UserWarning):
+    """A calibration was fitted that should not be applied."""
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The accuracy on the target, with a 90% interval that includes the error of the method."""
+
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A verdict, why, and what was looked at. `score` is the larger the worse; above zero something is amiss."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+    forecast: Forecast
+    evidence: dict[str, float]
+    score: float | None = None  # None without a second opinion
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self) | {"reasons": list(self.reasons)}
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Trust:
+        """What `to_dict` wrote."""
+        try:
+            if content["verdict"] not in VERDICTS:
+                raise ValueError
+            return cls(
+                content["verdict"],
+                tuple(str(reason) for reason in content["reasons"]),
+                Forecast(**{key: float(value) for key, value in content["forecast"].items()}),
+                {str(key): float(value) for key, value in content["evidence"].items()},
+                None if content["score"] is None else float(content["score"]),
+            )
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise InputError(f"expected a record of trust, got {content!r}") from error
+
+
+def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement: Agreement | None = None) -> Trust:
+    """Judge a temperature by the real logits it is meant for, and by a second opinion if there is one.
+
+    Two models that agree on 90% of the inputs and never in a mistake; the first is sure of all of them, and the
+    temperature makes it 90% sure:
+
+    >>> from pseudocal.calibrators.second_opinion import Mistakes
+    >>> logits = np.tile(np.eye(10) * 50, (100, 1))
+    >>> agreement = Agreement(rows=1000, rate=0.9, mistakes=Mistakes(100.0, 0.0, 100.0))
+    >>> real = Labelled(logits, logits.argmax(axis=1))
+    >>> trust = judge(real, TemperatureScaling(11.36), mixes=900, agreement=agreement)
+    >>> trust.verdict, round(trust.forecast.accuracy, 2)
+    ('apply', 0.9)
+    """
+    before, after = (
+        float(np.average(confidences(real.logits, t), weights=real.weights)) for t in (1.0, scaling.temperature)
+    )
+    shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=real.logits.shape[1])
+    evidence = {"confidence before": before, "confidence after": after, "mixes": float(mixes), **_marginal(shares)}
+    findings = [*_basics(scaling, mixes, evidence["largest class"])]
+    if agreement is None:
+        findings.append(("caution", ALONE_TEXT))
+        forecast, score = _clipped(after, *ALONE), None
+    else:
+        evidence |= {"agreement": agreement.rate, "shared mistakes": agreement.shared}
+        findings += _second(agreement, before, after)
+        forecast = _clipped(agreement.accuracy, *[math.hypot(TOGETHER, NORMAL_90 * agreement.error)] * 2)
+        score = _score(agreement.accuracy, before, after)
+    verdict = max((level for level, _ in findings), key=VERDICTS.index)
+    reasons = sorted(findings, key=lambda finding: -VERDICTS.index(finding[0]))
+    return Trust(verdict, tuple(text for _, text in reasons), forecast, evidence, score)
+
+
+ALONE_TEXT = (
+    "There was no second opinion. A model that is consistently wrong looks the same from within as one that is right: "
+    "only another model, trained from another seed or on other features, can tell."
+)
+
+
+def _basics(scaling: TemperatureScaling, mixes: int, largest: float) -> list[tuple[Verdict, str]]:
+    """What is wrong whatever anyone else says."""
+    found: list[tuple[Verdict, str]] = []
+    if scaling.bound:
+        found.append(
+            (
+                "do not apply",
+                f"The temperature lies at the {scaling.bound} end of the range that was searched: "
+                "the data do not determine it.",
+            )
+        )
+    if mixes < FEW_MIXES:
+        found.append(
+            ("caution", f"The temperature rests on {mixes:,} mixes only; from {FEW_MIXES:,} on it is pinned down.")
+        )
+    if largest > DOMINANT:
+        level: Verdict = "do not apply" if largest > COLLAPSED else "caution"
+        found.append((level, f"One class takes {largest:.0%} of all predictions: the model hardly tells inputs apart."))
+    return found
+
+
+def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Verdict, str]]:
+    """What the agreement of two models says of the confidence before and after."""
+    accuracy, found = agreement.accuracy, list[tuple[Verdict, str]]()
+    gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
+    story = (
+        f"Two models agree on {agreement.rate:.0%} of the inputs, and on {agreement.shared:.0%} of the first one's "
+        f"mistakes: it is right on about {accuracy:.0%}. Its mean confidence is {before:.0%} before and {after:.0%} "
+        "after calibration"
+    )
+    if gap_after > gap_before + GAIN:
+        found.append(("do not apply", f"{story}, which is further off."))
+    elif gap_after > gap_before - GAIN:
+        found.append(("caution", f"{story}, which is no nearer."))
+    else:
+        rest = f", but still {100 * gap_after:.0f} points off" if gap_after > LARGE else ""
+        found.append(("apply", f"{story}, which is nearer{rest}."))
+    if agreement.shared > ALIKE:
+        found.append(
+            ("caution", "The two models make mostly the same mistakes: the second is hardly an opinion of its own.")
+        )
+    if agreement.mistakes.weight**2 < FEW_MISTAKES * agreement.mistakes.squares or not agreement.mistakes.weight:
+        found.append(("caution", "There were too few sure mistakes to see how many the two models share."))
+    return found
+
+
+def _score(accuracy: float, before: float, after: float) -> float:
+    """Above zero: the confidence after calibration is expected to be off by a lot, or by more than before."""
+    gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
+    return max(gap_after - LARGE, gap_after - gap_before - 0.01)
+
+
+def _marginal(shares: Any) -> dict[str, float]:
+    p = shares[shares > 0] / shares.sum()
+    return {
+        "largest class": float(p.max()),
+        "entropy of classes": float(-(p * np.log(p)).sum() / math.log(len(shares))),
+    }
+
+
+def _clipped(accuracy: float, below: float, above: float) -> Forecast:
+    return Forecast(accuracy, max(0.0, accuracy - below), min(1.0, accuracy + above))

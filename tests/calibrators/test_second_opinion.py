@@ -1,0 +1,193 @@
+"""The agreement of two models, and what it says of the first one's accuracy."""
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration, PseudoCal, TemperatureScaling
+from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators.second_opinion import Agreement, Mistakes, agreement_of
+from pseudocal.calibrators.trust import DistrustWarning, Trust, judge
+from pseudocal.distributed import LocalExecutor
+
+CLASSES, DIM = 8, 16
+
+
+def models(shared=0.6, own=0.3, sharpness=6.0):
+    """Two linear models of one truth, with errors that they share and errors of their own; both are far too sure."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(DIM, CLASSES))
+    wrong = truth + shared * rng.normal(size=truth.shape)
+    first, second = (wrong + own * rng.normal(size=truth.shape) for _ in range(2))
+    return truth, lambda x: sharpness * (x @ first), lambda x: sharpness * (x @ second)
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return np.random.default_rng(1).normal(size=(6000, DIM))
+
+
+def accuracy(truth, model, x):
+    return float((model(x).argmax(axis=1) == (x @ truth).argmax(axis=1)).mean())
+
+
+def test_agreement_forecasts_the_accuracy(inputs):
+    truth, model, second = models()
+    calibration = PseudoCal(estimator="agreement").fit(model, inputs, second_opinion=second)
+    forecast = calibration.trust.forecast
+    right = accuracy(truth, model, inputs)
+    assert forecast.low < right < forecast.high
+    sure = calibration.probabilities(model(inputs)).max(axis=1).mean()
+    assert sure == pytest.approx(forecast.accuracy, abs=1e-6)
+    assert abs(sure - right) < 0.08 < abs(1 - right)  # the model itself is sure of nearly everything
+
+
+def test_shared_mistakes_are_taken_off():
+    """Of 100 inputs 50 are right; the second agrees with these and with 20 percent of the mistakes: 60 in all."""
+    real = Labelled(np.eye(10)[np.zeros(100, dtype=int)], np.r_[np.zeros(60, dtype=int), np.ones(40, dtype=int)])
+    agreement = agreement_of(real, Mistakes(50.0, 10.0, 50.0))
+    assert agreement.corrected == pytest.approx(0.5)
+    assert agreement.corrected < agreement.accuracy < agreement.rate == 0.6
+
+
+def test_the_error_is_that_of_repeated_draws():
+    rng = np.random.default_rng(0)
+    drawn = [
+        Agreement(400, rng.binomial(400, 0.6) / 400, Mistakes(200.0, float(rng.binomial(200, 0.3)), 200.0))
+        for _ in range(4000)
+    ]
+    spread = np.std([agreement.accuracy for agreement in drawn])
+    assert Agreement(400, 0.6, Mistakes(200.0, 60.0, 200.0)).error == pytest.approx(spread, rel=0.05)
+
+
+def test_a_second_opinion_changes_neither_the_mixes_nor_the_temperature_of_the_paper(inputs):
+    _, model, second = models()
+    alone, both = PseudoCal().fit(model, inputs), PseudoCal().fit(model, inputs, second_opinion=second)
+    assert alone.temperature == both.temperature
+    assert alone.trust.score is None
+    assert both.trust.score is not None
+    passes = both.counts["forward_passes"] / alone.counts["forward_passes"]
+    assert 1.5 < passes < 3  # once for each real input, three times for each sure mistake
+
+
+def test_the_same_model_twice_is_no_opinion(inputs):
+    _, model, _ = models()
+    trust = PseudoCal().fit(model, inputs, second_opinion=model).trust
+    assert trust.evidence["shared mistakes"] == 1.0
+    assert trust.verdict != "apply"
+    assert any("same mistakes" in reason for reason in trust.reasons)
+
+
+def test_parts_and_workers_agree(inputs):
+    _, model, second = models()
+    method = PseudoCal(estimator="agreement")
+    whole = method.fit(model, inputs, second_opinion=second)
+    blocks = method.fit(model, inputs, second_opinion=second, executor=LocalExecutor())
+    assert blocks.temperature == pytest.approx(whole.temperature, rel=1e-9)
+    assert blocks.trust.verdict == whole.trust.verdict
+    assert blocks.trust.evidence == pytest.approx(whole.trust.evidence)
+
+
+def test_streams_weigh_their_pairs(inputs):
+    _, model, second = models()
+    batches = [inputs[i : i + 100] for i in range(0, len(inputs), 100)]
+    trust = PseudoCal().fit(model, batches, second_opinion=second).trust
+    whole = PseudoCal().fit(model, inputs, second_opinion=second).trust
+    assert trust.forecast.accuracy == pytest.approx(whole.forecast.accuracy, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("settings", "second", "message"),
+    [
+        ({"estimator": "agreement"}, None, "expected a second opinion"),
+        ({}, lambda x: np.zeros((len(x), 3)), "expected a second opinion on 8 classes, got 3"),
+    ],
+)
+def test_what_makes_no_second_opinion(inputs, settings, second, message):
+    _, model, _ = models()
+    with pytest.raises(InputError, match=message):
+        PseudoCal(**settings).fit(model, inputs[:200], second_opinion=second)
+
+
+def test_maps_have_no_second_opinion():
+    maps = np.random.default_rng(0).normal(size=(4, 3, 5, 5))
+    with pytest.raises(InputError, match="labels every pixel, got a second opinion"):
+        PseudoCal().fit(lambda x: x, maps, second_opinion=lambda x: x)
+
+
+def real_rows(confidence=0.999, classes=10, n=1000):
+    gap = np.log(confidence / (1 - confidence) * (classes - 1))
+    logits = gap * np.eye(classes)[np.arange(n) % classes]
+    return Labelled(logits, logits.argmax(axis=1))
+
+
+def two(accuracy):
+    return Agreement(1000, accuracy, Mistakes(200.0, 0.0, 200.0))
+
+
+@pytest.mark.parametrize(
+    ("temperature", "accuracy", "verdict"),
+    [
+        (4.0, 0.5, "apply"),  # 0.999 sure before, about half as sure after
+        (1.001, 0.6, "caution"),  # nothing is gained
+        (4.0, 0.99, "do not apply"),  # it was right to be sure
+    ],
+)
+def test_the_verdict_weighs_confidence_against_the_agreement(temperature, accuracy, verdict):
+    trust = judge(real_rows(), TemperatureScaling(temperature), mixes=900, agreement=two(accuracy))
+    assert trust.verdict == verdict
+    assert (trust.score > 0) == (verdict == "do not apply" or accuracy == 0.6)
+    assert trust.forecast.low < accuracy < trust.forecast.high
+
+
+@pytest.mark.parametrize(
+    ("scaling", "mixes", "classes", "verdict", "reason"),
+    [
+        (TemperatureScaling(1000.0, bound="upper"), 900, 10, "do not apply", "upper end"),
+        (TemperatureScaling(4.0), 499, 10, "caution", "499 mixes"),
+        (TemperatureScaling(4.0), 900, 1, "do not apply", "One class takes 100%"),
+    ],
+)
+def test_reasons_that_always_count(scaling, mixes, classes, verdict, reason):
+    logits = np.log(99.0) * np.eye(10)[np.arange(1000) % classes]
+    real = Labelled(logits, logits.argmax(axis=1))
+    trust = judge(real, scaling, mixes=mixes, agreement=two(0.5))
+    assert trust.verdict == verdict
+    assert reason in " ".join(trust.reasons)
+
+
+def test_without_a_second_opinion_there_is_no_apply():
+    trust = judge(real_rows(), TemperatureScaling(4.0), mixes=900)
+    assert trust.verdict == "caution"
+    assert "no second opinion" in trust.reasons[0]
+    assert trust.forecast.high - trust.forecast.low > 0.5
+
+
+def lost_between(seed):
+    """A model that is right on every real input and sure of it, and knows little of what lies between them."""
+    guess = 50 * np.random.default_rng(seed).normal(size=(CLASSES, CLASSES))
+    return lambda x: np.where((x == np.round(x)).all(axis=1, keepdims=True), 5 * x, 3 * x + 5 * np.sin(x @ guess))
+
+
+def test_a_harmful_temperature_is_warned_of_or_replaced():
+    inputs = 2 * np.eye(CLASSES)[np.arange(2000) % CLASSES]
+    model, second = lost_between(0), lost_between(1)
+    with pytest.warns(DistrustWarning, match="should not be applied: Two models agree on 100%"):
+        warned = PseudoCal().fit(model, inputs, second_opinion=second)
+    replaced = PseudoCal(on_distrust="identity").fit(model, inputs, second_opinion=second)
+    assert warned.temperature > 1.5
+    assert replaced.temperature == 1.0
+    assert replaced.trust == warned.trust
+    assert replaced.trust.verdict == "do not apply"
+
+
+def test_trust_is_saved_with_the_calibration(inputs, tmp_path):
+    _, model, second = models()
+    calibration = PseudoCal().fit(model, inputs, second_opinion=second)
+    calibration.save(tmp_path / "calibration.json")
+    assert Calibration.load(tmp_path / "calibration.json") == calibration
+
+
+@pytest.mark.parametrize("content", [[], {"verdict": "trust me"}, {"verdict": "apply", "reasons": 3}])
+def test_a_record_of_trust_from_elsewhere_is_checked(content):
+    with pytest.raises(InputError, match="expected a record of trust"):
+        Trust.from_dict(content)
