@@ -1,6 +1,6 @@
 """Every adaptation method end to end, no frozen backbone: optdigits to MNIST with the small network.
 
-    python benchmarks/digits.py [method ...]
+python benchmarks/digits.py [method ...]
 """
 
 from __future__ import annotations
