@@ -1,10 +1,11 @@
 """Every adaptation method end to end, no frozen backbone: optdigits to MNIST with the small network.
 
-python benchmarks/digits.py
+python benchmarks/digits.py [method ...]
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 
@@ -19,7 +20,7 @@ def main() -> None:
     domains = digits("optdigits", "mnist")
     source, target = domains["optdigits"], domains["mnist"]
     print("\noptdigits -> mnist, 600 iterations, seed 0\n\n| method | accuracy, % | CPU s |\n|---|---|---|", flush=True)
-    for method in METHODS:
+    for method in sys.argv[1:] or METHODS:
         started = time.process_time()
         with tempfile.TemporaryDirectory() as out:
             trained = train(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats, cores
 
-WORTHWHILE = 32  # blocks that a core must get to bring more than it costs
+WORTHWHILE = 8  # blocks that a core must get to bring more than it costs
 FEW = 64  # rows that are picked from a memory map at a time
 
 Result = TypeVar("Result")

@@ -9,7 +9,7 @@ from torch import nn
 
 from pseudocal.adapt import BACKBONES, Choice, Network, build_backbone
 from pseudocal.adapt.features import cached_features, compute_features
-from pseudocal.adapt.heads import HEADS, NormKeepingDropout, build_head
+from pseudocal.adapt.heads import HEADS, NormKeepingDropout, QuickDropout, build_head
 from pseudocal.adapt.networks import Discriminator
 from pseudocal.arrays import InputError
 
@@ -132,3 +132,13 @@ def test_the_whole_network_is_the_head_on_cached_features(tmp_path: Path) -> Non
     with torch.no_grad():
         whole = Network(backbone, head)(torch.from_numpy(images))
         torch.testing.assert_close(whole, head(torch.from_numpy(features)), atol=1e-4, rtol=0)
+
+
+def test_quick_dropout_drops_as_many_and_keeps_the_mean() -> None:
+    torch.manual_seed(0)
+    x = torch.ones(100, 1000)
+    for p in (0.5, 0.1):
+        kept = QuickDropout(p)(x)
+        assert set(kept.unique().tolist()) == {0.0, (x[0, 0] / (1 - p)).item()}
+        assert (kept == 0).float().mean().item() == pytest.approx(p, abs=0.005)
+        assert torch.equal(QuickDropout(p).eval()(x), x)

@@ -148,6 +148,16 @@ def test_logits_so_large_that_their_cube_overflows(known):
         assert fit_temperature((logits * 1e5).astype(np.float32), labels).temperature == pytest.approx(1e5, rel=0.1)
 
 
+@pytest.mark.parametrize("offset", [-1e3, -200.0, -190.0, -50.0, 50.0, 190.0, 1e3])
+def test_what_is_added_to_a_row_of_logits_does_not_matter(known, offset):
+    """Also where exp of a row as it is would overflow, vanish, or be a few digits that are left of it."""
+    logits, labels = known(5_000, 7, 2.0)
+    logits = logits.astype(np.float32)
+    moved = logits.copy()
+    moved[::3] += np.float32(offset)
+    assert fit_temperature(moved, labels).temperature == pytest.approx(exact(moved, labels), rel=1e-5)
+
+
 def test_constant_logits_say_nothing():
     scaling = fit_temperature(np.zeros((50, 3)), np.zeros(50, dtype=int))
     assert scaling.temperature == 1.0

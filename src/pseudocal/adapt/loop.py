@@ -102,7 +102,7 @@ def build_optimiser(network: Network, method: nn.Module, plan: Plan) -> torch.op
         },
     ]
     groups = [group for group in groups if group["params"]]  # a frozen backbone has none
-    return torch.optim.SGD(groups, lr=preset.lr, momentum=0.9, weight_decay=preset.decay, nesterov=True)
+    return torch.optim.SGD(groups, lr=preset.lr, momentum=0.9, weight_decay=preset.decay, nesterov=True, fused=True)
 
 
 def set_rate(optimiser: torch.optim.SGD, preset: Preset, now: Moment) -> None:

@@ -2,7 +2,7 @@
 
 For one row with p = softmax(b z) the negative log-likelihood has the slope E_p[z] - z_y; the slope's own derivatives
 in b are the variance and the third central moment of z under p. So four sums over the classes tell everything:
-sum e, sum e x, sum e x^2, sum e x^3, with x = b z, shifted so that nothing overflows, and e = exp(x).
+sum e, sum e x, sum e x^2, sum e x^3, with x = b z, shifted where something would overflow, and e = exp(x).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, wor
 from pseudocal.passes import in_strips, let_go, picked, scaled
 
 BLOCK = 1 << 17  # logits per block: with its scratch it stays in a core's cache
-SAFE = 60.0  # logits of a block that lie within this range need no shift by row: exp(-60) is far from zero in float32
+SAFE = 1e17  # rows whose sum e is neither above this nor below its inverse need no shift: nothing that counts is lost
 Groups = NDArray[np.int64]  # (n,), or (n, 2) where rows belong to two
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
@@ -158,17 +158,19 @@ def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch:
     """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z."""
     x, e = (half[: z.size].reshape(z.shape) for half in scratch)
     scaled(z, b, x)
-    low, high = x.min(), x.max()
-    x -= high if high - low < SAFE else x.max(axis=1, keepdims=True)
     np.exp(x, out=e)
     ones = np.ones(z.shape[1], dtype=e.dtype)
     total = e @ ones  # a product with ones adds up short rows faster than a sum over the axis
-    moments = np.empty((3, len(z)))
+    if not (total.min() > 1 / SAFE and total.max() < SAFE):
+        x -= x.max(axis=1, keepdims=True)
+        np.exp(x, out=e)
+        total = e @ ones
+    moments = np.empty((3, len(z)), dtype=e.dtype)
     for moment in moments:
         e *= x
-        moment[:] = e @ ones
+        np.matmul(e, ones, out=moment)
     moments /= total
-    return _totals(moments, _at_target(x, targets), weights)
+    return _totals(moments.astype(np.float64), _at_target(x, targets), weights)
 
 
 def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:

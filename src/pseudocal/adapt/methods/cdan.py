@@ -71,15 +71,13 @@ class CDAN(nn.Module):
 
     def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
         """Source cross-entropy plus the discriminator's loss, whose gradient the network receives reversed."""
-        sides = []
         source_features, source, target_features, target = forward(network, batch)
-        for features, logits in ((source_features, source), (target_features, target)):
-            p = logits.softmax(dim=1)
-            seen = reverse_gradient(self.condition(features, p), now.reversal)
-            sides.append((self.discriminator(seen), self.row_weights(p, now.reversal)))
-        (real, real_weights), (fake, fake_weights) = sides
+        features, p = torch.cat([source_features, target_features]), torch.cat([source, target]).softmax(dim=1)
+        seen = self.discriminator(reverse_gradient(self.condition(features, p), now.reversal))
+        weights = self.row_weights(p, now.reversal)
         normalise = over_batch if self.entropy == "tllib" else per_domain
-        adversarial = domain_confusion(real, fake, *normalise(real_weights, fake_weights))
+        n = len(source)
+        adversarial = domain_confusion(seen[:n], seen[n:], *normalise(weights[:n], weights[n:]))
         yield Step(cross_entropy(source, batch.labels, smoothing=self.smoothing) + self.weight * adversarial)
 
 

@@ -9,6 +9,8 @@ from pseudocal.adapt.losses import class_balance, cross_entropy, discrepancy
 from pseudocal.adapt.method import Moment, Pair, Preset, Problem, Step, Steps
 from pseudocal.adapt.networks import Network
 
+Both = tuple[Tensor, Tensor]  # logits of source rows, then of target rows, by the classifier and by its rival
+
 
 class MCD(nn.Module):
     """Two classifiers disagree on target rows far from the source; the generator learns to leave no such rows."""
@@ -27,24 +29,34 @@ class MCD(nn.Module):
 
     def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
         """Everything learns the source; the classifiers part on the target; the generator reconciles them."""
-        supervised, balance, _ = self.losses(network, batch)
-        yield Step(supervised + balance)
-        supervised, balance, apart = self.losses(network, batch)
-        yield Step(supervised + balance - apart, only=network.classifiers())
+        rows = torch.cat([batch.source, batch.target])
+        yield Step(self.fitted(classify(network, network.features(rows)), batch.labels))
+        with torch.no_grad():  # the generator stays as it is
+            features = network.features(rows)
+        both = classify(network, features)
+        yield Step(self.fitted(both, batch.labels) - self.apart(both, batch.labels), only=network.classifiers())
         for _ in range(self.generator_steps):
-            yield Step(self.losses(network, batch)[2], only=network.generator())
+            both = classify(network, network.features(rows))
+            yield Step(self.apart(both, batch.labels), only=network.generator())
 
-    def losses(self, network: Network, batch: Pair) -> tuple[Tensor, Tensor, Tensor]:
-        """Both classifiers' source loss, their balance on the target, and how far apart they are there."""
-        assert network.head.rival is not None
-        n = len(batch.source)
-        features = network.features(torch.cat([batch.source, batch.target]))
-        first, rival = network.head.classifier(features), network.head.rival(features)
-        supervised = sum(
-            (cross_entropy(z[:n], batch.labels, smoothing=self.smoothing) for z in (first, rival)), torch.zeros(())
-        )
-        balance = self.balance * (class_balance(first[n:]) + class_balance(rival[n:]))
-        return supervised, balance, self.weight * discrepancy(first[n:], rival[n:])
+    def fitted(self, both: Both, labels: Tensor) -> Tensor:
+        """Both classifiers' source loss, and their balance on the target."""
+        first, rival = (cross_entropy(z[: len(labels)], labels, smoothing=self.smoothing) for z in both)
+        if self.balance == 0:
+            return first + rival
+        even, rival_even = (class_balance(z[len(labels) :]) for z in both)
+        return first + rival + self.balance * (even + rival_even)
+
+    def apart(self, both: Both, labels: Tensor) -> Tensor:
+        """How far apart the classifiers are on the target."""
+        first, rival = both
+        return self.weight * discrepancy(first[len(labels) :], rival[len(labels) :])
+
+
+def classify(network: Network, features: Tensor) -> Both:
+    """What both classifiers say of the features of source and target rows."""
+    assert network.head.rival is not None
+    return network.head.classifier(features), network.head.rival(features)
 
 
 # The discrepancy is a mean over classes: TLlib multiplies it by 30 on Office-Home (65 classes). PseudoCal's own
