@@ -26,7 +26,7 @@ class Task:
     >>> task.pair, [member.seed for member in task.members()]
     ('noto->fluent', [3, 4, 5])
     >>> str(task.folder)
-    'emoji/closed-set/noto-fluent/mcc/4-bdb6f58a'
+    'emoji/closed-set/noto-fluent/mcc/4-3fc0fa4b'
     """
 
     data: str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pseudocal.arrays import MissingExtraError, cores
+from pseudocal.arrays import InputError, MissingExtraError, cores
 from pseudocal.cli.errors import INPUT
 from pseudocal.cli.options import EPILOG, option
 from pseudocal.cli.training import Stages, check_writable
@@ -70,6 +70,52 @@ def run(
         raise typer.Exit(INPUT)
 
 
+@bench.command(epilog=EPILOG)
+def table(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    metric: Annotated[Literal["ece", "nll", "brier"] | None, option(help="one of them rather than all three")] = None,
+    by: Annotated[Literal["overall", "target", "task"], option(help="what columns are", show_default=True)] = "overall",
+    form: Annotated[Literal["md", "latex", "csv"], option("--format", help="of the tables", show_default=True)] = "md",
+) -> None:
+    """Print the tables of SUITE as it was last run into the folder."""
+    package = _package()
+    from pseudocal.bench.formats import FORMATS, comparisons
+    from pseudocal.bench.records import gaps, read_records
+    from pseudocal.bench.tables import compare, tables
+
+    store = package.Store(out)
+    found = store.load_suite(_name(suite, quick=quick))
+    records = read_records(found, store)
+    if not records:
+        raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
+    for each in (metric,) if metric else ("ece", "nll", "brier"):
+        parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
+        parts += [comparisons(compare(records, each))] if form == "md" and "pseudocal" in found.calibrators else []
+        typer.echo("\n\n".join(parts) + "\n")
+    for line in gaps(found, store):
+        typer.echo(line, err=True)
+
+
+@bench.command(epilog=EPILOG)
+def figures(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    folder: Annotated[Path | None, option("--to", help="folder for the figures; figures/ in OUT if absent")] = None,
+    form: Annotated[Literal["svg", "png"], option("--format", help="of the figures", show_default=True)] = "svg",
+) -> None:
+    """Draw the figures of SUITE as it was last run into the folder."""
+    package = _package()
+    from pseudocal.bench.figures import draw
+
+    store = package.Store(out)
+    found = store.load_suite(_name(suite, quick=quick))
+    for path in draw(found, store, folder or out / "figures", form=form):
+        typer.echo(path)
+
+
 @bench.command(name="list", epilog=EPILOG)
 def list_suites() -> None:
     """The built-in suites."""
@@ -86,6 +132,11 @@ def _chosen(suite: str, **settings: Any) -> Suite:
     from pseudocal.bench.suites import built_in
 
     return read_suite(Path(suite), **settings) if suite.endswith(".toml") else built_in(suite, **settings)
+
+
+def _name(suite: str, *, quick: bool) -> str:
+    name = Path(suite).stem if suite.endswith(".toml") else suite
+    return f"{name}-quick" if quick else name
 
 
 def _package() -> Any:
