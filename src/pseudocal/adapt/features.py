@@ -27,7 +27,7 @@ def cached_features(
 
     The file's name is a hash of the images and of the backbone with its weights, so a change of either is noticed.
     """
-    path = cache / f"{_fingerprint(backbone, inputs)}.npy"
+    path = cache / f"{fingerprint(backbone, inputs)}.npy"
     if not path.exists():
         features = compute_features(backbone, inputs, device=device, tick=tick)
         with replacing(path) as aside:
@@ -53,7 +53,7 @@ def compute_features(
     return features
 
 
-def _fingerprint(backbone: Backbone, inputs: Indexable) -> str:
+def fingerprint(backbone: Backbone, inputs: Indexable) -> str:
     """A hash of the weights, the image size and every pixel."""
     total = hashlib.sha256(f"{backbone.choice.name} {backbone.size}".encode())
     for name, tensor in backbone.state_dict().items():

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.cli.arrays import apply_file, score_files
+from pseudocal.cli.bench import bench
 from pseudocal.cli.job import Job
+from pseudocal.cli.options import EPILOG, option
 from pseudocal.cli.parsing import fraction, names_in, numbers, sides, words
 from pseudocal.cli.printing import score_lines, summary, summary_lines
 from pseudocal.cli.run import calibrate as run_job
 from pseudocal.cli.write import rewrite_report
 
-EPILOG = (
-    "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, 130 interrupted. "
-    "--debug shows the traceback of an error."
-)
 DEFAULT = PseudoCal()
 
 app = typer.Typer(
@@ -31,40 +29,39 @@ app = typer.Typer(
 )
 
 
-def _option(*names: str, **settings: Any) -> Any:
-    return typer.Option(*names, show_default=settings.pop("show_default", False), **settings)
+app.add_typer(bench, name="bench")
 
 
 @app.command(epilog=EPILOG)
 def calibrate(
     model: Annotated[str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")],
     data: Annotated[str, typer.Argument(help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths")],
-    out: Annotated[Path, _option("--out", "-o", help="folder for the results")],
-    lam: Annotated[float, _option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
-    seed: Annotated[int, _option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
-    tolerance: Annotated[float | None, _option(help="stop mixing at this standard error of log T")] = None,
-    max_samples: Annotated[int | None, _option(min=2, help="use so many inputs at most, drawn at random")] = None,
-    batch_size: Annotated[int, _option(min=2, help="inputs per forward pass", show_default=True)] = 64,
-    device: Annotated[str, _option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    workers: Annotated[int, _option(min=0, help="threads that read inputs; 0: one per core")] = 0,
-    size: Annotated[str | None, _option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
-    mean: Annotated[str | None, _option(help="pictures: 0.485,0.456,0.406")] = None,
-    std: Annotated[str | None, _option(help="pictures: 0.229,0.224,0.225")] = None,
-    layout: Annotated[Literal["nchw", "nhwc"] | None, _option(help="pictures: channels first or last")] = None,
-    resize: Annotated[Literal["crop", "stretch"] | None, _option(help="pictures: cut the middle, or stretch")] = None,
-    features: Annotated[str | None, _option(help="tables: the columns to use, a,b,c")] = None,
-    field: Annotated[str | None, _option(help=".npz: the array to use")] = None,
-    output: Annotated[str | None, _option(help="ONNX: the tensor that holds the logits")] = None,
-    outputs: Annotated[Literal["logits", "probabilities"] | None, _option(help="what the model gives")] = None,
-    binary: Annotated[bool, _option("--binary", help="one number a row stands for two classes")] = False,
-    classes: Annotated[Path | None, _option(help="names of the classes, one a line")] = None,
-    labels: Annotated[Path | None, _option(help="labels, for evaluation only")] = None,
-    max_bad: Annotated[str, _option(help="share of unreadable inputs to bear", show_default=True)] = "1%",
-    predict: Annotated[Literal["all", "seen"], _option(help="after an early stop, the rest too?")] = "all",
-    table: Annotated[Literal["parquet", "csv"] | None, _option("--format", help="of the predictions")] = None,
-    save_logits: Annotated[bool, _option("--save-logits", help="write logits.npy as well")] = False,
-    quiet: Annotated[bool, _option("--quiet", "-q", help="say nothing but errors")] = False,
-    as_json: Annotated[bool, _option("--json", help="print the result as JSON")] = False,
+    out: Annotated[Path, option("--out", "-o", help="folder for the results")],
+    lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
+    seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
+    tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
+    max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
+    batch_size: Annotated[int, option(min=2, help="inputs per forward pass", show_default=True)] = 64,
+    device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
+    workers: Annotated[int, option(min=0, help="threads that read inputs; 0: one per core")] = 0,
+    size: Annotated[str | None, option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
+    mean: Annotated[str | None, option(help="pictures: 0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, option(help="pictures: 0.229,0.224,0.225")] = None,
+    layout: Annotated[Literal["nchw", "nhwc"] | None, option(help="pictures: channels first or last")] = None,
+    resize: Annotated[Literal["crop", "stretch"] | None, option(help="pictures: cut the middle, or stretch")] = None,
+    features: Annotated[str | None, option(help="tables: the columns to use, a,b,c")] = None,
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+    output: Annotated[str | None, option(help="ONNX: the tensor that holds the logits")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the model gives")] = None,
+    binary: Annotated[bool, option("--binary", help="one number a row stands for two classes")] = False,
+    classes: Annotated[Path | None, option(help="names of the classes, one a line")] = None,
+    labels: Annotated[Path | None, option(help="labels, for evaluation only")] = None,
+    max_bad: Annotated[str, option(help="share of unreadable inputs to bear", show_default=True)] = "1%",
+    predict: Annotated[Literal["all", "seen"], option(help="after an early stop, the rest too?")] = "all",
+    table: Annotated[Literal["parquet", "csv"] | None, option("--format", help="of the predictions")] = None,
+    save_logits: Annotated[bool, option("--save-logits", help="write logits.npy as well")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA: a calibrated model, predictions and a report."""
     pictures = {"size": sides(size), "mean": numbers(mean), "std": numbers(std), "layout": layout, "resize": resize}
@@ -102,10 +99,10 @@ def calibrate(
 def evaluate(
     logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
     labels: Annotated[Path, typer.Argument(help="class numbers: .npy, .csv, .parquet or one a line")],
-    calibration: Annotated[Path | None, _option(help="calibration.json, to score before and after")] = None,
-    outputs: Annotated[Literal["logits", "probabilities"], _option(help="what the file holds")] = "logits",
-    field: Annotated[str | None, _option(help=".npz: the array to use")] = None,
-    as_json: Annotated[bool, _option("--json", help="print the result as JSON")] = False,
+    calibration: Annotated[Path | None, option(help="calibration.json, to score before and after")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Score saved LOGITS against LABELS: ECE, NLL, Brier and accuracy with intervals."""
     loaded = None if calibration is None else Calibration.load(calibration)
@@ -117,9 +114,9 @@ def evaluate(
 def apply(
     calibration: Annotated[Path, typer.Argument(help="calibration.json")],
     logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
-    out: Annotated[Path, _option("--out", "-o", help="file for the calibrated probabilities, .npy")],
-    outputs: Annotated[Literal["logits", "probabilities"], _option(help="what the file holds")] = "logits",
-    field: Annotated[str | None, _option(help=".npz: the array to use")] = None,
+    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
 ) -> None:
     """Turn saved LOGITS into calibrated probabilities."""
     shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
@@ -129,20 +126,20 @@ def apply(
 @app.command(epilog=EPILOG)
 def train(
     dataset: Annotated[str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")],
-    source: Annotated[str, _option(help="domain with labels")],
-    target: Annotated[str, _option(help="domain whose labels training never sees")],
-    out: Annotated[Path, _option("--out", "-o", help="folder for the model and its outputs; goes on if killed")],
-    method: Annotated[str, _option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
-    preset: Annotated[str, _option(help="paper or official settings", show_default=True)] = "paper",
-    backbone: Annotated[str | None, _option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
-    iterations: Annotated[int, _option(min=1, help="training steps", show_default=True)] = 1000,
-    seed: Annotated[int, _option(help="seed of weights and batches", show_default=True)] = 0,
-    root: Annotated[Path | None, _option(help="where a benchmark's folders lie")] = None,
-    partial: Annotated[bool, _option("--partial", help="target with a part of the classes")] = False,
-    evaluate: Annotated[bool, _option("--evaluate", help="score on the target's labels, for the record")] = False,
-    device: Annotated[str, _option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    quiet: Annotated[bool, _option("--quiet", "-q", help="say nothing but errors")] = False,
-    as_json: Annotated[bool, _option("--json", help="print the result as JSON")] = False,
+    source: Annotated[str, option(help="domain with labels")],
+    target: Annotated[str, option(help="domain whose labels training never sees")],
+    out: Annotated[Path, option("--out", "-o", help="folder for the model and its outputs; goes on if killed")],
+    method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
+    preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
+    backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
+    seed: Annotated[int, option(help="seed of weights and batches", show_default=True)] = 0,
+    root: Annotated[Path | None, option(help="where a benchmark's folders lie")] = None,
+    partial: Annotated[bool, option("--partial", help="target with a part of the classes")] = False,
+    evaluate: Annotated[bool, option("--evaluate", help="score on the target's labels, for the record")] = False,
+    device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
     from pseudocal.cli.training import train_on, training_lines  # the data sets are of no use to `calibrate`
@@ -152,7 +149,7 @@ def train(
         source,
         target,
         root=root,
-        partial_set=partial,
+        partial=partial,
         evaluate=evaluate,
         quiet=quiet,
         method=method,

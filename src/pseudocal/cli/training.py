@@ -9,7 +9,7 @@ from typing import Any
 from pseudocal.arrays import MissingExtraError
 from pseudocal.cli.errors import OutputError
 from pseudocal.cli.progress import Progress, progress
-from pseudocal.data import PARTIAL_CLASSES, Domain, load, partial
+from pseudocal.data import load, partial_set
 
 
 def train_on(
@@ -18,7 +18,7 @@ def train_on(
     target: str,
     *,
     root: Path | None,
-    partial_set: bool,
+    partial: bool,
     evaluate: bool,
     quiet: bool,
     **settings: Any,
@@ -30,10 +30,10 @@ def train_on(
         from pseudocal.adapt import train
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "adapt") from error
-    _check_writable(Path(settings["out"]))
+    check_writable(Path(settings["out"]))
     domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
     here, there = domains[0], domains[-1]
-    there = _restricted(dataset, there) if partial_set else there
+    there = partial_set(dataset, there) if partial else there
     if settings["backbone"] == "digits":
         torch.set_num_threads(1)  # a network so small gains nothing from threads, and loses much on a busy machine
     with Stages(quiet=quiet) as stages:
@@ -45,16 +45,12 @@ def train_on(
     return result
 
 
-def _check_writable(out: Path) -> None:
+def check_writable(out: Path) -> None:
+    """Refuse a folder that cannot be written before any work is done."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"expected an output folder that can be written, got {out}: {error.strerror}") from error
-
-
-def _restricted(dataset: str, domain: Domain) -> Domain:
-    """The target of a partial set: the classes that the paper names, or the first half of them."""
-    return partial(domain, PARTIAL_CLASSES.get(dataset, domain.classes[: len(domain.classes) // 2]))
 
 
 def training_lines(result: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from pseudocal.data.domain import Domain, Inputs, Unlabelled
 from pseudocal.data.files import from_arrays, image_folder, image_list, unlabelled_folder
 from pseudocal.data.images import Images
 from pseudocal.data.layouts import PARTIAL_CLASSES
-from pseudocal.data.registry import DATASETS, load
+from pseudocal.data.registry import DATASETS, load, partial_set
 
 __all__ = [
     "DATASETS",
@@ -32,6 +32,7 @@ __all__ = [
     "load",
     "load_benchmark",
     "partial",
+    "partial_set",
     "relabel",
     "scenes",
     "unlabelled_folder",

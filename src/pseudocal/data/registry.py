@@ -11,7 +11,9 @@ from pseudocal.arrays import InputError
 from pseudocal.data.benchmarks import load_benchmark
 from pseudocal.data.builtin_digits import digits
 from pseudocal.data.builtin_emoji import emoji
+from pseudocal.data.classes import partial as keep_classes
 from pseudocal.data.domain import Domain
+from pseudocal.data.layouts import PARTIAL_CLASSES
 
 BUILT_IN: dict[str, Callable[..., dict[str, Domain]]] = {"digits": digits, "emoji": emoji}
 DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
@@ -41,6 +43,11 @@ def load(dataset: str, *domains: str, root: str | Path | None = None, **options:
         given = ["root"] * (root is not None) + sorted(options)
         raise InputError(f"expected no options for {dataset}, which is built in, got {', '.join(given)}")
     return DATASETS[dataset](*domains)
+
+
+def partial_set(dataset: str, target: Domain) -> Domain:
+    """The target of a partial set: the classes that the papers name for a benchmark, else the first half of all."""
+    return keep_classes(target, PARTIAL_CLASSES.get(dataset, target.classes[: len(target.classes) // 2]))
 
 
 def _hint(dataset: str) -> str:

@@ -1,0 +1,97 @@
+"""One cell of the grid, and a list of them.
+
+A task is plain data: which model is trained on which two domains, from which seed. Two tasks that differ in anything
+have folders of their own, so nothing computed under other settings is ever taken for what was asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePosixPath
+from typing import Any, Literal, get_args
+
+from pseudocal.arrays import InputError
+
+Scenario = Literal["closed-set", "partial-set", "source-free"]
+MEMBERS = 3  # models of an ensemble: those of a task's seed and of the two that share its group
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model that is trained on a source, adapted to a target, and calibrated there.
+
+    >>> task = Task("emoji", "noto", "fluent", method="mcc", seed=4)
+    >>> task.pair, [member.seed for member in task.members()]
+    ('noto->fluent', [3, 4, 5])
+    >>> str(task.folder)
+    'emoji/closed-set/noto-fluent/mcc/4-3fc0fa4b'
+    """
+
+    data: str
+    source: str
+    target: str
+    scenario: Scenario = "closed-set"
+    method: str = "source-only"
+    seed: int = 0
+    preset: str = "paper"
+    backbone: str = "efficientnet-lite0"
+    weights: str = "default"
+    frozen: bool | None = None
+    width: int | None = None
+    iterations: int = 1000
+    options: tuple[tuple[str, Any], ...] = ()
+    runner: str = "classification"
+
+    def __post_init__(self) -> None:
+        if self.scenario not in get_args(Scenario):
+            raise InputError(f"expected a scenario among {', '.join(get_args(Scenario))}, got {self.scenario!r}")
+        if self.source == self.target:
+            raise InputError(f"expected a source and a target that differ, got {self.source!r} twice")
+        if self.seed < 0:
+            raise InputError(f"expected a seed that is not negative, got {self.seed}")
+
+    @property
+    def pair(self) -> str:
+        """The two domains, as tables print them."""
+        return f"{self.source}->{self.target}"
+
+    @property
+    def folder(self) -> PurePosixPath:
+        """Where its files lie: a name for people, and a hash of all settings."""
+        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+        return PurePosixPath(self.data, self.scenario, f"{self.source}-{self.target}", self.method) / (
+            f"{self.seed}-{digest}"
+        )
+
+    def members(self) -> list[Task]:
+        """The models of this task's ensemble: seeds come in groups of three, 0 to 2, 3 to 5, and so on.
+
+        So the ensemble of a task does not depend on how many seeds were asked for, and three seeds need no model more.
+        """
+        first = self.seed // MEMBERS * MEMBERS
+        return [replace(self, seed=seed) for seed in range(first, first + MEMBERS)]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A list of tasks, and which calibrators to compare on each."""
+
+    name: str
+    tasks: tuple[Task, ...]
+    calibrators: tuple[str, ...]
+    about: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Suite:
+        """What `to_dict` wrote."""
+        tasks = [
+            Task(**{**task, "options": tuple((name, value) for name, value in task["options"])})
+            for task in content["tasks"]
+        ]
+        return cls(content["name"], tuple(tasks), tuple(content["calibrators"]), content["about"])
