@@ -1,6 +1,9 @@
-"""Shared fixtures: logits whose true temperature is known."""
+"""Shared fixtures: logits whose true temperature is known, and one Ray session on this machine."""
 
 from __future__ import annotations
+
+import logging
+import os
 
 import numpy as np
 import pytest
@@ -17,3 +20,14 @@ def draw(n: int, classes: int, temperature: float, *, seed: int = 0, scale: floa
 @pytest.fixture
 def known():
     return draw
+
+
+@pytest.fixture(scope="session")
+def ray():
+    ray = pytest.importorskip("ray")
+    from pseudocal.distributed.ray_executor import QUIET
+
+    os.environ.update(QUIET)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield ray
+    ray.shutdown()

@@ -45,6 +45,8 @@ class Reservoir:
         self._held = 0
         self._ceiling = math.inf  # once the memory is full: a row with a larger key would leave at once
         self._rows: Rows | None = None
+        self._waiting: list[Rows] = []  # came when the memory was full; sorted in with many others at a time
+        self._queue = 0  # how many of them
 
     def __len__(self) -> int:
         return self._held
@@ -72,6 +74,7 @@ class Reservoir:
     @property
     def sample(self) -> Sample:
         """What there is to merge, without the room that is still free."""
+        self._sort_in()
         return Sample(None if self._rows is None else self._rows[: self._held].copy(), self.seen, self._ceiling)
 
     @property
@@ -79,6 +82,7 @@ class Reservoir:
         """The rows that stayed."""
         if self._rows is None:
             raise InputError("expected at least one row in the reservoir, got none")
+        self._sort_in()
         rows = self._rows[: self._held]
         groups = rows["group"] if "group" in (rows.dtype.names or ()) else None
         return Labelled(rows["logits"], rows["label"], rows["weight"], groups)
@@ -93,19 +97,31 @@ class Reservoir:
         fits = min(len(new), len(self._rows) - self._held)
         self._rows[self._held : self._held + fits] = new[:fits]
         self._held += fits
-        rest = new[fits:]
-        if len(rest):
-            keys = np.concatenate([self._rows["key"], rest["key"]])
-            stay = np.argpartition(keys, self._held - 1)[: self._held]
-            leave = np.setdiff1d(np.arange(self._held), stay)
-            self._rows[leave] = rest[np.sort(stay[stay >= self._held]) - self._held]
-            self._ceiling = float(self._rows["key"].max())
+        if len(new) > fits:
+            self._waiting.append(new[fits:].copy())
+            self._queue += len(new) - fits
+            if 16 * self._queue > len(self._rows):
+                self._sort_in()
+
+    def _sort_in(self) -> None:
+        """Let the rows that wait take the place of those that have larger keys."""
+        if self._rows is None or not self._waiting:
+            return
+        rest = np.concatenate(self._waiting)
+        self._waiting, self._queue = [], 0
+        keys = np.concatenate([self._rows["key"], rest["key"]])
+        order = np.argpartition(keys, self._held - 1)
+        stays = np.zeros(len(keys), dtype=bool)
+        stays[order[: self._held]] = True
+        self._rows[~stays[: self._held]] = rest[stays[self._held :]]
+        self._ceiling = float(keys[order[self._held - 1]])
 
     def _lower(self, ceiling: float) -> None:
         """Keep the rows up to a key that all who were merged know about."""
-        self._ceiling = ceiling
+        self._sort_in()
+        self._ceiling = min(ceiling, self._ceiling)
         if self._rows is not None:
-            kept = self._rows[: self._held][self._rows["key"][: self._held] <= ceiling]
+            kept = self._rows[: self._held][self._rows["key"][: self._held] <= self._ceiling]
             self._held = len(kept)
             self._rows[: self._held] = kept
 

@@ -1,9 +1,7 @@
-"""One Ray session on this machine, a cheap model and clusters for it to tell apart."""
+"""A cheap model and clusters for it to tell apart."""
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,18 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal.distributed.ray_executor import QUIET
-
 CENTRES = np.random.default_rng(1).normal(size=(10, 16))
-
-
-@pytest.fixture(scope="session")
-def ray() -> Any:
-    ray = pytest.importorskip("ray")
-    os.environ.update(QUIET)
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    yield ray
-    ray.shutdown()
 
 
 @pytest.fixture

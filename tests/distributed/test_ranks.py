@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError, PseudoCal
+from pseudocal.arrays import Labelled
 from pseudocal.calibrators.collected import Collected
-from pseudocal.distributed import fit_across_ranks
+from pseudocal.distributed import fit_across_ranks, ranks
+from pseudocal.reservoir import Reservoir
 
 from .conftest import CENTRES, clusters
 
@@ -21,7 +23,9 @@ import json, os, sys
 import numpy as np
 import torch.distributed as dist
 from pseudocal import PseudoCal
-from pseudocal.distributed import fit_across_ranks
+from pseudocal.arrays import Labelled
+from pseudocal.distributed import fit_across_ranks, ranks
+from pseudocal.reservoir import Reservoir
 
 folder = sys.argv[1]
 if len(sys.argv) > 2:
@@ -80,6 +84,17 @@ def test_torchrun(model, tmp_path):
     pytest.importorskip("torch")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     check(*results(tmp_path, [[*launch, str(tmp_path / "script.py"), str(tmp_path)]]), model)
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(6), np.arange(12).reshape(6, 2)])
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_rows_of_every_kind_are_described_in_full(groups, precision):
+    reservoir = Reservoir(2**16, np.random.default_rng(0))
+    reservoir.add(Labelled(np.zeros((6, 3), dtype=precision), np.zeros(6, dtype=int), groups=groups))
+    rows = reservoir.sample.rows
+    count, size, kind, classes, per_row = ranks._header(rows).view(np.int64).tolist()
+    assert (count, size) == (6, rows.dtype.itemsize)
+    assert ranks._dtype(kind, classes, per_row) == rows.dtype
 
 
 def test_without_a_process_group_it_says_so(model):

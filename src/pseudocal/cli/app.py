@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -43,7 +44,8 @@ def calibrate(
     max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
     batch_size: Annotated[int, option(min=2, help="inputs per forward pass", show_default=True)] = 64,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    workers: Annotated[int, option(min=0, help="threads that read inputs; 0: one per core")] = 0,
+    workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
+    ray: Annotated[str | None, option(metavar="[ADDRESS]", help="on a Ray cluster, or on one made here")] = None,
     size: Annotated[str | None, option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
     mean: Annotated[str | None, option(help="pictures: 0.485,0.456,0.406")] = None,
     std: Annotated[str | None, option(help="pictures: 0.229,0.224,0.225")] = None,
@@ -87,12 +89,21 @@ def calibrate(
         table=table,
         save_logits=save_logits,
         quiet=quiet,
+        ray=ray,
     )
-    content = run_job(job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True)))
+    content = (run_job if ray is None else _on_cluster())(
+        job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))
+    )
     if as_json:
         typer.echo(json.dumps(summary(content, out)))
     elif not quiet:
         typer.echo("\n".join(summary_lines(content, out)))
+
+
+def _on_cluster() -> Callable[..., dict[str, Any]]:
+    from pseudocal.cli.cluster import calibrate_on_cluster
+
+    return calibrate_on_cluster
 
 
 @app.command(epilog=EPILOG)

@@ -40,6 +40,7 @@ class Job:
     table: str | None = None
     save_logits: bool = False
     quiet: bool = False
+    ray: str | None = None  # the address of a cluster, "local" for one that is made here
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ class Work:
 def open_job(job: Job, aside: Path) -> Work:
     """Open the model and the data; logits will be recorded in the folder `aside`."""
     model = open_model(job.model, device=job.device, output=job.output, outputs=job.outputs, binary=job.binary)
-    inputs, preparation = _open_inputs(job, model)
+    inputs, preparation = open_data(job, model)
     predict = AsLogits(model.predict, job.outputs, job.binary)
     recorder = Recorder(predict, aside / "logits.npy", len(inputs))
     return Work(job, model, inputs, preparation, recorder, Unreadable(len(inputs), job.max_bad))
 
 
-def _open_inputs(job: Job, model: OpenModel) -> tuple[Inputs, str]:
+def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:
     """Open the data, and say how it is made ready for the model."""
     if not holds_pictures(job.data):
         columns = job.features or model.expects.columns

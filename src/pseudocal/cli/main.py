@@ -10,6 +10,7 @@ from types import FrameType
 
 from pseudocal.arrays import MissingExtraError
 from pseudocal.cli.errors import INTERRUPTED, USAGE, explain
+from pseudocal.cli.parsing import with_address
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in arguments
     _end_like_ctrl_c()
     try:
-        return _run([a for a in arguments if a != "--debug"] or ["--help"])
+        return _run(with_address([a for a in arguments if a != "--debug"]) or ["--help"])
     except BaseException as error:
         if debug or isinstance(error, SystemExit):
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pseudocal.arrays import InputError
@@ -55,6 +56,21 @@ def words(text: str | None) -> tuple[str, ...] | None:
     ('a', 'b')
     """
     return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """Say which cluster `--ray` means where nobody does: one on this machine.
+
+    >>> with_address(["--ray", "-o", "out"]), with_address(["--ray", "head:6379"])
+    (['--ray=local', '-o', 'out'], ['--ray=head:6379'])
+    """
+    if "--ray" not in arguments:
+        return arguments
+    i = arguments.index("--ray")
+    address = arguments[i + 1] if i + 1 < len(arguments) else ""
+    if re.fullmatch(r"auto|local|ray://\S+|[\w.-]+:\d+", address):
+        return [*arguments[:i], f"--ray={address}", *arguments[i + 2 :]]
+    return [*arguments[:i], "--ray=local", *arguments[i + 1 :]]
 
 
 def names_in(path: Path | None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,8 +23,9 @@ from pseudocal.calibrators import Calibration
 from pseudocal.cli.job import Job, Work, open_job
 from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
-from pseudocal.inputs import read_batches
+from pseudocal.inputs import Inputs, read_batches
 from pseudocal.inputs.labels import read_labels
+from pseudocal.predictors.opened import OpenModel
 from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.reservoir import Reservoir
 
@@ -49,7 +50,7 @@ def calibrate(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
         for note in (*work.model.notes, work.preparation):
             say(note)
         calibration, mixes = _fit(work)
-        files = _ship(work, calibration, aside, say)
+        files = ship(job, work.model, calibration, aside, work.recorder.rows[:4], work.inputs, say)
         return _write(job, _run(work, calibration, mixes, files), aside, started)
 
 
@@ -94,18 +95,19 @@ def _counted(stream: Iterator[Any], advance: Callable[[int], None]) -> Iterator[
         advance(len(x))
 
 
-def _ship(work: Work, calibration: Calibration, aside: Path, say: Say) -> list[str]:
-    """Write the model with the temperature inside, where there is a way to."""
-    if work.model.ship is None:
+def ship(
+    job: Job, model: OpenModel, calibration: Calibration, aside: Path, rows: Iterable[int], inputs: Inputs, say: Say
+) -> list[str]:
+    """Write the model with the temperature inside, where there is a way to; it is tried on some `rows` first."""
+    if model.ship is None:
         return []
-    if work.job.outputs == "probabilities" and work.model.kind != "onnx":
-        say(f"no calibrated model is written: the {work.model.kind} gives probabilities, and has no logits to divide")
+    if job.outputs == "probabilities" and model.kind != "onnx":
+        say(f"no calibrated model is written: the {model.kind} gives probabilities, and has no logits to divide")
         return []
     if calibration.bound:
         say("no calibrated model is written: the temperature lies at the end of the searched range")
         return []
-    probe = np.stack([work.inputs.read(int(i)) for i in work.recorder.rows[:4]])
-    return work.model.ship(calibration.temperature, aside, probe)
+    return model.ship(calibration.temperature, aside, np.stack([inputs.read(int(i)) for i in rows]))
 
 
 def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str]) -> Run:
@@ -115,9 +117,9 @@ def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str
     asked = {"model": job.model, "data": data["name"], "max_samples": job.max_samples, "batch_size": job.batch_size}
     settings = calibration.settings | asked
     return Run(
-        model=_model(work, files),
+        model=about_model(job, work.model, files),
         data=data,
-        calibration=replace(calibration, settings=settings, versions=calibration.versions | _versions()),
+        calibration=replace(calibration, settings=settings, versions=calibration.versions | runtimes()),
         logits=work.recorder.logits,
         names=[work.inputs.name(int(i)) for i in rows],
         classes=work.classes,
@@ -127,12 +129,12 @@ def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str
     )
 
 
-def _model(work: Work, files: list[str]) -> dict[str, Any]:
-    model = work.model
+def about_model(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:
+    """What the report says of the model."""
     inside = model.kind == "onnx" and model.output is None
     return {
-        "name": work.job.model,
-        "title": Path(work.job.model).name,
+        "name": job.model,
+        "title": Path(job.model).name,
         "kind": model.kind,
         "recipe": "onnx-inside" if inside else model.kind,
         "output": model.output,
@@ -151,7 +153,7 @@ def _data(work: Work) -> dict[str, Any]:
     }
 
 
-def _versions() -> dict[str, str]:
+def runtimes() -> dict[str, str]:
     """The versions of what ran the model and read the inputs."""
     return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
 
@@ -169,11 +171,16 @@ def _write(job: Job, run: Run, aside: Path, started: float) -> dict[str, Any]:
     """Write everything that is left to write."""
     confidences = Confidences.of(run.logits, run.calibration)
     write_predictions(aside, run.names, confidences, run.classes, kind=job.table)
+    if not job.save_logits:
+        (aside / "logits.npy").unlink()
+    return write_report(run, confidences, aside, started)
+
+
+def write_report(run: Run, confidences: Confidences, aside: Path, started: float) -> dict[str, Any]:
+    """Write the calibration and what the report says, and return the latter."""
     run.calibration.save(aside / "calibration.json")
     finished = {"seconds": time.monotonic() - started, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
     content = content_of(replace(run, timing=finished), confidences)
     save_content(content, aside / "report.json")
     (aside / "report.html").write_text(page(content), encoding="utf-8")
-    if not job.save_logits:
-        (aside / "logits.npy").unlink()
     return content

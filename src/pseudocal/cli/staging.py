@@ -13,6 +13,8 @@ from tempfile import mkdtemp
 
 from pseudocal.cli.errors import OutputError
 
+PARTS, RECORD = "predictions", "predictions.json"  # the folder of a run on a cluster, and how it is known
+
 # what `calibrate` may write; those of an earlier run that a new one does not write again are removed with it
 KNOWN = (
     "calibration.json",
@@ -29,8 +31,10 @@ KNOWN = (
 
 
 @contextmanager
-def staged(out: Path) -> Iterator[Path]:
+def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
     """A folder beside `out` whose files move into it if all goes well, and vanish if not.
+
+    `keeps_parts` says that the predictions are written part by part into a folder of their own.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -43,7 +47,7 @@ def staged(out: Path) -> Iterator[Path]:
     try:
         yield aside
         with _uninterrupted():
-            _publish(aside, out)
+            _publish(aside, out, keeps_parts)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -64,7 +68,7 @@ def _make_aside(out: Path) -> Path:
     return aside
 
 
-def _publish(aside: Path, out: Path) -> None:
+def _publish(aside: Path, out: Path, keeps_parts: bool) -> None:
     out.mkdir(exist_ok=True)
     written = {path.name for path in aside.iterdir()}
     for name in sorted(written):
@@ -72,6 +76,8 @@ def _publish(aside: Path, out: Path) -> None:
     if (out / "calibration.json").exists():
         for name in set(KNOWN) - written:
             (out / name).unlink(missing_ok=True)
+        if not keeps_parts and (out / PARTS / RECORD).exists():
+            shutil.rmtree(out / PARTS)
 
 
 @contextmanager

@@ -50,9 +50,9 @@ class Span:
         """The rows."""
         return source[self.start : self.stop]
 
-    def names(self, rows: int) -> list[str]:
-        """The number of each row."""
-        return [str(i) for i in range(self.start, self.start + rows)]
+    def named(self, source: Any) -> tuple[list[str], Any]:
+        """The rows with the number of each."""
+        return [str(i) for i in range(self.start, self.stop)], self.read(source)
 
 
 def spans(n: int, rows: int = 8192) -> list[Span]:
@@ -74,16 +74,17 @@ def predict_blocks(
     source: Any = None,
     batch_size: int = 128,
     binary: bool = False,
+    about: str = "",
     advance: Callable[[int], object] = lambda rows: None,
 ) -> dict[str, Any]:
     """Write the calibrated probabilities of each block to its own file in the folder `out`, and say what was done.
 
     `out` must be a folder that every worker can write to. Files that an earlier run of the same model, calibration and
-    blocks has finished are kept; those of another are replaced.
+    blocks has finished are kept; those of another are replaced. `about` is what else tells two runs apart.
     """
     out = Path(out)
     model = Deferred.file(str(model), binary=binary) if isinstance(model, str | Path) else model
-    _open_folder(out, _run(calibration, model, blocks))
+    _open_folder(out, _run(calibration, model, blocks, about))
     todo = [(i, block) for i, block in enumerate(blocks) if not (out / PART.format(i)).exists()]
     start = partial(_start, calibration, model, sendable(source), out.resolve(), batch_size, binary)
     left_out, rows = LeftOut(len(blocks), executor.max_bad), 0
@@ -111,11 +112,11 @@ def _open_folder(out: Path, run: str) -> None:
     os.replace(aside, record)
 
 
-def _run(calibration: Calibration, model: Any, blocks: Sequence[Block]) -> str:
+def _run(calibration: Calibration, model: Any, blocks: Sequence[Block], about: str) -> str:
     """What a run is known by: the model as far as it has a name, the correction, and the blocks."""
     known = getattr(model, "make", None)
     name = repr(known.args) if isinstance(known, partial) else type(model).__name__
-    text = json.dumps([name, scaling_to_dict(calibration.scaling), [repr(block) for block in blocks]])
+    text = json.dumps([name, about, scaling_to_dict(calibration.scaling), [repr(block) for block in blocks]])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -124,11 +125,10 @@ def _start(calibration: Calibration, model: Any, source: Any, out: Path, batch_s
 
     def work(number: int, item: tuple[int, Block]) -> int:
         part, block = item
-        x = block.read(opened)
+        names, x = block.named(opened) if hasattr(block, "named") else (None, block.read(opened))
         batches = x if isinstance(x, list) else [x[i : i + batch_size] for i in range(0, len(x), batch_size)]
         probabilities = np.concatenate([calibration.probabilities(predict(batch)) for batch in batches])
-        names = block.names(len(probabilities)) if hasattr(block, "names") else [block.name] * len(probabilities)
-        _write(out / PART.format(part), names, probabilities)
+        _write(out / PART.format(part), names or [block.name] * len(probabilities), probabilities)
         return len(probabilities)
 
     return work

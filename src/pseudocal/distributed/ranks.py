@@ -14,7 +14,6 @@ from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.collected import Collected, Packed
 
 PARTS = ("counts", "ceilings", "mixes", "real")
-CODES: dict[str, int] = {"<f4": 4, "<f8": 8}  # the precisions that logits come in
 
 
 def fit_across_ranks(method: PseudoCal, model: Any, data: Any, *, batch_size: int = 128) -> Calibration:
@@ -43,29 +42,33 @@ def _sent_round(mine: Packed, sender: int) -> Packed:
 def _one_sent_round(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | None:
     """First how large it is and of what, then its bytes."""
     header = _broadcast(_header(array), sender)
-    rows, size, kind, classes = header.view(np.int64).tolist()
+    rows, size, kind, classes, groups = header.view(np.int64).tolist()
     if rows < 0:
         return None
     content = np.zeros(rows * size, dtype=np.uint8) if array is None else np.frombuffer(array.tobytes(), dtype=np.uint8)
     if len(content) != rows * size:
         content = np.zeros(rows * size, dtype=np.uint8)
-    return _broadcast(content, sender).view(_dtype(kind, classes))
+    return _broadcast(content, sender).view(_dtype(kind, classes, groups))
 
 
 def _header(array: NDArray[Any] | None) -> NDArray[np.uint8]:
-    """Rows, bytes a row, the kind of numbers, and the classes (0 for a plain column), as bytes."""
-    numbers = [-1, 0, 0, 0]
+    """Rows, bytes a row, the kind of numbers, the classes (0 for a plain column), the groups of a row (or -1)."""
+    numbers = [-1, 0, 0, 0, -1]
     if array is not None:
-        inner = array.dtype["logits"] if array.dtype.names else array.dtype
-        kind = -1 if inner.kind == "i" else CODES[inner.base.str]
-        numbers = [len(array), array.dtype.itemsize, kind, inner.shape[0] if inner.shape else 0]
+        names = array.dtype.names or ()
+        inner = array.dtype["logits"] if names else array.dtype
+        kind = -1 if inner.kind == "i" else inner.base.itemsize
+        groups = sum(array.dtype["group"].shape) if "group" in names else -1
+        numbers = [len(array), array.dtype.itemsize, kind, sum(inner.shape), groups]
     return np.array(numbers, dtype=np.int64).view(np.uint8)
 
 
-def _dtype(kind: int, classes: int) -> np.dtype[Any]:
+def _dtype(kind: int, classes: int, groups: int) -> np.dtype[Any]:
+    """The type of what `_header` describes; rows are as a `Reservoir` has them."""
     if classes == 0:
         return np.dtype(np.int64 if kind < 0 else f"<f{kind}")
-    return np.dtype([("logits", f"<f{kind}", (classes,)), ("label", "<i8"), ("weight", "<f8"), ("key", "<f8")])
+    group = [] if groups < 0 else [("group", "<i8", (groups,) if groups else ())]
+    return np.dtype([("logits", f"<f{kind}", (classes,)), ("label", "<i8"), ("weight", "<f8"), ("key", "<f8"), *group])
 
 
 def _broadcast(content: NDArray[np.uint8], sender: int) -> NDArray[np.uint8]:

@@ -106,18 +106,19 @@ class RayExecutor:
 class _Worker:
     """An actor: the work is started with the first block, so that a model that cannot be made is a failed block."""
 
-    def __init__(self, start: list[Any]) -> None:
-        self._start = start  # a reference in a list, which Ray does not fetch by itself: it outlives this worker
+    def __init__(self) -> None:
         self._work: Work | None = None
 
-    def run(self, number: int, block: Any) -> Any:
-        return tried(self._run, number, block)
+    def run(self, start: list[Any], number: int, block: Any) -> Any:
+        """Work on one block; `start` holds a reference, which is followed once."""
 
-    def _run(self, number: int, block: Any) -> Any:
-        import ray
+        def work(number: int, block: Any) -> Any:
+            import ray
 
-        self._work = self._work or ray.get(self._start[0])()
-        return self._work(number, block)
+            self._work = self._work or ray.get(start[0])()
+            return self._work(number, block)
+
+        return tried(work, number, block)
 
 
 class _Crew:
@@ -138,7 +139,7 @@ class _Crew:
                 number, time = again.popleft() if again else (given, 1)
                 given = max(given, number + 1)
                 actor = idle.pop()
-                self._busy[actor.run.remote(number, blocks[number])] = (number, actor, time)
+                self._busy[actor.run.remote([self._start], number, blocks[number])] = (number, actor, time)
             if following in done:
                 yield done.pop(following)
                 following += 1
@@ -171,4 +172,4 @@ class _Crew:
     def _hire(self) -> Any:
         options = {"num_cpus": self._settings.num_cpus, "num_gpus": self._settings.num_gpus}
         retries = {"max_restarts": -1, "max_task_retries": self._settings.tries - 1}
-        return self._ray.remote(_Worker).options(**options, **retries).remote([self._start])
+        return self._ray.remote(_Worker).options(**options, **retries).remote()

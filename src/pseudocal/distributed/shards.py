@@ -68,28 +68,37 @@ def shards(
     Inputs are mixed within a file, so a file should hold a bit of everything: shuffle before you write them. `field`
     is the array of an .npz file, `columns` are the features of a table, `dtype` is what the model eats.
     """
-    urls = _listed(str(files)) if isinstance(files, str | Path) else [str(file) for file in files]
+    urls = listed(str(files), SUFFIXES) if isinstance(files, str | Path) else [str(file) for file in files]
     kept = None if columns is None else tuple(columns)
     if not urls:
         raise InputError(f"expected files that end in {', '.join(SUFFIXES)}, got none in {files}")
     return [Shard(url, field, kept, dtype) for url in urls]
 
 
-def _listed(where: str) -> list[str]:
+def listed(where: str, suffixes: tuple[str, ...]) -> list[str]:
     """The files of a folder or of a pattern, sorted by name, so that the blocks are the same wherever it is run."""
     if "://" in where:
         fs, path = _fsspec().core.url_to_fs(where)
-        found = fs.glob(path) if "*" in path else fs.ls(path, detail=False) if fs.isdir(path) else [path]
-        return sorted(fs.unstrip_protocol(name) for name in found if name.endswith(SUFFIXES))
+        found = fs.glob(path) if "*" in path else fs.find(path) if fs.isdir(path) else [path]
+        return sorted(fs.unstrip_protocol(name) for name in found if name.lower().endswith(suffixes))
     path = Path(where)
     if path.is_dir():
-        return sorted(str(p) for p in path.iterdir() if p.suffix in SUFFIXES and not p.name.startswith("."))
-    if "*" in where:
+        found = path.iterdir()
+    elif "*" in where:
         base = Path(path.anchor) if path.is_absolute() else Path()
-        return sorted(str(p) for p in base.glob(str(path.relative_to(base))) if p.suffix in SUFFIXES)
-    if not path.is_file():
+        found = base.glob(str(path.relative_to(base)))
+    elif path.is_file():
+        found = iter([path])
+    else:
         raise InputError(f"expected a folder, a pattern or a file of inputs, got {where}: no such file")
-    return [where]
+    return sorted(str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith("."))
+
+
+def fetched(url: str) -> bytes:
+    """The content of a far file."""
+    with _fsspec().open(url, "rb") as file:
+        content: bytes = file.read()
+    return content
 
 
 def _fetch(url: str, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Pixels:
         if 0 in self.std:
             raise InputError(f"expected a std without zero, got {self.std}")
 
-    def read(self, path: Path) -> NDArray[np.float32]:
+    def read(self, path: Path | BinaryIO) -> NDArray[np.float32]:
         """One picture as an array (channels, height, width), or channels last."""
         image = self._fitted(open_picture(path).convert("L" if self.channels == 1 else "RGB"))
         values = np.array(image, dtype=np.float32)
@@ -80,7 +80,7 @@ class Pixels:
         return f"{fit}, (v * {self.scale:.3g} - {wrap.format(mean)}) / {wrap.format(std)}, {self.layout}"
 
 
-def open_picture(path: Path) -> Any:
+def open_picture(path: Path | BinaryIO) -> Any:
     """Open a picture without decoding it yet; refuse one whose header declares more than could be meant."""
     try:
         from PIL import Image

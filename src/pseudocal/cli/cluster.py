@@ -1,0 +1,152 @@
+"""The work of `pseudocal calibrate --ray`: the same calibration, with the workers of a cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pseudocal.arrays import InputError, cores
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.collected import Collected
+from pseudocal.calibrators.divided import Work, merge_blocks
+from pseudocal.cli.job import Job
+from pseudocal.cli.progress import progress
+from pseudocal.cli.run import Say, about_model, runtimes, ship, write_report
+from pseudocal.cli.staging import PARTS, staged
+from pseudocal.cli.target import Target, open_target
+from pseudocal.distributed import Deferred, RayExecutor, predict_blocks
+from pseudocal.predictors.files import open_model
+from pseudocal.predictors.opened import OpenModel
+from pseudocal.report import Confidences, Run
+
+EVERYONE = 100_000  # more workers than any cluster has
+
+
+def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
+    """Do the job and return the content of its report."""
+    started = time.monotonic()
+    _refuse(job)
+    executor = _executor(job)
+    with staged(job.out, keeps_parts=True) as aside:
+        options: dict[str, Any] = {"output": job.output, "outputs": job.outputs, "binary": job.binary}
+        model = open_model(job.model, device="cpu", **options)
+        target = open_target(job, model)
+        for note in (*model.notes, target.preparation):
+            say(note)
+        sent = Deferred.file(_absolute(job.model), device=job.device, **options)
+        with executor.connected():
+            collected, calibration = _fit(job, sent, target, executor)
+            files = ship(job, model, calibration, aside, target.probe, target.inputs, say)
+            done = _predict(job, calibration, sent, target, executor) if job.predict == "all" else None
+        run = _run(job, model, target, collected, calibration, files, done)
+        return write_report(run, Confidences.of(run.logits, run.calibration), aside, started)
+
+
+def _refuse(job: Job) -> None:
+    """What needs the logits of all inputs in one place."""
+    asked = {"--labels": job.labels, "--save-logits": job.save_logits, "--format csv": job.table == "csv"}
+    for name, value in asked.items():
+        if value:
+            raise InputError(f"expected no {name} with --ray, whose predictions are parquet files, got it")
+
+
+def _executor(job: Job) -> RayExecutor:
+    here = job.ray == "local"
+    workers = job.workers or (cores() if here else EVERYONE)
+    gpus = 1 if job.device.startswith("cuda") else 0
+    return RayExecutor(workers, None if here else job.ray, num_gpus=gpus, max_bad=job.max_bad)
+
+
+def _absolute(model: str) -> str:
+    return str(Path(model).resolve()) if Path(model).exists() else model
+
+
+def _fit(job: Job, model: Deferred, target: Target, executor: RayExecutor) -> tuple[Collected, Calibration]:
+    keep_rng = np.random.default_rng(job.method.seed).spawn(2)[1]
+    with progress(len(target.blocks), quiet=job.quiet, unit="blocks") as advance:
+        shown = _Shown(executor, advance)
+        collected, record = merge_blocks(
+            job.method, model, target.blocks, target.source, shown, keep_rng, batch_size=job.batch_size
+        )
+    return collected, job.method.conclude(collected, record)
+
+
+def _predict(
+    job: Job, calibration: Calibration, model: Deferred, target: Target, executor: RayExecutor
+) -> dict[str, Any]:
+    with progress(len(target.in_order), quiet=job.quiet, what="predicting", unit="blocks") as advance:
+        return predict_blocks(
+            calibration,
+            model,
+            target.in_order,
+            job.out / PARTS,
+            executor=_Shown(executor, advance),
+            source=target.source,
+            batch_size=job.batch_size,
+            about=target.about,
+        )
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """An executor that tells of each block that is done."""
+
+    executor: RayExecutor
+    advance: Callable[[int], None]
+
+    @property
+    def max_bad(self) -> float:
+        return self.executor.max_bad
+
+    def map(self, start: Callable[[], Work], blocks: Sequence[Any]) -> Generator[Any, None, None]:
+        for result in (results := self.executor.map(start, blocks)):
+            self.advance(1)
+            try:
+                yield result
+            except GeneratorExit:
+                results.close()
+                raise
+
+
+def _run(
+    job: Job,
+    model: OpenModel,
+    target: Target,
+    collected: Collected,
+    calibration: Calibration,
+    files: list[str],
+    done: dict[str, Any] | None,
+) -> Run:
+    """All that the report is made from: a sample of the inputs stands for all of them."""
+    asked = {"model": job.model, "data": job.data, "max_samples": job.max_samples, "batch_size": job.batch_size}
+    versions = calibration.versions | runtimes() | _ray_version()
+    logits = collected.real.labelled.logits
+    used = collected.real.seen
+    left_out = calibration.settings["left_out"] | (done or {}).get("left_out", {})
+    data = {
+        "name": job.data,
+        "inputs": target.rows or used,
+        "used": used,
+        "preparation": f"{target.preparation}; in {len(target.blocks):,} blocks, the figures from a sample",
+        "unreadable": [list(item) for item in left_out.items()],
+    }
+    return Run(
+        model=about_model(job, model, files),
+        data=data,
+        calibration=replace(calibration, settings=calibration.settings | asked, versions=versions),
+        logits=logits,
+        names=[f"input {i} of a sample" for i in range(len(logits))],
+        classes=job.classes or model.classes,
+        mixes=collected.mixes.labelled,
+    )
+
+
+def _ray_version() -> dict[str, str]:
+    import ray
+
+    return {"ray": ray.__version__}

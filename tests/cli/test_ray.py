@@ -1,0 +1,92 @@
+"""`calibrate --ray`: what the command says without a cluster, and predictions as files of parts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def parts(folder):
+    import pyarrow.parquet as pq
+
+    tables = [pq.read_table(path).to_pydict() for path in sorted((folder / "predictions").glob("part-*"))]
+    return {name: [value for table in tables for value in table[name]] for name in tables[0]}
+
+
+def temperature(folder):
+    return json.loads((folder / "calibration.json").read_text())["scaling"]["temperature"]
+
+
+def test_rows_of_an_array(ray, pseudocal, tabular, features, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", here).code == 0
+    result = pseudocal("calibrate", tabular["onnx"], features, "-o", there, "--ray", "--workers", 2, "--json")
+    assert result.code == 0, result.err
+    assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)
+    assert json.loads(result.out)["used"] == 400
+    assert parts(there)["file"] == [str(i) for i in range(400)]
+    assert {p.name for p in there.iterdir()} == {
+        "calibration.json",
+        "model.onnx",
+        "predictions",
+        "report.html",
+        "report.json",
+    }
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", there).code == 0
+    assert not (there / "predictions").exists()  # an ordinary run replaces them with one file
+
+
+def test_pictures_one_of_them_broken(ray, pseudocal, vision, pictures, tmp_path):
+    folder = tmp_path / "pictures"
+    shutil.copytree(pictures, folder)
+    (folder / "day 0" / "zz.png").write_bytes(b"no picture")
+    options = ("--mean", "0.5", "--std", "0.25", "--max-bad", "5%")
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert pseudocal("calibrate", vision["onnx"], folder, "-o", here, *options).code == 0
+    result = pseudocal("calibrate", vision["onnx"], folder, "-o", there, *options, "--ray", "local")
+    assert result.code == 0, result.err
+    assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)  # one batch: the same pairs
+    assert len(parts(there)["file"]) == 60
+    assert "day 0/zz.png" not in parts(there)["file"]
+
+
+def test_files_of_rows_and_a_resumed_run(ray, pseudocal, tabular, tmp_path):
+    folder, out, on_ray = tmp_path / "rows", tmp_path / "out", ("--ray", "--workers", 1)
+    folder.mkdir()
+    for i in range(6):
+        np.savez(folder / f"{i}.npz", np.random.default_rng(i).normal(size=(120, 5)).astype(np.float32))
+    assert pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray).code == 0
+    first, before = parts(out), temperature(out)
+    (out / "predictions" / "part-000002.parquet").unlink()
+    stamps = {p: p.stat().st_mtime_ns for p in (out / "predictions").glob("part-*")}
+    assert pseudocal("calibrate", tabular["onnx"], f"file://{folder}", "-o", tmp_path / "far", *on_ray).code == 0
+    assert pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray).code == 0
+    assert (parts(out), temperature(out)) == (first, before)
+    assert temperature(tmp_path / "far") == before
+    assert all(p.stat().st_mtime_ns == stamp for p, stamp in stamps.items())
+    (folder / "3.npz").write_bytes(b"broken")
+    result = pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray, "--max-bad", "20%")
+    assert (result.code, len(parts(out)["file"])) == (0, 600)
+    assert "3.npz" in (out / "report.json").read_text()
+    assert pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray).code == 3
+
+
+def test_pictures_far_away(ray, pseudocal, vision, pictures, tmp_path):
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in sorted(p for p in Path(pictures).rglob("*") if p.is_file()):
+        shutil.copy(path, flat)
+    here, there = tmp_path / "here", tmp_path / "there"
+    assert pseudocal("calibrate", vision["onnx"], flat, "-o", here).code == 0
+    assert pseudocal("calibrate", vision["onnx"], f"file://{flat}", "-o", there, "--ray").code == 0
+    assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)
+
+
+def test_what_a_cluster_cannot_do_is_said(pseudocal, tabular, features, tmp_path):
+    for option in (["--save-logits"], ["--format", "csv"], ["--labels", "y.npy"]):
+        result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", *option)
+        assert (result.code, "with --ray" in result.err) == (3, True)
