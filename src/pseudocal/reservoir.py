@@ -59,7 +59,7 @@ class Reservoir:
         if self._rows is None:
             raise InputError("expected at least one row in the reservoir, got none")
         rows = self._rows[: self._held]
-        groups = rows["group"] if "group" in rows.dtype.names else None
+        groups = rows["group"] if "group" in (rows.dtype.names or ()) else None
         return Labelled(rows["logits"], rows["label"], rows["weight"], groups)
 
     def _insert(self, new: Rows) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor
+from pseudocal.arrays import Batch, InputError, Labelled, Predictor
 from pseudocal.batches import is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.collected import Collected, Settled
@@ -114,7 +114,7 @@ class PseudoCal:
         synthesise = strategy or partial(mixup, lam=self.lam, labels=self.labels, pixels=self.pixels)
         settled = Settled(self.tolerance)
 
-        def met(x: Batch) -> Logits:
+        def met(x: Batch) -> Any:
             """What is remembered of real inputs; of maps the predicted classes are enough, unless labels are soft."""
             said = predict(x)
             if said.ndim == 4 and strategy is not None:

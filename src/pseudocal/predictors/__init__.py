@@ -81,7 +81,9 @@ class Checked:
             check_rows(logits)
         if self._classes is None:
             self._classes = logits.shape[1]
-            if looks_like_probabilities(logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T):
+            if looks_like_probabilities(
+                logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T
+            ):
                 warnings.warn(
                     "expected logits, got rows that are non-negative and sum to one: if the model returns "
                     "probabilities, pass their logarithm instead: lambda x: np.log(model(x))",
