@@ -11,6 +11,7 @@ from pseudocal.arrays import Labelled, Logits
 from pseudocal.reservoir import Reservoir
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
+OF_PIXELS = 4  # pixels of an image say nearly the same: so much less memory holds all that they tell, beside a frame
 FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
 
 
@@ -40,7 +41,7 @@ class Collected:
 
     def add_real(self, logits: Logits | Labelled) -> None:
         """Take in what the model says of real inputs that it met for the first time."""
-        self.real.add(logits if isinstance(logits, Labelled) else Labelled(logits, logits.argmax(axis=1)))
+        _add(self.real, logits if isinstance(logits, Labelled) else Labelled(logits, logits.argmax(axis=1)))
 
     def add_mixes(self, mixes: Labelled, *, pairs: int) -> None:
         """Take in the mixes that were made from `pairs` pairs."""
@@ -48,12 +49,13 @@ class Collected:
         if mixes.groups is not None:
             mixes = replace(mixes, groups=mixes.groups + self._first_id + (self.epochs << 32))
         if len(mixes):
-            self.mixes.add(mixes)
+            _add(self.mixes, mixes)
 
     def merge(self, other: Collected) -> None:
         """Take in what was collected from another part of the target."""
-        self.mixes.merge(other.mixes)
-        self.real.merge(other.real)
+        for mine, theirs in ((self.mixes, other.mixes), (self.real, other.real)):
+            mine.memory = mine.memory if mine.seen else min(mine.memory, theirs.memory)
+            mine.merge(theirs)
         self.pairs += other.pairs
         self.forward_passes += other.forward_passes
         self.epochs = max(self.epochs, other.epochs)
@@ -71,6 +73,12 @@ class Collected:
         mixes = self.mixes.labelled
         fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights, groups=mixes.groups)
         return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
+
+
+def _add(reservoir: Reservoir, rows: Labelled) -> None:
+    if reservoir.seen == 0 and rows.groups is not None:
+        reservoir.memory //= OF_PIXELS
+    reservoir.add(rows)
 
 
 class Settled:

@@ -87,8 +87,8 @@ def bootstrap(
     are drawn.
 
     >>> coins = bootstrap(accuracy, half, groups=[0, 1] * 50)
-    >>> coins.low, coins.high                                    # all right or all wrong: two coins, not a hundred
-    (0.0, 1.0)
+    >>> coins.high - coins.low                                   # all right or all wrong: two coins, not a hundred
+    1
     """
     sample = _resample(metric, outcomes, level, resamples, seed, as_groups(groups, len(outcomes)))
     low, high = ends(sample.value, sample.draws, level)

@@ -121,7 +121,9 @@ def clustering(logits: Logits, targets: Labels, weights: Floats | None, groups: 
     if sides == 2:  # those that share a group, less those that share both and were counted twice
         clustered = max(clustered, _squares(group.ravel(), np.tile(slopes, 2), np.tile(information, 2), 2) - clustered)
     mass = np.bincount(group.ravel(), np.tile(np.ones(n) if weights is None else weights, sides))
-    return Clustering(math.sqrt(clustered / plain) if plain else math.inf, float(mass.sum() ** 2 / (mass @ mass)))
+    variance = mass**1.5  # that of a group's sum grows with its mass, or with the square of it if its rows say the same
+    count = float(variance.sum() ** 2 / (variance @ variance))
+    return Clustering(math.sqrt(clustered / plain) if plain else math.inf, count)
 
 
 def _squares(group: NDArray[np.intp], slopes: Floats, information: Floats, sides: int = 1) -> float:
