@@ -36,7 +36,7 @@ def frames(count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 class StandIn:
-    """Logits that depend on the pixel and on its class's own random texture; one buffer, used again and again."""
+    """Logits that depend on the pixel and on its class's own random texture."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -45,6 +45,7 @@ class StandIn:
         self.slope = 3 * rng.standard_normal(CLASSES, dtype=np.float32)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Logits of one batch."""
         out = np.empty((len(x), CLASSES, HEIGHT, WIDTH), dtype=np.float32)
         for c in range(CLASSES):
             np.multiply(x[:, 0], self.slope[c], out=out[:, c])
@@ -130,9 +131,8 @@ def main() -> None:
             print(
                 f"| {case} | {count} | {r['peak'] / 1e9:.2f} GB | {fit} | {evaluate} | {r['T']} | {ece} |", flush=True
             )
-    print(
-        f"\npseudocal: {peaks[1] / peaks[0]:.3f} times the memory for {given.frames[1] / given.frames[0]:g} times the frames"
-    )
+    few, many = given.frames
+    print(f"\npseudocal: {peaks[1] / peaks[0]:.3f} times the memory for {many / few:g} times the frames")
 
 
 if __name__ == "__main__":

@@ -127,10 +127,8 @@ def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
     from transformers import SegformerConfig
 
     config = SegformerConfig.from_pretrained(weights).to_diff_dict()
-    kept = {
-        k: v for k, v in config.items() if k not in ("id2label", "label2id", "architectures", "transformers_version")
-    }
-    return {"config": kept}
+    named = ("id2label", "label2id", "architectures", "transformers_version")  # of the model that it came from
+    return {"config": {key: value for key, value in config.items() if key not in named}}
 
 
 def load_segmenter(out: Path | str) -> nn.Module:
