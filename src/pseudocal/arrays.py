@@ -130,7 +130,7 @@ def as_logits(logits: ArrayLike) -> Logits:
 
 
 def as_maps(maps: ArrayLike) -> Maps:
-    """See `maps` as floating logits `(n, classes, height, width)`; `(classes, height, width)` is a batch of one.
+    """See `maps` as floating logits `(n, classes, height, width)`; one image is a batch of one.
 
     >>> as_maps(np.zeros((19, 4, 8))).shape
     (1, 19, 4, 8)

@@ -6,17 +6,18 @@ it: the class of each pixel is one byte, and of the logits only those that are d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps
+from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps, work_dtype
 
 BLOCK = 1 << 20  # logits per block
 IGNORED = 255  # the label of pixels that do not count, as Cityscapes and its kin have it
 
-ClassMaps = NDArray[np.uint8] | NDArray[np.uint16]  # (n, height, width)
+ClassMaps = NDArray[np.integer[Any]]  # (n, height, width), of as few bytes as will do
 
 
 def bands(maps: Maps) -> Iterator[slice]:
@@ -42,7 +43,7 @@ def predicted(maps: Maps) -> ClassMaps:
     array([[[  0,   1, 255]]], dtype=uint8)
     """
     n, classes, height, width = maps.shape
-    found = np.empty((n, height, width), dtype=np.dtype(np.uint8 if classes <= 255 else np.uint16))
+    found: ClassMaps = np.empty((n, height, width), dtype="uint8" if classes <= 255 else "uint16")
     for band in bands(maps):
         found[:, band] = maps[:, :, band].argmax(axis=1)
         found[:, band][np.isneginf(maps[:, :, band].max(axis=1))] = nothing(classes)
@@ -77,6 +78,20 @@ def draw(at: NDArray[np.intp], pixels: int | None, rng: np.random.Generator) -> 
     array([0, 2, 3])
     """
     return at if pixels is None or len(at) <= pixels else rng.choice(at, pixels, replace=False, shuffle=False)
+
+
+def by_rows(function: Callable[[Logits], Logits], maps: Maps) -> Maps:
+    """Apply to maps what is made for rows of logits, a band of pixels at a time.
+
+    >>> by_rows(lambda z: z / 2, np.full((1, 2, 1, 1), 4.0)).ravel()
+    array([2., 2.])
+    """
+    n, classes, _, width = maps.shape
+    result = np.empty(maps.shape, dtype=work_dtype(maps))
+    for band in bands(maps):
+        rows = np.moveaxis(maps[:, :, band], 1, -1)  # (n, height, width, classes)
+        result[:, :, band] = np.moveaxis(function(rows.reshape(-1, classes)).reshape(n, -1, width, classes), -1, 1)
+    return result
 
 
 def labelled_pixels(
@@ -114,7 +129,7 @@ def sampled(maps: Maps, pixels: int | None, rng: np.random.Generator) -> Labelle
 
 
 def _rows(
-    image: Maps, labels: NDArray[np.integer], valid: NDArray[np.bool_], pixels: int | None, rng: np.random.Generator
+    image: Maps, labels: ClassMaps, valid: NDArray[np.bool_], pixels: int | None, rng: np.random.Generator
 ) -> Labelled:
     there = np.flatnonzero(valid)
     at = draw(there, pixels, rng)
@@ -138,7 +153,7 @@ def joined(parts: list[Labelled]) -> Labelled:
     return Labelled(*(np.concatenate(column) for column in columns))
 
 
-def as_masks(labels: ArrayLike, n: int) -> NDArray[np.integer]:
+def as_masks(labels: ArrayLike, n: int) -> ClassMaps:
     """See `labels` as class numbers `(n, height, width)`; one mask is a batch of one."""
     masks = np.asarray(labels)
     masks = masks[None] if masks.ndim == 2 else masks
@@ -149,7 +164,7 @@ def as_masks(labels: ArrayLike, n: int) -> NDArray[np.integer]:
     return masks
 
 
-def check_classes(mask: NDArray[np.integer], valid: NDArray[np.bool_], classes: int) -> None:
+def check_classes(mask: ClassMaps, valid: NDArray[np.bool_], classes: int) -> None:
     """Refuse labels that are neither a class nor ignored."""
     bad = valid & ((mask < 0) | (mask >= classes))
     if bad.any():
@@ -157,7 +172,7 @@ def check_classes(mask: NDArray[np.integer], valid: NDArray[np.bool_], classes: 
         raise InputError(f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at ({y}, {x})")
 
 
-def at_size(masks: NDArray[np.integer], size: tuple[int, ...]) -> NDArray[np.integer]:
+def at_size(masks: ClassMaps, size: tuple[int, ...]) -> ClassMaps:
     """Masks at another size: the label nearest to the centre of each new pixel.
 
     >>> at_size(np.array([[[1, 2, 3, 4]]]), (1, 2))

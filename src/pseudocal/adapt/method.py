@@ -112,6 +112,7 @@ class Preset:
 
 SCHEDULES: dict[str, Callable[[float], float]] = {  # of the share of the training that is done
     "constant": lambda ramp: 1.0,
+    "poly": lambda ramp: (1 - ramp) ** 0.9,  # of segmentation
     "inverse": lambda ramp: (1 + 10 * ramp) ** -0.75,
     "steep": lambda ramp: (1 + 10 * ramp) ** -1.5,  # DINE's distillation
     "late": lambda ramp: (11 + 10 * ramp) ** -0.75,  # DINE's fine-tuning goes on where "inverse" ends

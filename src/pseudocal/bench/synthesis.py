@@ -98,7 +98,7 @@ def _other(task: Task, how: Synthesis, store: Store) -> Strategy:
 
 def _looked_up(strategy: Callable[..., Labelled], predict: Predictor, inputs: Any) -> Strategy:
     def of_numbers(_: Predictor, numbers: Pairs, /, *, rng: np.random.Generator) -> Labelled:
-        pairs = replace(numbers, x=take(inputs, numbers.x), partner=take(inputs, numbers.partner))
+        pairs = replace(numbers, rows=take(inputs, numbers.rows))
         return strategy(predict, pairs, rng=rng)
 
     return of_numbers

@@ -72,7 +72,9 @@ class Mixed:
         return len(self.images)
 
     def __getitem__(self, rows: Any, /) -> NDArray[Any]:
-        mixed = blend(self.images[rows], self.images[self.partner[rows]], self.lam)
+        shares = np.concatenate([self.images[rows], self.images[self.partner[rows]]])
+        first = np.arange(len(shares) // 2)
+        mixed = blend(shares, first, first + len(first), self.lam)
         return np.asarray(mixed, dtype=np.float32)
 
 

@@ -10,6 +10,7 @@ from pseudocal.calibrators.material import PARTS, Material, Part
 from pseudocal.calibrators.matrixscal import matrixscal
 from pseudocal.calibrators.mc_dropout import mc_dropout
 from pseudocal.calibrators.oracle import oracle
+from pseudocal.calibrators.pixel_rows import pixel_rows
 from pseudocal.calibrators.pseudo_ensemble import pseudo_ensemble
 from pseudocal.calibrators.pseudocal import PseudoCal
 from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate, comparison_table, needs_table
@@ -41,6 +42,7 @@ __all__ = [
     "mc_dropout",
     "needs_table",
     "oracle",
+    "pixel_rows",
     "pseudo_ensemble",
     "tempscal",
     "transcal",

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,8 +17,9 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import InputError, Logits, Probabilities, softmax
+from pseudocal.arrays import InputError, Logits, Probabilities, as_numpy, softmax
 from pseudocal.calibrators.trust import Trust
+from pseudocal.pixels import by_rows
 from pseudocal.scaling import Scaling, TemperatureScaling, scaling_from_dict, scaling_to_dict
 
 FORMAT = "pseudocal-calibration"
@@ -31,6 +33,11 @@ def versions() -> dict[str, str]:
     except PackageNotFoundError:  # run from a source tree that was not installed
         own = "unknown"
     return {"pseudocal": own, "python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__}
+
+
+def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
+    array = as_numpy(logits)
+    return by_rows(function, array) if array.ndim == 4 else function(array)
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,12 @@ class Calibration:
     trust: Trust | None = None  # how far to believe it, where that was judged
 
     def __call__(self, logits: ArrayLike) -> Logits:
-        """Correct logits `(n, classes)`."""
-        return self.scaling(logits)
+        """Correct logits `(n, classes)` or `(n, classes, height, width)`."""
+        return _applied(self.scaling, logits)
 
     def probabilities(self, logits: ArrayLike) -> Probabilities:
-        """Calibrated probabilities for logits `(n, classes)`."""
-        return softmax(self.scaling(logits))
+        """Calibrated probabilities for logits `(n, classes)` or `(n, classes, height, width)`."""
+        return _applied(lambda rows: softmax(self.scaling(rows)), logits)
 
     @property
     def temperature(self) -> float:

@@ -14,6 +14,7 @@ from pseudocal.calibrators.second_opinion import Agreement, Mistakes, agreement_
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
+OF_PIXELS = 4  # pixels of an image say nearly the same: so much less memory holds all that they tell, beside a frame
 FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
 
 Packed = dict[str, NDArray[Any]]
@@ -46,7 +47,7 @@ class Collected:
 
     def add_real(self, logits: Logits | Labelled) -> None:
         """Take in what the model says of real inputs that it met for the first time."""
-        self.real.add(logits if isinstance(logits, Labelled) else Labelled(logits, logits.argmax(axis=1)))
+        _add(self.real, logits if isinstance(logits, Labelled) else Labelled(logits, logits.argmax(axis=1)))
 
     def add_mistakes(self, mistakes: Mistakes) -> None:
         """Take in what a second opinion said of sure mistakes."""
@@ -58,7 +59,7 @@ class Collected:
         if mixes.groups is not None:
             mixes = replace(mixes, groups=mixes.groups + self._first_id + (self.epochs << 32))
         if len(mixes):
-            self.mixes.add(mixes)
+            _add(self.mixes, mixes)
 
     def merge(self, other: Collected) -> None:
         """Take in what was collected from another part of the target."""
@@ -77,8 +78,8 @@ class Collected:
         """Take in what was collected and packed elsewhere."""
         pairs, forward_passes, epochs, mixes, real = packed["counts"].tolist()
         below_mixes, below_real = packed["ceilings"].tolist()
-        self.mixes.merge_sample(Sample(packed.get("mixes"), mixes, below_mixes))
-        self.real.merge_sample(Sample(packed.get("real"), real, below_real))
+        _merge(self.mixes, Sample(packed.get("mixes"), mixes, below_mixes))
+        _merge(self.real, Sample(packed.get("real"), real, below_real))
         if "mistakes" in packed:
             self.add_mistakes(Mistakes(*packed["mistakes"].tolist()))
         self.pairs += pairs
@@ -103,6 +104,21 @@ class Collected:
         mixes = self.mixes.labelled
         fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights, groups=mixes.groups)
         return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
+
+
+def _add(reservoir: Reservoir, rows: Labelled) -> None:
+    _make_room(reservoir, of_pixels=rows.groups is not None)
+    reservoir.add(rows)
+
+
+def _merge(reservoir: Reservoir, sample: Sample) -> None:
+    _make_room(reservoir, of_pixels=sample.rows is not None and "group" in (sample.rows.dtype.names or ()))
+    reservoir.merge_sample(sample)
+
+
+def _make_room(reservoir: Reservoir, *, of_pixels: bool) -> None:
+    if reservoir.seen == 0 and of_pixels:
+        reservoir.memory //= OF_PIXELS
 
 
 class Settled:

@@ -79,4 +79,4 @@ def checked(source: Labelled) -> Labelled:
     """Labelled logits that are known to be what they should be."""
     logits = as_logits(source.logits)
     check_rows(logits)
-    return Labelled(logits, as_labels(source.labels, logits), source.weights)
+    return Labelled(logits, as_labels(source.labels, logits), source.weights, source.groups)

@@ -10,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import Batch, InputError, Logits, Predictor, as_logits, check_rows
+from pseudocal.arrays import Batch, InputError, Logits, Maps, Predictor, as_logits, as_numpy, check_rows
+from pseudocal.pixels import bands
 
 Mean = Literal["probabilities", "logits"]
 
@@ -26,7 +27,10 @@ def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities"
 
     Predictions may change; for the better, as a rule.
     """
-    members = [as_logits(logits) for logits in member_logits]
+    arrays = [as_numpy(logits) for logits in member_logits]
+    if arrays and all(array.ndim == 4 and array.shape == arrays[0].shape for array in arrays):
+        return _of_maps(arrays, mean)
+    members = [as_logits(logits) for logits in arrays]
     shapes = {logits.shape for logits in members}
     if len(members) < 2 or len(shapes) > 1:
         raise InputError(f"expected logits of two members or more, all of one shape, got shapes {sorted(shapes)}")
@@ -38,6 +42,16 @@ def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities"
         return np.asarray(np.mean(members, axis=0, dtype=np.float64))
     total = np.logaddexp.reduce([_log_softmax(logits) for logits in members])
     return np.asarray(total - math.log(len(members)))
+
+
+def _of_maps(members: list[Maps], mean: Mean) -> Maps:
+    """The same for maps of logits, a band of pixels at a time."""
+    result = np.empty(members[0].shape, dtype=np.float32)
+    for band in bands(members[0]):
+        rows = [np.moveaxis(member[:, :, band], 1, -1) for member in members]  # (n, height, width, classes)
+        together = ensemble([part.reshape(-1, part.shape[-1]) for part in rows], mean=mean)
+        result[:, :, band] = np.moveaxis(together.reshape(rows[0].shape), -1, 1)
+    return result
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,10 @@ def oracle(
     by: Literal["nll", "ece"] = "nll",
     bins: int = 15,
     reference: bool = False,
+    weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> Calibration:
-    """The best temperature for labelled target data.
+    """The best temperature for labelled target data; `weights` and `groups` are those of `fit_temperature`.
 
     >>> logits, labels = [[2.0, 0.0]] * 4, [0, 0, 0, 1]
     >>> round(oracle(logits, labels).temperature, 4), round(oracle(logits, labels, by="ece").temperature, 4)
@@ -44,7 +46,9 @@ def oracle(
     if by not in ("nll", "ece"):
         raise InputError(f"expected by 'nll' or 'ece', got {by!r}")
     if by == "nll" and not reference:
-        return Calibration("oracle", fit_temperature(target.logits, target.labels), settings)
+        return Calibration(
+            "oracle", fit_temperature(target.logits, target.labels, weights=weights, groups=groups), settings
+        )
     loss = nll_loss(target) if by == "nll" else _binned_error(target, bins)
     points = int(np.clip(WORK // target.logits.size, *POINTS))
     temperature = released(loss) if reference else least(loss, points=points)

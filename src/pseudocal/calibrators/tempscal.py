@@ -23,5 +23,5 @@ def tempscal(source: Labelled, *, reference: bool = False) -> Calibration:
     if reference:
         scaling = TemperatureScaling(released(nll_loss(checked(source))), rows=len(source))
     else:
-        scaling = fit_temperature(source.logits, source.labels, weights=source.weights)
+        scaling = fit_temperature(source.logits, source.labels, weights=source.weights, groups=source.groups)
     return Calibration("tempscal", scaling, {"reference": reference})

@@ -71,7 +71,7 @@ def _fit(job: Job, model: Deferred, target: Target, executor: RayExecutor) -> tu
     with progress(len(target.blocks), quiet=job.quiet, unit="blocks") as advance:
         shown = _Shown(executor, advance)
         collected, record = merge_blocks(
-            job.method, model, target.blocks, target.source, shown, keep_rng, batch_size=job.batch_size
+            job.method, (model, None), target.blocks, target.source, shown, keep_rng, batch_size=job.batch_size
         )
     return collected, job.method.conclude(collected, record)
 

@@ -9,8 +9,10 @@ from pseudocal.data.classes import check_same_classes, partial, relabel
 from pseudocal.data.domain import Domain, Inputs, Unlabelled
 from pseudocal.data.files import from_arrays, image_folder, image_list, unlabelled_folder
 from pseudocal.data.images import Images
+from pseudocal.data.label_maps import label_map, street_names
 from pseudocal.data.layouts import PARTIAL_CLASSES
 from pseudocal.data.registry import DATASETS, load, partial_set
+from pseudocal.data.streets import streets, unlabelled_streets
 
 __all__ = [
     "DATASETS",
@@ -29,11 +31,15 @@ __all__ = [
     "from_arrays",
     "image_folder",
     "image_list",
+    "label_map",
     "load",
     "load_benchmark",
     "partial",
     "partial_set",
     "relabel",
     "scenes",
+    "street_names",
+    "streets",
     "unlabelled_folder",
+    "unlabelled_streets",
 ]

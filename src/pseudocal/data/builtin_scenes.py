@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError
 from pseudocal.data.builtin_emoji import check_vendors, render
 from pseudocal.data.cache import Arrays, cached
-from pseudocal.data.domain import Pixels, Rows, Unlabelled, split_rows
+from pseudocal.data.domain import Inputs, Pixels, Rows, Unlabelled, select, split_rows
 from pseudocal.data.icons import VENDORS, Icon, icons
 
 SIZE = 96
@@ -28,12 +29,12 @@ MARGIN = 0.2072  # a square turned by 45 degrees is wider by half the diagonal l
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """Scenes of one vendor with the class of each pixel."""
+    """Images of one origin with the class of each pixel: arrays, or files that are decoded when rows are asked for."""
 
     name: str
-    inputs: Pixels  # (n, 3, height, width)
-    masks: Pixels  # (n, height, width), class numbers
-    classes: tuple[str, ...]  # the background first
+    inputs: Inputs  # [rows] -> (k, 3, height, width)
+    masks: Any  # [rows] -> (k, height, width), class numbers; 255 does not count
+    classes: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.masks)
@@ -44,7 +45,7 @@ class Scenes:
 
     def subset(self, rows: Rows) -> Scenes:
         """The named rows, in that order."""
-        return replace(self, inputs=self.inputs[rows], masks=self.masks[rows])
+        return replace(self, inputs=select(self.inputs, rows), masks=select(self.masks, rows))
 
     __getitem__ = subset
 
@@ -68,7 +69,7 @@ def _build() -> Arrays:
     arrays: Arrays = {"classes": np.array(classes)}
     for vendor in VENDORS:
         made = make_scenes(vendor, found[vendor], COUNT, seed=0)
-        arrays |= {f"{vendor}_images": made.inputs, f"{vendor}_masks": made.masks}
+        arrays |= {f"{vendor}_images": made.inputs[:], f"{vendor}_masks": made.masks}
     return arrays
 
 

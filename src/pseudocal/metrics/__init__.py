@@ -1,7 +1,9 @@
 """How good confidences are: metrics of `Outcomes`, `Reliability` as sums that merge, intervals of both."""
 
 from pseudocal.metrics.classwise import classwise_ece
+from pseudocal.metrics.images import image_change, image_interval
 from pseudocal.metrics.intervals import Interval, bootstrap, paired
+from pseudocal.metrics.maps import confidence_map, confidence_picture, correct_picture
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.reliability import Reliability
 from pseudocal.metrics.scores import (
@@ -18,6 +20,7 @@ from pseudocal.metrics.scores import (
     overconfidence,
     score,
 )
+from pseudocal.metrics.segmented import Segmented
 
 __all__ = [
     "METRICS",
@@ -25,14 +28,20 @@ __all__ = [
     "Metric",
     "Outcomes",
     "Reliability",
+    "Segmented",
     "accuracy",
     "aurc",
     "bootstrap",
     "brier",
     "classwise_ece",
+    "confidence_map",
+    "confidence_picture",
+    "correct_picture",
     "debiased_l2",
     "ece",
     "equal_mass_ece",
+    "image_change",
+    "image_interval",
     "mce",
     "nll",
     "overconfidence",

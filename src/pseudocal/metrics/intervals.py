@@ -20,11 +20,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.metrics.outcomes import Outcomes
@@ -39,6 +39,7 @@ LIMITS: dict[Metric, tuple[float, float]] = {
     aurc: (0, 1),
     **dict.fromkeys(CALIBRATION_ERRORS, (0, 1)),
 }
+Groups = NDArray[np.intp]  # (n,), from zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,13 @@ class Interval:
 
 
 def bootstrap(
-    metric: Metric, outcomes: Outcomes, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+    metric: Metric,
+    outcomes: Outcomes,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    groups: ArrayLike | None = None,
 ) -> Interval:
     """The interval of any metric of `Outcomes`; give options with `functools.partial(ece, bins=10)`.
 
@@ -75,17 +82,31 @@ def bootstrap(
     >>> interval = bootstrap(accuracy, half)
     >>> interval.value, abs(interval.high - 0.6) < 0.02          # 1/2 + 1.96 / sqrt(4 * 100)
     (0.5, True)
+
+    `groups` `(n,)` are numbers that rows share which are not independent, such as pixels of one image: whole groups
+    are drawn.
+
+    >>> coins = bootstrap(accuracy, half, groups=[0, 1] * 50)
+    >>> coins.high - coins.low                                   # all right or all wrong: two coins, not a hundred
+    1
     """
-    sample = _resample(metric, outcomes, level, resamples, seed)
-    low, high = _ends(sample.value, sample.draws, level)
+    sample = _resample(metric, outcomes, level, resamples, seed, as_groups(groups, len(outcomes)))
+    low, high = ends(sample.value, sample.draws, level)
     least, most = LIMITS.get(_unwrapped(metric), (-math.inf, math.inf))
     return Interval(sample.value, max(least, low - sample.slack), min(most, max(least, high)))
 
 
 def paired(
-    metric: Metric, before: Outcomes, after: Outcomes, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
+    metric: Metric,
+    before: Outcomes,
+    after: Outcomes,
+    *,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    groups: ArrayLike | None = None,
 ) -> Interval:
-    """The interval of the change `metric(after) - metric(before)` on the same rows.
+    """The interval of the change `metric(after) - metric(before)` on the same rows, or groups of rows.
 
     What the two share cancels, so a small gain shows that two separate intervals would hide. Where the ECE after may
     be chance alone, the interval reaches down to the change that this would mean.
@@ -98,9 +119,10 @@ def paired(
     """
     if len(before) != len(after):
         raise InputError(f"expected the same rows before and after, got {len(before)} and {len(after)} of them")
-    old, new = (_resample(metric, outcomes, level, resamples, seed) for outcomes in (before, after))
+    group = as_groups(groups, len(before))
+    old, new = (_resample(metric, outcomes, level, resamples, seed, group) for outcomes in (before, after))
     with np.errstate(invalid="ignore"):  # of two infinite losses the change is NaN
-        low, high = _ends(new.value - old.value, new.draws - old.draws, level)
+        low, high = ends(new.value - old.value, new.draws - old.draws, level)
     return Interval(new.value - old.value, low - new.slack, high + old.slack)
 
 
@@ -110,34 +132,65 @@ class _Sample(NamedTuple):
     slack: float  # how much lower the truth may lie than resampling shows
 
 
-def _resample(metric: Metric, outcomes: Outcomes, level: float, resamples: int, seed: int) -> _Sample:
+def _resample(
+    metric: Metric, outcomes: Outcomes, level: float, resamples: int, seed: int, groups: Groups | None = None
+) -> _Sample:
     check_level(level)
-    value, draws = metric(outcomes), resampled(metric, outcomes, resamples, seed)
+    value, draws = metric(outcomes), resampled(metric, outcomes, resamples, seed, groups)
     if _unwrapped(metric) not in CALIBRATION_ERRORS:
         return _Sample(value, draws, 0.0)
     rng = np.random.default_rng([seed, 1])
-    chance = np.array([metric(_calibrated(outcomes, rng)) for _ in range(resamples)])
+    chance = np.array([metric(_calibrated(outcomes, rng, groups)) for _ in range(resamples)])
     beyond = value > np.quantile(chance, (1 + level) / 2)
     return _Sample(value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean())))
 
 
-def resampled(metric: Metric, outcomes: Outcomes, resamples: int, seed: int) -> NDArray[np.float64]:
-    """The metric of rows drawn with replacement, `resamples` times.
+def resampled(
+    metric: Metric, outcomes: Outcomes, resamples: int, seed: int, groups: Groups | None = None
+) -> NDArray[np.float64]:
+    """The metric of rows, or of groups of them, drawn with replacement, `resamples` times.
 
     The same seed and number of rows give the same rows: this is what pairs before with after.
     """
     if resamples < 2:
         raise InputError(f"expected at least two resamples, got {resamples}")
-    n, rng = len(outcomes), np.random.default_rng(seed)
-    return np.array([metric(outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
+    rng = np.random.default_rng(seed)
+    if groups is None:
+        n = len(outcomes)
+        return np.array([metric(outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
+    order = np.argsort(groups, kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(groups))[:-1])
+    n = len(members)
+    return np.array(
+        [metric(outcomes[np.concatenate([members[g] for g in rng.integers(n, size=n)])]) for _ in range(resamples)]
+    )
 
 
-def _calibrated(outcomes: Outcomes, rng: Generator) -> Outcomes:
-    """What a calibrated model of these confidences might get right (Bröcker and Smith, 2007)."""
-    return replace(outcomes, correct=rng.random(len(outcomes)) < outcomes.confidence)
+def as_groups(groups: ArrayLike | None, n: int) -> Groups | None:
+    """Groups numbered from zero, None if there are none or if each has one row."""
+    if groups is None:
+        return None
+    numbers = np.asarray(groups)
+    if numbers.shape != (n,):
+        raise InputError(f"expected groups of shape ({n},), one for each row, got shape {numbers.shape}")
+    found, group = np.unique(numbers, return_inverse=True)
+    return None if len(found) == n else group
 
 
-def _ends(value: float, draws: NDArray[np.float64], level: float) -> tuple[float, float]:
+def _calibrated(outcomes: Outcomes, rng: Generator, groups: Groups | None = None) -> Outcomes:
+    """What a calibrated model of these confidences might get right (Bröcker and Smith, 2007).
+
+    How rows of a group go together is not known. But if the model were calibrated, the gaps of a group would be as
+    likely with the other sign: c - s (c - r) in the place of r is as often above c as below.
+    """
+    if groups is None:
+        return replace(outcomes, correct=rng.random(len(outcomes)) < outcomes.confidence)
+    sign = rng.choice([-1.0, 1.0], size=int(groups.max()) + 1)[groups]
+    right: NDArray[Any] = outcomes.confidence - sign * (outcomes.confidence - outcomes.correct)
+    return replace(outcomes, correct=right)
+
+
+def ends(value: float, draws: NDArray[np.float64], level: float) -> tuple[float, float]:
     """From the lower to the higher ends of two intervals: the resamples mirrored about the value, and moved onto it."""
     if not math.isfinite(value):  # an impossible label in the sample is one in the population
         return value, value

@@ -55,7 +55,8 @@ class Reliability:
     def _between(cls, edges: Column, outcomes: Outcomes) -> Reliability:
         k, bins = bin_of(outcomes.confidence, edges), len(edges) - 1
         confidence = np.bincount(k, weights=outcomes.confidence, minlength=bins).astype(np.float64)
-        correct = np.bincount(k[outcomes.correct], minlength=bins)
+        right = outcomes.correct
+        correct = np.bincount(k[right], minlength=bins) if right.dtype == bool else np.bincount(k, right, bins)
         return cls(edges, np.bincount(k, minlength=bins), confidence, correct)
 
     def __add__(self, other: Reliability) -> Reliability:

@@ -94,31 +94,38 @@ class Clustering(NamedTuple):
 def clustering(logits: Logits, targets: Labels, weights: Floats | None, groups: Groups, b: float) -> Clustering:
     """What groups of rows `(n,)` do to the standard error; with `(n, 2)` each row belongs to two.
 
-    The sandwich adds up squared slopes of rows; of groups it adds up the squares of their sums. Where a row belongs to
-    two groups, all rows that share a group move together, and no less is assumed than that rows of the same two do.
-    With G groups of n rows the sum is short by (G - 1) / G, for the slopes of all add up to zero, and by (n - 1) / n
-    without groups. G is the number of equally large groups that would tell as much.
+    The sandwich adds up squared slopes of rows; of groups it adds up the squares of their sums. Each sum is divided by
+    the share of the information that lies outside its group, since a group pulls the fit towards itself (CR3, the
+    jackknife). Where a row belongs to two groups, all rows that share a group move together, and no less is assumed
+    than that rows of the same two do. `groups` is the number of equally large groups that would tell as much.
 
-    Two rows of either group say the same, so there is half as much evidence:
+    Two rows of either group say the same, so there is half as much evidence, and either group is half of all:
 
     >>> z, y = np.array([[2.0, 0.0]] * 4), np.array([0, 0, 1, 1])
     >>> times, count = clustering(z, y, None, np.array([0, 0, 1, 1]), 1e-9)
-    >>> round(times**2, 6), count                                               # 2, times (2 / 1) * (3 / 4)
-    (3.0, 2.0)
+    >>> round(times**2, 6), count                                               # 2 / (1 - 1 / 2)^2
+    (8.0, 2.0)
     """
     n, sides = len(groups), groups.size // len(groups)
     found, group = np.unique(groups, return_inverse=True)
     group = group.reshape(n, sides).T  # (sides, n)
     together = np.unique(group[0] * len(found) + group[-1], return_inverse=True)[1]
-    slopes = _row_slopes(logits, targets, weights, b)
-    clustered, plain = _squares(slopes, together), float(slopes @ slopes)
+    slopes, information = _row_slopes(logits, targets, weights, b)
+    clustered, plain = _squares(together, slopes, information), float(slopes @ slopes)
     if sides == 2:  # those that share a group, less those that share both and were counted twice
-        clustered = max(clustered, _squares(np.tile(slopes, 2), group.ravel()) - clustered)
+        clustered = max(clustered, _squares(group.ravel(), np.tile(slopes, 2), np.tile(information, 2), 2) - clustered)
     mass = np.bincount(group.ravel(), np.tile(np.ones(n) if weights is None else weights, sides))
-    count = float((mass @ mass) ** 2 / (mass**2 @ mass**2))
-    if len(found) == 1 or count <= 1 or plain == 0:
-        return Clustering(math.inf, 1.0)
-    return Clustering(math.sqrt(clustered / plain * (count / (count - 1)) * ((n - 1) / n)), count)
+    variance = mass**1.5  # that of a group's sum grows with its mass, or with the square of it if its rows say the same
+    count = float(variance.sum() ** 2 / (variance @ variance))
+    return Clustering(math.sqrt(clustered / plain) if plain else math.inf, count)
+
+
+def _squares(group: NDArray[np.intp], slopes: Floats, information: Floats, sides: int = 1) -> float:
+    """Squared sums over groups, each as it would be if the others alone had made the fit."""
+    sums, share = np.bincount(group, slopes), np.bincount(group, information) * (sides / max(information.sum(), 1e-300))
+    if share.max() >= 1 - 1e-12:
+        return math.inf
+    return float(((sums / (1 - share)) ** 2).sum())
 
 
 def all_alone(groups: Groups) -> bool:
@@ -132,22 +139,22 @@ def all_alone(groups: Groups) -> bool:
     return bool((sorted_groups[1:] != sorted_groups[:-1]).any(axis=1).all())
 
 
-def _squares(slopes: Floats, group: NDArray[np.intp]) -> float:
-    sums = np.bincount(group, slopes)
-    return float(sums @ sums)
-
-
-def _row_slopes(logits: Logits, targets: Labels, weights: Floats | None, b: float) -> NDArray[np.float64]:
-    """The weighted slope of each row, in b z."""
-    slopes = np.empty(len(logits))
+def _row_slopes(
+    logits: Logits, targets: Labels, weights: Floats | None, b: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The weighted slope of each row and how it changes, in b z."""
+    slopes, information = np.empty((2, len(logits)))
     size = max(1, BLOCK // logits.shape[1])
     for start in range(0, len(logits), size):
         at = slice(start, start + size)
         x = np.maximum(logits[at], IMPOSSIBLE, dtype=np.float64) * b
         x -= x.max(axis=1, keepdims=True)
-        e = np.exp(x)
-        slopes[at] = np.einsum("rc,rc->r", e, x) / e.sum(axis=1) - _at_target(x, targets[at])
-    return slopes if weights is None else slopes * weights
+        p = np.exp(x)
+        p /= p.sum(axis=1, keepdims=True)
+        mean = np.einsum("rc,rc->r", p, x)
+        slopes[at] = mean - _at_target(x, targets[at])
+        information[at] = np.einsum("rc,rc,rc->r", p, x, x) - mean**2
+    return (slopes, information) if weights is None else (slopes * weights, information * weights)
 
 
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:

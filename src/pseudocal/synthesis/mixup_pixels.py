@@ -35,14 +35,13 @@ def mixup_pixels(
     """
     said = _classes(pairs.row_logits)
     none = np.iinfo(said.dtype).max
-    parts, told = (
-        [],
-        [np.flatnonzero(_apart(said[i], said[j], none)) for i, j in zip(pairs.first, pairs.second, strict=True)],
-    )
+    two = zip(pairs.first, pairs.second, strict=True)
+    told = [np.flatnonzero(_apart(said[i], said[j], none)) for i, j in two]
     kept = np.flatnonzero([len(at) > 0 for at in told])
     if len(kept) == 0:
         return Labelled(np.empty((0, 2)), np.empty(0, dtype=np.int64))
     mixes = pairs[kept]
+    parts: list[Labelled] = []
     mixed = predict(blend(mixes.rows, mixes.first, mixes.second, lam))
     for image, i, j, k in zip(mixed, mixes.first, mixes.second, kept, strict=True):
         at = draw(told[k], pixels, rng)
@@ -68,5 +67,5 @@ def _classes(said: Maps | ClassMaps) -> ClassMaps:
 def _surest(maps: Maps, i: int, j: int, at: NDArray[np.intp], lam: float) -> NDArray[np.intp]:
     """The class of the largest mixed probability at some pixels of two images."""
     shares = lam * softmax(rows_at(maps[i], at)) + (1 - lam) * softmax(rows_at(maps[j], at))
-    classes: NDArray[np.intp] = shares.argmax(axis=1)
-    return classes
+    surest: NDArray[np.intp] = shares.argmax(axis=1)
+    return surest

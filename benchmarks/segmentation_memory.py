@@ -1,0 +1,139 @@
+"""Memory of calibrating and evaluating frames of 1,024 x 2,048 pixels and 19 classes: 50 of them, and 500.
+
+A stand-in model makes the logits of a frame out of a small random block and the frame's own pixels. Each row of the
+table is a process of its own; the peak is what the system says it took. torchmetrics reads the same stream, stopped
+when it has taken 6 GB. Takes some ten minutes. Run by `make bench`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+CLASSES, HEIGHT, WIDTH, TILE = 19, 1024, 2048, 64
+CAP = 6 * 2**30  # bytes of address space for torchmetrics beyond what it starts with
+
+
+def frames(count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Frames (1, 1, height, width) and their masks, one at a time."""
+    for i in range(count):
+        rng = np.random.default_rng(i)
+        coarse = rng.standard_normal((1, 1, HEIGHT // TILE, WIDTH // TILE), dtype=np.float32)
+        x = coarse.repeat(TILE, axis=2).repeat(TILE, axis=3)
+        mask = (
+            np.abs(3 * x[0, 0]).astype(np.uint8) * 5 + rng.integers(0, 3, (HEIGHT, WIDTH), dtype=np.uint8)
+        ) % CLASSES
+        mask[:8] = 255
+        yield x, mask[None]
+
+
+class StandIn:
+    """Logits that depend on the pixel and on its class's own random texture."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        block = 2 * rng.standard_normal((CLASSES, 1, TILE, TILE), dtype=np.float32)
+        self.texture = np.tile(block, (1, 1, 1, WIDTH // TILE))[:, 0]  # (classes, tile, width)
+        self.slope = 3 * rng.standard_normal(CLASSES, dtype=np.float32)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Logits of one batch."""
+        out = np.empty((len(x), CLASSES, HEIGHT, WIDTH), dtype=np.float32)
+        for c in range(CLASSES):
+            np.multiply(x[:, 0], self.slope[c], out=out[:, c])
+            for top in range(0, HEIGHT, TILE):
+                out[:, c, top : top + TILE] += self.texture[c]
+        return out
+
+
+def ours(count: int, pixels: int | None) -> dict[str, object]:
+    """Calibrate on the stream, then evaluate it before and after."""
+    from pseudocal import PseudoCal
+    from pseudocal.metrics import Segmented
+
+    model = StandIn()
+    started = time.process_time()
+    calibration = PseudoCal(pixels=pixels).fit(model, (x for x, _ in frames(count)))
+    fitted = time.process_time()
+    seen = sum(Segmented.of(model(x), mask, temperature=calibration.temperature) for x, mask in frames(count))
+    return {
+        "T": f"{calibration.temperature:.4f} [{calibration.interval[0]:.3f}, {calibration.interval[1]:.3f}]",
+        "ece": seen.ece,
+        "pixels": seen.pixels,
+        "fit": fitted - started,
+        "evaluate": time.process_time() - fitted,
+    }
+
+
+def theirs(count: int) -> dict[str, object]:
+    """The calibration error of torchmetrics on the same stream."""
+    import torch
+    from torchmetrics.classification import MulticlassCalibrationError
+
+    resource.setrlimit(resource.RLIMIT_AS, (_address_space() + CAP,) * 2)
+    model, metric, done = StandIn(), MulticlassCalibrationError(CLASSES, n_bins=15, ignore_index=255), 0
+    started = time.process_time()
+    try:
+        for x, mask in frames(count):
+            metric.update(torch.from_numpy(model(x)), torch.from_numpy(mask.astype(np.int64)))
+            done += 1
+        value = float(metric.compute())
+    except (MemoryError, RuntimeError) as error:
+        if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+            raise
+        return {"T": f"out of memory after {done} frames", "evaluate": time.process_time() - started}
+    return {"T": "-", "ece": value, "pixels": count * HEIGHT * WIDTH, "evaluate": time.process_time() - started}
+
+
+def _address_space() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+CASES = {"pseudocal": ours, "torchmetrics": theirs}
+
+
+def measured(case: str, count: int, pixels: int | None) -> dict[str, object]:
+    """Run one case in a process of its own."""
+    command = [sys.executable, __file__, "--case", case, "--frames", str(count), "--pixels", str(pixels or 0)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", choices=[*CASES])
+    parser.add_argument("--frames", type=int, nargs="+", default=[50, 500])
+    parser.add_argument("--pixels", type=int, default=20_000, help="of each image; 0 for all")
+    given = parser.parse_args()
+    if given.case:
+        settings = {"pixels": given.pixels or None} if given.case == "pseudocal" else {}
+        result = CASES[given.case](given.frames[0], **settings)
+        print(json.dumps(result | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+        return
+    print(f"\nFrames of {HEIGHT} x {WIDTH} x {CLASSES} float32, 159 MB each; CPU seconds a frame\n")
+    print("| | frames | peak memory | fit | evaluate | T | ECE |\n|---|---|---|---|---|---|---|")
+    peaks = []
+    for case in CASES:
+        for count in given.frames:
+            r = measured(case, count, given.pixels)
+            peaks.append(r["peak"])
+            fit, evaluate = (f"{r[k] / count:.2f}" if k in r else "-" for k in ("fit", "evaluate"))
+            ece = f"{r['ece']:.2%}" if "ece" in r else "-"
+            print(
+                f"| {case} | {count} | {r['peak'] / 1e9:.2f} GB | {fit} | {evaluate} | {r['T']} | {ece} |", flush=True
+            )
+    few, many = given.frames
+    print(f"\npseudocal: {peaks[1] / peaks[0]:.3f} times the memory for {many / few:g} times the frames")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Labelled pixels of a stream as rows, for the calibrators that take labelled logits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from pseudocal.arrays import InputError, Labelled
+from pseudocal.pixels import IGNORED, labelled_pixels
+from pseudocal.predictors import Checked, as_predictor
+from pseudocal.reservoir import Reservoir
+
+
+def pixel_rows(
+    model: Any,
+    batches: Iterable[tuple[Any, Any]],
+    *,
+    pixels: int | None = 20_000,
+    ignore: int | None = IGNORED,
+    memory: int = 2**27,
+    seed: int = 0,
+) -> Labelled:
+    """Random pixels of images with masks, `(inputs, masks)` a batch: at most `pixels` of each, `memory` bytes of all.
+
+    What a model that labels every pixel says of them can go wherever labelled logits go, and which rows are of one
+    image goes with them:
+
+    >>> from pseudocal.calibrators import tempscal
+    >>> images, masks = np.array([[2.0, 0.0]] * 4).reshape(4, 2, 1, 1), np.array([0, 0, 0, 1]).reshape(4, 1, 1)
+    >>> tempscal(pixel_rows(lambda x: x, [(images, masks)]))
+    Calibration(tempscal: T = 1.820 in [...], from 4 rows)
+    """
+    predict = Checked(as_predictor(model))
+    draw_rng, keep_rng = np.random.default_rng(seed).spawn(2)
+    reservoir = Reservoir(memory, keep_rng)
+    for x, masks in batches:
+        maps = predict(x)
+        if maps.ndim != 4:
+            raise InputError(f"expected logits of every pixel (n, classes, h, w), got shape {maps.shape}")
+        reservoir.add(labelled_pixels(maps, masks, pixels=pixels, ignore=ignore, rng=draw_rng))
+    return reservoir.labelled

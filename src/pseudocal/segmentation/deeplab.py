@@ -1,0 +1,165 @@
+"""DeepLab-v2 on ResNet-101 (Chen et al., TPAMI 2018), with the names that public checkpoints have.
+
+Adaptation code of AdaptSegNet, ADVENT and those who followed shares one network: output at an eighth of the input,
+batch norm whose scale is frozen, and a head that adds up convolutions of four dilations. It eats BGR less the mean of
+ImageNet, not divided by anything. One thing differs. AdaptSegNet's head returns inside its loop, so only the first two
+dilations ever counted: `branches=2` runs such a checkpoint as it was trained, 4 those of ADVENT and others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from pseudocal.arrays import InputError
+
+DEPTHS = (3, 4, 23, 3)
+DILATIONS = (6, 12, 18, 24)
+MEAN_BGR = (104.00698793, 116.66876762, 122.67891434)
+PREFIXES = ("module.", "Scale.")  # of several devices, and of the ImageNet checkpoint everyone starts from
+
+
+class Bottleneck(nn.Module):
+    """1 x 1, dilated 3 x 3, 1 x 1; the stride is on the first, as in Caffe."""
+
+    def __init__(self, before: int, width: int, *, stride: int = 1, dilation: int = 1, project: bool = False) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 1, stride, bias=False)
+        self.bn1 = frozen_norm(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=dilation, dilation=dilation, bias=False)
+        self.bn2 = frozen_norm(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = frozen_norm(4 * width)
+        shortcut = (nn.Conv2d(before, 4 * width, 1, stride, bias=False), frozen_norm(4 * width))
+        self.downsample = nn.Sequential(*shortcut) if project else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add what the three convolutions make of x."""
+        side = x if self.downsample is None else self.downsample(x)
+        x = self.bn1(self.conv1(x)).relu()
+        x = self.bn2(self.conv2(x)).relu()
+        total: Tensor = self.bn3(self.conv3(x)) + side
+        return total.relu()
+
+
+class Aspp(nn.Module):
+    """The sum of the first `branches` of four dilated convolutions."""
+
+    def __init__(self, width: int, classes: int, branches: int) -> None:
+        super().__init__()
+        self.branches = branches
+        self.conv2d_list = nn.ModuleList(nn.Conv2d(width, classes, 3, padding=d, dilation=d) for d in DILATIONS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add up."""
+        first, *others = list(self.conv2d_list)[: self.branches]
+        total: Tensor = first(x)
+        for conv in others:
+            total = total + conv(x)
+        return total
+
+
+class DeepLab(nn.Module):
+    """Images with values 0 to 255 in RGB in, logits at an eighth of their size out.
+
+    >>> small = DeepLab(3, depths=(1, 1, 1, 1))
+    >>> small(torch.zeros(1, 3, 65, 65)).shape
+    torch.Size([1, 3, 9, 9])
+    """
+
+    mean: Tensor
+
+    def __init__(self, classes: int, *, branches: int = 4, depths: tuple[int, ...] = DEPTHS) -> None:
+        super().__init__()
+        if branches not in (2, 4):
+            raise InputError(f"expected 4 branches, or the 2 that AdaptSegNet uses, got {branches}")
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
+        self.bn1 = frozen_norm(64)
+        self.maxpool = nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)
+        self.layer1 = stage(64, 64, depths[0])
+        self.layer2 = stage(256, 128, depths[1], stride=2)
+        self.layer3 = stage(512, 256, depths[2], dilation=2)
+        self.layer4 = stage(1024, 512, depths[3], dilation=4)
+        self.layer6 = Aspp(2048, classes, branches)
+        self.register_buffer("mean", torch.tensor(MEAN_BGR)[:, None, None], persistent=False)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.normal_(module.weight, std=0.01)
+
+    @property
+    def backbone(self) -> nn.Module:
+        """All below the head."""
+        return nn.ModuleList([self.conv1, self.bn1, self.layer1, self.layer2, self.layer3, self.layer4])
+
+    @property
+    def head(self) -> nn.Module:
+        """What is trained at ten times the rate."""
+        return self.layer6
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits `(n, classes, h, w)`."""
+        x = images.flip(1) - self.mean  # a difference with floats is floating
+        x = self.maxpool(self.bn1(self.conv1(x)).relu())
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        logits: Tensor = self.layer6(x)
+        return logits
+
+
+def stage(before: int, width: int, depth: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+    """Some blocks of which the first changes the width."""
+    first = Bottleneck(before, width, stride=stride, dilation=dilation, project=True)
+    return nn.Sequential(first, *(Bottleneck(4 * width, width, dilation=dilation) for _ in range(depth - 1)))
+
+
+def frozen_norm(width: int) -> nn.BatchNorm2d:
+    """Batch norm whose scale and shift stay as they are; its running moments still follow in training."""
+    norm = nn.BatchNorm2d(width)
+    norm.weight.requires_grad_(False)
+    norm.bias.requires_grad_(False)
+    return norm
+
+
+def load_deeplab(
+    checkpoint: str | Path | Mapping[str, Tensor], *, branches: int = 4, depths: tuple[int, ...] = DEPTHS
+) -> DeepLab:
+    """A network from a public checkpoint, a file or its tensors; only tensors are read from the file.
+
+    The head is `layer6`, or `layer5` in checkpoints that have one head; the side head of those that have two is not
+    needed. The file does not say which code trained it: see the module's `branches`.
+    """
+    tensors = checkpoint if isinstance(checkpoint, Mapping) else _read(Path(checkpoint))
+    tensors = {_plain(name): tensor for name, tensor in tensors.items()}
+    if not any(name.startswith("layer6.") for name in tensors):
+        tensors = {name.replace("layer5.", "layer6.", 1): tensor for name, tensor in tensors.items()}
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("layer5.")}
+    if "layer6.conv2d_list.0.weight" not in tensors:
+        raise InputError("expected a DeepLab-v2 checkpoint with layer5 or layer6.conv2d_list, got one without")
+    network = DeepLab(len(tensors["layer6.conv2d_list.0.weight"]), branches=branches, depths=depths)
+    lacking, unknown = network.load_state_dict(tensors, strict=False)
+    lacking = [name for name in lacking if not name.endswith("num_batches_tracked")]  # older torch did not count
+    if lacking or unknown:
+        raise InputError(
+            f"expected the tensors of DeepLab-v2 on ResNet-101, got {len(lacking)} missing and {len(unknown)} unknown: "
+            + ", ".join([*lacking, *unknown][:3])
+        )
+    return network.eval()
+
+
+def _read(path: Path) -> Mapping[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InputError(f"expected a file of tensors, got {path}, which cannot be read: {error}") from error
+    inner = content.get("state_dict", content) if isinstance(content, dict) else None
+    if not isinstance(inner, dict) or not all(isinstance(value, Tensor) for value in inner.values()):
+        raise InputError(f"expected a file of tensors by their names, got {path} with something else")
+    return inner
+
+
+def _plain(name: str) -> str:
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
