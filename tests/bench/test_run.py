@@ -25,6 +25,9 @@ from pseudocal.bench.views import backbone_of, partners
 from pseudocal.calibrators import Calibration, ensemble
 from pseudocal.synthesis import STRATEGIES
 
+# the tiny networks of these tests say nearly one class
+pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
+
 
 def whole(task: Task, store: Store) -> Network:
     network = load_model(task, store)
