@@ -10,15 +10,20 @@ is p = (a - r) / (1 - r): Cohen's kappa, with shared mistakes in the place of ch
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import Pairs, apart
+
+Classes = NDArray[np.intp]
 
 LEAN = 1 / 3  # where between kappa and the raw agreement the accuracy lay on the tasks of development
 STEP = 1e-4  # in log T, for a slope
@@ -57,12 +62,29 @@ def find_mistakes(second: Predictor, pairs: Pairs, mixes: Labelled, lam: float) 
     if len(strange) == 0:
         return Mistakes()
     kept, said = kept[strange], said[strange]
-    sure = (second(kept.x).argmax(axis=1) != said) & (second(kept.partner).argmax(axis=1) != said)
-    same = second(blend(kept.rows, kept.first, kept.second, lam)).argmax(axis=1) == said
-    weights = np.ones(len(kept)) if kept.weights is None else kept.weights
-    return Mistakes(
-        float(weights[sure].sum()), float(weights[sure & same].sum()), float(np.square(weights[sure]).sum())
-    )
+    inputs = (blend(kept.rows, kept.first, kept.second, lam), kept.x, kept.partner)
+    others = [second(x).argmax(axis=1) for x in inputs]
+    return count_mistakes((said, own[kept.first], own[kept.second]), others, kept.weights)
+
+
+def count_mistakes(
+    first: Sequence[Classes], second: Sequence[Classes], weights: NDArray[np.floating[Any]] | None = None
+) -> Mistakes:
+    """Count from classes alone: what each model says of the mixes, of their larger and of their smaller shares.
+
+    Of three mixes the first is no sure mistake, since the second model gives the class to a share; the others are, and
+    one of them is shared:
+
+    >>> first = [np.array([2, 2, 2]), np.array([0, 0, 0]), np.array([1, 1, 1])]
+    >>> second = [np.array([2, 2, 0]), np.array([2, 0, 0]), np.array([1, 1, 1])]
+    >>> count_mistakes(first, second)
+    Mistakes(weight=2.0, shared=1.0, squares=2.0)
+    """
+    said, *shares = first
+    same, *other_shares = second
+    sure = np.logical_and.reduce([said != share for share in (*shares, *other_shares)])
+    w = np.ones(len(said)) if weights is None else weights
+    return Mistakes(float(w[sure].sum()), float(w[sure & (same == said)].sum()), float(np.square(w[sure]).sum()))
 
 
 @dataclass(frozen=True)
