@@ -1,4 +1,4 @@
-"""The fair test of trust: verdict, forecast and the estimator from agreement, on tasks that chose none of their numbers.
+"""The fair test of trust: verdict, forecast and the estimator from agreement, on tasks that chose no number of theirs.
 
     python benchmarks/trust.py prepare --out runs/bench     train what is missing (hours on one core, resumable)
     python benchmarks/trust.py development                  every candidate, on the tasks it was developed on
@@ -103,10 +103,12 @@ class Case:
 
     @property
     def logits(self) -> np.ndarray:
+        """What the model says of the target."""
         return self.real.logits
 
     @property
     def accuracy(self) -> float:
+        """What the forecast is about."""
         return float((self.logits.argmax(axis=1) == self.labels).mean())
 
     def ece(self, temperature: float) -> float:
@@ -220,7 +222,7 @@ def judged(cases: list[Case]) -> Iterator[tuple[Case, Trust, float, float]]:
 def verdicts(cases: dict[str, list[Case]]) -> str:
     """How often the verdict is right."""
     lines = [
-        "| family | cases | apply | of these no worse | of the helpful: apply | do not apply | AUROC of the score (95%) |",
+        "| family | cases | apply | of these no worse | of the helpful: apply | do not apply | AUROC (95%) |",
         "|---|---|---|---|---|---|---|",
     ]
     for family, group in with_all(cases).items():
