@@ -94,17 +94,13 @@ def test_flipped_images_are_mirrored(tiny, done):
     np.testing.assert_allclose(np.load(done.folder(task) / "target.npz")["flipped"][:8], logits, atol=1e-4)
 
 
-def test_a_pool_leaves_the_same_files(tiny, done, tmp_path, content_of):
-    with Pool(2) as pool:
-        assert run(tiny, Store(tmp_path), executor=pool) == []
-    assert content_of(tmp_path) == content_of(done.out)
-
-
-def test_ray_leaves_the_same_files(tiny, done, tmp_path, content_of):
-    pytest.importorskip("ray")
-    with Ray(workers=2) as ray:
-        assert run(tiny, Store(tmp_path), executor=ray) == []
-    assert content_of(tmp_path) == content_of(done.out)
+@pytest.mark.parametrize("executor", [Pool, Ray])
+def test_other_executors_leave_the_same_files(tiny, done, tmp_path, content_of, executor):
+    suite = Suite("some", tiny.tasks[1:], ("none", "tempscal", "mc-dropout", "pseudocal", "oracle"))
+    assert run(suite, Store(tmp_path / "here")) == []
+    with executor(workers=2) as workers:
+        assert run(suite, Store(tmp_path / "there"), executor=workers) == []
+    assert content_of(tmp_path / "there") == content_of(tmp_path / "here")
 
 
 def test_what_is_done_is_not_done_again(tiny, done):
@@ -155,7 +151,7 @@ def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
 
 def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tiny_file, tiny, done, tmp_path, content_of):
     words = ["bench", "run", str(tiny_file), "--out", str(tmp_path), "--workers", "1", "--quiet"]
-    for moment in ("training/run.json", "source_val.npz", "mixes/pseudocal.npz", "calibrations/tempscal.json"):
+    for moment in ("training/run.json", "mixes/pseudocal.npz", "calibrations/tempscal.json"):
         process = subprocess.Popen([sys.executable, "-m", "pseudocal", *words], env=os.environ)
         while process.poll() is None and not list(tmp_path.glob(f"tasks/**/{moment}")):
             time.sleep(0.002)

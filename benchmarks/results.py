@@ -1,0 +1,166 @@
+"""Write docs/results.md, its figures and the README's table from the runs of the built-in suites.
+
+python benchmarks/results.py --out runs/bench          # runs what is missing, some hours of one core from nothing
+python benchmarks/results.py --out runs/bench --no-run
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pseudocal.adapt.runs import versions
+from pseudocal.arrays import InputError
+from pseudocal.bench import Store, Suite, built_in, run
+from pseudocal.bench.calibrating import title_of
+from pseudocal.bench.executors import Pool
+from pseudocal.bench.figures import draw
+from pseudocal.bench.formats import comparisons, markdown
+from pseudocal.bench.records import Record, gaps, read_records, unique
+from pseudocal.bench.tables import compare, tables
+
+HERE = Path(__file__).parents[1]
+SEEDS = {"emoji": 3, "emoji-partial": 1, "emoji-source-free": 1, "emoji-ablation": 1, "emoji-lambda": 1, "digits": 1}
+FIGURES = {
+    "emoji": ("temperatures", "training", "reliability-mcc", "pseudo-mcc"),
+    "emoji-lambda": ("lambda",),
+}
+IN_README = ("No calibration", "TempScal", "TransCal", "Ensemble", "PseudoCal", "Pseudo-ensemble", "Oracle")
+MARK = "<!-- results -->"
+
+
+def main() -> None:
+    """Run, then write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/bench"))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--run", action=argparse.BooleanOptionalAction, default=True)
+    args = parser.parse_args()
+    store = Store(args.out)
+    if args.run:
+        with Pool(args.workers) as pool:
+            for name, seeds in SEEDS.items():
+                run(built_in(name, seeds=seeds), store, executor=pool)
+    suites = [found for name in SEEDS if (found := _load(store, name))]
+    text = "\n\n".join([preface(store, suites), *(section(suite, store) for suite in suites)]) + "\n"
+    (HERE / "docs" / "results.md").write_text(text)
+    write_readme(next(suite for suite in suites if suite.name == "emoji"), store)
+
+
+def _load(store: Store, name: str) -> Suite | None:
+    try:
+        return store.load_suite(name)
+    except InputError:
+        return None
+
+
+def preface(store: Store, suites: list[Suite]) -> str:
+    """How the numbers came about."""
+    packages = ", ".join(f"{name} {version}" for name, version in versions().items())
+    tasks = list(dict.fromkeys(task for suite in suites for task in suite.tasks))
+    seconds = sum(stage["cpu"] for task in tasks for stage in _times(store.folder(task)).values())
+    return f"""# Results
+
+Written by `python benchmarks/results.py` from runs of the built-in suites; nothing here was typed. See [the benchmark](bench.md) for
+what a suite is and for how to run one.
+
+{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, synthesising, calibrating and scoring
+{len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the features that they share (EfficientNet-Lite0) come on top.
+
+Cells are means over tasks; ± is the standard deviation of that mean over seeds (the ensembles of three seeds are one and the same,
+so theirs comes from the pairs that are drawn, or is zero). The best of a column is bold; the oracle, which sees target labels, does
+not compete. ECE has 15 bins. "k of n" counts the tasks on which PseudoCal has the lower value, and p is that of Wilcoxon's signed-rank test
+over tasks, each the mean of its seeds; tasks share domains, so p is a description rather than a proof."""
+
+
+def _times(folder: Path) -> dict[str, dict[str, float]]:
+    path = folder / "times.json"
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def section(suite: Suite, store: Store) -> str:
+    """The tables, figures and losses of a suite."""
+    records = read_records(suite, store)
+    seeds = len({record.task.seed for record in records})
+    parts = [
+        f"## {suite.name}",
+        f"{suite.about[0].upper()}{suite.about[1:]}. {_size(records)}, {seeds} seed{'s' * (seeds > 1)}.",
+    ]
+    for metric in ("ece", "nll", "brier"):
+        parts += [markdown(table) for table in tables(suite, records, metric)]
+    if "pseudocal" in suite.calibrators:
+        parts += ["PseudoCal against each, by ECE:", comparisons(compare(records))]
+        if len(suite.calibrators) > 5:
+            parts += ["By target:", *(markdown(table) for table in tables(suite, records, "ece", "target"))]
+        parts += losses(records)
+    parts += figures(suite, store)
+    missing = gaps(suite, store)
+    parts += ["Missing: " + "; ".join(missing) + "."] if missing else []
+    return "\n\n".join(parts)
+
+
+def _size(records: list[Record]) -> str:
+    pairs, methods = unique(r.task.pair for r in records), unique(r.task.method for r in records)
+    return f"{len(pairs)} pairs of domains, {len(methods)} method{'s' * (len(methods) > 1)}"
+
+
+def figures(suite: Suite, store: Store) -> list[str]:
+    """Draw the chosen figures beside the page."""
+    folder = HERE / "docs" / "results"
+    wanted = FIGURES.get(suite.name, ())
+    lines = []
+    for path in draw(suite, store, folder) if wanted else ():
+        kind = path.stem.removeprefix(f"{suite.name}-")
+        if kind in wanted:
+            lines.append(f"![{suite.name}: {kind}](results/{path.name})")
+        else:
+            path.unlink()
+    return lines
+
+
+def losses(records: list[Record]) -> list[str]:
+    """Every task on which PseudoCal is not the best of those that need no labels, the harmful ones first."""
+    rows = []
+    for key in dict.fromkeys((r.task.method, r.task.pair) for r in records):
+        ece: dict[str, list[float]] = {}
+        for r in records:
+            if (r.task.method, r.task.pair) == key:
+                ece.setdefault(r.calibrator, []).append(r.ece)
+        means = {name: float(np.mean(values)) for name, values in ece.items() if name != "oracle"}
+        mine = means.pop("pseudocal")
+        better = sorted((value, name) for name, value in means.items() if value < mine)
+        if better:
+            harm = means.get("none", 1.0) < mine
+            names = ", ".join(f"{title_of(name)} {100 * value:.1f}" for value, name in better)
+            rows.append(
+                (not harm, -mine, f"| {key[0]} | {key[1]} | {100 * mine:.1f} | {'yes' if harm else ''} | {names} |")
+            )
+    total = len({(r.task.method, r.task.pair) for r in records})
+    harmful = sum(not row[0] for row in rows)
+    said = f"PseudoCal is worse than no calibration on {harmful} of {total} tasks, and beaten by some other on {len(rows)}:"
+    head = ["| method | task | PseudoCal's ECE, % | worse than none | beaten by |", "|---|---|---|---|---|"]
+    return [said, "\n".join([*head, *(line for *_, line in sorted(rows))])] if rows else []
+
+
+def write_readme(suite: Suite, store: Store) -> None:
+    """Put some rows of the table into the README, between its two marks."""
+    (table,) = tables(suite, read_records(suite, store))
+    short = replace(table, rows=tuple(row for row in table.rows if row[0] in IN_README))
+    path = HERE / "README.md"
+    before, _, after = path.read_text().split(MARK)
+    path.write_text(f"{before}{MARK}\n{markdown(short)}\n{MARK}{after}")
+
+
+if __name__ == "__main__":
+    main()
