@@ -40,6 +40,7 @@ bench: setup
 	$(BIN)/python benchmarks/official.py
 	$(BIN)/python benchmarks/calibrators.py
 	$(BIN)/python benchmarks/synthesis.py
+	$(BIN)/python benchmarks/scaling.py
 
 clean:
 	rm -rf $(VENV) site demo-output .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
