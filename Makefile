@@ -41,6 +41,7 @@ bench: setup
 	$(BIN)/python benchmarks/calibrators.py
 	$(BIN)/python benchmarks/synthesis.py
 	$(BIN)/python benchmarks/grid.py
+	$(BIN)/python benchmarks/scaling.py
 
 clean:
 	rm -rf $(VENV) site demo-output .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pseudocal.arrays import Floats, cores
 
 WORTHWHILE = 8  # blocks that a core must get to bring more than it costs
+AROUND = 2**21  # bytes that the system may map before the one that is asked for
 FEW = 64  # rows that are picked from a memory map at a time
 
 Result = TypeVar("Result")
@@ -86,7 +87,7 @@ def let_go(array: NDArray[Any], start: int, stop: int) -> None:
     offset = array.ctypes.data - np.frombuffer(held, dtype=np.uint8).ctypes.data
     row = array.nbytes // len(array)
     page = mmap.PAGESIZE
-    first, last = (offset + row * start) // page * page, -(-(offset + row * stop) // page) * page
-    last = min(last, len(held))
+    first = max(0, offset + row * start - AROUND) // page * page
+    last = min(-(-(offset + row * stop) // page) * page, len(held))
     if last > first and hasattr(mmap, "MADV_DONTNEED"):
         held.madvise(mmap.MADV_DONTNEED, first, last - first)

@@ -47,7 +47,7 @@ def test_pictures_one_of_them_broken(ray, pseudocal, vision, pictures, tmp_path)
     options = ("--mean", "0.5", "--std", "0.25", "--max-bad", "5%")
     here, there = tmp_path / "here", tmp_path / "there"
     assert pseudocal("calibrate", vision["onnx"], folder, "-o", here, *options).code == 0
-    result = pseudocal("calibrate", vision["onnx"], folder, "-o", there, *options, "--ray", "local")
+    result = pseudocal("calibrate", vision["onnx"], folder, "-o", there, *options, "--ray", "local", "--workers", 1)
     assert result.code == 0, result.err
     assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)  # one batch: the same pairs
     assert len(parts(there)["file"]) == 60
@@ -63,18 +63,18 @@ def test_files_of_rows_and_a_resumed_run(ray, pseudocal, tabular, tmp_path):
     first, before = parts(out), temperature(out)
     (out / "predictions" / "part-000002.parquet").unlink()
     stamps = {p: p.stat().st_mtime_ns for p in (out / "predictions").glob("part-*")}
-    assert pseudocal("calibrate", tabular["onnx"], f"file://{folder}", "-o", tmp_path / "far", *on_ray).code == 0
     assert pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray).code == 0
     assert (parts(out), temperature(out)) == (first, before)
-    assert temperature(tmp_path / "far") == before
     assert all(p.stat().st_mtime_ns == stamp for p, stamp in stamps.items())
     (folder / "3.npz").write_bytes(b"broken")
     result = pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray, "--max-bad", "20%")
     assert (result.code, len(parts(out)["file"])) == (0, 600)
     assert "3.npz" in (out / "report.json").read_text()
-    assert pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray).code == 3
+    result = pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray)
+    assert (result.code, "at most 1% of 6 blocks to fail" in result.err) == (3, True)
 
 
+@pytest.mark.slow
 def test_pictures_far_away(ray, pseudocal, vision, pictures, tmp_path):
     flat = tmp_path / "flat"
     flat.mkdir()
@@ -84,6 +84,7 @@ def test_pictures_far_away(ray, pseudocal, vision, pictures, tmp_path):
     assert pseudocal("calibrate", vision["onnx"], flat, "-o", here).code == 0
     assert pseudocal("calibrate", vision["onnx"], f"file://{flat}", "-o", there, "--ray").code == 0
     assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)
+    assert parts(there)["file"][0].startswith("file://")
 
 
 def test_what_a_cluster_cannot_do_is_said(pseudocal, tabular, features, tmp_path):

@@ -38,6 +38,7 @@ def test_ray_gives_the_very_digits_of_one_pass(ray, model, workers):
     assert divided.counts == whole.counts
 
 
+@pytest.mark.slow
 def test_above_the_memory_they_lie_inside_each_others_intervals(ray, model, tmp_path):
     blocks = shards(npz_files(tmp_path, 30))
     method = PseudoCal(memory=2**18)  # a sample of some thousand rows
@@ -57,6 +58,7 @@ def test_epochs_and_strategies_go_to_the_workers_as_well(model):
     assert cut.settings["strategy"] == "mixup_same"
 
 
+@pytest.mark.slow
 def test_a_memory_map_goes_to_the_workers_by_name(ray, model, tmp_path):
     x = clusters(5000)
     np.save(tmp_path / "x.npy", x)
@@ -71,10 +73,11 @@ def test_a_tolerance_stops_after_the_same_blocks_for_everyone(ray, model):
     assert method.fit(model, x, executor=RayExecutor(workers=2)).scaling == local.scaling
     assert local.settings["blocks_used"] < 6 < local.settings["blocks"]
     assert local.scaling.log_se < 0.02
+    assert abs(np.log(local.temperature / PseudoCal().fit(model, x).temperature)) < 3 * 0.02
 
 
-def test_stopping_cancels_the_rest(ray, tmp_path):
-    """Far fewer of a thousand blocks are touched than there are, and none once the answer is there."""
+def test_stopping_cancels_the_rest(ray, tmp_path, capfd):
+    """Far fewer of a thousand blocks are touched than there are, and soon none any more."""
     predict, folder = linear(), str(tmp_path)
 
     def noting(x):
@@ -83,11 +86,13 @@ def test_stopping_cancels_the_rest(ray, tmp_path):
 
     blocks = [Drawn(i) for i in range(1000)]
     done = PseudoCal(tolerance=0.03).fit(noting, blocks, executor=RayExecutor(workers=2), batch_size=500)
-    touched = len(os.listdir(folder))
+    touched, before = len(os.listdir(folder)), -1
+    while touched > before:  # being dismissed takes a moment
+        time.sleep(0.5)
+        touched, before = len(os.listdir(folder)), touched
     assert done.settings["blocks_used"] < 50
     assert touched <= 2 * (done.settings["blocks_used"] + 2 * 4)  # two passes a block; four ahead for each worker
-    time.sleep(0.3)
-    assert len(os.listdir(folder)) == touched
+    assert not capfd.readouterr().out  # nothing of it on a terminal
 
 
 def test_killing_a_worker_changes_nothing(ray, tmp_path):
@@ -120,15 +125,21 @@ def test_killing_a_worker_changes_nothing(ray, tmp_path):
 @pytest.mark.parametrize("how", ["raises", "dies"])
 def test_a_block_that_always_fails_is_reported_and_left_out(ray, model, how):
     blocks = [Broken(i, how) if i == 4 else Drawn(i) for i in range(10)]
-    executor = RayExecutor(workers=2, max_bad=0.1, tries=2)
+    executor = RayExecutor(workers=1, max_bad=0.1, tries=2)
     done = PseudoCal().fit(model, blocks, executor=executor)
     assert list(done.settings["left_out"]) == ["drawn 4"]
     assert done.settings["blocks_used"] == 9
     assert done.counts["pairs"] == 9 * 300
-    with pytest.raises(InputError, match=r"at most 5% of 10 blocks to fail, got 1: drawn 4: "):
-        PseudoCal().fit(model, blocks, executor=RayExecutor(workers=2, max_bad=0.05, tries=1))
 
 
+def test_more_than_a_share_of_failing_blocks_is_fatal(model):
+    blocks = [Broken(i, "raises") if i == 4 else Drawn(i) for i in range(10)]
+    assert list(PseudoCal().fit(model, blocks, executor=LocalExecutor(0.1)).settings["left_out"]) == ["drawn 4"]
+    with pytest.raises(InputError, match=r"at most 5% of 10 blocks to fail, got 1: drawn 4: OSError: truncated"):
+        PseudoCal().fit(model, blocks, executor=LocalExecutor(max_bad=0.05))
+
+
+@pytest.mark.slow
 def test_a_block_that_fails_now_and_then_is_tried_again(ray, model, tmp_path):
     blocks = [Flaky(i, str(tmp_path)) if i == 2 else Drawn(i) for i in range(5)]
     done = PseudoCal().fit(model, blocks, executor=RayExecutor(workers=1, max_bad=0, tries=3))
@@ -136,11 +147,13 @@ def test_a_block_that_fails_now_and_then_is_tried_again(ray, model, tmp_path):
     assert done.scaling == PseudoCal().fit(model, well, executor=LocalExecutor()).scaling
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_made_is_told_as_such(ray):
     with pytest.raises(InputError, match=r"blocks to fail.*no such file"):
         PseudoCal().fit("missing.onnx", clusters(500), executor=RayExecutor(workers=1, tries=1))
 
 
+@pytest.mark.slow
 def test_a_model_file_is_opened_by_the_workers(ray, tmp_path):
     torch = pytest.importorskip("torch")
     module = torch.nn.Linear(16, 10)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from pseudocal import InputError, PseudoCal
-from pseudocal.distributed import LocalExecutor, RayExecutor, shards
+from pseudocal.calibrators.collected import Collected
+from pseudocal.distributed import LocalExecutor, RayExecutor, dataset_blocks, shards
 
 from .conftest import clusters, npz_files
 
@@ -51,8 +54,25 @@ def test_far_files_on_ray_agree_with_near_ones_here(ray, model, tmp_path):
     for i in range(4):
         parquet(tmp_path / f"{i}.parquet", clusters(200, seed=i))
     near = PseudoCal().fit(model, shards(tmp_path), executor=LocalExecutor())
-    far = PseudoCal().fit(model, shards(f"file://{tmp_path}/*.parquet"), executor=RayExecutor(workers=2))
+    far = PseudoCal().fit(model, shards(f"file://{tmp_path}/*.parquet"), executor=RayExecutor(workers=1))
     assert far.scaling == near.scaling
+
+
+@pytest.mark.slow
+def test_a_dataset_of_ray_in_its_own_blocks(ray, model):
+    arrays = [clusters(200, seed=i) for i in range(4)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own
+        import ray.data
+
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        dataset = ray.data.from_numpy(arrays).map_batches(lambda batch: {"x": 2 * batch["data"]})
+        blocks = dataset_blocks(dataset, "x")
+    halved = PseudoCal().fit(lambda x: model(x / 2), blocks, executor=RayExecutor(workers=1))
+    merged = Collected(2**28, np.random.default_rng(0))
+    for i, x in enumerate(arrays):
+        merged.merge(PseudoCal().collect(model, x, part=i))
+    assert halved.temperature == pytest.approx(PseudoCal().conclude(merged).temperature, rel=1e-6)
 
 
 def test_what_cannot_be_read_says_where_it_is(tmp_path):

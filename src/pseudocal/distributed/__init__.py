@@ -4,6 +4,7 @@ from pseudocal.calibrators.divided import Executor, Failure
 from pseudocal.distributed.local import LocalExecutor
 from pseudocal.distributed.predictions import predict_blocks
 from pseudocal.distributed.ranks import fit_across_ranks
+from pseudocal.distributed.ray_data import dataset_blocks
 from pseudocal.distributed.ray_executor import RayExecutor
 from pseudocal.distributed.shards import Shard, shards
 from pseudocal.predictors import Deferred
@@ -15,6 +16,7 @@ __all__ = [
     "LocalExecutor",
     "RayExecutor",
     "Shard",
+    "dataset_blocks",
     "fit_across_ranks",
     "predict_blocks",
     "shards",

@@ -152,17 +152,16 @@ class _Crew:
                 done[number] = result
 
     def _next(self) -> tuple[int, Any, int, Any]:
-        """Wait for a block to be done."""
+        """Wait for a block to be done; whoever died over one is replaced."""
         (ready,), _ = self._ray.wait(list(self._busy), num_returns=1)
         number, actor, time = self._busy.pop(ready)
         try:
             return number, actor, time, self._ray.get(ready)
-        except self._ray.exceptions.RayError as error:  # Ray has tried as often as it may
+        except self._ray.exceptions.RayError as error:
             self._ray.kill(actor)
             self._actors.remove(actor)
             self._actors.append(self._hire())
-            reason = Failure(f"{type(error).__name__}: {error}".splitlines()[0][:500])
-            return number, self._actors[-1], self._settings.tries, reason
+            return number, self._actors[-1], time, Failure(f"{type(error).__name__}: {error}".splitlines()[0][:500])
 
     def dismiss(self) -> None:
         """Stop everyone, whatever they do."""
@@ -171,5 +170,4 @@ class _Crew:
 
     def _hire(self) -> Any:
         options = {"num_cpus": self._settings.num_cpus, "num_gpus": self._settings.num_gpus}
-        retries = {"max_restarts": -1, "max_task_retries": self._settings.tries - 1}
-        return self._ray.remote(_Worker).options(**options, **retries).remote()
+        return self._ray.remote(_Worker).options(**options, max_restarts=0, max_task_retries=0).remote()

@@ -27,7 +27,7 @@ from pseudocal.scaling.slope import Slope, all_alone, clustering, slope
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
 FEWEST = 256  # no sample of rows is smaller than this
-LARGEST = 2**18  # nor larger than this: the pass over all rows that follows would gain nothing
+LARGEST = 2**19  # nor larger than this, which is close enough for one pass over all rows to be the last
 GROWTH = 16  # each sample of rows is so many times the one before
 CLOSE = 1e-6  # an error in log T that is none
 CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
@@ -173,8 +173,8 @@ def as_weights(weights: ArrayLike, n: int) -> Floats:
 def _samples(n: int) -> Iterator[NDArray[np.intp] | None]:
     """Ever larger samples of rows, sorted and spread evenly; the last, None, stands for all of them."""
     rng = np.random.default_rng(0)
-    sizes = [n // GROWTH**k for k in range(1, 20) if FEWEST <= n // GROWTH**k <= LARGEST]
-    for size in reversed(sizes):
+    sizes = sorted({min(n // GROWTH**k, LARGEST) for k in range(1, 20) if n // GROWTH**k >= FEWEST})
+    for size in sizes:
         yield ((np.arange(size) + rng.random(size)) * (n / size)).astype(np.intp)
     yield None
 
