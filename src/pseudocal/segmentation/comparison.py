@@ -92,7 +92,7 @@ def scenes_table(
     *,
     seeds: Sequence[int] = (0, 1, 2),
     vendors: Sequence[str] = ("noto", "twemoji", "openmoji", "fluent"),
-    iterations: int = 400,
+    iterations: int = 250,
     batch: int = 8,
     say: Callable[[str], None] = lambda text: None,
 ) -> dict[str, dict[str, float]]:
