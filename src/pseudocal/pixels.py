@@ -122,10 +122,10 @@ def labelled_pixels(
     return joined(parts)
 
 
-def sampled(maps: Maps, pixels: int | None, rng: np.random.Generator) -> Labelled:
+def sampled(maps: Maps, said: ClassMaps, pixels: int | None, rng: np.random.Generator) -> Labelled:
     """Rows of random pixels with the classes that the model gives them."""
-    pairs = zip(maps, predicted(maps), strict=True)
-    return joined([_rows(z, said, said != nothing(len(z)), pixels, rng) for z, said in pairs])
+    pairs = zip(maps, said, strict=True)
+    return joined([_rows(z, given, given != nothing(len(z)), pixels, rng) for z, given in pairs])
 
 
 def _rows(

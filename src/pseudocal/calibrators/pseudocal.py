@@ -161,12 +161,17 @@ class PseudoCal:
         def met(x: Batch) -> Any:
             """What is remembered of real inputs; of maps the predicted classes are enough, unless labels are soft."""
             said = predict(x)
-            if said.ndim == 4 and (strategy is not None or second is not None):
+            if said.ndim == 2:
+                if collected.epochs == 1:
+                    collected.add_real(_real(said, x, second))
+                return said
+            if strategy is not None or second is not None:
                 what = "a second opinion" if strategy is None else _name(strategy)
                 raise InputError(f"expected mixup alone for a model that labels every pixel, got {what}")
+            classes = predicted(said)
             if collected.epochs == 1:
-                collected.add_real(_real(said, x, second) if said.ndim == 2 else sampled(said, self.pixels, real_rng))
-            return said if said.ndim == 2 or self.labels == "soft" else predicted(said)
+                collected.add_real(sampled(said, classes, self.pixels, real_rng))
+            return said if self.labels == "soft" else classes
 
         for pairs in self._pairs(met, data, batch_size, pair_rng or own_rng, collected):
             mixes = synthesise(predict, pairs, rng=draw_rng)
@@ -240,7 +245,9 @@ def _name(strategy: Strategy) -> str:
 
 
 def _why_no_mixes(collected: Collected, strategy: str | None) -> str:
-    rows, paired = collected.real.seen, collected.pairs
+    real, paired = collected.real, collected.pairs
+    maps = real.seen > 0 and real.labelled.groups is not None  # then rows are pixels, and no mix has been predicted
+    rows = collected.forward_passes // collected.epochs if maps else real.seen
     if paired == 0 and rows > 1:
         return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"
     if paired == 0:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NAMES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "nll": "NLL"}
+NAMES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
 
 
 def summary(content: dict[str, Any], out: Path) -> dict[str, Any]:

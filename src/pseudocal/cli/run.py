@@ -50,6 +50,10 @@ def calibrate(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
         for note in (*work.model.notes, work.preparation):
             say(note)
         calibration, mixes = _fit(work)
+        if work.recorder.maps:
+            from pseudocal.cli.segment import write_segmented
+
+            return write_segmented(work, calibration, mixes.labelled, aside, started, say)
         files = ship(job, work.model, calibration, aside, work.recorder.rows[:4], work.inputs, say)
         return _write(job, _run(work, calibration, mixes, files), aside, started)
 
@@ -113,7 +117,7 @@ def ship(
 def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str]) -> Run:
     """All that the report is made from."""
     job, rows = work.job, work.recorder.rows
-    data = _data(work)
+    data = about_data(work)
     asked = {"model": job.model, "data": data["name"], "max_samples": job.max_samples, "batch_size": job.batch_size}
     settings = calibration.settings | asked
     return Run(
@@ -143,7 +147,8 @@ def about_model(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:
     }
 
 
-def _data(work: Work) -> dict[str, Any]:
+def about_data(work: Work) -> dict[str, Any]:
+    """What the report says of the data."""
     return {
         "name": "standard input" if work.job.data == "-" else work.job.data,
         "inputs": len(work.inputs),

@@ -190,9 +190,12 @@ def _image(
     step = max(1, BLOCK // (len(image) * size[1]))
     bands = [slice(start, min(start + step, size[0])) for start in range(0, size[0], step)]
     sums = partial(_band, image, mask, size, 1 / temperature, ignore, edges, corners)
-    with ThreadPoolExecutor(cores()) as pool:
-        parts = list(zip(*pool.map(sums, bands), strict=True))
-    cells, labelled, nll, brier = (np.sum(part, axis=0) for part in parts)  # cells: (3, classes, bins)
+    if len(bands) == 1:
+        parts = [sums(bands[0])]
+    else:
+        with ThreadPoolExecutor(cores()) as pool:
+            parts = list(pool.map(sums, bands))
+    cells, labelled, nll, brier = (np.sum(part, axis=0) for part in zip(*parts, strict=True))  # (3, classes, bins), ...
     count, confidence, correct = cells
     return Segmented(
         edges,

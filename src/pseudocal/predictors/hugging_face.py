@@ -1,4 +1,4 @@
-"""A Hugging Face image classifier, from a folder or the hub."""
+"""A Hugging Face image classifier or semantic segmenter, from a folder or the hub."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pseudocal.predictors.opened import Expects, OpenModel
 
 
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open an image classifier and the preprocessor settings beside it; weights come from safetensors alone."""
+    """Open a model of images and the preprocessor settings beside it; weights come from safetensors alone."""
     try:
         import torch  # noqa: F401
-        from transformers import AutoConfig, AutoModelForImageClassification
+        from transformers import AutoConfig, AutoModelForImageClassification, AutoModelForSemanticSegmentation
         from transformers.utils.logging import disable_progress_bar
     except ImportError as error:
         raise MissingExtraError(error.name or "transformers", "hf") from error
@@ -23,11 +23,10 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         config = AutoConfig.from_pretrained(name)
-        _refuse_other_tasks(config)
-        model = AutoModelForImageClassification.from_pretrained(name, config=config, use_safetensors=True)
+        segments = "Segmentation" in _architecture(config)
+        kind: Any = AutoModelForSemanticSegmentation if segments else AutoModelForImageClassification
+        model = kind.from_pretrained(name, config=config, use_safetensors=True)
     except (OSError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
         first = str(error).strip().splitlines()[0]
         raise InputError(f"expected a Hugging Face image classifier with safetensors, got {name}: {first}") from error
     pixels = pixels_of(_preprocessor(name))
@@ -110,13 +109,9 @@ def _preprocessor(name: str | Path) -> dict[str, Any]:
     return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}
 
 
-def _refuse_other_tasks(config: Any) -> None:
+def _architecture(config: Any) -> str:
     (architecture,) = getattr(config, "architectures", None) or [""]
-    if "Segmentation" in architecture:
-        raise InputError(
-            f"expected an image classifier, got {architecture}: models that label every pixel cannot be calibrated "
-            "from the command line yet"
-        )
+    return str(architecture)
 
 
 def _ship(config: Any, temperature: float, folder: Path) -> list[str]:

@@ -51,7 +51,7 @@ def calibrated_graph(
     dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))
     steps: list[tuple[str, ...]] = _POWER[binary] if probabilities else [("Div", "temperature")]
     constants = {"temperature": temperature, "floor": EPS, "ceiling": 1 - EPS, "one": 1.0}
-    nodes = _chain(onnx, steps, old, name)
+    nodes = _chain(onnx, steps, old, name, axis=_class_axis(model, name))
     used = {part for node in nodes for part in node.input if part.startswith("pseudocal_")}
     for key, value in constants.items():
         if f"pseudocal_{key}" in used:
@@ -70,7 +70,13 @@ _POWER: dict[bool, list[tuple[str, ...]]] = {
 }
 
 
-def _chain(onnx: Any, steps: list[tuple[str, ...]], start: str, end: str) -> list[Any]:
+def _class_axis(model: Any, name: str) -> int:
+    """Where the classes are: the last axis, or the second of four where every pixel has its own."""
+    ranks = {o.name: len(o.type.tensor_type.shape.dim) for o in [*model.graph.output, *model.graph.value_info]}
+    return 1 if ranks.get(name) == 4 else -1
+
+
+def _chain(onnx: Any, steps: list[tuple[str, ...]], start: str, end: str, *, axis: int) -> list[Any]:
     """Nodes that follow one another from the tensor `start` to the tensor `end`."""
     nodes, value = [], start
     for i, (op, *constants) in enumerate(steps):
@@ -82,7 +88,7 @@ def _chain(onnx: Any, steps: list[tuple[str, ...]], start: str, end: str) -> lis
                 onnx.helper.make_node("Log", [f"{result}_odds"], [result]),
             ]
         else:
-            settings = {"axis": -1} if op == "Softmax" else {}
+            settings = {"axis": axis} if op == "Softmax" else {}
             inputs = [value, *(f"pseudocal_{c}" for c in constants)]
             nodes.append(onnx.helper.make_node(op, inputs, [result], **settings))
         value = result

@@ -16,7 +16,7 @@ EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 stands for 
 
 @dataclass(frozen=True)
 class AsLogits:
-    """See a model's outputs as logits `(n, classes)`, as its user says they are meant.
+    """See a model's outputs as logits `(n, classes)`, or maps of them, as its user says they are meant.
 
     `outputs` None means logits, unless they look like probabilities: then the user is asked. `binary` says that there
     is one number a row, the logit or the probability of the second class.
@@ -47,11 +47,9 @@ class AsLogits:
 
 
 def _check_shape(values: Floats, binary: bool) -> None:
-    if values.ndim > 2:
-        raise InputError(
-            f"expected logits of shape (n, classes), got shape {values.shape}: models that label every pixel "
-            "(segmentation) cannot be calibrated from the command line yet"
-        )
+    if values.ndim > 2 and (values.ndim != 4 or binary):
+        what = "of every pixel (n, classes, height, width)" + (" for two classes or more" if binary else "")
+        raise InputError(f"expected logits of shape (n, classes) or {what}, got shape {values.shape}")
     if not binary and (values.ndim == 1 or values.shape[1] < 2):
         raise InputError(
             f"expected logits for at least two classes, got shape {values.shape}: "

@@ -38,6 +38,7 @@ class Recorder:
         self._kept = np.zeros(total, dtype=bool)
         self._store: Any = None
         self._current: tuple[Rows, Batch] | None = None
+        self.maps = False  # whether the model labels every pixel: such logits are too many to keep
 
     def stream(self, batches: Iterable[tuple[Rows, Batch]]) -> Iterator[Batch]:
         """Give out the inputs of numbered batches, remembering which was the last."""
@@ -66,6 +67,10 @@ class Recorder:
         return whole if self._kept.all() else whole[self._kept]
 
     def _keep(self, rows: Rows, logits: Logits) -> None:
+        if logits.ndim == 4:
+            self.maps = True
+            self._kept[rows] = True
+            return
         check_rows(logits)
         if self._store is None:
             shape = (len(self._kept), logits.shape[1])

@@ -48,7 +48,7 @@ def content_of(run: Run, confidences: Confidences) -> dict[str, Any]:
         "format_version": 1,
         "model": run.model,
         "data": run.data,
-        "calibration": _calibration(run.calibration),
+        "calibration": calibration_of(run.calibration),
         "confidence": _histogram(confidences),
         "classes": _shares(confidences.top[:, 0], run.classes),
         "reliability": _reliability(run),
@@ -62,7 +62,8 @@ def content_of(run: Run, confidences: Confidences) -> dict[str, Any]:
     return content | {"facts": facts_of(content)}
 
 
-def _calibration(calibration: Calibration) -> dict[str, Any]:
+def calibration_of(calibration: Calibration) -> dict[str, Any]:
+    """The numbers of a calibration."""
     low, high = calibration.interval
     return {
         "method": calibration.method,

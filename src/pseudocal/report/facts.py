@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 FEW_MIXES = 500  # below this the standard error of log T is above some 5%
+FEW_IMAGES = 50
 FEW_DIFFER = 0.1
 DOMINANT = 0.5
 
@@ -28,7 +29,14 @@ def _bound(content: dict[str, Any]) -> Iterator[Fact]:
 
 def _few_mixes(content: dict[str, Any]) -> Iterator[Fact]:
     mixes = content["calibration"]["mixes"]
-    if mixes < FEW_MIXES:
+    pairs = content["calibration"]["pairs"]
+    if content.get("segmentation"):
+        if pairs < FEW_IMAGES:
+            yield _caution(
+                f"The temperature rests on {pairs:,} pairs of images only. More images, {FEW_IMAGES} or more, pin it "
+                "down: pixels of one image say nearly the same."
+            )
+    elif mixes < FEW_MIXES:
         yield _caution(
             f"The temperature rests on {mixes:,} mixes only. More inputs, {FEW_MIXES:,} mixes or more, pin it down."
         )
@@ -42,6 +50,9 @@ def _differ(content: dict[str, Any]) -> Iterator[Fact]:
     'The model gave two classes to 90% of the pairs of inputs (900 of 1,000); only these are mixed.'
     """
     mixes, pairs = content["calibration"]["mixes"], content["calibration"]["pairs"]
+    if content.get("segmentation"):
+        yield _note(f"{mixes:,} pixels of {pairs:,} pairs of images were mixed: those that the model told apart.")
+        return
     text = (
         f"The model gave two classes to {mixes / pairs:.0%} of the pairs of inputs ({mixes:,} of {pairs:,}); "
         "only these are mixed."

@@ -28,11 +28,11 @@ def measure(
     for name in SHOWN:
         row: dict[str, Any] = {
             "metric": name,
-            "before": _plain(bootstrap(METRICS[name], before, resamples=resamples, seed=seed)),
+            "before": plain(bootstrap(METRICS[name], before, resamples=resamples, seed=seed)),
         }
         if after is not None:
-            row["after"] = _plain(bootstrap(METRICS[name], after, resamples=resamples, seed=seed))
-            row["change"] = _plain(paired(METRICS[name], before, after, resamples=resamples, seed=seed))
+            row["after"] = plain(bootstrap(METRICS[name], after, resamples=resamples, seed=seed))
+            row["change"] = plain(paired(METRICS[name], before, after, resamples=resamples, seed=seed))
         rows.append(row)
     return rows
 
@@ -60,6 +60,7 @@ def _or_none(values: ArrayLike) -> list[float | None]:
     return [None if np.isnan(v) else float(v) for v in np.asarray(values)]
 
 
-def _plain(interval: Interval) -> dict[str, float | None]:
+def plain(interval: Interval) -> dict[str, float | None]:
+    """An interval as JSON values."""
     values = {"value": interval.value, "low": interval.low, "high": interval.high}
     return {key: float(value) if abs(value) < math.inf else None for key, value in values.items()}

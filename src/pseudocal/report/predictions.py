@@ -23,9 +23,14 @@ def write_predictions(
     folder: Path, names: Sequence[str], confidences: Confidences, classes: Sequence[str], *, kind: str | None = None
 ) -> str:
     """Write `predictions.parquet` or `predictions.csv` and say which."""
+    return write_table(folder, _parts(names, confidences, classes), COLUMNS, kind=kind)
+
+
+def write_table(folder: Path, parts: Iterator[Part], columns: Sequence[str], *, kind: str | None = None) -> str:
+    """Write `predictions.parquet` or `predictions.csv` of some columns and say which."""
     kind = kind or ("parquet" if find_spec("pyarrow") else "csv")
     path = folder / f"predictions.{kind}"
-    WRITERS[kind](path, _parts(names, confidences, classes))
+    WRITERS[kind](path, parts, columns)
     return path.name
 
 
@@ -38,7 +43,7 @@ def _parts(names: Sequence[str], c: Confidences, classes: Sequence[str]) -> Iter
         yield [list(names[rows]), top[:, 0], shown, before[:, 0], after[:, 0], top, before, after]
 
 
-def _write_parquet(path: Path, parts: Iterator[Part]) -> None:
+def _write_parquet(path: Path, parts: Iterator[Part], columns: Sequence[str]) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -47,7 +52,7 @@ def _write_parquet(path: Path, parts: Iterator[Part]) -> None:
     writer = None
     try:
         for part in parts:
-            table = pa.Table.from_arrays([_arrow(pa, column) for column in part], names=COLUMNS)
+            table = pa.Table.from_arrays([_arrow(pa, column) for column in part], names=list(columns))
             writer = writer or pq.ParquetWriter(path, table.schema)
             writer.write_table(table)
     finally:
@@ -70,10 +75,10 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
     return pa.ListArray.from_buffers(pa.list_(kind), len(column), [None, pa.py_buffer(ends)], children=[values])
 
 
-def _write_csv(path: Path, parts: Iterator[Part]) -> None:
+def _write_csv(path: Path, parts: Iterator[Part], columns: Sequence[str]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(COLUMNS)
+        writer.writerow(columns)
         for part in parts:
             writer.writerows([_cell(value) for value in row] for row in zip(*part, strict=True))
 

@@ -36,7 +36,7 @@ from transformers import AutoConfig, AutoModelForImageClassification
 config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
 model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
 logits = model(pixel_values=x).logits
-probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=-1)
+probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=1)
 """
 SKLEARN = """\
 from pseudocal import Calibration
@@ -69,4 +69,6 @@ def usage_of(model: dict[str, Any], temperature: float) -> str:
     """
     shipped = model["kind"] == "sklearn" or model["files"]
     snippet = SNIPPETS.get(model["recipe"] if shipped else "", LOGITS)
+    if model.get("segments"):
+        snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
     return snippet.format(temperature=temperature, name=model["name"], output=model["output"])

@@ -1,0 +1,211 @@
+"""PseudoCal where every pixel is a sample: one code path, clustered errors, sizes, thinning, ignored pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pseudocal import InputError, PseudoCal, fit_temperature
+from pseudocal.calibrators import Ensemble, ensemble, oracle, pixel_rows, tempscal
+from pseudocal.pixels import IGNORED, at_size, by_rows, labelled_pixels, predicted
+from pseudocal.synthesis import cutmix
+
+CLASSES = 3
+WEIGHT = 6 * np.eye(CLASSES) + np.random.default_rng(7).normal(size=(CLASSES, CLASSES))
+
+
+def classifier(x):
+    return x @ WEIGHT
+
+
+def segmenter(x):
+    return by_rows(classifier, x)
+
+
+def images(n, size, rng, noise=0.5):
+    """Images whose pixels go together: a colour for each image, and noise."""
+    return rng.normal(size=(n, CLASSES, 1, 1)) + noise * rng.normal(size=(n, CLASSES, *size))
+
+
+@pytest.mark.parametrize("labels", ["hard", "soft"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_one_pixel_an_image_is_classification(labels, stream):
+    x = np.random.default_rng(0).normal(size=(300, CLASSES))
+    pixels = x[:, :, None, None]
+    data = (x, pixels) if not stream else (np.split(x, 6), np.split(pixels, 6))
+    method = PseudoCal(labels=labels)
+    plain, mapped = method.fit(classifier, data[0]), method.fit(segmenter, data[1])
+    assert mapped.scaling == plain.scaling
+    assert mapped.counts == plain.counts
+
+
+def test_a_constant_image_tells_no_more_than_one_pixel_of_it():
+    x = np.random.default_rng(1).normal(size=(200, CLASSES))
+    one = PseudoCal().fit(classifier, x)
+    many = PseudoCal().fit(segmenter, np.broadcast_to(x[:, :, None, None], (200, CLASSES, 12, 12)).copy())
+    assert many.temperature == pytest.approx(one.temperature, rel=1e-6)
+    assert one.scaling.log_se < many.scaling.log_se < 1.1 * one.scaling.log_se
+    assert many.interval[0] < one.interval[0] < one.interval[1] < many.interval[1]
+
+
+def test_one_group_says_nothing_and_groups_of_one_row_are_none():
+    rng = np.random.default_rng(2)
+    z = 2 * rng.normal(size=(100, CLASSES))
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    plain = fit_temperature(z, y)
+    assert fit_temperature(z, y, groups=np.arange(100)) == plain
+    assert fit_temperature(z, y, groups=np.stack([np.arange(100), np.arange(100) + 1], axis=1)) == plain
+    alone = fit_temperature(z, y, groups=np.zeros(100, dtype=int))
+    assert alone.temperature == plain.temperature
+    assert alone.interval() == (0.0, np.inf)
+    with pytest.raises(InputError, match="expected groups as 100 integers"):
+        fit_temperature(z, y, groups=np.zeros(99, dtype=int))
+
+
+def test_copies_of_rows_in_one_group_leave_the_error_as_it_was():
+    rng = np.random.default_rng(3)
+    z = 2 * rng.normal(size=(400, CLASSES))
+    y = (z / 1.5 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    plain = fit_temperature(z, y)
+    copied = fit_temperature(np.repeat(z, 9, axis=0), np.repeat(y, 9), groups=np.repeat(np.arange(400), 9))
+    assert copied.log_se == pytest.approx(plain.log_se, rel=0.01)
+    assert copied.groups == pytest.approx(400)
+    blind = fit_temperature(np.repeat(z, 9, axis=0), np.repeat(y, 9))
+    assert blind.log_se == pytest.approx(plain.log_se / 3, rel=0.01)
+
+
+def test_intervals_of_clustered_pixels_hold_the_truth():
+    """120 sets of 40 images of 5 x 5 pixels; `benchmarks/clusters.py` draws more and larger ones."""
+    method = PseudoCal(pairing="batch")
+    truth = method.fit(segmenter, images(6000, (5, 5), np.random.default_rng(4))).temperature
+    held, blind = 0, 0
+    for seed in range(120):
+        found = PseudoCal(seed=seed).fit(segmenter, images(40, (5, 5), np.random.default_rng(100 + seed)))
+        held += found.interval[0] <= truth <= found.interval[1]
+        alone = found.scaling.log_se / 3  # about what pixels that were independent would have
+        blind += abs(np.log(found.temperature / truth)) <= 1.96 * alone
+    assert 0.90 <= held / 120 <= 0.99
+    assert blind / 120 < 0.75
+
+
+def test_thinning_estimates_what_all_pixels_say():
+    x = images(300, (9, 9), np.random.default_rng(5))
+    whole, some = PseudoCal(pixels=None).fit(segmenter, x), PseudoCal(pixels=10).fit(segmenter, x)
+    assert some.scaling.rows <= 3000 < whole.scaling.rows == whole.counts["mixes"]
+    assert abs(np.log(some.temperature / whole.temperature)) < 0.5 * whole.scaling.log_se
+    assert PseudoCal().fit(segmenter, x).scaling == whole.scaling  # 81 pixels are fewer than 20,000
+
+
+def test_all_pixels_go_through_the_reservoir():
+    x = images(200, (16, 16), np.random.default_rng(6))
+    small = PseudoCal(pixels=None, memory=2**18).fit(segmenter, x)
+    whole = PseudoCal(pixels=None).fit(segmenter, x)
+    assert small.scaling.rows < 1000 < small.counts["mixes"]
+    assert small.interval[0] < whole.temperature < small.interval[1]
+
+
+def test_frames_of_several_sizes_are_paired_with_their_own():
+    rng = np.random.default_rng(8)
+    sizes = [(6, 8), (8, 6), (5, 5)]
+    stream = [images(1, sizes[i % 3], rng) for i in range(60)]
+    shapes = []
+
+    def model(x):
+        shapes.append(x.shape[2:])
+        return segmenter(x)
+
+    found = PseudoCal().fit(model, stream)
+    assert set(shapes) == set(sizes)
+    assert found.counts["pairs"] == 57  # the first of each size has nobody
+    with pytest.raises(InputError, match="at least two target inputs"):
+        PseudoCal().fit(segmenter, stream[:1])
+
+
+def test_output_smaller_than_the_input_is_calibrated_as_it_is():
+    x = images(100, (8, 8), np.random.default_rng(9))
+    quarter = PseudoCal().fit(lambda x: segmenter(x[:, :, ::4, ::4]), x)
+    cut = PseudoCal().fit(segmenter, x[:, :, ::4, ::4])
+    assert quarter.temperature == pytest.approx(cut.temperature)
+
+
+def test_pixels_without_any_class_do_not_count():
+    x = images(80, (4, 4), np.random.default_rng(10))
+
+    def padded(x):
+        z = segmenter(x)
+        return np.concatenate([z, np.full((len(z), CLASSES, 4, 2), -np.inf)], axis=3)
+
+    assert PseudoCal().fit(padded, x).scaling == PseudoCal().fit(segmenter, x).scaling
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_pixel_that_is_no_number_is_named(bad):
+    def broken(x):
+        z = segmenter(x)
+        z[1, 0, 2, 3] = bad
+        return z
+
+    with pytest.raises(InputError, match=r"below \+inf, got (NaN|\+inf) in image 1 at \(2, 3\)"):
+        PseudoCal().fit(broken, images(4, (4, 4), np.random.default_rng(0)))
+
+
+def test_binary_masks_and_other_strategies():
+    x = images(60, (3, 3), np.random.default_rng(11))
+    one = PseudoCal(binary=True).fit(lambda x: segmenter(x)[:, :1], x)
+    two = PseudoCal().fit(lambda x: np.concatenate([np.zeros((len(x), 1, 3, 3)), segmenter(x)[:, :1]], axis=1), x)
+    assert one.scaling == two.scaling
+    with pytest.raises(InputError, match="expected mixup alone for a model that labels every pixel, got cutmix"):
+        PseudoCal().fit(segmenter, x, strategy=cutmix)
+    with pytest.raises(InputError, match="at least one pixel"):
+        PseudoCal(pixels=0)
+
+
+def test_parts_merge_and_their_images_stay_apart():
+    x = images(80, (4, 4), np.random.default_rng(12))
+    method = PseudoCal()
+    first, second = method.collect(segmenter, x[:40], part=0), method.collect(segmenter, x[40:], part=1)
+    first.merge(second)
+    merged = method.conclude(first)
+    assert 60 < merged.scaling.groups < 80  # 40, had they been mistaken for each other
+    assert merged.scaling.rows == merged.counts["mixes"]
+
+
+def test_labelled_pixels_for_tempscal_and_oracle():
+    rng = np.random.default_rng(13)
+    z = 3 * rng.normal(size=(40, CLASSES, 6, 6))
+    masks = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    masks[:, 0] = IGNORED
+    rows = pixel_rows(lambda x: x, [(z[:20], masks[:20]), (z[20:], masks[20:])])
+    assert len(rows.labels) == 40 * 30
+    assert len(np.unique(rows.groups)) == 40
+    found = tempscal(rows)
+    assert found.interval[0] < 2 < found.interval[1]
+    best = oracle(rows.logits, rows.labels, groups=rows.groups)
+    assert best.interval == pytest.approx(found.interval)
+    thin = pixel_rows(lambda x: x, [(z, masks)], pixels=5)
+    assert len(thin.labels) == 200
+    np.testing.assert_allclose(thin.weights, 6)
+    with pytest.raises(InputError, match="labels from 0 to 2 or the ignored one, got 7 at"):
+        pixel_rows(lambda x: x, [(z, np.where(masks == IGNORED, 7, masks))])
+
+
+def test_masks_denser_than_the_logits_are_looked_up():
+    masks = np.arange(16).reshape(1, 4, 4) % 2
+    np.testing.assert_array_equal(at_size(masks, (2, 2))[0], masks[0, 1::2, 1::2])
+    rows = labelled_pixels(np.zeros((1, 2, 2, 2)), masks, rng=np.random.default_rng(0))
+    assert rows.labels.tolist() == [1, 1, 1, 1]
+
+
+def test_maps_in_ensembles_and_calibrations():
+    rng = np.random.default_rng(14)
+    a, b = rng.normal(size=(2, 3, CLASSES, 4, 5))
+    rows = [np.moveaxis(z, 1, -1).reshape(-1, CLASSES) for z in (a, b)]
+    expected = np.moveaxis(ensemble(rows).reshape(3, 4, 5, CLASSES), -1, 1)
+    np.testing.assert_allclose(ensemble([a, b]), expected, atol=1e-6)
+    together = Ensemble((lambda x: a, lambda x: b))
+    np.testing.assert_array_equal(together(None), ensemble([a, b]))
+    calibration = PseudoCal().fit(segmenter, images(40, (3, 3), rng))
+    np.testing.assert_allclose(calibration(a), a / calibration.temperature)
+    np.testing.assert_allclose(calibration.probabilities(a).sum(axis=1), 1)
+    np.testing.assert_array_equal(by_rows(lambda z: z, a), a)
+    np.testing.assert_array_equal(predicted(a), a.argmax(axis=1))

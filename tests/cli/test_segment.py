@@ -1,0 +1,158 @@
+"""`pseudocal calibrate` on models that label every pixel: every kind of file, the report, masks for evaluation."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration
+
+PREPARED = ("--size", "16x16", "--resize", "stretch", "--mean", "0.5", "--std", "0.25", "--layout", "nchw")
+
+
+@pytest.fixture(scope="session")
+def network():
+    """Three classes by colour, at half the size of the input; far too sure of itself."""
+    import torch
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.AvgPool2d(2), torch.nn.Conv2d(3, 3, 1)).eval()
+    with torch.no_grad():
+        net[1].weight.copy_(6 * torch.eye(3)[:, :, None, None])
+        net[1].bias.zero_()
+    return net
+
+
+@pytest.fixture(scope="session")
+def segmenters(network, tmp_path_factory) -> dict[str, Path]:
+    import torch
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    folder = tmp_path_factory.mktemp("segmenters")
+    example = torch.zeros(2, 3, 16, 16)
+    batch = torch.export.Dim("batch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(network, example).save(folder / "net.pt")
+        torch.export.save(torch.export.export(network, (example,), dynamic_shapes=({0: batch},)), folder / "net.pt2")
+        torch.onnx.export(
+            network, (example,), folder / "net.onnx", dynamo=True, dynamic_shapes=({0: batch},), verbose=False
+        )
+    torch.manual_seed(0)
+    config = SegformerConfig(
+        num_labels=3,
+        depths=[1, 1, 1, 1],
+        hidden_sizes=[4, 8, 8, 8],
+        decoder_hidden_size=8,
+        num_attention_heads=[1, 1, 1, 1],
+    )
+    config.id2label = {0: "road", 1: "car", 2: "sky"}
+    model = SegformerForSemanticSegmentation(config).eval()
+    with torch.no_grad():
+        model.decode_head.classifier.weight.mul_(30)
+    model.save_pretrained(folder / "segformer")
+    settings = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (folder / "segformer" / "preprocessor_config.json").write_text(json.dumps(settings))
+    return {
+        k: folder / v
+        for k, v in {"onnx": "net.onnx", "pt2": "net.pt2", "torchscript": "net.pt", "hub": "segformer"}.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def patches(tmp_path_factory) -> Path:
+    """40 pictures of four patches each, and masks that say which colour a patch is nearest to."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("patches")
+    rng = np.random.default_rng(1)
+    for i in range(40):
+        colours = rng.uniform(30, 225, size=(2, 2, 3))
+        picture = colours.repeat(8, axis=0).repeat(8, axis=1) + rng.normal(0, 10, size=(16, 16, 3))
+        mask = (
+            (colours + rng.gumbel(0, 60, size=colours.shape)).argmax(axis=-1).astype(np.uint8).repeat(8, 0).repeat(8, 1)
+        )
+        mask[0] = 255
+        for kind, array in (("images", np.clip(picture, 0, 255).astype(np.uint8)), ("masks", mask)):
+            (folder / kind).mkdir(exist_ok=True)
+            Image.fromarray(array).save(folder / kind / f"{i:02}.png")
+    return folder
+
+
+def calibrated(pseudocal, model, patches, out, *options):
+    done = pseudocal("calibrate", model, patches / "images", "-o", out, "--batch-size", 8, *options)
+    assert done.code == 0, done.err
+    return Calibration.load(out / "calibration.json"), json.loads((out / "report.json").read_text())
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torchscript", "pt2"])
+def test_a_calibrated_segmenter_divides_by_t(kind, pseudocal, segmenters, network, patches, tmp_path):
+    import torch
+
+    from pseudocal.predictors.files import open_model
+
+    found, _ = calibrated(pseudocal, segmenters[kind], patches, tmp_path / kind, *PREPARED)
+    assert found.temperature > 1.5
+    written = next(path for path in (tmp_path / kind).iterdir() if path.name.startswith("model."))
+    x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
+    with torch.no_grad():
+        before = network(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(open_model(str(written)).predict(x), before / found.temperature, rtol=1e-3, atol=1e-4)
+
+
+def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tmp_path):
+    import pyarrow.parquet
+
+    found, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *PREPARED)
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "predictions.parquet").to_pydict()
+    assert sorted(table["file"]) == [f"{i:02}.png" for i in range(40)]
+    assert np.allclose(np.sum(table["shares"], axis=1), 1)
+    assert np.mean(table["confidence_after"]) < np.mean(table["confidence_before"])
+    assert content["confidence"]["mean_after"] == pytest.approx(np.mean(table["confidence_after"]), rel=1e-4)
+    assert found.scaling.groups < 40
+    assert found.settings["pixels"] == 20_000
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert html.count('alt="before"') == html.count('alt="after"') == 6
+    assert "By class" in html
+    assert "pairs of images" in html
+    assert any("40 pairs of images only" in fact["text"] for fact in content["facts"])
+    assert pseudocal("report", tmp_path / "out").code == 0
+
+
+def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path):
+    plain, _ = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "a", *PREPARED)
+    masked, content = calibrated(
+        pseudocal, segmenters["onnx"], patches, tmp_path / "b", *PREPARED, "--labels", patches / "masks"
+    )
+    assert masked.scaling == plain.scaling
+    rows = {row["metric"]: row for row in content["measured"]}
+    assert rows["accuracy"]["change"]["value"] == 0
+    assert rows["ece"]["after"]["value"] < rows["ece"]["before"]["value"]
+    assert rows["ece"]["before"]["high"] - rows["ece"]["before"]["low"] > 0.05  # of 40 images, not of 9,600 pixels
+    assert content["segmentation"]["header"][-1] == "after"
+    assert 'alt="correct"' in (tmp_path / "b" / "report.html").read_text()
+
+
+def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tmp_path):
+    found, content = calibrated(pseudocal, segmenters["hub"], patches, tmp_path / "out", "--pixels", 10)
+    assert found.settings["pixels"] == 10
+    assert found.scaling.rows <= 400
+    assert {row["name"] for row in content["classes"]} <= {"road", "car", "sky"}
+    assert "SemanticSegmentation" in content["usage"]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["pseudocal_temperature"] == found.temperature
+
+
+def test_what_cannot_be_done_is_said(pseudocal, segmenters, patches, tmp_path):
+    images = patches / "images"
+    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--save-logits")
+    assert done.code == 3
+    assert "expected no --save-logits" in done.err
+    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--labels", images)
+    assert done.code == 3
+    assert "one number a pixel" in done.err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,155 @@
+"""Metrics of segmentation against those of rows, against torch's resizing, and their intervals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pseudocal import InputError, Outcomes
+from pseudocal.metrics import (
+    Segmented,
+    accuracy,
+    bootstrap,
+    brier,
+    confidence_map,
+    correct_picture,
+    ece,
+    image_change,
+    image_interval,
+    nll,
+    paired,
+)
+from pseudocal.metrics.resize import resized_rows
+
+
+@pytest.fixture(scope="module")
+def frames():
+    rng = np.random.default_rng(0)
+    z = 3 * rng.normal(size=(6, 5, 20, 30)).astype(np.float32)
+    masks = (z / 1.5 + rng.gumbel(size=z.shape)).argmax(axis=1).astype(np.uint8)
+    masks[:, :2] = 255
+    return z, masks
+
+
+def rows(z, masks, temperature=1.0):
+    return Outcomes.from_logits(np.moveaxis(z, 1, -1)[masks != 255] / temperature, masks[masks != 255])
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_the_sums_give_the_metrics_of_the_pixels(frames, temperature):
+    z, masks = frames
+    seen, pixels = Segmented.of(z, masks, temperature=temperature), rows(z, masks, temperature)
+    assert seen.pixels == len(pixels)
+    for name, metric in (("ece", ece), ("nll", nll), ("brier", brier), ("accuracy", accuracy)):
+        assert seen.score()[name] == pytest.approx(metric(pixels), abs=1e-6)
+
+
+def test_parts_add_up_to_the_whole(frames):
+    z, masks = frames
+    whole = Segmented.of(z, masks)
+    parts = sum(Segmented.of(z[i : i + 2], masks[i : i + 2]) for i in range(0, 6, 2))
+    assert parts.score() == pytest.approx(whole.score(), abs=1e-12)
+    assert parts.images == whole.images == 6
+    np.testing.assert_allclose(parts.each()["ece"][3], Segmented.of(z[3], masks[3]).ece)
+
+
+def test_iou_and_the_table_of_classes_by_hand():
+    z = np.zeros((1, 3, 2, 3))
+    said, truth = np.array([[0, 0, 1], [1, 1, 2]]), np.array([[[0, 1, 1], [1, 255, 0]]])
+    np.put_along_axis(z, said[None, None], 4.0, axis=1)
+    seen = Segmented.of(z, truth)
+    assert seen.miou == pytest.approx((1 / 3 + 2 / 3 + 0) / 3)  # of 0: 1 of 3; of 1: 2 of 3; 2 is said once, wrongly
+    table = seen.classes(["road", "car"])
+    assert [row["class"] for row in table] == ["road", "car", "2"]
+    assert table[1]["precision"] == 1
+    assert table[1]["recall"] == pytest.approx(2 / 3)
+    assert table[0]["ece"] == pytest.approx(table[0]["confidence"] - 0.5)
+    assert np.isnan(table[2]["recall"])
+
+
+@pytest.mark.parametrize("corners", [False, True])
+def test_resizing_is_torchs(corners):
+    torch = pytest.importorskip("torch")
+    z = np.random.default_rng(1).normal(size=(3, 7, 9))
+    theirs = torch.nn.functional.interpolate(torch.tensor(z)[None], (25, 31), mode="bilinear", align_corners=corners)
+    ours = resized_rows(z, (25, 31), slice(4, 20), align_corners=corners)
+    np.testing.assert_allclose(ours, theirs[0, :, 4:20].numpy(), atol=1e-5)
+
+
+def test_small_maps_are_scored_at_the_size_of_the_labels(frames):
+    torch = pytest.importorskip("torch")
+    z, _ = frames
+    masks = np.random.default_rng(2).integers(0, 5, (6, 40, 55)).astype(np.uint8)
+    large = torch.nn.functional.interpolate(torch.tensor(z), (40, 55), mode="bilinear").numpy()
+    assert Segmented.of(z, masks).score() == pytest.approx(Segmented.of(large, masks).score(), abs=1e-5)
+
+
+def test_what_cannot_be_right_is_refused(frames):
+    z, masks = frames
+    with pytest.raises(InputError, match="labels from 0 to 4 or the ignored one, got 9"):
+        Segmented.of(z, np.where(masks == 255, 9, masks))
+    with pytest.raises(InputError, match=r"labels of shape \(6, height, width\)"):
+        Segmented.of(z, masks[:5])
+    with pytest.raises(InputError, match="one of them finite"):
+        Segmented.of(np.where(z > 5, np.nan, z), masks)
+    with pytest.raises(InputError, match="the same bins and classes"):
+        Segmented.of(z, masks) + Segmented.of(z, masks, bins=3)
+    with pytest.raises(InputError, match="expected a metric among"):
+        image_interval("mce", Segmented.of(z, masks))
+
+
+def clustered(n, rng):
+    """Images that are right or wrong as a whole, mostly."""
+    z = np.zeros((n, 2, 6, 6), dtype=np.float32)
+    z[:, 1] = rng.normal(size=(n, 1, 1)) + 0.3 * rng.normal(size=(n, 6, 6))
+    up = 2 * rng.random((n, 1, 1)) < 1 + np.tanh(z[:, 1] / 2)  # calibrated, but one draw for all pixels of an image
+    return z, up.astype(np.uint8)
+
+
+def test_intervals_are_as_wide_as_images_deserve():
+    truth = Segmented.of(*clustered(5_000, np.random.default_rng(3))).accuracy
+    held, narrow = 0, 0
+    for seed in range(60):
+        z, masks = clustered(30, np.random.default_rng(1000 + seed))
+        interval = image_interval("accuracy", Segmented.of(z, masks), resamples=200)
+        held += interval.low <= truth <= interval.high
+        pixels = bootstrap(accuracy, rows(z, masks), resamples=20)
+        narrow += pixels.low <= truth <= pixels.high
+    assert 0.85 <= held / 60 <= 1
+    assert narrow / 60 < 0.5
+
+
+def test_a_calibrated_model_may_have_no_error_at_all():
+    z, masks = clustered(60, np.random.default_rng(5))
+    assert image_interval("ece", Segmented.of(z, masks)).low == 0
+    sure = image_interval("ece", Segmented.of(20 * z, masks))
+    assert sure.low > 0.05
+    change = image_change("ece", Segmented.of(20 * z, masks), Segmented.of(z, masks))
+    assert change.high < 0
+    assert image_interval("miou", Segmented.of(z, masks)).low >= 0
+
+
+def test_groups_in_the_bootstrap_of_rows_are_images():
+    z, masks = clustered(40, np.random.default_rng(6))
+    outcomes, groups = rows(z, masks), np.repeat(np.arange(40), 36)
+    by_image = image_interval("accuracy", Segmented.of(z, masks), resamples=400)
+    by_group = bootstrap(accuracy, outcomes, resamples=400, groups=groups)
+    assert by_group.high - by_group.low == pytest.approx(by_image.high - by_image.low, rel=0.15)
+    alone = bootstrap(accuracy, outcomes, resamples=50, groups=np.arange(len(outcomes)))
+    assert alone == bootstrap(accuracy, outcomes, resamples=50)
+    assert bootstrap(ece, outcomes, resamples=50, groups=groups).low == 0
+    change = paired(ece, rows(z, masks, 0.05), outcomes, resamples=50, groups=groups)
+    assert change.high < 0
+    with pytest.raises(InputError, match="expected groups of shape"):
+        bootstrap(accuracy, outcomes, groups=[0, 1])
+
+
+def test_pictures_of_confidence_and_correctness(frames):
+    z, masks = frames
+    shown = confidence_map(z[0], 2.0)
+    expected = np.exp(z[0] / 2).max(axis=0) / np.exp(z[0] / 2).sum(axis=0)
+    np.testing.assert_allclose(shown, expected, rtol=1e-5)
+    picture = correct_picture(z[0], masks[0])
+    assert (picture[masks[0] == 255] == 0).all()
+    right = (z[0].argmax(axis=0) == masks[0]) & (masks[0] != 255)
+    assert (picture[right] == (38, 139, 87)).all()
