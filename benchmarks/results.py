@@ -65,18 +65,20 @@ def preface(store: Store, suites: list[Suite]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in versions().items())
     tasks = list(dict.fromkeys(task for suite in suites for task in suite.tasks))
     seconds = sum(stage["cpu"] for task in tasks for stage in _times(store.folder(task)).values())
-    return f"""# Results
-
-Written by `python benchmarks/results.py` from runs of the built-in suites; nothing here was typed. See [the benchmark](bench.md) for
-what a suite is and for how to run one.
-
-{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, synthesising, calibrating and scoring
-{len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the features that they share (EfficientNet-Lite0) come on top.
-
-Cells are means over tasks; ± is the standard deviation of that mean over seeds (the ensembles of three seeds are one and the same,
-so theirs comes from the pairs that are drawn, or is zero). The best of a column is bold; the oracle, which sees target labels, does
-not compete. ECE has 15 bins. "k of n" counts the tasks on which PseudoCal has the lower value, and p is that of Wilcoxon's signed-rank test
-over tasks, each the mean of its seeds; tasks share domains, so p is a description rather than a proof."""
+    paragraphs = [
+        "# Results",
+        "Written by `python benchmarks/results.py` from runs of the built-in suites; nothing here was typed. "
+        "[The benchmark](bench.md) says what a suite is and how to run one.",
+        f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, "
+        f"synthesising, calibrating and scoring {len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the "
+        "features that they share (EfficientNet-Lite0) come on top.",
+        "Cells are means over tasks; ± is the standard deviation of that mean over seeds. The ensembles of three seeds "
+        "are one and the same, so theirs comes from the pairs that are drawn, or is zero. The best of a column is "
+        "bold; the oracle, which sees target labels, does not compete. ECE has 15 bins.",
+        '"k of n" counts the tasks on which PseudoCal has the lower value; p is that of Wilcoxon\'s signed-rank test '
+        "over tasks, each the mean of its seeds. Tasks share domains, so p is a description rather than a proof.",
+    ]
+    return "\n\n".join(paragraphs)
 
 
 def _times(folder: Path) -> dict[str, dict[str, float]]:
@@ -148,7 +150,9 @@ def losses(records: list[Record]) -> list[str]:
             )
     total = len({(r.task.method, r.task.pair) for r in records})
     harmful = sum(not row[0] for row in rows)
-    said = f"PseudoCal is worse than no calibration on {harmful} of {total} tasks, and beaten by some other on {len(rows)}:"
+    said = (
+        f"PseudoCal is worse than no calibration on {harmful} of {total} tasks, and beaten by another on {len(rows)}:"
+    )
     head = ["| method | task | PseudoCal's ECE, % | worse than none | beaten by |", "|---|---|---|---|---|"]
     return [said, "\n".join([*head, *(line for *_, line in sorted(rows))])] if rows else []
 

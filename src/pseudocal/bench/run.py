@@ -49,7 +49,7 @@ def run(
     redo: str | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> list[Failure]:
-    """Do what is missing of a suite, and say which tasks failed."""
+    """Do what is missing of a suite, and say which tasks, or members of their ensembles, failed."""
     store.save_suite(suite)
     for task in with_members(suite.tasks, suite.calibrators) if redo else ():
         forget(store.folder(task), redo or "")
@@ -68,7 +68,7 @@ def run(
         compare = partial(_compare, name, suite.calibrators, store)
         for failure in _all("calibrations", ready, compare, executor, progress):
             failures[failure.task] = failure
-    return [failures[task] for task in suite.tasks if task in failures]
+    return list(failures.values())
 
 
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:

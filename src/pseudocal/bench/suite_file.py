@@ -38,19 +38,19 @@ TYPES: dict[str, tuple[type, ...]] = {"width": (int,), "iterations": (int,), "fr
 FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed", "runner"))
 
 
-def read_suite(path: Path, *, seeds: int | None = None, quick: bool = False, backbone: str | None = None) -> Suite:
-    """Read a suite; the file's name is its name. `quick` takes its first three tasks."""
+def read_suite(path: Path, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+    """Read a suite; the file's name is its name. `quick` takes its first three tasks, `changes` are settings of all."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"expected a suite file, got {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"expected TOML, got {path}: {error}") from error
-    return parse_suite(content, path.stem, seeds=seeds, quick=quick, backbone=backbone)
+    return parse_suite(content, path.stem, seeds=seeds, quick=quick, **changes)
 
 
 def parse_suite(
-    content: dict[str, Any], name: str, *, seeds: int | None = None, quick: bool = False, backbone: str | None = None
+    content: dict[str, Any], name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any
 ) -> Suite:
     """A suite from what a file says.
 
@@ -67,7 +67,6 @@ def parse_suite(
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
         raise InputError(f"expected seeds, a number from 1 on, got {count!r}")
-    changes = {"backbone": backbone} if backbone else {}
     cells = [cell for each in given for cell in _cells({**each, **changes})]
     cells = cells[:3] if quick else cells
     tasks = [Task(**cell, seed=seed) for seed in range(1 if quick and seeds is None else count) for cell in cells]

@@ -22,7 +22,14 @@ DOMAINNET = (
 OFFICE_31 = (("amazon", "dslr"), ("amazon", "webcam"), ("dslr", "amazon"), ("webcam", "amazon"))
 SIX = ("atdoc", "bnm", "mcc", "cdan", "safn", "mcd")  # the paper's closed-set methods
 # The outer product of 256 features and 52 classes has 13,312 columns: too wide for seconds of CPU.
+FROZEN = (("width", 256),)
 SMALL: dict[str, tuple[tuple[str, Any], ...]] = {"cdan": (("randomised", 1024),)}
+
+
+def resnet(depth: int) -> tuple[tuple[str, Any], ...]:
+    """The paper's network, trained as a whole from its ImageNet weights."""
+    weights = f"microsoft/resnet-{depth}"
+    return (("backbone", f"resnet{depth}"), ("weights", weights), ("frozen", False), ("iterations", 10_000))
 
 
 @dataclass(frozen=True)
@@ -36,26 +43,23 @@ class Plan:
     scenario: Scenario = "closed-set"
     calibrators: tuple[str, ...] = ALL
     settings: tuple[tuple[str, Any], ...] = ()
-    seeds: int = 1
     quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = None  # three pairs, two methods
 
     def suite(self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
         """The tasks of seeds 0 to `seeds` - 1; `changes` are settings of all of them."""
         pairs, methods = (self.quick or (self.pairs[:3], self.methods[:2])) if quick else (self.pairs, self.methods)
-        count = seeds or (1 if quick else self.seeds)
         settings = {**dict(self.settings), **changes}
+        small = SMALL if self.settings == FROZEN else {}
         tasks = [
-            Task(self.data, source, target, self.scenario, method, seed, options=SMALL.get(method, ()), **settings)
-            for seed in range(count)
+            Task(self.data, source, target, self.scenario, method, seed, options=small.get(method, ()), **settings)
+            for seed in range(seeds or 1)
             for method in methods
             for source, target in pairs
         ]
         return Suite(f"{name}-quick" if quick else name, tuple(tasks), self.calibrators, self.about)
 
 
-FROZEN = (("width", 256),)
 TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
-NETWORK = (("backbone", "resnet50"), ("frozen", False), ("iterations", 10_000))
 QUICK = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
 
 PLANS: dict[str, Plan] = {
@@ -107,9 +111,9 @@ PLANS: dict[str, Plan] = {
         calibrators=("none", *SWEEP, "oracle"),
         settings=FROZEN,
     ),
-    "office31": Plan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=NETWORK),
+    "office31": Plan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet(50)),
     "office-home": Plan(
-        "the paper's Office-Home", "office-home", tuple(permutations(OFFICE_HOME, 2)), SIX, settings=NETWORK
+        "the paper's Office-Home", "office-home", tuple(permutations(OFFICE_HOME, 2)), SIX, settings=resnet(50)
     ),
     "office-home-partial": Plan(
         "the paper's Office-Home, 25 classes in the target",
@@ -117,16 +121,16 @@ PLANS: dict[str, Plan] = {
         tuple(permutations(OFFICE_HOME, 2)),
         ("atdoc", "mcc", "pada"),
         "partial-set",
-        settings=NETWORK,
+        settings=resnet(50),
     ),
     "visda": Plan(
         "the paper's VisDA, synthetic to real",
         "visda-2017",
         (("train", "validation"),),
         SIX,
-        settings=(*NETWORK, ("backbone", "resnet101")),
+        settings=resnet(101),
     ),
-    "domainnet126": Plan("the paper's DomainNet-126", "domainnet-126", DOMAINNET, SIX, settings=NETWORK),
+    "domainnet126": Plan("the paper's DomainNet-126", "domainnet-126", DOMAINNET, SIX, settings=resnet(34)),
     "domainnet126-source-free": Plan(
         "the paper's DomainNet-126, source-free",
         "domainnet-126",
@@ -134,7 +138,7 @@ PLANS: dict[str, Plan] = {
         ("shot", "dine"),
         "source-free",
         SOURCE_FREE,
-        settings=NETWORK,
+        settings=resnet(34),
     ),
     "imagenet-sketch": Plan(
         "the paper's ImageNet to ImageNet-Sketch, source-free",
@@ -143,13 +147,13 @@ PLANS: dict[str, Plan] = {
         ("shot", "dine"),
         "source-free",
         SOURCE_FREE,
-        settings=NETWORK,
+        settings=resnet(50),
     ),
 }
 
 
-def built_in(name: str, *, seeds: int | None = None, quick: bool = False, backbone: str | None = None) -> Suite:
-    """A built-in suite.
+def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+    """A built-in suite; `changes` are settings of all its tasks, such as `backbone` and `weights`.
 
     >>> suite = built_in("emoji", seeds=3)
     >>> len(suite.tasks), len({task.pair for task in suite.tasks}), len({task.method for task in suite.tasks})
@@ -159,4 +163,4 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, backbo
     """
     if name not in PLANS:
         raise InputError(f"expected a suite among {', '.join(PLANS)}, or a TOML file, got {name!r}")
-    return PLANS[name].suite(name, seeds=seeds, quick=quick, **({"backbone": backbone} if backbone else {}))
+    return PLANS[name].suite(name, seeds=seeds, quick=quick, **changes)

@@ -31,6 +31,9 @@ def run(
     seeds: Annotated[int | None, option(min=1, help="how many seeds, from 0 on")] = None,
     quick: QUICK = False,
     backbone: Annotated[str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    weights: Annotated[
+        str | None, option(help="of the backbone: a folder or hub id for transformers, or random")
+    ] = None,
     root: Annotated[Path | None, option(help="where the data of the paper's suites lie")] = None,
     workers: Annotated[int, option(min=0, help="processes; 0: one per core")] = 0,
     threads: Annotated[int, option(min=1, help="threads of each process", show_default=True)] = 1,
@@ -47,7 +50,8 @@ def run(
     from pseudocal.bench.executors import Pool, Ray, in_process
 
     processes = workers or cores()
-    chosen = _chosen(suite, seeds=seeds, quick=quick, backbone=backbone)
+    changes = {name: value for name, value in (("backbone", backbone), ("weights", weights)) if value is not None}
+    chosen = _chosen(suite, seeds=seeds, quick=quick, **changes)
     check_writable(out)
     store = package.Store(out, root, threads)
     on_ray = bool(ray or ray_address)
@@ -65,7 +69,8 @@ def run(
         task = failure.task
         typer.echo(f"{task.data} {task.pair} {task.method} seed {task.seed}: {failure.error}", err=True)
     if not quiet:
-        typer.echo(f"{out}: {len(chosen.tasks) - len(failures)} of {len(chosen.tasks)} tasks of {chosen.name} are done")
+        failed = {failure.task for failure in failures}
+        typer.echo(f"{out}: {len(set(chosen.tasks) - failed)} of {len(chosen.tasks)} tasks of {chosen.name} are done")
     if failures:
         raise typer.Exit(INPUT)
 
