@@ -89,3 +89,15 @@ def test_blocks_that_fail_are_left_out_and_foreign_folders_alone(model, tmp_path
     (tmp_path / "part-000000.parquet").touch()
     with pytest.raises(InputError, match="expected an empty folder"):
         predict_blocks(HALF, model, shards(paths), tmp_path, executor=LocalExecutor())
+
+
+def test_a_named_model_of_one_logit(tmp_path, monkeypatch):
+    (tmp_path / "one_logit.py").write_text("def predict(x):\n    return 4 * x[:, :1]\n")
+    monkeypatch.chdir(tmp_path)
+    x = clusters(600)
+    named = PseudoCal(binary=True).fit("one_logit:predict", x, executor=LocalExecutor())
+    assert named.scaling == PseudoCal(binary=True).fit(lambda x: 4 * x[:, :1], x).scaling
+    out = tmp_path / "out"
+    predict_blocks(named, "one_logit:predict", spans(600), out, executor=LocalExecutor(), source=x, binary=True)
+    second = 1 / (1 + np.exp(-4 * x[:, 0] / named.temperature))
+    np.testing.assert_allclose(np.array(written(out)["probabilities"])[:, 1], second, atol=1e-6)

@@ -37,7 +37,7 @@ centres, x = np.load(f"{folder}/centres.npy"), np.load(f"{folder}/x.npy")[rank::
 model = lambda x: 3 * (x @ centres.T - 0.5 * (centres**2).sum(axis=1))
 found = {}
 for tolerance in (None, 0.05):
-    calibration = fit_across_ranks(PseudoCal(tolerance=tolerance), model, x)
+    calibration = fit_across_ranks(PseudoCal(tolerance=tolerance), model, x, second_opinion=lambda x: model(x + 0.1))
     found[str(tolerance)] = [calibration.temperature, calibration.scaling.log_se, calibration.counts]
 if rank == 1:
     x = x[:1]  # too little to mix, so that one rank has nothing to send
@@ -63,7 +63,9 @@ def check(zero, one, model):
     assert zero == one
     parts = Collected(2**28, np.random.default_rng(0))
     for rank in (0, 1):
-        parts.merge(PseudoCal().collect(model, clusters(4000)[rank::2], part=rank))
+        shard = clusters(4000)[rank::2]
+        parts.merge(PseudoCal().collect(model, shard, second_opinion=lambda x: model(x + 0.1), part=rank))
+    assert parts.mistakes is not None
     temperature, _, counts = zero["None"]
     assert temperature == PseudoCal().conclude(parts).temperature
     assert counts == parts.counts

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,7 +18,8 @@ from pseudocal.arrays import InputError
 from pseudocal.batches import count, is_array
 from pseudocal.calibrators.blocks import Block, as_blocks, received, rows_in_blocks, sendable
 from pseudocal.calibrators.collected import Collected, Packed, Settled
-from pseudocal.predictors import Deferred, as_predictor
+from pseudocal.predictors import as_predictor
+from pseudocal.predictors.deferred import by_name
 from pseudocal.synthesis import Strategy
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def merge_blocks(
 
     The models are the one to calibrate and a second opinion, or None.
     """
-    model, second = (Deferred.file(str(m)) if isinstance(m, str | Path) else m for m in models)
+    model, second = (by_name(m, method.binary) for m in models)
     memory = min(method.memory, max(SAMPLE, 4 * method.memory // len(blocks)))
     mine = replace(method, memory=memory, tolerance=None, pairing="batch")
     start = partial(_start, mine, model, second, sendable(source), batch_size, strategy)

@@ -24,6 +24,7 @@ from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, received, sendable
 from pseudocal.calibrators.divided import Executor, Failure, LeftOut, Work
 from pseudocal.predictors import Checked, Deferred, as_predictor
+from pseudocal.predictors.deferred import by_name
 from pseudocal.scaling import scaling_to_dict
 
 RECORD = "predictions.json"
@@ -83,8 +84,8 @@ def predict_blocks(
     blocks has finished are kept; those of another are replaced. `about` is what else tells two runs apart.
     """
     out = Path(out)
-    model = Deferred.file(str(model), binary=binary) if isinstance(model, str | Path) else model
     _open_folder(out, _run(calibration, model, blocks, about))
+    model = by_name(model, binary)
     todo = [(i, block) for i, block in enumerate(blocks) if not (out / PART.format(i)).exists()]
     start = partial(_start, calibration, model, sendable(source), out.resolve(), batch_size, binary)
     left_out, rows = LeftOut(len(blocks), executor.max_bad), 0
@@ -114,8 +115,8 @@ def _open_folder(out: Path, run: str) -> None:
 
 def _run(calibration: Calibration, model: Any, blocks: Sequence[Block], about: str) -> str:
     """What a run is known by: the model as far as it has a name, the correction, and the blocks."""
-    known = getattr(model, "make", None)
-    name = repr(known.args) if isinstance(known, partial) else type(model).__name__
+    known = model.make if isinstance(model, Deferred) else None
+    name = repr(known.args) if isinstance(known, partial) else str(model) if isinstance(model, str | Path) else None
     text = json.dumps([name, about, scaling_to_dict(calibration.scaling), [repr(block) for block in blocks]])
     return hashlib.sha256(text.encode()).hexdigest()
 

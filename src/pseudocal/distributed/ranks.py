@@ -13,10 +13,12 @@ from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.collected import Collected, Packed
 
-PARTS = ("counts", "ceilings", "mixes", "real")
+PARTS = ("counts", "ceilings", "mistakes", "mixes", "real")
 
 
-def fit_across_ranks(method: PseudoCal, model: Any, data: Any, *, batch_size: int = 128) -> Calibration:
+def fit_across_ranks(
+    method: PseudoCal, model: Any, data: Any, *, second_opinion: Any = None, batch_size: int = 128
+) -> Calibration:
     """Calibrate on what all ranks of `torch.distributed` hold together; `data` is this rank's shard.
 
     Each rank mixes within its shard. The samples are then sent round, one rank's after the other's, as plain bytes:
@@ -27,7 +29,10 @@ def fit_across_ranks(method: PseudoCal, model: Any, data: Any, *, batch_size: in
     dist = _group()
     rank, world = dist.get_rank(), dist.get_world_size()
     tolerance = None if method.tolerance is None else method.tolerance * math.sqrt(world)
-    mine = replace(method, tolerance=tolerance).collect(model, data, batch_size=batch_size, part=rank).pack()
+    collected = replace(method, tolerance=tolerance).collect(
+        model, data, second_opinion=second_opinion, batch_size=batch_size, part=rank
+    )
+    mine = collected.pack()
     whole = Collected(method.memory * 3 // 4, np.random.default_rng(method.seed))
     for sender in range(world):
         whole.merge_packed(_sent_round(mine, sender))

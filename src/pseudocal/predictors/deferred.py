@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pseudocal.arrays import Predictor
 
@@ -27,6 +30,22 @@ class Deferred:
     def file(cls, name: str, *, outputs: Any = None, binary: bool = False, **options: Any) -> Deferred:
         """A model file, a Hugging Face folder or id, or `module:function`; its outputs become logits."""
         return cls(partial(_open, name, outputs=outputs, binary=binary, **options))
+
+
+def by_name(model: Any, binary: bool) -> Any:
+    """See the name of a model file as that model, opened where it will run; anything else is a model already.
+
+    A model of one logit a row has one here as well.
+    """
+    if not isinstance(model, str | Path):
+        return model
+    file = Deferred.file(str(model), binary=binary)
+    return Deferred(partial(_one_logit, file)) if binary else file
+
+
+def _one_logit(file: Deferred) -> Predictor:
+    predict = file.make()
+    return lambda x, /: np.diff(predict(x))  # of the two columns (0, z)
 
 
 def _open(name: str, **options: Any) -> Predictor:
