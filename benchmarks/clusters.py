@@ -32,9 +32,8 @@ def main() -> None:
     """Print the table."""
     truth = PseudoCal(seed=3).fit(model, images(40_000, np.random.default_rng(1))).temperature
     print(f"\nIntervals of T = {truth:.3f}, {SETS} sets of images\n")
-    print(
-        "| | images | held by image | held as if independent | error of log T | its estimate |\n|---|---|---|---|---|---|"
-    )
+    print("| | images | held by image | held as if independent | error of log T | its estimate |")
+    print("|---|---|---|---|---|---|")
     for kind, n in CASES:
         held, blind, errors, estimates = [], [], [], []
         for seed in range(SETS):
