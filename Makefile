@@ -42,6 +42,8 @@ bench: setup
 	$(BIN)/python benchmarks/synthesis.py
 	$(BIN)/python benchmarks/grid.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/clusters.py
+	$(BIN)/python benchmarks/segmentation_memory.py
 
 clean:
 	rm -rf $(VENV) site demo-output .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

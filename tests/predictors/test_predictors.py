@@ -136,7 +136,7 @@ def test_probabilities_by_mistake_are_warned_of_once():
         (lambda x: x[:-1], "one row of logits for each of 40 inputs"),
         (lambda x: x[:, :1], "at least two classes"),
         (lambda x: np.where(np.arange(40)[:, None] == 7, np.nan, x), "NaN in row 7"),
-        (lambda x: x[:, :, None, None], r"got shape \(40, 4, 1, 1\)"),
+        (lambda x: x[:, :, None], r"got shape \(40, 4, 1\)"),
     ],
 )
 def test_wrong_outputs_are_named(model, message):

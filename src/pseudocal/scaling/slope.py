@@ -18,6 +18,9 @@ from pseudocal.passes import in_strips, let_go, picked, scaled
 
 BLOCK = 1 << 17  # logits per block: with its scratch it stays in a core's cache
 SAFE = 1e17  # rows whose sum e is neither above this nor below its inverse need no shift: nothing that counts is lost
+# Large samples would take all of it off. In streams of 50 to 200 images that left the error 7% too small, and intervals
+# of 95% held the truth 90% of the time (`benchmarks/clusters.py`).
+TWICE = 0.75
 Groups = NDArray[np.int64]  # (n,), or (n, 2) where rows belong to two
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
@@ -112,8 +115,9 @@ def clustering(logits: Logits, targets: Labels, weights: Floats | None, groups: 
     together = np.unique(group[0] * len(found) + group[-1], return_inverse=True)[1]
     slopes, information = _row_slopes(logits, targets, weights, b)
     clustered, plain = _squares(together, slopes, information), float(slopes @ slopes)
-    if sides == 2:  # those that share a group, less those that share both and were counted twice
-        clustered = max(clustered, _squares(group.ravel(), np.tile(slopes, 2), np.tile(information, 2), 2) - clustered)
+    if sides == 2:  # those that share a group, less most of those that share both and were counted twice
+        sharing = _squares(group.ravel(), np.tile(slopes, 2), np.tile(information, 2), 2)
+        clustered = max(clustered, sharing - TWICE * clustered)
     mass = np.bincount(group.ravel(), np.tile(np.ones(n) if weights is None else weights, sides))
     variance = mass**1.5  # that of a group's sum grows with its mass, or with the square of it if its rows say the same
     count = float(variance.sum() ** 2 / (variance @ variance))
