@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from pseudocal.arrays import MissingExtraError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.cli.arrays import apply_file, score_files
 from pseudocal.cli.bench import bench
@@ -20,6 +21,7 @@ from pseudocal.cli.run import calibrate as run_job
 from pseudocal.cli.write import rewrite_report
 
 DEFAULT = PseudoCal()
+DEMO_OUT = Path("demo-output")
 
 app = typer.Typer(
     help="Calibrate classifiers on unlabelled data from where they now run.",
@@ -40,6 +42,14 @@ def calibrate(
     out: Annotated[Path, option("--out", "-o", help="folder for the results")],
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
+    second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of these classes")] = None,
+    estimator: Annotated[
+        Literal["mixes", "agreement"],
+        option(help="T from mixes, or from the agreement of two models", show_default=True),
+    ] = "mixes",
+    on_distrust: Annotated[
+        Literal["warn", "identity"], option(help="T that should not be applied: keep it, or take 1", show_default=True)
+    ] = "warn",
     tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
     max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
     pixels: Annotated[int, option(min=0, help="segmentation: pixels an image; 0: all", show_default=True)] = 20_000,
@@ -72,7 +82,15 @@ def calibrate(
         model=model,
         data=data,
         out=out,
-        method=PseudoCal(lam=lam, seed=seed, tolerance=tolerance, pairing="batch", pixels=pixels or None),
+        method=PseudoCal(
+            lam=lam,
+            seed=seed,
+            tolerance=tolerance,
+            pairing="batch",
+            pixels=pixels or None,
+            estimator=estimator,
+            on_distrust=on_distrust,
+        ),
         pixels={key: value for key, value in pictures.items() if value is not None},
         output=output,
         outputs=outputs,
@@ -91,6 +109,7 @@ def calibrate(
         save_logits=save_logits,
         quiet=quiet,
         ray=ray,
+        second_opinion=second_opinion,
     )
     content = (run_job if ray is None else _on_cluster())(
         job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))
@@ -176,6 +195,26 @@ def train(
         typer.echo(json.dumps(result))
     elif not quiet:
         typer.echo("\n".join(training_lines(result)))
+
+
+@app.command(epilog=EPILOG)
+def demo(
+    out: Annotated[Path, option("--out", "-o", help="folder for all that is made", show_default=True)] = DEMO_OUT,
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but the result")] = False,
+) -> None:
+    """Train on one vendor's emoji, adapt to another's, calibrate without labels, compare, and write reports."""
+    lines = _demo_lines()(out, quiet, lambda text: None if quiet else typer.echo(text, err=True))
+    typer.echo("\n".join(lines))
+
+
+def _demo_lines() -> Callable[..., Iterable[str]]:
+    try:
+        import torch  # noqa: F401  all that the demo needs comes with the same extra
+
+        from pseudocal.cli.demo_table import demo_lines
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "demo") from error
+    return demo_lines
 
 
 @app.command(epilog=EPILOG)
