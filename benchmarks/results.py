@@ -16,17 +16,21 @@ from pathlib import Path
 import numpy as np
 
 from pseudocal.adapt.runs import versions
-from pseudocal.arrays import InputError
-from pseudocal.bench import Store, Suite, built_in, run
+from pseudocal.arrays import InputError, softmax
+from pseudocal.bench import Store, Suite, Task, built_in, run
 from pseudocal.bench.calibrating import title_of
 from pseudocal.bench.executors import Pool
 from pseudocal.bench.figures import draw
 from pseudocal.bench.formats import comparisons, markdown
 from pseudocal.bench.records import Record, gaps, read_records, unique
+from pseudocal.bench.store import read_arrays
+from pseudocal.bench.suite_file import read_suite
 from pseudocal.bench.tables import compare, tables
+from pseudocal.scaling import fit_temperature
 
 HERE = Path(__file__).parents[1]
 SEEDS = {"emoji": 3, "emoji-partial": 1, "emoji-source-free": 1, "emoji-ablation": 1, "emoji-lambda": 1, "digits": 1}
+OWN = (Path(__file__).parent / "bnm-weight-0.1.toml",)
 FIGURES = {
     "emoji": ("temperatures", "training", "reliability-mcc", "pseudo-mcc"),
     "emoji-lambda": ("lambda",),
@@ -45,19 +49,22 @@ def main() -> None:
     store = Store(args.out)
     if args.run:
         with Pool(args.workers) as pool:
-            for name, seeds in SEEDS.items():
-                run(built_in(name, seeds=seeds), store, executor=pool)
-    suites = [found for name in SEEDS if (found := _load(store, name))]
+            for suite in [built_in(n, seeds=seeds) for n, seeds in SEEDS.items()] + [read_suite(path) for path in OWN]:
+                run(suite, store, executor=pool)
+    names = [*SEEDS, *(path.stem for path in OWN)]
+    suites = [found for name in names if (found := _finished(store, name))]
     text = "\n\n".join([preface(store, suites), *(section(suite, store) for suite in suites)]) + "\n"
     (HERE / "docs" / "results.md").write_text(text)
     write_readme(next(suite for suite in suites if suite.name == "emoji"), store)
 
 
-def _load(store: Store, name: str) -> Suite | None:
+def _finished(store: Store, name: str) -> Suite | None:
+    """The suite, if all its tasks are scored."""
     try:
-        return store.load_suite(name)
+        suite = store.load_suite(name)
     except InputError:
         return None
+    return suite if all(map(store.scores, suite.tasks)) else None
 
 
 def preface(store: Store, suites: list[Suite]) -> str:
@@ -103,9 +110,10 @@ def section(suite: Suite, store: Store) -> str:
         parts += [markdown(table) for table in tables(suite, records, metric)]
     if "pseudocal" in suite.calibrators:
         parts += ["PseudoCal against each, by ECE:", comparisons(compare(records))]
-        if len(suite.calibrators) > 5:
+        if len(suite.calibrators) > 7:
             parts += ["By target:", *(markdown(table) for table in tables(suite, records, "ece", "target"))]
         parts += losses(records)
+    parts += temperatures(suite, store) if {"tempscal", "transcal", "pseudocal"} <= set(suite.calibrators) else []
     parts += figures(suite, store)
     missing = gaps(suite, store)
     parts += ["Missing: " + "; ".join(missing) + "."] if missing else []
@@ -115,6 +123,45 @@ def section(suite: Suite, store: Store) -> str:
 def _size(records: list[Record]) -> str:
     pairs, methods = unique(r.task.pair for r in records), unique(r.task.method for r in records)
     return f"{len(pairs)} pairs of domains, {len(methods)} method{'s' * (len(methods) > 1)}"
+
+
+def temperatures(suite: Suite, store: Store) -> list[str]:
+    """Why temperatures come out as they do: how right and how sure the models are, and what pseudo-labels do."""
+    if any(task.scenario == "source-free" for task in suite.tasks):
+        return []
+    rows = []
+    for method in unique(task.method for task in suite.tasks):
+        each = np.mean([_explained(task, store) for task in suite.tasks if task.method == method], axis=0)
+        rows.append(
+            f"| {method} | " + " | ".join(f"{v:.1f}" if i < 3 else f"{v:.2f}" for i, v in enumerate(each)) + " |"
+        )
+    head = (
+        "| method | accuracy, source | accuracy, target | confidence, target | log T, oracle | PseudoCal "
+        "| the same mixes, true labels | TempScal | TransCal |"
+    )
+    said = (
+        "Means over tasks. Accuracy and confidence in percent, before calibration, the source's on held-out rows. "
+        "With the true label of the larger share in the place of the pseudo-label, what is left of the difference "
+        "from the oracle's is the mixing's:"
+    )
+    return [said, "\n".join([head, "|" + "---|" * 9, *rows])]
+
+
+def _explained(task: Task, store: Store) -> list[float]:
+    folder, scores = store.folder(task), store.scores(task)
+    target, source, mixes = (
+        read_arrays(folder / name) for name in ("target.npz", "source_val.npz", "mixes/pseudocal.npz")
+    )
+    labels = np.load(folder / "target_labels.npy", allow_pickle=False)
+    right = fit_temperature(mixes["logits"], labels[mixes["first"]]).temperature
+    found = [scores[name]["temperature"] for name in ("oracle", "pseudocal", "tempscal", "transcal")]
+    oracle, pseudocal, tempscal, transcal = (float(np.log(t)) for t in found if t is not None)
+    return [
+        100 * float((source["logits"].argmax(axis=1) == source["labels"]).mean()),
+        100 * float((target["logits"].argmax(axis=1) == labels).mean()),
+        100 * float(softmax(target["logits"]).max(axis=1).mean()),
+        *(oracle, pseudocal, float(np.log(right)), tempscal, transcal),
+    ]
 
 
 def figures(suite: Suite, store: Store) -> list[str]:
