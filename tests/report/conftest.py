@@ -11,12 +11,22 @@ import pytest
 
 from pseudocal import Calibration, TemperatureScaling
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators.trust import Forecast, Trust
 from pseudocal.report import Confidences, Run, content_of
 
 NASTY = "<img src=x onerror=document.title='owned'>"
+VERDICTS = ("apply", "caution", "do not apply")
 
 
-def make_run(pictures: list[Path] | None = None, labelled: bool = False, **changes: Any) -> Run:
+def make_trust(verdict: str = "apply") -> Trust:
+    reasons = (
+        f"Two models agree on 62% of the inputs, says {NASTY}.",
+        "A second reason, somewhat longer than the first.",
+    )
+    return Trust(verdict, reasons, Forecast(0.58, 0.46, 0.7), {"confidence after": 0.6}, 0.01)
+
+
+def make_run(pictures: list[Path] | None = None, labelled: bool = False, verdict: str = "apply", **changes: Any) -> Run:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(600, 6)) * 1.5
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
@@ -34,7 +44,7 @@ def make_run(pictures: list[Path] | None = None, labelled: bool = False, **chang
             "name": f"data/{NASTY}", "inputs": 602, "used": 600, "preparation": "as they are",
             "unreadable": [[f"{NASTY}.jpg", f"cannot identify {NASTY}"], ["b.jpg", "truncated"]],
         },
-        "calibration": Calibration("pseudocal", scaling, settings, counts),
+        "calibration": Calibration("pseudocal", scaling, settings, counts, trust=make_trust(verdict)),
         "logits": 3 * z,
         "names": names,
         "classes": [NASTY, *"bcdef"],
@@ -53,7 +63,7 @@ def make_content(**settings: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def made() -> SimpleNamespace:
-    return SimpleNamespace(NASTY=NASTY, make_run=make_run, make_content=make_content)
+    return SimpleNamespace(NASTY=NASTY, VERDICTS=VERDICTS, make_run=make_run, make_content=make_content)
 
 
 @pytest.fixture

@@ -94,6 +94,45 @@ def test_it_fits(show, width, scheme):
     assert (sum(int(v) for v in paper[4:-1].split(",")) > 380) == (scheme == "light")
 
 
+@pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])
+def test_the_verdict_stands_at_the_top(show, made, verdict):
+    tab = show(400, verdict=verdict)
+    panel = tab.get_by_role("region", name="Verdict")  # what a screen reader calls it
+    assert verdict in panel.locator("h2").text_content().lower()
+    assert panel.locator("h2 svg .sign").bounding_box()["width"] > 0  # a sign, not a colour alone
+    assert panel.locator(".reasons li").count() == 2
+    assert panel.locator("img").count() == 0  # the reasons are escaped
+    assert panel.bounding_box()["y"] < tab.locator("#temperature").bounding_box()["y"]
+    chart = tab.locator("#figure-forecast")
+    assert chart.bounding_box()["width"] > 300
+    assert "Accuracy, forecast: 58% (46% to 70%)" in chart.locator("desc").text_content()
+    for label, value in zip(chart.locator(".label").all(), chart.locator(".value").all(), strict=True):
+        assert label.bounding_box()["x"] + label.bounding_box()["width"] < value.bounding_box()["x"]
+    assert chart.locator("path.before, path.after, rect.interval, circle.forecast").count() == 4
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])
+def test_the_verdict_can_be_read(show, scheme, verdict):
+    """The contrast of the word with the panel is that which is asked of large text, 4.5 and more."""
+    tab = show(1400, scheme, verdict=verdict)
+    word = tab.locator("#verdict strong").evaluate("e => getComputedStyle(e).color")
+    panel = tab.locator(".verdict").evaluate("e => getComputedStyle(e).backgroundColor")
+    assert _contrast(word, panel) > 4.5
+
+
+def _contrast(one: str, other: str) -> float:
+    """The contrast ratio of the web's accessibility guidelines."""
+
+    def light(colour: str) -> float:
+        parts = [int(v) / 255 for v in colour[4:-1].split(",")]
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
 def test_nothing_from_outside_becomes_an_element(show, made):
     tab = show(1400)
     assert tab.locator("img[onerror]").count() == 0

@@ -9,7 +9,8 @@ import pytest
 
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
 from pseudocal.metrics import Outcomes, ece
-from pseudocal.report import Confidences, load_content, page, save_content, write_predictions
+from pseudocal.report import Confidences, content_of, load_content, page, save_content, write_predictions
+from pseudocal.report.verdict import panel
 
 
 def test_the_histograms_count_every_input(made):
@@ -36,20 +37,53 @@ def test_examples_are_those_that_changed_most_and_those_least_sure(made):
 
 
 def test_facts_speak_up_when_they_should(made):
-    calm = {fact["text"][:20] for fact in made.make_content()["facts"] if fact["level"] == "caution"}
-    assert calm == set()
-    scaling = TemperatureScaling(1e6, rows=40, bound="upper")
+    assert {fact["level"] for fact in made.make_content()["facts"]} == {"note"}
     counts = {"pairs": 600, "mixes": 40, "forward_passes": 640}
-    logits = np.zeros((600, 6)) + np.array([5.0, 0, 0, 0, 0, 0])
-    run = made.make_run(calibration=Calibration("pseudocal", scaling, {}, counts), logits=logits)
-    from pseudocal.report import content_of
-
+    scaling = TemperatureScaling(1e6, rows=40, bound="upper")
+    run = made.make_run(calibration=Calibration("pseudocal", scaling, {}, counts))
     content = content_of(run, Confidences.of(run.logits, run.calibration))
-    cautions = [fact["text"] for fact in content["facts"] if fact["level"] == "caution"]
-    assert len(cautions) == 4
-    assert "upper end" in cautions[0]
-    assert "100%" in cautions[2]
+    [caution] = [fact["text"] for fact in content["facts"] if fact["level"] == "caution"]
+    assert "40 of 600" in caution
     assert "unbounded" in page(content)
+
+
+def test_the_panel_says_the_verdict_and_its_reasons_once(made):
+    for verdict, heading in (("apply", "Apply"), ("caution", "Use with caution"), ("do not apply", "Do not apply")):
+        content = made.make_content(verdict=verdict)
+        html = page(content)
+        assert f"<strong>{heading}</strong>" in html
+        assert html.count("A second reason") == 1
+        assert ("advises against" in html) == (verdict == "do not apply")
+
+
+def test_the_forecast_is_drawn_to_scale(made):
+    content = made.make_content(labelled=True)
+    forecast, before, after, measured = panel(content).tracks
+    assert forecast.bar == pytest.approx((14 + 0.46 * 332, 0.24 * 332), abs=0.01)
+    assert before.x == pytest.approx(14 + content["confidence"]["mean_before"] * 332, abs=0.01)
+    assert after.value == f"{content['confidence']['mean_after']:.1%}"
+    assert measured.value == f"{content['measured'][-1]['before']['value']:.1%}"
+    assert len(panel(made.make_content()).tracks) == 3
+
+
+def test_a_temperature_that_was_replaced_is_said_to_be(made):
+    settings, counts = {"on_distrust": "identity"}, {"pairs": 600, "mixes": 580, "forward_passes": 1180}
+    trust = made.make_run(verdict="do not apply").calibration.trust
+    calibration = Calibration("pseudocal", TemperatureScaling(1.0, rows=580), settings, counts, trust=trust)
+    run = made.make_run(calibration=calibration)
+    content = content_of(run, Confidences.of(run.logits, calibration))
+    html = page(json.loads(json.dumps(content, allow_nan=False)))
+    assert content["trust"]["replaced"]
+    assert "in the place of the one that was fitted" in html
+    assert "95% interval 1" not in html
+
+
+def test_a_report_from_before_there_were_verdicts_is_drawn(made):
+    content = made.make_content()
+    del content["trust"]
+    html = page(content)
+    assert 'id="verdict"' not in html
+    assert "T = 2.900" in html
 
 
 def test_content_survives_a_file(tmp_path, made):

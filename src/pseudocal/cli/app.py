@@ -40,6 +40,14 @@ def calibrate(
     out: Annotated[Path, option("--out", "-o", help="folder for the results")],
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
+    second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of these classes")] = None,
+    estimator: Annotated[
+        Literal["mixes", "agreement"],
+        option(help="T from mixes, or from the agreement of two models", show_default=True),
+    ] = "mixes",
+    on_distrust: Annotated[
+        Literal["warn", "identity"], option(help="T that should not be applied: keep it, or take 1", show_default=True)
+    ] = "warn",
     tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
     max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
     pixels: Annotated[int, option(min=0, help="segmentation: pixels an image; 0: all", show_default=True)] = 20_000,
@@ -72,7 +80,15 @@ def calibrate(
         model=model,
         data=data,
         out=out,
-        method=PseudoCal(lam=lam, seed=seed, tolerance=tolerance, pairing="batch", pixels=pixels or None),
+        method=PseudoCal(
+            lam=lam,
+            seed=seed,
+            tolerance=tolerance,
+            pairing="batch",
+            pixels=pixels or None,
+            estimator=estimator,
+            on_distrust=on_distrust,
+        ),
         pixels={key: value for key, value in pictures.items() if value is not None},
         output=output,
         outputs=outputs,
@@ -91,6 +107,7 @@ def calibrate(
         save_logits=save_logits,
         quiet=quiet,
         ray=ray,
+        second_opinion=second_opinion,
     )
     content = (run_job if ray is None else _on_cluster())(
         job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,14 @@ from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.collected import Collected
 from pseudocal.calibrators.divided import Work, merge_blocks
-from pseudocal.cli.job import Job
+from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.cli.job import Job, open_models
 from pseudocal.cli.progress import progress
-from pseudocal.cli.run import Say, about_model, runtimes, ship, write_report
+from pseudocal.cli.run import Say, about_model, asked_of, runtimes, ship, write_report
+from pseudocal.cli.second import check_second
 from pseudocal.cli.staging import PARTS, staged
 from pseudocal.cli.target import Target, open_target
 from pseudocal.distributed import Deferred, RayExecutor, predict_blocks
-from pseudocal.predictors.files import open_model
 from pseudocal.predictors.opened import OpenModel
 from pseudocal.report import Confidences, Run
 
@@ -33,14 +35,16 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
     _refuse(job)
     executor = _executor(job)
     with staged(job.out, keeps_parts=True) as aside:
-        options: dict[str, Any] = {"output": job.output, "outputs": job.outputs, "binary": job.binary}
-        model = open_model(job.model, device="cpu", **options)
+        model, second = open_models(job, device="cpu")
         target = open_target(job, model)
+        if second is not None:
+            check_second(model, second, target.inputs, job.pixels)
         for note in (*model.notes, target.preparation):
             say(note)
-        sent = Deferred.file(_absolute(job.model), device=job.device, **options)
+        sent = _deferred(job, job.model)
+        opinion = None if job.second_opinion is None else _deferred(job, job.second_opinion)
         with executor.connected():
-            collected, calibration = _fit(job, sent, target, executor)
+            collected, calibration = _fit(job, (sent, opinion), target, executor)
             files = ship(job, model, calibration, aside, target.probe, target.inputs, say)
             done = _predict(job, calibration, sent, target, executor) if job.predict == "all" else None
         run = _run(job, model, target, collected, calibration, files, done)
@@ -62,18 +66,24 @@ def _executor(job: Job) -> RayExecutor:
     return RayExecutor(workers, None if here else job.ray, num_gpus=gpus, max_bad=job.max_bad)
 
 
-def _absolute(model: str) -> str:
-    return str(Path(model).resolve()) if Path(model).exists() else model
+def _deferred(job: Job, model: str) -> Deferred:
+    """A model that each worker opens for itself."""
+    name = str(Path(model).resolve()) if Path(model).exists() else model
+    return Deferred.file(name, device=job.device, **job.reading)
 
 
-def _fit(job: Job, model: Deferred, target: Target, executor: RayExecutor) -> tuple[Collected, Calibration]:
+def _fit(
+    job: Job, models: tuple[Deferred, Deferred | None], target: Target, executor: RayExecutor
+) -> tuple[Collected, Calibration]:
     keep_rng = np.random.default_rng(job.method.seed).spawn(2)[1]
     with progress(len(target.blocks), quiet=job.quiet, unit="blocks") as advance:
         shown = _Shown(executor, advance)
         collected, record = merge_blocks(
-            job.method, (model, None), target.blocks, target.source, shown, keep_rng, batch_size=job.batch_size
+            job.method, models, target.blocks, target.source, shown, keep_rng, batch_size=job.batch_size
         )
-    return collected, job.method.conclude(collected, record)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
+        return collected, job.method.conclude(collected, record)
 
 
 def _predict(
@@ -123,7 +133,6 @@ def _run(
     done: dict[str, Any] | None,
 ) -> Run:
     """All that the report is made from: a sample of the inputs stands for all of them."""
-    asked = {"model": job.model, "data": job.data, "max_samples": job.max_samples, "batch_size": job.batch_size}
     versions = calibration.versions | runtimes() | _ray_version()
     logits = collected.real.labelled.logits
     used = collected.real.seen
@@ -138,7 +147,7 @@ def _run(
     return Run(
         model=about_model(job, model, files),
         data=data,
-        calibration=replace(calibration, settings=calibration.settings | asked, versions=versions),
+        calibration=replace(calibration, settings=calibration.settings | asked_of(job), versions=versions),
         logits=logits,
         names=[f"input {i} of a sample" for i in range(len(logits))],
         classes=job.classes or model.classes,

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pseudocal.arrays import Predictor
 from pseudocal.calibrators import PseudoCal
+from pseudocal.cli.second import check_second
 from pseudocal.inputs import Inputs, Unreadable, open_inputs, pixels_for
 from pseudocal.inputs.opening import holds_pictures
 from pseudocal.predictors.files import open_model
@@ -41,6 +43,19 @@ class Job:
     save_logits: bool = False
     quiet: bool = False
     ray: str | None = None  # the address of a cluster, "local" for one that is made here
+    second_opinion: str | None = None  # another model of the same classes
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the outputs of a model, and of a second opinion, are to be understood."""
+        return {"output": self.output, "outputs": self.outputs, "binary": self.binary}
+
+    def as_logits(self, model: OpenModel) -> Predictor:
+        """An open model as one that gives logits."""
+        return AsLogits(model.predict, self.outputs, self.binary)
+
+
+Models = tuple[OpenModel, OpenModel | None]  # the one to calibrate, and a second opinion
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,7 @@ class Work:
     preparation: str
     recorder: Recorder
     unreadable: Unreadable
+    second: Predictor | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -60,13 +76,29 @@ class Work:
         return self.job.classes or self.model.classes
 
 
-def open_job(job: Job, aside: Path) -> Work:
-    """Open the model and the data; logits will be recorded in the folder `aside`."""
-    model = open_model(job.model, device=job.device, output=job.output, outputs=job.outputs, binary=job.binary)
+def open_models(job: Job, *, device: str | None = None) -> Models:
+    """Open the model, and the second opinion if there is one."""
+    named = (job.model, job.second_opinion)
+    first, second = (None if n is None else open_model(n, device=device or job.device, **job.reading) for n in named)
+    assert first is not None
+    return first, second
+
+
+def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
+    """Open the data, and the models that are not open yet; logits will be recorded in the folder `aside`."""
+    model, second = models or open_models(job)
     inputs, preparation = open_data(job, model)
-    predict = AsLogits(model.predict, job.outputs, job.binary)
-    recorder = Recorder(predict, aside / "logits.npy", len(inputs))
-    return Work(job, model, inputs, preparation, recorder, Unreadable(len(inputs), job.max_bad))
+    if second is not None:
+        check_second(model, second, inputs, job.pixels)
+    return Work(
+        job,
+        model,
+        inputs,
+        preparation,
+        Recorder(job.as_logits(model), aside / "logits.npy", len(inputs)),
+        Unreadable(len(inputs), job.max_bad),
+        None if second is None else job.as_logits(second),
+    )
 
 
 def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:

@@ -23,6 +23,7 @@ def summary(content: dict[str, Any], out: Path) -> dict[str, Any]:
         "unreadable": len(content["data"]["unreadable"]),
         "confidence": {"before": confidence["mean_before"], "after": confidence["mean_after"]},
         "measured": content["measured"],
+        **_trust(content["trust"]),
         "cautions": [fact["text"] for fact in content["facts"] if fact["level"] == "caution"],
         "out": str(out),
         "model_files": content["model"]["files"],
@@ -33,10 +34,10 @@ def summary(content: dict[str, Any], out: Path) -> dict[str, Any]:
 def summary_lines(content: dict[str, Any], out: Path) -> Iterator[str]:
     """What a person wants to know of a calibration."""
     short = summary(content, out)
-    high = "inf" if short["interval"][1] is None else f"{short['interval'][1]:.3f}"
-    yield f"T = {short['temperature']:.4f}, 95% interval {short['interval'][0]:.3f} to {high}"
+    yield _temperature(short)
     yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
     yield f"mean confidence {short['confidence']['before']:.1%} before, {short['confidence']['after']:.1%} after"
+    yield from verdict_lines(short)
     if short["unreadable"]:
         yield f"{short['unreadable']:,} inputs could not be read; the report lists them"
     yield from (f"caution: {text}" for text in short["cautions"])
@@ -44,6 +45,33 @@ def summary_lines(content: dict[str, Any], out: Path) -> Iterator[str]:
         yield from score_lines(short["measured"])
     yield from (f"calibrated model: {out / name}" for name in short["model_files"])
     yield f"report: {out / 'report.html'}"
+
+
+def _trust(trust: dict[str, Any]) -> dict[str, Any]:
+    return {key: trust[key] for key in ("verdict", "reasons", "forecast", "replaced")}
+
+
+def _temperature(short: dict[str, Any]) -> str:
+    if short["replaced"]:
+        return "T = 1: the temperature that was fitted should not be applied, so the logits stay as they are"
+    low, high = ("inf" if v is None else f"{v:.3f}" for v in short["interval"])
+    return f"T = {short['temperature']:.4f}, 95% interval {low} to {high}"
+
+
+def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
+    """The verdict, why, and the accuracy to expect.
+
+    >>> forecast = {"accuracy": 0.7, "low": 0.58, "high": 0.82}
+    >>> list(verdict_lines({"verdict": "apply", "reasons": ["It helps."], "forecast": forecast}))
+    ['verdict: apply', '  It helps.', 'forecast of the accuracy: 70%, 90% interval 58% to 82%']
+    """
+    yield f"verdict: {short['verdict']}"
+    yield from (f"  {reason}" for reason in short["reasons"])
+    forecast = short["forecast"]
+    yield (
+        f"forecast of the accuracy: {forecast['accuracy']:.0%}, "
+        f"90% interval {forecast['low']:.0%} to {forecast['high']:.0%}"
+    )
 
 
 def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators import Calibration
-from pseudocal.cli.job import Job, Work, open_job
+from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.cli.job import Job, Models, Work, open_job
 from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
 from pseudocal.inputs import Inputs, read_batches
@@ -42,11 +43,14 @@ RUNTIMES = {
 Say = Callable[[str], None]
 
 
-def calibrate(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
-    """Do the job and return the content of its report; what was assumed is said on the way."""
+def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = None) -> dict[str, Any]:
+    """Do the job and return the content of its report; what was assumed is said on the way.
+
+    `models` are those of the job, if they are open already.
+    """
     started = time.monotonic()
     with staged(job.out) as aside, _importing("jinja2", "scipy.special", "pyarrow.parquet"):
-        work = open_job(job, aside)
+        work = open_job(job, aside, models)
         for note in (*work.model.notes, work.preparation):
             say(note)
         calibration, mixes = _fit(work)
@@ -85,8 +89,9 @@ def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     batches = read_batches(work.inputs, order, batch_size=job.batch_size, workers=workers, unreadable=work.unreadable)
     with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
+        warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
         stream = _counted(recorder.stream(batches), advance)
-        calibration = job.method.fit(recorder, stream, watch=mixes.add)
+        calibration = job.method.fit(recorder, stream, second_opinion=work.second, watch=mixes.add)
         if job.predict == "all":
             for x in stream:  # what an early stop has left
                 recorder(x)
@@ -118,8 +123,7 @@ def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str
     """All that the report is made from."""
     job, rows = work.job, work.recorder.rows
     data = about_data(work)
-    asked = {"model": job.model, "data": data["name"], "max_samples": job.max_samples, "batch_size": job.batch_size}
-    settings = calibration.settings | asked
+    settings = calibration.settings | asked_of(job) | {"data": data["name"]}
     return Run(
         model=about_model(job, work.model, files),
         data=data,
@@ -131,6 +135,17 @@ def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str
         pictures=[work.inputs.picture(int(i)) for i in rows],
         labels=None if job.labels is None else _labels(work, job.labels),
     )
+
+
+def asked_of(job: Job) -> dict[str, Any]:
+    """What was asked of the command beside the settings of the method."""
+    return {
+        "model": job.model,
+        "second_opinion": job.second_opinion,
+        "data": job.data,
+        "max_samples": job.max_samples,
+        "batch_size": job.batch_size,
+    }
 
 
 def about_model(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:

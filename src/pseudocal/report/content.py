@@ -49,6 +49,7 @@ def content_of(run: Run, confidences: Confidences) -> dict[str, Any]:
         "model": run.model,
         "data": run.data,
         "calibration": calibration_of(run.calibration),
+        "trust": trust_of(run.calibration),
         "confidence": _histogram(confidences),
         "classes": _shares(confidences.top[:, 0], run.classes),
         "reliability": _reliability(run),
@@ -68,11 +69,19 @@ def calibration_of(calibration: Calibration) -> dict[str, Any]:
     return {
         "method": calibration.method,
         "temperature": calibration.temperature,
-        "low": low,
+        "low": None if math.isnan(low) else low,
         "high": high if math.isfinite(high) else None,
         "bound": calibration.bound,
         **calibration.counts,
     }
+
+
+def trust_of(calibration: Calibration) -> dict[str, Any] | None:
+    """The verdict with its reasons; `replaced` says that it led to a temperature of one."""
+    if calibration.trust is None:
+        return None
+    refused = calibration.trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "identity"
+    return calibration.trust.to_dict() | {"replaced": refused}
 
 
 def _histogram(confidences: Confidences) -> dict[str, Any]:

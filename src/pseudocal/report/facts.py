@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-FEW_MIXES = 500  # below this the standard error of log T is above some 5%
 FEW_IMAGES = 50
 FEW_DIFFER = 0.1
-DOMINANT = 0.5
 
 Fact = dict[str, str]  # level: "note" or "caution"; text
 
@@ -19,26 +17,12 @@ def facts_of(content: dict[str, Any]) -> list[Fact]:
     return sorted(found, key=lambda fact: fact["level"] != "caution")
 
 
-def _bound(content: dict[str, Any]) -> Iterator[Fact]:
-    if content["calibration"]["bound"]:
-        yield _caution(
-            f"The temperature lies at the {content['calibration']['bound']} end of the range that was searched: "
-            "the mixes do not determine it, and it should not be used."
-        )
-
-
-def _few_mixes(content: dict[str, Any]) -> Iterator[Fact]:
-    mixes = content["calibration"]["mixes"]
+def _few_images(content: dict[str, Any]) -> Iterator[Fact]:
     pairs = content["calibration"]["pairs"]
-    if content.get("segmentation"):
-        if pairs < FEW_IMAGES:
-            yield _caution(
-                f"The temperature rests on {pairs:,} pairs of images only. More images, {FEW_IMAGES} or more, pin it "
-                "down: pixels of one image say nearly the same."
-            )
-    elif mixes < FEW_MIXES:
+    if content.get("segmentation") and pairs < FEW_IMAGES:
         yield _caution(
-            f"The temperature rests on {mixes:,} mixes only. More inputs, {FEW_MIXES:,} mixes or more, pin it down."
+            f"The temperature rests on {pairs:,} pairs of images only. More images, {FEW_IMAGES} or more, pin it "
+            "down: pixels of one image say nearly the same."
         )
 
 
@@ -58,15 +42,6 @@ def _differ(content: dict[str, Any]) -> Iterator[Fact]:
         "only these are mixed."
     )
     yield _caution(text) if mixes / pairs < FEW_DIFFER else _note(text)
-
-
-def _dominant(content: dict[str, Any]) -> Iterator[Fact]:
-    top = content["classes"][0]
-    if top["share"] > DOMINANT:
-        yield _caution(
-            f"One class, {top['name']}, takes {top['share']:.0%} of all predictions: the mixes are mostly of it and "
-            "of what little is left."
-        )
 
 
 def _sampling(content: dict[str, Any]) -> Iterator[Fact]:
@@ -95,4 +70,4 @@ def _note(text: str) -> Fact:
     return {"level": "note", "text": text}
 
 
-CHECKS = (_bound, _few_mixes, _dominant, _differ, _unreadable, _labels, _sampling)
+CHECKS = (_few_images, _differ, _unreadable, _labels, _sampling)

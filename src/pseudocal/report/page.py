@@ -10,6 +10,7 @@ from typing import Any
 from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.report.content import FORMAT
 from pseudocal.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, histogram, reliability
+from pseudocal.report.verdict import panel
 
 FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
 
@@ -31,9 +32,11 @@ def page(content: dict[str, Any]) -> str:
     of = content["reliability"]["of"]
     return environment.get_template("page.html").render(
         content,
+        trust=content.get("trust"),
+        panel=panel(content),
         confidences=histogram(content["confidence"]),
         diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
-        effect=_effect(content["calibration"]),
+        effect=_effect(content["calibration"], content.get("trust")),
         frame=FRAME,
     )
 
@@ -56,15 +59,20 @@ def load_content(path: Path) -> dict[str, Any]:
     return content
 
 
-def _effect(calibration: dict[str, Any]) -> str:
+def _effect(calibration: dict[str, Any], trust: dict[str, Any] | None = None) -> str:
     """What the temperature means, in a sentence.
 
     >>> _effect({"temperature": 1.8, "low": 1.7, "high": 1.9, "bound": None})
     'On this data the model is too sure of itself: dividing its logits by T lowers its confidences.'
     """
+    if trust is not None and trust["replaced"]:
+        return "Dividing by one changes nothing: the temperature that was fitted should not be applied."
     if calibration["bound"]:
         return "The search ended at the end of its range: there is no temperature to speak of."
-    if calibration["low"] <= 1 <= calibration["high"]:
+    if trust is not None and trust["verdict"] == "do not apply":
+        direction = "lower" if calibration["temperature"] > 1 else "raise"
+        return f"Dividing the logits by T would {direction} the confidences, which the verdict advises against."
+    if (calibration["low"] or 0) <= 1 <= (math.inf if calibration["high"] is None else calibration["high"]):
         return "This cannot be told apart from 1: the confidences may stay as they are."
     if calibration["temperature"] > 1:
         return "On this data the model is too sure of itself: dividing its logits by T lowers its confidences."
