@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: setup
-	$(BIN)/python examples/demo.py
+	$(BIN)/pseudocal demo
 
 check: setup
 	$(BIN)/ruff check .

@@ -101,22 +101,37 @@ def vision(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     return save_all(module, torch.rand(2, 3, 16, 16), tmp_path_factory.mktemp("vision"), "vision_model")
 
 
-@pytest.fixture(scope="session")
-def classifier() -> Any:
-    """A logistic regression that is too sure of itself."""
+def too_sure(seed: int) -> Any:
+    """A logistic regression that is too sure of itself, trained on data of its own."""
     from sklearn.linear_model import LogisticRegression
 
-    rng = np.random.default_rng(1)
+    truth = np.random.default_rng(1).normal(size=(5, 3))
+    rng = np.random.default_rng(seed)
     x = rng.normal(size=(300, 5))
-    y = (x @ rng.normal(size=(5, 3)) + rng.gumbel(size=(300, 3))).argmax(axis=1)
+    y = (x @ truth + rng.gumbel(size=(300, 3))).argmax(axis=1)
     model = LogisticRegression(C=10).fit(x, y)
     model.coef_ *= 1.5
     return model
 
 
 @pytest.fixture(scope="session")
+def classifier() -> Any:
+    return too_sure(1)
+
+
+@pytest.fixture(scope="session")
 def tabular(classifier: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The same logistic regression in every kind of file that takes a table."""
+    return save_classifier(classifier, tmp_path_factory.mktemp("tabular"), "tabular_model")
+
+
+@pytest.fixture(scope="session")
+def tabular_second(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Another one of the same task."""
+    return save_classifier(too_sure(2), tmp_path_factory.mktemp("second"), "second_model")
+
+
+def save_classifier(classifier: Any, folder: Path, name: str) -> dict[str, str]:
     import skops.io
     import torch
 
@@ -124,8 +139,7 @@ def tabular(classifier: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     with torch.no_grad():
         module.weight.copy_(torch.tensor(classifier.coef_))
         module.bias.copy_(torch.tensor(classifier.intercept_))
-    folder = tmp_path_factory.mktemp("tabular")
-    files = save_all(module.eval(), torch.zeros(2, 5), folder, "tabular_model")
+    files = save_all(module.eval(), torch.zeros(2, 5), folder, name)
     skops.io.dump(classifier, folder / "model.skops")
     return files | {"sklearn": str(folder / "model.skops")}
 

@@ -68,3 +68,32 @@ def fingerprint(backbone: Backbone, inputs: Indexable) -> str:
 
 def _bytes(array: NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+class Remembered:
+    """A frozen backbone that looks at each image once, however many models on top of it ask for its features.
+
+    >>> from pseudocal.adapt.backbones import build_backbone
+    >>> remembered = Remembered(build_backbone("digits"))
+    >>> images = np.arange(2 * 256, dtype=np.float32).reshape(2, 1, 16, 16)
+    >>> remembered(images).shape, remembered(images[:1]).shape, remembered.computed
+    ((2, 128), (1, 128), 2)
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        self._backbone = backbone
+        self._known: dict[bytes, NDArray[np.float32]] = {}
+
+    @property
+    def computed(self) -> int:
+        """How many images passed through the backbone."""
+        return len(self._known)
+
+    def __call__(self, images: NDArray[Any]) -> NDArray[np.float32]:
+        """Features `(n, width)`, computed where these very pixels were not seen before."""
+        keys = [hashlib.blake2b(_bytes(image), digest_size=16).digest() for image in images]
+        new = list({key: row for row, key in enumerate(keys) if key not in self._known}.values())
+        if new:
+            features = compute_features(self._backbone, images[new])
+            self._known |= {keys[row]: feature for row, feature in zip(new, features, strict=True)}
+        return np.stack([self._known[key] for key in keys])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from pseudocal.arrays import MissingExtraError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.cli.arrays import apply_file, score_files
 from pseudocal.cli.bench import bench
@@ -20,6 +21,7 @@ from pseudocal.cli.run import calibrate as run_job
 from pseudocal.cli.write import rewrite_report
 
 DEFAULT = PseudoCal()
+DEMO_OUT = Path("demo-output")
 
 app = typer.Typer(
     help="Calibrate classifiers on unlabelled data from where they now run.",
@@ -193,6 +195,26 @@ def train(
         typer.echo(json.dumps(result))
     elif not quiet:
         typer.echo("\n".join(training_lines(result)))
+
+
+@app.command(epilog=EPILOG)
+def demo(
+    out: Annotated[Path, option("--out", "-o", help="folder for all that is made", show_default=True)] = DEMO_OUT,
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but the result")] = False,
+) -> None:
+    """Train on one vendor's emoji, adapt to another's, calibrate without labels, compare, and write reports."""
+    lines = _demo_lines()(out, quiet, lambda text: None if quiet else typer.echo(text, err=True))
+    typer.echo("\n".join(lines))
+
+
+def _demo_lines() -> Callable[..., Iterable[str]]:
+    try:
+        import torch  # noqa: F401  all that the demo needs comes with the same extra
+
+        from pseudocal.cli.demo_table import demo_lines
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "demo") from error
+    return demo_lines
 
 
 @app.command(epilog=EPILOG)

@@ -1,0 +1,144 @@
+"""`calibrate --second-opinion`: the verdict and the forecast, on the console, as JSON and in the report."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration
+
+CLASSES = 8
+
+
+def read(out: Path) -> Calibration:
+    return Calibration.load(out / "calibration.json")
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
+def test_any_kind_of_model_is_a_second_opinion(kind, pseudocal, tabular, tabular_second, features, tmp_path):
+    for name in ("sklearn", kind):
+        options = ("-o", tmp_path / name, "--second-opinion", tabular_second[name])
+        done = pseudocal("calibrate", tabular["onnx"], features, *options)
+        assert done.code == 0, done.err
+    one, other = read(tmp_path / kind).trust, read(tmp_path / "sklearn").trust
+    assert one.verdict == other.verdict
+    assert one.evidence == pytest.approx(other.evidence, abs=1e-4)
+    assert one.score is not None
+
+
+def test_it_changes_neither_what_is_recorded_nor_the_temperature(
+    pseudocal, tabular, tabular_second, features, tmp_path
+):
+    for name, more in (("alone", ()), ("both", ("--second-opinion", tabular_second["onnx"]))):
+        assert (
+            pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / name, "--save-logits", *more).code == 0
+        )
+    alone, both = (np.load(tmp_path / name / "logits.npy") for name in ("alone", "both"))
+    np.testing.assert_array_equal(alone, both)
+    assert read(tmp_path / "alone").temperature == read(tmp_path / "both").temperature
+    assert read(tmp_path / "alone").trust.verdict == "caution"
+    assert read(tmp_path / "both").settings["second_opinion"] == tabular_second["onnx"]
+
+
+def test_the_verdict_is_printed_and_in_the_json(pseudocal, tabular, tabular_second, features, tmp_path):
+    words = ("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--second-opinion", tabular_second["onnx"])
+    said, content = pseudocal(*words).out, json.loads(pseudocal(*words, "--json").out)
+    trust = read(tmp_path / "out").trust
+    assert content["verdict"] == trust.verdict
+    assert content["reasons"] == list(trust.reasons)
+    assert content["forecast"] == {
+        "accuracy": trust.forecast.accuracy, "low": trust.forecast.low, "high": trust.forecast.high
+    }  # fmt: skip
+    assert f"verdict: {trust.verdict}\n" in said
+    assert all(f"  {reason}\n" in said for reason in trust.reasons)
+    assert f"forecast of the accuracy: {trust.forecast.accuracy:.0%}, 90% interval" in said
+    assert trust.reasons[0].split(":")[0] in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_the_temperature_can_come_from_the_agreement(pseudocal, tabular, tabular_second, features, tmp_path):
+    words = ("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--estimator", "agreement")
+    alone = pseudocal(*words)
+    assert alone.code == 3
+    assert "expected a second opinion" in alone.err
+    assert not (tmp_path / "out").exists()
+    assert pseudocal(*words, "--second-opinion", tabular_second["onnx"]).code == 0
+    calibration = read(tmp_path / "out")
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["confidence"]["mean_after"] == pytest.approx(calibration.trust.forecast.accuracy, abs=1e-4)
+
+
+@pytest.fixture
+def lost(tmp_path) -> tuple[str, str, Path]:
+    """Two models that are right and sure of every real input, and know little of what lies between."""
+
+    def model(seed):
+        guess = 50 * np.random.default_rng(seed).normal(size=(CLASSES, CLASSES))
+        return lambda x: np.where((x == np.round(x)).all(axis=1, keepdims=True), 5 * x, 3 * x + 5 * np.sin(x @ guess))
+
+    holder = ModuleType("lost_between")
+    holder.first, holder.second = model(0), model(1)  # type: ignore[attr-defined]
+    sys.modules["lost_between"] = holder
+    np.save(tmp_path / "x.npy", 2 * np.eye(CLASSES)[np.arange(2000) % CLASSES])
+    return "lost_between:first", "lost_between:second", tmp_path / "x.npy"
+
+
+def test_a_bad_verdict_is_no_error_and_no_warning(pseudocal, lost, tmp_path):
+    first, second, data = lost
+    done = pseudocal("calibrate", first, data, "-o", tmp_path / "out", "--second-opinion", second)
+    assert done.code == 0
+    assert "Warning" not in done.err
+    assert "verdict: do not apply\n" in done.out
+    assert read(tmp_path / "out").temperature > 1.5
+    assert "Do not apply" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_bad_verdict_can_leave_the_confidences_as_they_are(pseudocal, lost, tmp_path):
+    first, second, data = lost
+    words = ("calibrate", first, data, "-o", tmp_path / "out", "--second-opinion", second, "--on-distrust", "identity")
+    assert "T = 1: the temperature that was fitted should not be applied" in pseudocal(*words).out
+    content = json.loads(pseudocal(*words, "--json").out)
+    assert (content["temperature"], content["interval"], content["replaced"]) == (1.0, [None, None], True)
+    assert content["confidence"]["before"] == content["confidence"]["after"]
+    assert pseudocal("report", tmp_path / "out").code == 0
+    assert "in the place of the one that was fitted" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
+    pseudocal, vision, tabular, hub, pictures, features, tmp_path
+):
+    words = ("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", "--second-opinion")
+    shape = pseudocal(*words, tabular["onnx"])
+    assert (shape.code, "takes inputs of shape (3, 16, 16)" in shape.err) == (3, True)
+    prepared = pseudocal(*words, hub)  # it has a preprocessor with a mean and a std of its own
+    assert (prepared.code, "expected a second opinion on pictures as the model sees them" in prepared.err) == (3, True)
+    assert not (tmp_path / "out").exists()
+    same = ("--size", "16", "--resize", "stretch", "--mean", "0.5,0.4,0.3", "--std", "0.2,0.25,0.3")
+    agreed = pseudocal(*words, hub, *same)  # what the user says holds for both
+    assert agreed.code == 0, agreed.err
+    assert read(tmp_path / "out").trust.evidence["agreement"] == 1.0  # it is the same network
+
+    named = tmp_path / "named"
+    shutil.copytree(hub, named)
+    config = json.loads((named / "config.json").read_text())
+    config["id2label"] = {i: f"kind {i}" for i in config["id2label"]}
+    config["label2id"] = {f"kind {i}": int(i) for i in config["id2label"]}
+    (named / "config.json").write_text(json.dumps(config))
+    other = pseudocal("calibrate", hub, pictures, "-o", tmp_path / "out", "--second-opinion", named)
+    assert (other.code, "got 'kind 0' in the place of 'LABEL_0'" in other.err) == (3, True)
+
+
+def test_on_a_cluster(ray, pseudocal, tabular, tabular_second, features, tmp_path):
+    for name, more in (("here", ()), ("there", ("--ray", "--workers", 1))):
+        options = ("--second-opinion", tabular_second["onnx"], "--estimator", "agreement")
+        done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / name, *options, *more)
+        assert done.code == 0, done.err
+    here, there = read(tmp_path / "here"), read(tmp_path / "there")
+    assert there.temperature == pytest.approx(here.temperature, rel=1e-6)
+    assert there.trust.evidence == pytest.approx(here.trust.evidence)
+    assert there.trust.verdict == here.trust.verdict
