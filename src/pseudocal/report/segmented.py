@@ -18,7 +18,7 @@ from pseudocal.metrics import Segmented, confidence_map, confidence_picture, cor
 from pseudocal.metrics import image_change as change
 from pseudocal.metrics import image_interval as interval
 from pseudocal.pixels import nothing, predicted
-from pseudocal.report.content import BINS, FORMAT, SHOWN, calibration_of, class_name
+from pseudocal.report.content import BINS, FORMAT, SHOWN, calibration_of, class_name, trust_of
 from pseudocal.report.facts import facts_of
 from pseudocal.report.measured import bins_of, plain, reliability
 from pseudocal.report.thumbnails import thumbnail
@@ -96,6 +96,7 @@ def segmented_content(
         "model": model | {"segments": True},
         "data": data,
         "calibration": calibration_of(calibration),
+        "trust": trust_of(calibration),
         "confidence": _confidence(images),
         "classes": _shares(images, classes),
         "reliability": _reliability(images, mixes),
