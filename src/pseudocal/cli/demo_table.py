@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,34 @@ import numpy as np
 
 from pseudocal.arrays import MissingExtraError
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.trust import Trust
 from pseudocal.cli.demo import NONE, Demo, Shown, run_demo
 from pseudocal.cli.run import Say
 from pseudocal.metrics import Outcomes, Reliability, accuracy, ece, paired
+from pseudocal.metrics.intervals import Interval
 
 HEAD = f"  {'':24}{'T':>6}{'ECE':>8}   {'ECE after minus before':34}verdict"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one calibrator did to one model."""
+
+    name: str
+    calibration: Calibration
+    ece: float
+    change: Interval | None  # of the ECE, paired; None where nothing was done
+
+    @property
+    def word(self) -> str:
+        """Whether it helped, as far as the interval of the change tells."""
+        if self.change is None:
+            return ""
+        return "better" if self.change.high < 0 else "WORSE" if self.change.low > 0 else "no clear change"
+
+    def __str__(self) -> str:
+        change = "" if self.change is None else f"{self.change:.1%} {self.word}"
+        verdict = "" if self.calibration.trust is None else self.calibration.trust.verdict
+        return f"  {self.name:24}{self.calibration.temperature:6.2f}{self.ece:8.1%}   {change:34}{verdict}".rstrip()
 
 
 def demo_lines(out: Path, quiet: bool, say: Say) -> list[str]:
@@ -25,70 +48,56 @@ def demo_lines(out: Path, quiet: bool, say: Say) -> list[str]:
 
 def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
     """Draw the diagrams; the table, what it teaches, and where everything lies."""
-    adapted = shown[-1]
-    diagrams = demo.out / "reliability.svg"
+    adapted, diagrams = shown[-1], demo.out / "reliability.svg"
     draw_reliability(adapted, f"{adapted.method}, {demo.source} to {demo.target}", diagrams)
+    compared = {each.method: compare(each) for each in shown}
     return [
-        *table_lines(demo, shown),
+        f"trained on {demo.source}, used on {demo.target}: {len(adapted.labels):,} pictures, "
+        "whose labels serve for comparison alone",
         "",
-        *lesson_lines(shown),
+        *(line for each in shown for line in (*table_lines(each, compared[each.method]), "")),
+        *lesson_lines(compared),
         "",
         *(f"report on {each.method}: {each.folder / 'report.html'}" for each in shown),
         f"reliability diagrams of {adapted.method}: {diagrams}",
     ]
 
 
-def table_lines(demo: Demo, shown: Sequence[Shown]) -> Iterator[str]:
-    """One table for all models: accuracy and its forecast, then a line for each calibrator."""
-    n = len(shown[0].labels)
-    yield f"trained on {demo.source}, used on {demo.target}: {n:,} pictures, whose labels serve this table alone"
-    for each in shown:
-        trust = trust_of(each)
-        before = outcomes(each, NONE)
-        yield ""
-        yield (
-            f"{each.method}: accuracy {accuracy(before):.1%}, forecast {trust.forecast.accuracy:.0%} "
-            f"({trust.forecast.low:.0%} to {trust.forecast.high:.0%})"
-        )
-        yield HEAD
-        for name, calibration in each.calibrations.items():
-            line = f"  {name:24}{calibration.temperature:6.2f}{ece(outcomes(each, name)):8.1%}"
-            change = "" if name == NONE else change_of(each, name)
-            verdict = "" if calibration.trust is None else calibration.trust.verdict
-            yield f"{line}   {change:34}{verdict}".rstrip()
+def compare(each: Shown) -> list[Line]:
+    """Hold every calibrator against doing nothing, on the labels."""
+    before = outcomes(each, NONE)
+    lines = []
+    for name, calibration in each.calibrations.items():
+        after = outcomes(each, name)
+        lines.append(Line(name, calibration, ece(after), None if name == NONE else paired(ece, before, after)))
+    return lines
 
 
-def lesson_lines(shown: Sequence[Shown]) -> Iterator[str]:
+def table_lines(each: Shown, lines: Sequence[Line]) -> Iterator[str]:
+    """Accuracy of a model and its forecast, then a line for each calibrator."""
+    forecast = next(line.calibration.trust for line in lines if line.calibration.trust is not None).forecast
+    yield (
+        f"{each.method}: accuracy {accuracy(outcomes(each, NONE)):.1%}, forecast {forecast.accuracy:.0%} "
+        f"({forecast.low:.0%} to {forecast.high:.0%})"
+    )
+    yield HEAD
+    yield from map(str, lines)
+
+
+def lesson_lines(compared: Mapping[str, Sequence[Line]]) -> Iterator[str]:
     """Where a calibrator made things worse, and what the verdict had said without a label."""
-    for each in shown:
-        for name, calibration in each.calibrations.items():
-            if name == NONE or not change_of(each, name).endswith("WORSE"):
-                continue
-            yield f"{each.method}: {name} made it worse, from {_points(each, NONE)} to {_points(each, name)}."
-            if (trust := calibration.trust) is not None:
-                yield f"  Its verdict, which saw no label, is: {trust.verdict}. {trust.reasons[0]}"
-
-
-def change_of(each: Shown, name: str) -> str:
-    """The paired change of the ECE with its 95% interval, in words as well."""
-    change = paired(ece, outcomes(each, NONE), outcomes(each, name))
-    word = "better" if change.high < 0 else "WORSE" if change.low > 0 else "no clear change"
-    return f"{change:.1%} {word}"
-
-
-def trust_of(each: Shown) -> Trust:
-    """The judgement of the paper's PseudoCal."""
-    return next(c.trust for c in each.calibrations.values() if c.trust is not None)
+    for method, lines in compared.items():
+        before = next(line.ece for line in lines if line.name == NONE)
+        for line in lines:
+            if line.word == "WORSE":
+                yield f"{method}: {line.name} made it worse, from an ECE of {before:.1%} to {line.ece:.1%}."
+                if (trust := line.calibration.trust) is not None:
+                    yield f"  Its verdict, which saw no label, is: {trust.verdict}. {trust.reasons[0]}"
 
 
 def outcomes(each: Shown, name: str) -> Outcomes:
-    """How the calibrated model does on the labels."""
-    calibration: Calibration = each.calibrations[name]
-    return Outcomes.from_logits(calibration(each.logits), each.labels)
-
-
-def _points(each: Shown, name: str) -> str:
-    return f"{ece(outcomes(each, name)):.1%}"
+    """How a calibrated model does on the labels."""
+    return Outcomes.from_logits(each.calibrations[name](each.logits), each.labels)
 
 
 def draw_reliability(each: Shown, title: str, path: Path) -> None:

@@ -20,7 +20,7 @@ from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.cli.job import Job, Work
 from pseudocal.cli.progress import progress
-from pseudocal.cli.run import Say, about_data, about_model, runtimes, ship
+from pseudocal.cli.run import Say, about_data, about_model, asked_of, runtimes, ship
 from pseudocal.inputs import read_batches
 from pseudocal.report import page, save_content
 from pseudocal.report.predictions import write_table
@@ -35,10 +35,8 @@ def write_segmented(
     if job.save_logits:
         raise InputError("expected no --save-logits for a model that labels every pixel, whose logits are many, got it")
     files = ship(job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
-    asked = {"model": job.model, "data": job.data, "max_samples": job.max_samples, "batch_size": job.batch_size}
-    calibration = replace(
-        calibration, settings=calibration.settings | asked, versions=calibration.versions | runtimes()
-    )
+    settings = calibration.settings | asked_of(job)
+    calibration = replace(calibration, settings=settings, versions=calibration.versions | runtimes())
     images = _second_pass(work, calibration)
     write_table(aside, iter([images.columns(work.classes)]), COLUMNS, kind=job.table)
     calibration.save(aside / "calibration.json")

@@ -68,7 +68,7 @@ def histogram(confidence: dict[str, Any]) -> Figure:
             f"and is {confidence['mean_after']:.1%} after calibration."
         ),
         columns=tuple(_pair(low, high, before, after, most) for low, high, before, after in bins),
-        y_ticks=tuple((_y(most * k / 4, most), f"{most * k / 4:.3g}") for k in range(5)),
+        y_ticks=tuple((_y(most * k / 4, most), f"{25 * most * k:.3g}%") for k in range(5)),
         labels=("confidence", "share of inputs"),
         header=("confidence", "before", "after"),
         rows=tuple((f"{a:.2f} to {b:.2f}", f"{p:.1%}", f"{q:.1%}") for a, b, p, q in bins if p or q),
