@@ -2,6 +2,7 @@
 
     python benchmarks/trust.py prepare --out runs/bench     train what is missing (hours on one core, resumable)
     python benchmarks/trust.py development                  every candidate, on the tasks it was developed on
+    python benchmarks/trust.py examples                     verdicts of development, beside what is true
     python benchmarks/trust.py held-out --candidate agreement
     python benchmarks/trust.py trust                        verdict and forecast, on the held-out tasks
 
@@ -287,6 +288,15 @@ def others(case: Case, trust: Trust) -> dict[str, float]:
     return found
 
 
+def examples(cases: list[Case]) -> str:
+    """The verdict on each case, and what it could not know."""
+    return "\n\n".join(
+        f"{case.task.pair}, {case.task.method}: {trust.verdict}. {trust.reasons[0]} Accuracy {case.accuracy:.1%}, "
+        f"ECE {before:.1f} before and {after:.1f} after."
+        for case, trust, before, after in judged(cases)
+    )
+
+
 def opened(what: str) -> None:
     """Write down that the held-out tasks were looked at."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
@@ -313,7 +323,7 @@ def prepare(store: Store, family: str | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["prepare", "development", "held-out", "trust"])
+    parser.add_argument("what", choices=["prepare", "development", "examples", "held-out", "trust"])
     parser.add_argument("--candidate", choices=CANDIDATES, default="agreement")
     parser.add_argument("--family", choices=[*DEVELOPMENT, *HELD_OUT], help="prepare this one alone")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
@@ -324,6 +334,8 @@ def main() -> None:
     elif args.what == "development":
         cases = load(DEVELOPMENT, store)
         print(compare(cases, list(CANDIDATES)), verdicts(cases), forecasts(cases), sep="\n\n")
+    elif args.what == "examples":
+        print(examples([case_of(task, store) for task in DEVELOPMENT["emoji, Lite0"] if task.seed == 0]))
     elif args.what == "held-out":
         opened(f"ECE of candidate {args.candidate!r}")
         print(compare(load(HELD_OUT, store), ["none", "PseudoCal", args.candidate, "oracle"]))
