@@ -123,8 +123,9 @@ def test_a_graph_for_batches_of_one(pseudocal, export, features, plain, tmp_path
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-5)
 
 
-def test_segmentation_is_refused_in_words(pseudocal, features, tmp_path):
+def test_segmentation_has_no_second_opinion(pseudocal, tabular, features, tmp_path):
     sys.modules["tabular_model"].dense = lambda x: np.zeros((len(x), 3, 4, 4))
-    done = pseudocal("calibrate", "tabular_model:dense", features, "-o", tmp_path / "out")
+    twice = ("tabular_model:dense", features, "-o", tmp_path / "out", "--second-opinion", "tabular_model:dense")
+    done = pseudocal("calibrate", *twice)
     assert done.code == 3
-    assert "segmentation" in done.err
+    assert "labels every pixel, got a second opinion" in done.err
