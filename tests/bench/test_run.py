@@ -146,7 +146,7 @@ def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
     suite = Suite("free", (task,), ("none", "tempscal", "pseudocal", "oracle"))
     assert run(suite, store) == []
     assert set(store.scores(task)) == {"none", "pseudocal", "oracle"}
-    assert gaps(suite, store) == ["optdigits->fonts shot seed 0: no tempscal"]
+    assert gaps(suite, store) == ["optdigits->fonts shot seed 0: no TempScal"]
     note = json.loads((store.folder(task) / "calibrations" / "tempscal.error.json").read_text())
     assert "expected source data" in note["error"]
 
