@@ -59,12 +59,17 @@ def main() -> None:
 
 
 def _finished(store: Store, name: str) -> Suite | None:
-    """The suite, if all its tasks are scored."""
+    """The suite, if all its tasks are scored, but for calibrators that failed."""
     try:
         suite = store.load_suite(name)
     except InputError:
         return None
-    return suite if all(map(store.scores, suite.tasks)) else None
+    for task in suite.tasks:
+        notes = (store.folder(task) / "calibrations").glob("*.error.json")
+        done = store.scores(task).keys() | {note.name.removesuffix(".error.json") for note in notes}
+        if not done >= set(suite.calibrators):
+            return None
+    return suite
 
 
 def preface(store: Store, suites: list[Suite]) -> str:

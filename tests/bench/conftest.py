@@ -91,8 +91,9 @@ def done(tiny, cache, tmp_path_factory) -> Store:
 
 
 def content(out: Path) -> dict[str, bytes]:
-    """All files but those that hold times."""
+    """All files but those that hold times, and hidden ones: locks, and what a kill left aside."""
     files = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "times.json"]
+    files = [path for path in files if not path.name.startswith(".")]
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 

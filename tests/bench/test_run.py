@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from pseudocal.bench.executors import Pool, Ray
 from pseudocal.bench.heads import load_model
 from pseudocal.bench.records import gaps
 from pseudocal.bench.stages import calibrate_and_score
+from pseudocal.bench.store import alone
 from pseudocal.bench.views import backbone_of, partners
 from pseudocal.calibrators import Calibration, ensemble
 from pseudocal.synthesis import STRATEGIES
@@ -144,7 +146,7 @@ def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
     suite = Suite("free", (task,), ("none", "tempscal", "pseudocal", "oracle"))
     assert run(suite, store) == []
     assert set(store.scores(task)) == {"none", "pseudocal", "oracle"}
-    assert gaps(suite, store) == ["optdigits->fonts shot seed 0: no tempscal"]
+    assert gaps(suite, store) == ["optdigits->fonts shot seed 0: no TempScal"]
     note = json.loads((store.folder(task) / "calibrations" / "tempscal.error.json").read_text())
     assert "expected source data" in note["error"]
 
@@ -159,5 +161,20 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tiny_file, 
         process.wait()
         assert not content_of(done.out).keys() <= content_of(tmp_path).keys()  # it was still at work
     assert run(tiny, Store(tmp_path)) == []
-    left = {name for name in content_of(tmp_path) if "/." in name}  # what a kill left aside
-    assert {name: text for name, text in content_of(tmp_path).items() if name not in left} == content_of(done.out)
+    assert content_of(tmp_path) == content_of(done.out)
+
+
+def test_two_runs_take_turns_in_a_folder(tmp_path):
+    seen = []
+
+    def second():
+        with alone(tmp_path):
+            seen.append("second")
+
+    with ThreadPoolExecutor(1) as other:
+        with alone(tmp_path):
+            waiting = other.submit(second)
+            time.sleep(0.05)  # it would have come by now
+            seen.append("first")
+        waiting.result()
+    assert seen == ["first", "second"]

@@ -79,6 +79,12 @@ def test_a_seed_with_a_hole_does_not_count():
     assert np.isnan(cell.sd)
 
 
+def test_a_column_with_a_hole_has_no_winner():
+    (table,) = tables(SUITE, [r for r in records() if r.calibrator != "none" or r.task.pair != "a->b"])
+    assert np.isnan(cells(table, "No calibration")["mcc"].mean)
+    assert not cells(table, "PseudoCal")["mcc"].best
+
+
 def test_paired_comparison_over_tasks():
     found = {(c.rival, c.where): c for c in compare(records() + records("bnm"))}
     assert set(found) == {("none", "mcc"), ("none", "bnm"), ("none", "all")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pseudocal.bench.calibrating import title_of
 from pseudocal.bench.store import Store
 from pseudocal.bench.task import Suite, Task
 
@@ -40,7 +41,8 @@ def gaps(suite: Suite, store: Store) -> list[str]:
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:
-            lines += [f"{name}: no {c}" for c in suite.calibrators if c not in scores]
+            lacking = [title_of(c) for c in suite.calibrators if c not in scores]
+            lines += [f"{name}: no {', '.join(lacking)}"] if lacking else []
     return lines
 
 

@@ -16,7 +16,7 @@ from pseudocal.adapt.files import save_json
 from pseudocal.arrays import InputError
 from pseudocal.bench.calibrating import calibrate_with, score
 from pseudocal.bench.heads import predict, train_head
-from pseudocal.bench.store import Store, timed
+from pseudocal.bench.store import Store, alone, timed
 from pseudocal.bench.synthesis import SYNTHESES, synthesise
 from pseudocal.bench.task import Task
 
@@ -33,28 +33,27 @@ FILES: dict[str, tuple[str, ...]] = {
 def train_and_predict(task: Task, store: Store) -> None:
     """The stages of a model; an ensemble's other members need no more."""
     folder = store.folder(task)
-    with reported(folder, "train"):
+    with alone(folder):
         if not (folder / "train.json").exists():
-            with timed(folder, "train"):
+            with reported(folder, "train"), timed(folder, "train"):
                 train_head(task, store)
-    with reported(folder, "predict"):
         if not (folder / "target.npz").exists():
-            with timed(folder, "predict"):
+            with reported(folder, "predict"), timed(folder, "predict"):
                 predict(task, store)
 
 
 def calibrate_and_score(task: Task, calibrators: Sequence[str], store: Store) -> None:
     """The stages that compare calibrators."""
     folder, wanted = store.folder(task), [name for name in calibrators if name != "oracle"]
-    (folder / "error.json").unlink(missing_ok=True)
-    mixes = [n for n in wanted if n in SYNTHESES and not (folder / "mixes" / f"{n}.npz").exists()]
-    _each(mixes, "synthesise", folder, lambda name: synthesise(task, name, store))
-    ready = [n for n in wanted if not _failed(folder, n) and not _calibrated(folder, n)]
-    _each(ready, "calibrate", folder, lambda name: calibrate_with(task, name, store))
-    done = {name for name in [*wanted, "oracle"] if _calibrated(folder, name)}
-    with reported(folder, "score"):
+    with alone(folder):
+        (folder / "error.json").unlink(missing_ok=True)
+        mixes = [n for n in wanted if n in SYNTHESES and not (folder / "mixes" / f"{n}.npz").exists()]
+        _each(mixes, "synthesise", folder, lambda name: synthesise(task, name, store))
+        ready = [n for n in wanted if not _failed(folder, n) and not _calibrated(folder, n)]
+        _each(ready, "calibrate", folder, lambda name: calibrate_with(task, name, store))
+        done = {name for name in [*wanted, "oracle"] if _calibrated(folder, name)}
         if ready or not done or done - store.scores(task).keys():
-            with timed(folder, "score"):
+            with reported(folder, "score"), timed(folder, "score"):
                 score(task, store)
 
 

@@ -38,6 +38,11 @@ from pseudocal.adapt.runs import versions
 from pseudocal.arrays import InputError
 from pseudocal.bench.task import Suite, Task
 
+try:
+    import fcntl
+except ImportError:  # not on Windows, where two runs had better not share a folder
+    fcntl = None  # type: ignore[assignment]
+
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -100,6 +105,16 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an .npy."""
     with replacing(path) as aside:
         np.save(aside, array, allow_pickle=False)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait until no other run is at work in a folder; the lock goes with its process, however that ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

@@ -94,8 +94,8 @@ def _marked(name: str, cells: dict[str, list[Cell]], names: Sequence[str]) -> tu
     row = []
     for i, cell in enumerate(cells[name]):
         rivals = [cells[other][i].mean for other in names if other != "oracle"]
-        best = name != "oracle" and not math.isnan(cell.mean) and cell.mean == np.nanmin(rivals)
-        row.append(Cell(cell.mean, cell.sd, cell.paper, best))
+        best = name != "oracle" and np.isfinite(rivals).all() and cell.mean == min(rivals)  # no holes, no winner
+        row.append(Cell(cell.mean, cell.sd, cell.paper, bool(best)))
     return tuple(row)
 
 
