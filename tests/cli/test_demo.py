@@ -50,7 +50,7 @@ def small(tmp_path_factory):
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PSEUDOCAL_CACHE", str(tmp_path_factory.getbasetemp() / "train-cache"))
-        return demo, run_demo(demo)
+        yield demo, run_demo(demo)
 
 
 def test_the_table_and_the_reports_agree(small):
