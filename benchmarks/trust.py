@@ -235,10 +235,15 @@ def verdicts(cases: dict[str, list[Case]]) -> str:
         refused = sum(trust.verdict == "do not apply" for _, trust, _, _ in rows)
         score = np.array([trust.score for _, trust, _, _ in rows])
         lines.append(
-            f"| {family} | {len(rows)} | {apply.sum()} | {np.mean(~worse[apply]):.0%} | {np.mean(apply[helps]):.0%} "
+            f"| {family} | {len(rows)} | {apply.sum()} | {share(~worse[apply])} | {share(apply[helps])} "
             f"| {refused} | {auroc(bad, score)} |"
         )
     return "\n".join(lines)
+
+
+def share(which: np.ndarray) -> str:
+    """How many, in percent."""
+    return f"{np.mean(which):.0%}" if len(which) else "-"
 
 
 def auroc(bad: np.ndarray, score: np.ndarray) -> str:
