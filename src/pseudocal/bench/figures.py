@@ -64,7 +64,7 @@ def _side_by_side(plt: Any, found: dict[str, Reliability], title: str) -> Any:
     """Small reliability diagrams: bars of accuracy by confidence, the diagonal, and the share of rows in each bin."""
     columns = min(5, len(found))
     rows = -(-len(found) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(2.5 * columns, 2.6 * rows), sharex=True, sharey=True)
+    figure, axes = plt.subplots(rows, columns, figsize=(2.5 * columns, 2.4 * rows + 1), sharex=True, sharey=True)
     flat = np.atleast_1d(axes).ravel()
     for ax, (name, r) in zip(flat, found.items(), strict=False):
         filled = r.count > 0
