@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pseudocal import metrics, passes
-from pseudocal.passes import in_strips, let_go, picked, scaled
+from pseudocal.passes import in_strips, let_go, picked, row_sums, scaled
 
 
 @pytest.mark.parametrize("b", [1.0, 0.37, 9999.0, 1e-6, 1e5])
@@ -27,6 +27,14 @@ def test_what_is_not_finite_stays_so(strange):
     out = np.empty(z.shape, dtype=np.float32)
     scaled(z, 2.0, out)
     np.testing.assert_array_equal(out, 2 * z.astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (1, 3), (819, 10), (1000, 19), (5, 20_000)])
+def test_pieces_of_rows_add_up_as_whole_ones_do(shape):
+    x = np.random.default_rng(0).normal(size=shape)
+    sums = np.empty(shape[0])
+    row_sums(x, sums)
+    np.testing.assert_allclose(sums, x.sum(axis=1), atol=1e-11)
 
 
 def test_strips_come_back_in_order(monkeypatch):

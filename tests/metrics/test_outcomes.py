@@ -82,6 +82,18 @@ def test_half_precision_probabilities_pass(draw):
     np.testing.assert_allclose(rounded.confidence, Outcomes.from_logits(logits, labels).confidence, atol=1e-3)
 
 
+@pytest.mark.parametrize("classes", [10, 40])
+@pytest.mark.parametrize("by", [34.0, 36.0, -40.0, 1e4])
+def test_a_number_added_to_all_logits_of_a_row_does_not_show(classes, by):
+    rng = np.random.default_rng(0)
+    logits, labels = rng.integers(-8, 8, (50, classes)) * 0.5, rng.integers(0, classes, 50)
+    for dtype, tolerance in ((np.float64, 1e-11), (np.float32, 1e-11), (np.float16, 2e-6)):
+        if abs(by) < 1e3 or dtype is not np.float16:  # which has no halves up there
+            moved = Outcomes.from_logits((logits + by).astype(dtype), labels)
+            expected = Outcomes.from_logits(logits.astype(dtype), labels)
+            np.testing.assert_allclose(columns(moved), columns(expected), rtol=tolerance, atol=tolerance)
+
+
 def test_blocks_do_not_show(draw, monkeypatch):
     logits, labels = draw(100)
     whole = columns(Outcomes.from_logits(logits, labels))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits
-from pseudocal.metrics.blocks import Column, Columns, as_probabilities, logit_blocks, probability_blocks
+from pseudocal.metrics.blocks import Column, Columns, as_probabilities, logit_blocks, probability_blocks, sum_classes
 from pseudocal.metrics.reliability import bin_of, equal_width
 
 
@@ -45,7 +45,7 @@ def _softmax_blocks(logits: Logits) -> Iterator[tuple[slice, Columns]]:
     for rows, z in logit_blocks(logits):
         z -= z.max(axis=0)
         np.exp(z, out=z)
-        z /= z.sum(axis=0)
+        z /= sum_classes(z)
         yield rows, z
 
 

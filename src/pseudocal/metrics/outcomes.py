@@ -10,8 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits
-from pseudocal.metrics.blocks import Column, Columns, as_probabilities, block_starts, logit_blocks, probability_blocks
+from pseudocal.metrics.blocks import (
+    Column,
+    Columns,
+    as_probabilities,
+    block_starts,
+    logit_blocks,
+    probability_blocks,
+    sum_classes,
+)
 from pseudocal.passes import in_strips
+
+SAFE = 35.0  # logits whose exponential, and its square, are neither too large nor too small for float32
 
 Part = tuple[Column, NDArray[np.bool_], Column, Column]  # confidence, correct, nll, brier of some rows
 
@@ -110,13 +120,15 @@ def _columns(
 def _of_logits(z: Columns, labels: Labels) -> Part:
     row = np.arange(len(labels))
     predicted = z.argmax(axis=0)
-    z -= z[predicted, row]
-    at_label = z[labels, row].astype(np.float64)
+    top, at_label = z[predicted, row].astype(np.float64), z[labels, row].astype(np.float64)
+    if not np.abs(top).max() < SAFE:
+        z -= z[predicted, row]
+        top, at_label = np.zeros_like(top), at_label - top
     np.exp(z, out=z)
-    total = z.sum(axis=0).astype(np.float64)
+    total = sum_classes(z).astype(np.float64)
     z[labels, row] -= total  # p - 1 at the label, times the total
     brier = np.einsum("ij,ij->j", z, z) / total**2
-    return 1 / total, predicted == labels, np.log(total) - at_label, brier
+    return np.exp(top) / total, predicted == labels, np.log(total) - at_label, brier
 
 
 def _of_probabilities(p: Columns, labels: Labels) -> Part:

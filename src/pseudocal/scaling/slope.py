@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, work_dtype
-from pseudocal.passes import in_strips, let_go, picked, scaled
+from pseudocal.passes import in_strips, let_go, picked, row_sums, scaled
 
-BLOCK = 1 << 17  # logits per block: with its scratch it stays in a core's cache
+BLOCK = 1 << 19  # logits per block
+TILE = 1 << 17  # logits that are looked at together: with their scratch they stay in a core's cache
 SAFE = 1e17  # rows whose sum e is neither above this nor below its inverse need no shift: nothing that counts is lost
 # Large samples would take all of it off. In streams of 50 to 200 images that left the error 7% too small, and intervals
 # of 95% held the truth 90% of the time (`benchmarks/clusters.py`).
@@ -65,7 +66,7 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
     starts = range(0, n, size)
 
     def strip(mine: range) -> NDArray[np.float64]:
-        scratch = np.empty((2, size * logits.shape[1]), dtype=work_dtype(logits))
+        scratch = _scratch(logits, work_dtype(logits))
         sums = np.empty((len(mine), 5))
         with np.errstate(all="ignore"):  # what overflows shows in the sums and is done again with care
             for k, start in enumerate(mine):
@@ -74,7 +75,7 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
                 sums[k] = _sums(z, y, w, b, scratch)
                 if not np.isfinite(sums[k]).all():
                     z = _without_infinities(z, y, np.arange(start, start + len(z)) if rows is None else at)
-                    sums[k] = _sums(z, y, w, b, np.empty((2, z.size)))
+                    sums[k] = _sums(z, y, w, b, _scratch(z, np.float64))
                 if rows is None:
                     let_go(logits, start, start + len(z))
         return sums
@@ -165,23 +166,38 @@ def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
     return array[at] if isinstance(at, slice) else picked(array, at)
 
 
+def _scratch(z: Logits, dtype: type[Any]) -> Floats:
+    """Room for b z and its exponential, a tile of each."""
+    return np.empty((2, max(1, TILE // z.shape[1]), z.shape[1]), dtype=dtype)
+
+
 def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
     """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z."""
-    x, e = (half[: z.size].reshape(z.shape) for half in scratch)
-    scaled(z, b, x)
-    np.exp(x, out=e)
-    ones = np.ones(z.shape[1], dtype=e.dtype)
-    total = e @ ones  # a product with ones adds up short rows faster than a sum over the axis
+    found = _moments(z, targets, b, scratch)
+    total = found[0]
     if not (total.min() > 1 / SAFE and total.max() < SAFE):
-        x -= x.max(axis=1, keepdims=True)
+        found = _moments(z, targets, b, scratch, shift=True)
+    total, *moments, at_target = found
+    return _totals(np.array(moments) / total, at_target, weights)
+
+
+def _moments(z: Logits, targets: Labels, b: float, scratch: Floats, *, shift: bool = False) -> NDArray[np.float64]:
+    """Of each row sum e, sum e x, sum e x^2, sum e x^3 and x at its label, a tile of rows at a time."""
+    n, size = len(z), scratch.shape[1]
+    sums, at_target = np.empty((4, n), dtype=scratch.dtype), np.empty(n)
+    for start in range(0, n, size):
+        rows = slice(start, min(start + size, n))
+        x, e = scratch[:, : rows.stop - start]
+        scaled(z[rows], b, x)
+        if shift:
+            x -= x.max(axis=1, keepdims=True)
         np.exp(x, out=e)
-        total = e @ ones
-    moments = np.empty((3, len(z)), dtype=e.dtype)
-    for moment in moments:
-        e *= x
-        np.matmul(e, ones, out=moment)
-    moments /= total
-    return _totals(moments.astype(np.float64), _at_target(x, targets), weights)
+        row_sums(e, sums[0, rows])
+        for moment in sums[1:]:
+            e *= x
+            row_sums(e, moment[rows])
+        at_target[rows] = _at_target(x, targets[rows])
+    return np.concatenate([sums, at_target[None]])  # in float64
 
 
 def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ With b = 1/T the mean negative log-likelihood is convex, so its slope
 rises and has one root at most. Its derivatives are the variance and the third central moment of z under p, so one
 pass over the data gives all that Halley's third-order step needs. The root is sought in log b, on a small sample
 of rows first, then on larger ones, then on all of them: each starts so close to its answer that one pass is nearly
-always enough, and the full data is read once or twice.
+always enough, and the full data is read once or twice. Samples that are not needed for that are left out.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ def fit_temperature(
     row_weights = None if weights is None else as_weights(weights, len(logits))
     log_b, log_se = 0.0, math.inf
     for rows in _samples(len(logits)):
+        if rows is not None and 0.5 * (3 * log_se) ** 3 < CLOSE:
+            continue  # from here one step on all rows will do
         close = CLOSE if rows is None else CLOSE_ENOUGH
         log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), log_b, close)
     bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
