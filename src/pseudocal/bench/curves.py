@@ -19,6 +19,10 @@ from pseudocal.metrics import Outcomes, Reliability
 
 def reliabilities(task: Task, names: Sequence[str], store: Store) -> dict[str, Reliability]:
     """How far confidence is right after each calibration."""
+    sums = store.folder(task) / "reliability.npz"
+    if sums.exists():
+        found = read_arrays(sums)
+        return {name: Reliability(found["edges"], *found[name]) for name in names if name in found}
     labels = np.load(store.folder(task) / "target_labels.npy", allow_pickle=False)
     scored = store.scores(task)
     return {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from pseudocal.bench.calibrating import title_of
 from pseudocal.bench.records import unique
-from pseudocal.bench.tables import Cell, Comparison, Table
+from pseudocal.bench.tables import SKILLS, Cell, Comparison, Table
 
 PERCENT = {"ece", "accuracy"}
 DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4}
@@ -57,7 +57,7 @@ def comma_separated(table: Table) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", "calibrator", "column", "metric", "mean", "sd", "paper"])
     for name, cells in table.rows:
-        metric = "accuracy" if name == "Accuracy" else table.metric
+        metric = SKILLS.get(name, table.metric)
         for column, cell in zip(table.columns, cells, strict=True):
             values = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.sd, cell.paper)]
             writer.writerow([table.title, name, column, metric, *values])

@@ -21,6 +21,7 @@ class Record:
     brier: float
     accuracy: float
     temperature: float | None = None
+    miou: float | None = None  # of segmentation
 
 
 def read_records(suite: Suite, store: Store) -> list[Record]:

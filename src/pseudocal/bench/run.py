@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pseudocal.bench import segmenters
 from pseudocal.bench.domains import domains_of
 from pseudocal.bench.executors import Executor, in_process
 from pseudocal.bench.stages import calibrate_and_score, describe, forget, has_model, is_compared, train_and_predict
@@ -32,6 +33,7 @@ class Failure:
 class Runner:
     """How tasks of one kind are run: what is shared by many, a model, a comparison. All of it is on disk afterwards."""
 
+    what: str  # what is shared, as progress calls it
     check: Callable[[Task, Store], Any]
     shared: Callable[[Sequence[Task], Sequence[Task], Sequence[str]], list[Any]]  # of models, tasks, calibrators
     prepare: Callable[[Any, Store], None]
@@ -39,6 +41,7 @@ class Runner:
     has_model: Callable[[Task, Store], bool]
     compare: Callable[[Task, Sequence[str], Store], None]
     is_compared: Callable[[Task, Sequence[str], Store], bool]
+    forget: Callable[[Task, Store, str], None]
 
 
 def run(
@@ -52,7 +55,7 @@ def run(
     """Do what is missing of a suite, and say which tasks, or members of their ensembles, failed."""
     store.save_suite(suite)
     for task in with_members(suite.tasks, suite.calibrators) if redo else ():
-        forget(store.folder(task), redo or "")
+        RUNNERS[task.runner].forget(task, store, redo or "")
     failures: dict[Task, Failure] = {}
     for name, runner in RUNNERS.items():
         tasks = [task for task in suite.tasks if task.runner == name]
@@ -61,7 +64,7 @@ def run(
         for task in {(task.data, task.source, task.target): task for task in [*models, *open_tasks]}.values():
             runner.check(task, store)
         jobs = runner.shared(models, open_tasks, suite.calibrators)
-        _all("features", jobs, partial(_prepare, name, store), executor, progress)
+        _all(runner.what, jobs, partial(_prepare, name, store), executor, progress)
         for failure in _all("models", models, partial(_model, name, store), executor, progress):
             failures[failure.task] = failure
         ready = [task for task in open_tasks if task not in failures]
@@ -164,8 +167,29 @@ def check(task: Task, store: Store) -> None:
     check_same_classes(*domains_of(task, store.root))
 
 
-# A kind of task with other data and other stages, such as segmentation, has an entry of its own here; as long as it
-# writes `scores.json`, tables know no difference.
+# A kind of task with other data and other stages has an entry of its own here; as long as it writes `scores.json`, tables
+# know no difference.
 RUNNERS: dict[str, Runner] = {
-    "classification": Runner(check, shown, prepare, train_and_predict, has_model, calibrate_and_score, is_compared)
+    "classification": Runner(
+        "features",
+        check,
+        shown,
+        prepare,
+        train_and_predict,
+        has_model,
+        calibrate_and_score,
+        is_compared,
+        forget,
+    ),
+    "segmentation": Runner(
+        "segmenters",
+        segmenters.check,
+        segmenters.shared,
+        segmenters.train,
+        segmenters.ensure_model,
+        segmenters.has_model,
+        segmenters.calibrate_and_score,
+        is_compared,
+        segmenters.forget,
+    ),
 }

@@ -26,7 +26,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "predict": ("source_val.npz", "source_train.npz", "target_labels.npy", "target.npz"),
     "synthesise": ("mixes",),
     "calibrate": ("calibrations",),
-    "score": ("scores.json", "error.json"),
+    "score": ("scores.json", "reliability.npz", "error.json"),
 }
 
 
@@ -48,10 +48,10 @@ def calibrate_and_score(task: Task, calibrators: Sequence[str], store: Store) ->
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
         mixes = [n for n in wanted if n in SYNTHESES and not (folder / "mixes" / f"{n}.npz").exists()]
-        _each(mixes, "synthesise", folder, lambda name: synthesise(task, name, store))
-        ready = [n for n in wanted if not _failed(folder, n) and not _calibrated(folder, n)]
-        _each(ready, "calibrate", folder, lambda name: calibrate_with(task, name, store))
-        done = {name for name in [*wanted, "oracle"] if _calibrated(folder, name)}
+        each(mixes, "synthesise", folder, lambda name: synthesise(task, name, store))
+        ready = [n for n in wanted if not _failed(folder, n) and not calibrated(folder, n)]
+        each(ready, "calibrate", folder, lambda name: calibrate_with(task, name, store))
+        done = {name for name in [*wanted, "oracle"] if calibrated(folder, name)}
         if ready or not done or done - store.scores(task).keys():
             with reported(folder, "score"), timed(folder, "score"):
                 score(task, store)
@@ -67,8 +67,9 @@ def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:
     return store.error(task) is None and store.scores(task).keys() >= set(calibrators)
 
 
-def forget(folder: Path, stage: str) -> None:
+def forget(task: Task, store: Store, stage: str) -> None:
     """Remove what a stage and those after it wrote."""
+    folder = store.folder(task)
     for name in STAGES[STAGES.index(stage) :]:
         for file in FILES[name]:
             path = folder / file
@@ -95,7 +96,8 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _each(names: list[str], stage: str, folder: Path, do: Callable[[str], None]) -> None:
+def each(names: list[str], stage: str, folder: Path, do: Callable[[str], None]) -> None:
+    """Do something for each calibrator; one that fails leaves a note."""
     if not names:
         return
     with reported(folder, stage), timed(folder, stage):
@@ -113,5 +115,6 @@ def _failed(folder: Path, name: str) -> bool:
     return name in SYNTHESES and not (folder / "mixes" / f"{name}.npz").exists()
 
 
-def _calibrated(folder: Path, name: str) -> bool:
+def calibrated(folder: Path, name: str) -> bool:
+    """Whether a calibrator has left its answer."""
     return any((folder / "calibrations" / f"{name}{suffix}").exists() for suffix in (".json", ".npy"))

@@ -7,6 +7,7 @@ from itertools import permutations
 from typing import Any
 
 from pseudocal.arrays import InputError
+from pseudocal.bench import segmenters
 from pseudocal.bench.synthesis import ABLATION, SWEEP
 from pseudocal.bench.task import Scenario, Suite, Task
 from pseudocal.calibrators import CALIBRATORS
@@ -51,7 +52,7 @@ class Plan:
         settings = {**dict(self.settings), **changes}
         small = SMALL if self.settings == FROZEN else {}
         tasks = [
-            Task(self.data, source, target, self.scenario, method, seed, options=small.get(method, ()), **settings)
+            Task(self.data, source, target, self.scenario, method, seed, **{"options": small.get(method, ()), **settings})
             for seed in range(seeds or 1)
             for method in methods
             for source, target in pairs
@@ -60,6 +61,7 @@ class Plan:
 
 
 TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
+SEGMENTERS = (("backbone", "unet"), ("iterations", 250), ("options", tuple(segmenters.OPTIONS.items())))
 QUICK = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
 
 PLANS: dict[str, Plan] = {
@@ -110,6 +112,14 @@ PLANS: dict[str, Plan] = {
         ("source-only", "mcc", "bnm"),
         calibrators=("none", *SWEEP, "oracle"),
         settings=FROZEN,
+    ),
+    "scenes": Plan(
+        "segmentation: a small U-Net trained on one vendor's scenes, calibrated on another's",
+        "scenes",
+        tuple(permutations(EMOJI, 2)),  # the three of `--quick` have the same source, and so share their segmenters
+        ("source-only",),
+        calibrators=segmenters.CALIBRATORS,
+        settings=(*SEGMENTERS, ("runner", "segmentation")),
     ),
     "office31": Plan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet(50)),
     "office-home": Plan(

@@ -17,6 +17,7 @@ from pseudocal.bench.task import Suite
 Metric = Literal["ece", "nll", "brier"]
 By = Literal["overall", "target", "task"]
 Key = tuple[str, str]  # method, pair of domains
+SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the models as they are, below the table of ECE
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,10 @@ def _table(title: str, suite: Suite, records: Sequence[Record], metric: Metric, 
     cells = {name: [_cell(records, name, metric, keys, paper) for keys in columns.values()] for name in names}
     rows = [(title_of(name), _marked(name, cells, names)) for name in names]
     if metric == "ece" and "none" in names:
-        paper = published(suite, "accuracy")
-        right = [_cell(records, "none", "accuracy", keys, paper) for keys in columns.values()]
-        rows.append(("Accuracy", tuple(right)))
+        for name, skill in SKILLS.items():
+            if all(getattr(record, skill) is not None for record in records):
+                paper = published(suite, skill)
+                rows.append((name, tuple(_cell(records, "none", skill, keys, paper) for keys in columns.values())))
     return Table(title, metric, tuple(columns), tuple(rows))
 
 
