@@ -10,13 +10,15 @@ out for TempScal. Takes some ten minutes of one core.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from pseudocal.calibrators import CALIBRATORS
 from pseudocal.data import Scenes
 from pseudocal.segmentation import train_segmenter
-from pseudocal.segmentation.comparison import METHODS, compare, compare_ensemble, table_lines
+from pseudocal.segmentation.comparison import METHODS, Cell, compare, compare_ensemble
 
 DUSK, UNLABELLED = "0001TP", 11
 
@@ -58,7 +60,17 @@ def main() -> None:
     for name, domain in (("day, held out", held), ("dusk", dusk)):
         cells = {cell.method: cell for cell in [*compare(members[0], held, domain), compare_ensemble(members, domain)]}
         print(f"\n{name}: " + ", ".join(f"{m} T = {c.temperature:.3f}" for m, c in cells.items() if m != "ensemble"))
-        print("\n".join(table_lines({method: cells[method].scores for method in METHODS})), flush=True)
+        print("\n".join(table_lines([cells[method] for method in METHODS])), flush=True)
+
+
+def table_lines(cells: list[Cell]) -> Iterator[str]:
+    """The table as Markdown."""
+    yield "| | ECE | NLL | Brier | pixel accuracy | mIoU |"
+    yield "|---|---|---|---|---|---|"
+    for cell in cells:
+        s, title = cell.scores, CALIBRATORS[cell.method].title
+        percent = f"{100 * s['accuracy']:.1f} | {100 * s['miou']:.1f}"
+        yield f"| {title} | {100 * s['ece']:.2f} | {s['nll']:.3f} | {s['brier']:.3f} | {percent} |"
 
 
 if __name__ == "__main__":

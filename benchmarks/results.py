@@ -23,17 +23,27 @@ from pseudocal.bench.executors import Pool
 from pseudocal.bench.figures import draw
 from pseudocal.bench.formats import comparisons, markdown
 from pseudocal.bench.records import Record, gaps, read_records, unique
+from pseudocal.bench.segmenters import training_of
 from pseudocal.bench.store import read_arrays
 from pseudocal.bench.suite_file import read_suite
 from pseudocal.bench.tables import compare, tables
 from pseudocal.scaling import fit_temperature
 
 HERE = Path(__file__).parents[1]
-SEEDS = {"emoji": 3, "emoji-partial": 1, "emoji-source-free": 1, "emoji-ablation": 1, "emoji-lambda": 1, "digits": 1}
+SEEDS = {
+    "emoji": 3,
+    "emoji-partial": 1,
+    "emoji-source-free": 1,
+    "emoji-ablation": 1,
+    "emoji-lambda": 1,
+    "digits": 1,
+    "scenes": 3,
+}
 OWN = (Path(__file__).parent / "bnm-weight-0.1.toml",)
 FIGURES = {
     "emoji": ("temperatures", "training", "reliability-mcc", "pseudo-mcc"),
     "emoji-lambda": ("lambda",),
+    "scenes": ("temperatures", "reliability-source-only"),
 }
 IN_README = ("No calibration", "TempScal", "TransCal", "Ensemble", "PseudoCal", "Pseudo-ensemble", "Oracle")
 MARK = "<!-- results -->"
@@ -76,7 +86,8 @@ def preface(store: Store, suites: list[Suite]) -> str:
     """How the numbers came about."""
     packages = ", ".join(f"{name} {version}" for name, version in versions().items())
     tasks = list(dict.fromkeys(task for suite in suites for task in suite.tasks))
-    seconds = sum(stage["cpu"] for task in tasks for stage in _times(store.folder(task)).values())
+    trainings = {training_of(task) for task in tasks if task.runner == "segmentation"}
+    seconds = sum(stage["cpu"] for task in [*tasks, *trainings] for stage in _times(store.folder(task)).values())
     paragraphs = [
         "# Results",
         "Written by `python benchmarks/results.py` from runs of the built-in suites; nothing here was typed. "

@@ -11,7 +11,7 @@ import torch
 
 from pseudocal.bench import Store, Suite, run
 from pseudocal.bench.suite_file import read_suite
-from pseudocal.data.builtin_digits import DIGEST
+from pseudocal.data import builtin_digits, builtin_scenes
 from pseudocal.data.cache import write_arrays
 
 torch.set_num_threads(1)  # these networks are tiny: threads that wait for each other cost more than they give
@@ -56,12 +56,25 @@ def small_digits() -> dict[str, np.ndarray]:
     return arrays
 
 
+def small_scenes() -> dict[str, np.ndarray]:
+    """In the place of the scenes, 24 pictures of each vendor: two halves whose class is the brightest channel."""
+    arrays = {"classes": np.array(["red", "green", "blue"])}
+    for seed, name in enumerate(("noto", "twemoji", "openmoji", "fluent")):
+        rng = np.random.default_rng(seed)
+        halves = rng.integers(0, 200, (24, 3, 1, 2)).repeat(16, axis=2).repeat(8, axis=3)
+        noise = rng.integers(0, 40 + 15 * seed, halves.shape)
+        arrays[f"{name}_images"] = np.clip(halves + noise, 0, 255).astype(np.uint8)
+        arrays[f"{name}_masks"] = halves.argmax(axis=1).astype(np.uint8)
+    return arrays
+
+
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
     """A cache folder of our own, for workers too: environment variables reach them."""
     before = os.environ.get("PSEUDOCAL_CACHE")
     folder = tmp_path_factory.mktemp("cache")
-    write_arrays(folder / f"digits-{DIGEST[:12]}.npz", small_digits())
+    write_arrays(folder / f"digits-{builtin_digits.DIGEST[:12]}.npz", small_digits())
+    write_arrays(folder / f"scenes-{builtin_scenes.DIGEST[:12]}.npz", small_scenes())
     os.environ["PSEUDOCAL_CACHE"] = str(folder)
     yield folder
     if before is None:

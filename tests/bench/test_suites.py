@@ -9,6 +9,8 @@ from pseudocal.bench.suite_file import parse_suite, read_suite
 
 TASK = {"data": "emoji", "source": "noto", "target": "fluent", "method": "mcc"}
 
+SCENES = {"data": "scenes", "source": "noto", "target": "fluent", "method": "source-only"}
+
 
 def test_every_setting_has_a_folder_of_its_own():
     tasks = [Task("emoji", "noto", "fluent"), Task("emoji", "noto", "fluent", seed=1)]
@@ -88,12 +90,27 @@ def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
         ({"tasks": [{**TASK, "width": True}]}, "expected width to be int, got True"),
         ({"tasks": [{**TASK, "scenario": "open-set"}]}, "expected a scenario among .*, got 'open-set'"),
         ({"tasks": [{**TASK, "target": "noto"}]}, "expected a source and a target that differ, got 'noto' twice"),
+        ({"tasks": [SCENES, TASK]}, "expected scenes in a suite of their own, got other data too"),
+        ({"tasks": [SCENES], "calibrators": ["vectorscal"]}, "expected a calibrator among none, .*, got 'vectorscal'"),
+        ({"tasks": [{**SCENES, "method": "mcc"}]}, "expected source-only, closed-set for segmentation, got mcc"),
+        ({"tasks": [{**SCENES, "frozen": True}]}, "expected a key of a task of segmentation among .*, got 'frozen'"),
+        ({"tasks": [{**SCENES, "backbone": "vit-b16"}]}, "expected a network among unet, .*, got 'vit-b16'"),
+        ({"tasks": [{**SCENES, "weights": "hub"}]}, "expected settings of unet among width, levels, got 'weights'"),
+        ({"tasks": [{**SCENES, "options": {"weight": 1}}]}, "expected options among batch, .*, got 'weight'"),
+        ({"tasks": [{**SCENES, "options": {"pixels": 0.5}}]}, "expected pixels, a number above zero, got 0.5"),
         ({"tasks": [{"data": "emoji"}]}, "expected data, source, target and method in each task, got no source"),
     ],
 )
 def test_mistakes_in_a_file_are_named(content, message):
     with pytest.raises(InputError, match=message):
         parse_suite(content, "mine")
+
+
+def test_a_file_of_scenes_has_the_settings_of_the_built_in_suite():
+    suite = parse_suite({"tasks": [{**SCENES, "source": ["noto", "twemoji"]}], "seeds": 2}, "mine")
+    assert suite.calibrators == built_in("scenes").calibrators
+    assert set(suite.tasks) <= set(built_in("scenes", seeds=2).tasks)
+    assert len(suite.tasks) == 4
 
 
 def test_an_unknown_suite_is_named():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pseudocal.bench import segmenters
+from pseudocal.bench import segmented, segmenters
 from pseudocal.bench.domains import domains_of
 from pseudocal.bench.executors import Executor, in_process
 from pseudocal.bench.stages import calibrate_and_score, describe, forget, has_model, is_compared, train_and_predict
@@ -167,8 +167,8 @@ def check(task: Task, store: Store) -> None:
     check_same_classes(*domains_of(task, store.root))
 
 
-# A kind of task with other data and other stages has an entry of its own here; as long as it writes `scores.json`, tables
-# know no difference.
+# A kind of task with other data and other stages has an entry of its own here; as long as it writes `scores.json`,
+# tables know no difference.
 RUNNERS: dict[str, Runner] = {
     "classification": Runner(
         "features",
@@ -188,7 +188,7 @@ RUNNERS: dict[str, Runner] = {
         segmenters.train,
         segmenters.ensure_model,
         segmenters.has_model,
-        segmenters.calibrate_and_score,
+        segmented.calibrate_and_score,
         is_compared,
         segmenters.forget,
     ),

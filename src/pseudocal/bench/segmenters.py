@@ -1,45 +1,34 @@
-"""Tasks of segmentation: what a model says of every pixel is too much to keep, so it is asked again by each stage.
+"""Models of tasks of segmentation.
 
 A segmenter is trained on its source alone, so that all targets of a source and seed share one. It lies in the folder of
 a task with the target "any":
 
     OUT/tasks/scenes/closed-set/SOURCE-any/source-only/SEED-HASH/      settings.json, model.safetensors, times.json
-
-The folder of a task has settings, calibrations, scores, times and errors as every task has (`pseudocal.bench.store`), and
-`reliability.npz`: count, sum of confidence and number of right pixels in each bin, by calibrator.
 """
 
 from __future__ import annotations
 
 import inspect
 import shutil
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import nn
 
-from pseudocal.adapt.files import save_arrays, save_json
 from pseudocal.arrays import InputError
 from pseudocal.bench import stages
-from pseudocal.bench.stages import calibrated, each, reported
+from pseudocal.bench.stages import reported
 from pseudocal.bench.store import Store, alone, timed
 from pseudocal.bench.task import Task
-from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.data import Scenes, scenes
-from pseudocal.predictors import as_predictor
 from pseudocal.segmentation import NETWORKS, load_segmenter, train_segmenter
-from pseudocal.segmentation.comparison import FITS, METHODS, evaluate, evaluate_ensemble, fit_oracle
 
 TRAINING = {"batch": 8, "lr": 0.1}
 OPTIONS = {**TRAINING, "pixels": 2000, "scenes": 150}  # pixels of an image to fit on, scenes of a target
 SHARE = 0.75  # of a source's scenes that are trained on; TempScal has the others
-CALIBRATORS = METHODS
 
 
 def training_of(task: Task) -> Task:
@@ -94,7 +83,7 @@ def train(job: Task, store: Store) -> None:
 def _train(job: Task, folder: Path) -> None:
     options = dict(job.options)
     trained = train_segmenter(
-        _halves(job)[0],
+        halves(job)[0],
         out=folder / "training",
         network=job.backbone,
         settings=_network_settings(job),
@@ -119,54 +108,6 @@ def has_model(task: Task, store: Store) -> bool:
     return (folder / "model.safetensors").exists() and not (folder / "training").exists()
 
 
-def calibrate_and_score(task: Task, calibrators: Sequence[str], store: Store) -> None:
-    """The stages that compare calibrators."""
-    folder = store.start(task)
-    with alone(folder):
-        (folder / "error.json").unlink(missing_ok=True)
-        ready = [name for name in calibrators if name != "oracle" and not calibrated(folder, name)]
-        each(ready, "calibrate", folder, lambda name: calibrate_with(task, name, store))
-        done = [name for name in calibrators if name == "oracle" or calibrated(folder, name)]
-        if set(ready) & set(done) or set(done) - store.scores(task).keys():
-            with reported(folder, "score"), timed(folder, "score"):
-                score(task, store)
-
-
-def calibrate_with(task: Task, name: str, store: Store) -> None:
-    """Write `calibrations/NAME.json`; of an ensemble it says which models are in it. Target masks are not on offer."""
-    path = store.folder(task) / "calibrations" / f"{name}.json"
-    path.parent.mkdir(exist_ok=True)
-    if name == "ensemble":
-        _members(task, store)
-        save_json(path, {"seeds": [member.seed for member in task.members()]})
-        return
-    if name not in FITS:
-        raise InputError(f"expected a calibrator of segmentation among {', '.join(CALIBRATORS)}, got {name!r}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
-        target = _target(task).unlabelled()
-        fitted = FITS[name](load_model(task, store), _halves(task)[1], target, dict(task.options)["pixels"], task.seed)
-    fitted.save(path)
-
-
-def score(task: Task, store: Store) -> None:
-    """Fit the oracle, then write the metrics of all calibrations that are there."""
-    folder, model, target = store.folder(task), load_model(task, store), _target(task)
-    (folder / "calibrations").mkdir(exist_ok=True)
-    fit_oracle(model, target, dict(task.options)["pixels"], task.seed).save(folder / "calibrations" / "oracle.json")
-    names = [name for name in (*FITS, "oracle") if calibrated(folder, name)]
-    found = [Calibration.load(folder / "calibrations" / f"{name}.json").temperature for name in names]
-    seen = dict(zip(names, evaluate(as_predictor(model), target, temperatures=found), strict=True))
-    temperatures: dict[str, float | None] = dict(zip(names, found, strict=True))
-    if calibrated(folder, "ensemble"):
-        seen["ensemble"] = evaluate_ensemble(_members(task, store), target)
-    bins = {name: s.reliability for name, s in seen.items()}
-    sums = {name: np.stack([r.count, r.confidence_sum, r.correct_sum]) for name, r in sorted(bins.items())}
-    save_arrays(folder / "reliability.npz", edges=bins["oracle"].edges, **sums)
-    scores = {name: {**s.score(), "temperature": temperatures.get(name)} for name, s in sorted(seen.items())}
-    save_json(folder / "scores.json", scores)
-
-
 def forget(task: Task, store: Store, stage: str) -> None:
     """Remove what a stage and those after it wrote, the shared training too if it is the first."""
     stages.forget(task, store, stage)
@@ -179,7 +120,7 @@ def load_model(task: Task, store: Store) -> nn.Module:
     return load_segmenter(store.folder(training_of(task)))
 
 
-def _members(task: Task, store: Store) -> list[nn.Module]:
+def members(task: Task, store: Store) -> list[nn.Module]:
     """The segmenters of the task's ensemble."""
     missing = [member.seed for member in task.members() if not has_model(member, store)]
     if missing:
@@ -193,11 +134,13 @@ def _network_settings(task: Task) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value is not None}
 
 
-def _halves(task: Task) -> tuple[Scenes, Scenes]:
+def halves(task: Task) -> tuple[Scenes, Scenes]:
+    """The source's scenes that are trained on, and those held out."""
     return _scenes(task.source).split(SHARE, seed=task.seed)
 
 
-def _target(task: Task) -> Scenes:
+def target_of(task: Task) -> Scenes:
+    """The target's scenes with their masks."""
     return _scenes(task.target)[: dict(task.options)["scenes"]]
 
 

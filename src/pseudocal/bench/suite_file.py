@@ -12,7 +12,8 @@
     weights = "path/to/weights"
     options = { weight = 0.5 }      # of the method
 
-The other keys of a task are the fields of `Task`.
+The other keys of a task are the fields of `Task`. Tasks of segmentation (`data = "scenes"`) make a suite of their own;
+their networks are those of `pseudocal.segmentation`, their options those of `pseudocal.bench.segmenters`.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ from pseudocal.adapt import BACKBONES
 from pseudocal.adapt.fit import check_options
 from pseudocal.adapt.train import find_preset
 from pseudocal.arrays import InputError
+from pseudocal.bench import segmenters
+from pseudocal.bench.suites import SEGMENTERS
 from pseudocal.bench.synthesis import SYNTHESES
 from pseudocal.bench.task import Suite, Task
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.data import DATASETS
+from pseudocal.segmentation.comparison import METHODS
 
 KEYS = ("calibrators", "seeds", "tasks", "about")
 MANY = ("source", "target", "method")  # one name or several
 TYPES: dict[str, tuple[type, ...]] = {"width": (int,), "iterations": (int,), "frozen": (bool,), "options": (dict,)}
+SEGMENTED = ("data", *MANY, "backbone", "weights", "width", "iterations", "options")
 FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed", "runner"))
 
 
@@ -59,11 +64,15 @@ def parse_suite(
     ['noto->fluent', 'noto->openmoji', 'fluent->openmoji']
     """
     _check_among("a key of a suite", content, KEYS)
-    calibrators = content.get("calibrators", list(CALIBRATORS))
-    _check_among("a calibrator", calibrators, (*CALIBRATORS, *SYNTHESES))
     given = content.get("tasks")
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
         raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
+    pixels = {each.get("data") == "scenes" for each in given}
+    if len(pixels) > 1:
+        raise InputError("expected scenes in a suite of their own, got other data too")
+    known = METHODS if True in pixels else (*CALIBRATORS, *SYNTHESES)
+    calibrators = content.get("calibrators", [name for name in CALIBRATORS if name in known])
+    _check_among("a calibrator", calibrators, known)
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
         raise InputError(f"expected seeds, a number from 1 on, got {count!r}")
@@ -82,15 +91,22 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
         raise InputError(f"expected data, source, target and method in each task, got no {missing[0]}")
     for key, value in table.items():
         _check_type(key, value)
-    _check_among("a data set", [table["data"]], DATASETS)
-    _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
-    several = [_listed(table[key]) for key in MANY]
     options = table.get("options", {})
-    for method in several[2]:
-        check_options(find_preset(method, table.get("preset", "paper")), options)
-    same = {key: value for key, value in table.items() if key not in MANY} | {"options": tuple(options.items())}
-    cells = [same | dict(zip(MANY, names, strict=True)) for names in product(*several)]
-    return [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
+    settings = table | {"options": tuple(options.items())}
+    if table["data"] == "scenes":
+        _check_among("a key of a task of segmentation", table, SEGMENTED)
+        settings = dict(SEGMENTERS) | table | {"options": tuple({**segmenters.OPTIONS, **options}.items())}
+    else:
+        _check_among("a data set", [table["data"]], (*DATASETS, "scenes"))
+        _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
+        for method in _listed(table["method"]):
+            check_options(find_preset(method, table.get("preset", "paper")), options)
+    several = [_listed(table[key]) for key in MANY]
+    cells = [settings | dict(zip(MANY, names, strict=True)) for names in product(*several)]
+    cells = [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
+    for cell in cells if table["data"] == "scenes" else ():
+        segmenters.check_settings(Task(**cell))
+    return cells
 
 
 def _check_type(key: str, value: Any) -> None:

@@ -11,6 +11,7 @@ from pseudocal.bench import segmenters
 from pseudocal.bench.synthesis import ABLATION, SWEEP
 from pseudocal.bench.task import Scenario, Suite, Task
 from pseudocal.calibrators import CALIBRATORS
+from pseudocal.segmentation.comparison import METHODS
 
 ALL = tuple(CALIBRATORS)
 SOURCE_FREE = tuple(name for name, entry in CALIBRATORS.items() if not entry.source_data)
@@ -52,7 +53,9 @@ class Plan:
         settings = {**dict(self.settings), **changes}
         small = SMALL if self.settings == FROZEN else {}
         tasks = [
-            Task(self.data, source, target, self.scenario, method, seed, **{"options": small.get(method, ()), **settings})
+            Task(
+                self.data, source, target, self.scenario, method, seed, **{"options": small.get(method, ()), **settings}
+            )
             for seed in range(seeds or 1)
             for method in methods
             for source, target in pairs
@@ -61,7 +64,10 @@ class Plan:
 
 
 TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
-SEGMENTERS = (("backbone", "unet"), ("iterations", 250), ("options", tuple(segmenters.OPTIONS.items())))
+SEGMENTERS = (
+    *(("runner", "segmentation"), ("backbone", "unet"), ("iterations", 250)),
+    ("options", tuple(segmenters.OPTIONS.items())),
+)
 QUICK = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
 
 PLANS: dict[str, Plan] = {
@@ -118,8 +124,8 @@ PLANS: dict[str, Plan] = {
         "scenes",
         tuple(permutations(EMOJI, 2)),  # the three of `--quick` have the same source, and so share their segmenters
         ("source-only",),
-        calibrators=segmenters.CALIBRATORS,
-        settings=(*SEGMENTERS, ("runner", "segmentation")),
+        calibrators=METHODS,
+        settings=SEGMENTERS,
     ),
     "office31": Plan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet(50)),
     "office-home": Plan(
