@@ -147,7 +147,8 @@ def test_what_a_kill_left_of_a_training_is_cleared_away(suite, copy, done, conte
     assert content_of(copy.out) == content_of(done.out)
 
 
-@pytest.mark.parametrize("executor", [Pool, pytest.param(Ray, marks=pytest.mark.slow)])
+@pytest.mark.slow  # as quick as it gets but for the start of processes; the executors themselves are tested elsewhere
+@pytest.mark.parametrize("executor", [Pool, Ray])
 def test_other_executors_leave_the_same_files(suite, done, tmp_path, content_of, executor):
     with executor(workers=2) as workers:
         assert run(suite, Store(tmp_path), executor=workers) == []
