@@ -48,6 +48,14 @@ def test_means_over_tasks_and_their_spread_over_seeds():
     assert cells(table, "Accuracy")["mcc"].mean == pytest.approx(0.7)
 
 
+def test_segmentation_has_a_row_of_miou():
+    assert "mIoU" not in dict(tables(SUITE, records())[0].rows)
+    (table,) = tables(SUITE, [replace(r, miou=r.accuracy / 2) for r in records()])
+    assert cells(table, "mIoU")["mcc"].mean == pytest.approx(0.35)
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
+    assert {row["metric"] for row in rows if row["calibrator"] == "mIoU"} == {"miou"}
+
+
 def test_tasks_with_one_target_are_averaged():
     (table,) = tables(SUITE, records(), by="target")
     assert table.columns == ("->b", "->c", "average")
