@@ -120,7 +120,7 @@ def clustering(logits: Logits, targets: Labels, weights: Floats | None, groups: 
         sharing = _squares(group.ravel(), np.tile(slopes, 2), np.tile(information, 2), 2)
         clustered = max(clustered, sharing - TWICE * clustered)
     mass = np.bincount(group.ravel(), np.tile(np.ones(n) if weights is None else weights, sides))
-    variance = mass**1.25  # that of a group's sum grows with its mass, or with the square of it if its rows say the same
+    variance = mass**1.25  # that of a group's sum grows with its mass, or its square if its rows say the same
     count = float(variance.sum() ** 2 / (variance @ variance))
     return Clustering(math.sqrt(clustered / plain) if plain else math.inf, count)
 
