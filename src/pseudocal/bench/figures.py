@@ -21,7 +21,7 @@ Form = Literal["svg", "png"]
 
 def draw(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
     """Draw all figures that the suite has numbers for; the first pair of domains and seed stand for the others."""
-    plt = _pyplot()
+    plt = pyplot()
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
 
@@ -122,13 +122,14 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
     return figure
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Matplotlib for files: no window, and the same bytes for the same numbers."""
     try:
         import matplotlib as mpl
     except ImportError as error:
         raise MissingExtraError("matplotlib", "report") from error
     mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "pseudocal"  # so that the same numbers give the same file
+    mpl.rcParams["svg.hashsalt"] = "pseudocal"
     import matplotlib.pyplot as plt
 
     return plt

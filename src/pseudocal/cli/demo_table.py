@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import MissingExtraError
+from pseudocal.bench.figures import pyplot
 from pseudocal.calibrators import Calibration
 from pseudocal.cli.demo import NONE, Demo, Shown, run_demo
 from pseudocal.cli.run import Say
@@ -103,7 +102,7 @@ def outcomes(each: Shown, name: str) -> Outcomes:
 def draw_reliability(each: Shown, title: str, path: Path) -> None:
     """Reliability diagrams side by side: confidence against accuracy, and how many predictions a bin holds."""
     found = {name: Reliability.of(outcomes(each, name)) for name in each.calibrations}
-    plt = _pyplot()
+    plt = pyplot()
     figure, axes = plt.subplots(
         2, len(found), figsize=(3.2 * len(found), 4.4), sharex=True, height_ratios=[4, 1], squeeze=False
     )
@@ -122,15 +121,3 @@ def draw_reliability(each: Shown, title: str, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "demo") from error
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "pseudocal"  # so that the same numbers give the same file
-    import matplotlib.pyplot as plt
-
-    return plt
