@@ -19,7 +19,7 @@ FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WI
 def page(content: dict[str, Any]) -> str:
     """Draw the report."""
     of = content["reliability"]["of"]
-    return templates()["page.html"].render(
+    html: str = templates()["page.html"].render(
         content,
         trust=content.get("trust"),
         panel=panel(content),
@@ -28,6 +28,7 @@ def page(content: dict[str, Any]) -> str:
         effect=_effect(content["calibration"], content.get("trust")),
         frame=FRAME,
     )
+    return html
 
 
 @cache
