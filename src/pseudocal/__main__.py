@@ -2,7 +2,7 @@
 
 import sys
 
-from pseudocal.cli import main
+from pseudocal.cli import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command())

@@ -11,7 +11,7 @@ import pytest
 from pseudocal import InputError
 from pseudocal.inputs import Pixels
 from pseudocal.predictors.exported import EXPRESSION
-from pseudocal.predictors.files import kind_of
+from pseudocal.predictors.files import kind_of, open_model
 from pseudocal.predictors.hugging_face import pixels_of
 from pseudocal.predictors.opened import Chunked
 from pseudocal.predictors.recorder import Recorder
@@ -109,3 +109,52 @@ def test_the_recorder_refuses_what_does_not_fit(tmp_path):
 def test_chunks_of_a_fixed_size_are_the_whole(n):
     x = np.random.default_rng(0).normal(size=(n, 2))
     np.testing.assert_array_equal(Chunked(lambda part: 2 * part, 3)(x), 2 * x)
+
+
+def small_graph(*steps: tuple[str, str, str], outputs: tuple[str, ...] = ("y",)) -> bytes:
+    """Products with a matrix W of 4 x 3, each from one tensor to another; the outputs do not say their shapes."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes = [helper.make_node(op, [start, "W"], [end]) for op, start, end in steps]
+    entry = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    weights = numpy_helper.from_array(np.eye(4, 3, dtype=np.float32), "W")
+    graph = helper.make_graph(nodes, "g", [entry], ends, [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
+    (tmp_path / "a.onnx").write_bytes(small_graph(("MatMul", "x", "y")))
+    model = open_model(str(tmp_path / "a.onnx"))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(model.predict(x), x[:, :3])
+    (tmp_path / "out").mkdir()
+    assert model.ship(2.0, tmp_path / "out", x) == ["model.onnx"]
+    np.testing.assert_array_equal(open_model(str(tmp_path / "out" / "model.onnx")).predict(x), x[:, :3] / 2)
+
+
+def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
+    whole = small_graph(("MatMul", "x", "y"))
+    for end in range(1, len(whole)):
+        (tmp_path / "cut.onnx").write_bytes(whole[:end])
+        with pytest.raises(InputError, match=r"^expected an? (ONNX file|graph)"):
+            open_model(str(tmp_path / "cut.onnx"))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        small_graph,
+        lambda: small_graph(("Unknown", "x", "y")),
+        lambda: small_graph(("MatMul", "nowhere", "y")),
+        lambda: small_graph(("MatMul", "x", "z")),
+        lambda: small_graph(("MatMul", "x", "y"), ("MatMul", "x", "y")),
+        lambda: small_graph(("MatMul", "x", "y"), outputs=()),
+    ],
+    ids=["empty", "unknown operator", "missing tensor", "missing output", "made twice", "no output"],
+)
+def test_a_graph_that_cannot_run_is_refused(tmp_path, broken):
+    (tmp_path / "broken.onnx").write_bytes(broken())
+    with pytest.raises(InputError, match=r"^expected an? (ONNX file|graph)[^\n]*$"):
+        open_model(str(tmp_path / "broken.onnx"))

@@ -144,3 +144,16 @@ def test_it_prints(show, tmp_path):
     tab = show(1400)
     tab.pdf(path=tmp_path / "report.pdf")
     assert (tmp_path / "report.pdf").stat().st_size > 10_000
+
+
+def test_on_paper_nothing_is_dark_cut_off_or_folded(show):
+    tab = show(680, "dark", labelled=True)  # what a sheet of A4 leaves between its margins
+    tab.emulate_media(media="print")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 680
+    inner = tab.locator("table:visible, pre, figure, .examples").all()
+    assert all(part.evaluate("e => e.getBoundingClientRect().right") <= 680 for part in inner)
+    assert tab.locator("#figure-forecast").bounding_box()["width"] > 200
+    assert not tab.locator("figure summary").first.is_visible()  # there is nothing to unfold on paper
+    name = tab.locator(".examples .name").first
+    assert name.evaluate("e => e.scrollWidth <= e.clientWidth")

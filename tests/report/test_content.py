@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.report import Confidences, content_of, load_content, page, save_content, write_predictions
+from pseudocal.report.thumbnails import thumbnail
 from pseudocal.report.verdict import panel
 
 
@@ -128,3 +131,14 @@ def test_confidences_in_blocks_are_those_in_one(monkeypatch, made):
     np.testing.assert_array_equal(whole.top, parts.top)
     np.testing.assert_allclose(whole.after, parts.after)
     np.testing.assert_array_equal(whole.top[:, 0], run.logits.argmax(axis=1))
+
+
+def test_a_thumbnail_of_a_large_photograph_looks_like_it(tmp_path):
+    from PIL import Image
+
+    across, down = np.meshgrid(np.linspace(0, 255, 1600), np.linspace(0, 255, 1200))
+    photograph = Image.fromarray(np.stack([across, down, 255 - across], axis=2).astype(np.uint8))
+    photograph.save(tmp_path / "a.jpg", quality=95)
+    small = Image.open(io.BytesIO(base64.b64decode(thumbnail(tmp_path / "a.jpg").partition(",")[2])))
+    assert small.size == (112, 84)
+    assert np.abs(np.asarray(small, float) - np.asarray(photograph.resize((112, 84)), float)).mean() < 2

@@ -1,5 +1,5 @@
 """The command `pseudocal`."""
 
-from pseudocal.cli.main import main
+from pseudocal.cli.main import command, main
 
-__all__ = ["main"]
+__all__ = ["command", "main"]

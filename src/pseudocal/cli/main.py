@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -11,6 +12,13 @@ from types import FrameType
 from pseudocal.arrays import MissingExtraError
 from pseudocal.cli.errors import INTERRUPTED, USAGE, explain
 from pseudocal.cli.parsing import with_address
+
+
+def command() -> int:
+    """Run `pseudocal` as a process of its own."""
+    code = main()
+    gc.freeze()  # an interpreter that ends searches all it holds for rubbish; this leaves it a tenth of a second less
+    return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

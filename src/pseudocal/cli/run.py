@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.cli.beside import beside, prepare_report
 from pseudocal.cli.job import Job, Models, Work, open_job
 from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
@@ -49,38 +48,22 @@ def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = No
     `models` are those of the job, if they are open already.
     """
     started = time.monotonic()
-    with staged(job.out) as aside, _importing("jinja2", "scipy.special", "pyarrow.parquet"):
+    with staged(job.out) as aside:
         work = open_job(job, aside, models)
         for note in (*work.model.notes, work.preparation):
             say(note)
-        calibration, mixes = _fit(work)
+        with beside(prepare_report) as prepare:
+            calibration, mixes = _fit(work, prepare)
         if work.recorder.maps:
             from pseudocal.cli.segment import write_segmented
 
             return write_segmented(work, calibration, mixes.labelled, aside, started, say)
-        files = ship(job, work.model, calibration, aside, work.recorder.rows[:4], work.inputs, say)
+        files = ship(job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
         return _write(job, _run(work, calibration, mixes, files), aside, started)
 
 
-@contextmanager
-def _importing(*names: str) -> Iterator[None]:
-    """Import what the report will need while the model is at work: together they take half a second."""
-
-    def load() -> None:
-        for name in names:
-            with suppress(ImportError):
-                importlib.import_module(name)
-
-    thread = threading.Thread(target=load, name="pseudocal-import")
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-
-
-def _fit(work: Work) -> tuple[Calibration, Reservoir]:
-    """Calibrate on the inputs in random order, keeping what the model says of each."""
+def _fit(work: Work, prepare: Callable[[], None]) -> tuple[Calibration, Reservoir]:
+    """Calibrate on the inputs in random order, keeping what the model says of each; `prepare` once it is at work."""
     job, recorder = work.job, work.recorder
     _, _, _, order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(5)  # the method has the first three
     order = order_rng.permutation(len(work.inputs))[: job.max_samples]
@@ -90,7 +73,7 @@ def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
         warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
-        stream = _counted(recorder.stream(batches), advance)
+        stream = _watched(recorder.stream(batches), prepare, advance)
         calibration = job.method.fit(recorder, stream, second_opinion=work.second, watch=mixes.add)
         if job.predict == "all":
             for x in stream:  # what an early stop has left
@@ -98,8 +81,11 @@ def _fit(work: Work) -> tuple[Calibration, Reservoir]:
     return calibration, mixes
 
 
-def _counted(stream: Iterator[Any], advance: Callable[[int], None]) -> Iterator[Any]:
-    for x in stream:
+def _watched(stream: Iterator[Any], start: Callable[[], None], advance: Callable[[int], None]) -> Iterator[Any]:
+    """Say when the first batch is ready, since until then the model waits for those who read it; count them all."""
+    for i, x in enumerate(stream):
+        if i == 0:
+            start()
         yield x
         advance(len(x))
 

@@ -9,7 +9,6 @@ from typing import Any
 from pseudocal.arrays import MissingExtraError
 from pseudocal.cli.errors import OutputError
 from pseudocal.cli.progress import Progress, progress
-from pseudocal.data import load, partial_set
 
 
 def train_on(
@@ -24,6 +23,8 @@ def train_on(
     **settings: Any,
 ) -> dict[str, Any]:
     """Train, showing how far it is, and say what came out."""
+    from pseudocal.data import load, partial_set  # here, since other commands load this file and no data sets
+
     try:
         import torch
 

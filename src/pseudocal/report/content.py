@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Labelled, Labels, Logits
+from pseudocal.arrays import Labelled, Labels, Logits, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes
 from pseudocal.report.confidences import Confidences
@@ -132,9 +134,12 @@ def _measured(run: Run) -> list[dict[str, Any]] | None:
 def _examples(run: Run, c: Confidences) -> dict[str, list[dict[str, Any]]]:
     """The inputs whose confidence changed most, and those the calibrated model is least sure of."""
     before, after = c.before[:, 0], c.after[:, 0]
-    changed = np.argsort(-np.abs(after - before), kind="stable")[:SHOWN]
-    unsure = np.argsort(after, kind="stable")[:SHOWN]
-    return {"changed": [_example(run, c, i) for i in changed], "unsure": [_example(run, c, i) for i in unsure]}
+    chosen = {
+        "changed": np.argsort(-np.abs(after - before), kind="stable")[:SHOWN],
+        "unsure": np.argsort(after, kind="stable")[:SHOWN],
+    }
+    with ThreadPoolExecutor(cores()) as pool:  # most of it is to decode pictures
+        return {key: list(pool.map(partial(_example, run, c), rows)) for key, rows in chosen.items()}
 
 
 def _example(run: Run, c: Confidences, i: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,22 @@ FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WI
 
 def page(content: dict[str, Any]) -> str:
     """Draw the report."""
+    of = content["reliability"]["of"]
+    html: str = templates()["page.html"].render(
+        content,
+        trust=content.get("trust"),
+        panel=panel(content),
+        confidences=histogram(content["confidence"]),
+        diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
+        effect=_effect(content["calibration"], content.get("trust")),
+        frame=FRAME,
+    )
+    return html
+
+
+@cache
+def templates() -> dict[str, Any]:
+    """The templates of the page, compiled once."""
     try:
         import jinja2
     except ImportError as error:
@@ -29,16 +46,7 @@ def page(content: dict[str, Any]) -> str:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"percent": _percent, "number": _number, "seconds": _seconds}
-    of = content["reliability"]["of"]
-    return environment.get_template("page.html").render(
-        content,
-        trust=content.get("trust"),
-        panel=panel(content),
-        confidences=histogram(content["confidence"]),
-        diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
-        effect=_effect(content["calibration"], content.get("trust")),
-        frame=FRAME,
-    )
+    return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
 def save_content(content: dict[str, Any], path: Path) -> None:

@@ -15,6 +15,7 @@ def thumbnail(path: Path) -> str | None:
 
     try:
         with Image.open(path) as image:
+            image.draft("RGB", (SIDE, SIDE))  # a JPEG need not be decoded whole to be shown small
             small = image.convert("RGB")
             small.thumbnail((SIDE, SIDE))
     except Exception:  # decoders raise whatever they like; a page without one picture is still a page
