@@ -123,3 +123,18 @@ def test_what_cannot_be_settled_is_said(shape, given, problem):
 def test_whole_numbers_become_floats_since_rows_are_mixed():
     assert Arrays(np.zeros((2, 3), dtype=np.uint8), "uint8").read(0).dtype == np.float32
     assert Arrays(np.zeros((2, 3), dtype=np.float64), "float16").read(0).dtype == np.float16
+
+
+@pytest.mark.parametrize(("size", "wanted"), [((64, 96), (64, 96)), ((128, 192), (64, 96)), ((64, 96), (32, 96))])
+def test_a_picture_is_cut_no_more_than_it_must_be(tmp_path, size, wanted):
+    """One that has the size is left as it is, a larger one of the same shape is made smaller, else one side is cut."""
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    found = Pixels(wanted, layout="nhwc", scale=1.0).read(tmp_path / "a.png")
+    expected = Image.fromarray(pixels)
+    if size[1] != wanted[1]:
+        expected = expected.resize(wanted[::-1], Image.Resampling.BILINEAR)
+    top = (expected.height - wanted[0]) // 2
+    np.testing.assert_array_equal(found, np.asarray(expected, dtype=np.float32)[top : top + wanted[0]])

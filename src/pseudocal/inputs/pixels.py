@@ -19,8 +19,9 @@ BILINEAR = 2  # Pillow's number for it
 class Pixels:
     """How pictures are prepared: resized, cut, scaled, normalised and laid out.
 
-    `resize` "crop" brings the shorter side to `edge` (to the size itself if None) and cuts out the middle; "stretch"
-    brings both sides to the size. Then each value v becomes (v * scale - mean) / std.
+    `resize` "crop" brings the shorter side to `edge`, or a picture to the least that covers the size if that is None,
+    and cuts out the middle; "stretch" brings both sides to the size. Then each value v becomes
+    (v * scale - mean) / std.
     """
 
     size: tuple[int, int] = (224, 224)
@@ -59,9 +60,9 @@ class Pixels:
         if self.resize == "stretch":
             return image.resize((width, height), self.resample)
         across, down = image.size
-        edge = self.edge or max(height, width)
-        share = edge / min(across, down)
-        whole = (max(edge, int(across * share)), max(edge, int(down * share)))
+        least = (self.edge, self.edge) if self.edge else (width, height)
+        share = max(least[0] / across, least[1] / down)
+        whole = (max(least[0], int(across * share)), max(least[1], int(down * share)))
         left, top = ((whole[0] - width) // 2, (whole[1] - height) // 2)
         return image.resize(whole, self.resample).crop((left, top, left + width, top + height))
 
@@ -69,12 +70,14 @@ class Pixels:
         """What is done to a picture, in words.
 
         >>> Pixels((32, 48), mean=(0.5,), std=(0.5,)).words()
-        'shorter side to 48, middle 32 x 48, (v * 0.00392 - 0.5) / 0.5, nchw'
+        'resized to cover 32 x 48, its middle, (v * 0.00392 - 0.5) / 0.5, nchw'
         """
         height, width = self.size
         fit = f"stretched to {height} x {width}"
         if self.resize == "crop":
-            fit = f"shorter side to {self.edge or max(self.size)}, middle {height} x {width}"
+            fit = f"resized to cover {height} x {width}, its middle"
+            if self.edge or height == width:
+                fit = f"shorter side to {self.edge or height}, middle {height} x {width}"
         mean, std = (", ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
         wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
         return f"{fit}, (v * {self.scale:.3g} - {wrap.format(mean)}) / {wrap.format(std)}, {self.layout}"
