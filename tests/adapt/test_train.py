@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from pseudocal.adapt import METHODS, Progress, Run, Trained, dine, load_network, shot, train
 from pseudocal.adapt.loop import _step_seed
+from pseudocal.adapt.loop import torch_threads
 from pseudocal.adapt.method import SCHEDULES, Moment
 from pseudocal.adapt.rows import SOURCE, TARGET, batch_rows
 from pseudocal.arrays import InputError
@@ -179,18 +180,20 @@ def test_frozen_training_gives_a_whole_network(images, tmp_path: Path) -> None:
     rgb = [
         replace(domain, inputs=np.repeat(domain.inputs[:40], 3, axis=1), labels=domain.labels[:40]) for domain in images
     ]
-    stages: list[str] = []
-    trained = train(
-        rgb[0],
-        rgb[1].unlabelled(),
-        method="mcd",
-        out=tmp_path / "run",
-        cache=tmp_path / "cache",
-        iterations=5,
-        width=8,
-        progress=lambda p: stages.append(p.stage),
-    )
-    assert set(stages) == {"features of plain", "features of flipped", "mcd"}
+    threads: dict[str, int] = {}
+    with torch_threads(2):
+        trained = train(
+            rgb[0],
+            rgb[1].unlabelled(),
+            method="mcd",
+            out=tmp_path / "run",
+            cache=tmp_path / "cache",
+            iterations=5,
+            width=8,
+            progress=lambda p: threads.update({p.stage: torch.get_num_threads()}),
+        )
+        assert torch.get_num_threads() == 2
+    assert threads == {"features of plain": 2, "features of flipped": 2, "mcd": 1}
     assert len(list((tmp_path / "cache").iterdir())) == 2
     with torch.no_grad(), np.load(trained.target) as outputs:
         logits = trained.load()(torch.from_numpy(rgb[1].inputs))

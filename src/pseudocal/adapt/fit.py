@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from pseudocal.adapt.backbones import Backbone
 from pseudocal.adapt.features import cached_features
 from pseudocal.adapt.files import save_arrays
-from pseudocal.adapt.loop import Plan, Progress, Report, descend, seeded
+from pseudocal.adapt.loop import Plan, Progress, Report, descend, seeded, torch_threads
 from pseudocal.adapt.method import Pair, Preset, Problem, TargetBatch
 from pseudocal.adapt.networks import Network
 from pseudocal.adapt.rows import SOURCE, TARGET, Rows, batch_rows, predict_arrays
@@ -83,7 +84,8 @@ def fit(network: Network, stage: Stage, run: Run, *, target: Unlabelled, source:
     with seeded(run.seed):
         problem = Problem(len(stage.classes), network.head.width, rows)
         method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
-    curve = descend(inner, method, _draw(parts.get("source_train"), rows, plan), plan)
+    with torch_threads(1) if frozen else nullcontext():  # a step of a head is too small to share
+        curve = descend(inner, method, _draw(parts.get("source_train"), rows, plan), plan)
     for name, part in parts.items():
         outputs = predict_arrays(inner, Rows(part.inputs, run.device))
         save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)

@@ -153,6 +153,17 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """So many threads for torch inside: sums over other numbers of threads end in other digits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _step_seed(seed: int, step: int) -> int:
     return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> 1)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from pseudocal.adapt.loop import torch_threads
 from pseudocal.bench import segmented, segmenters
 from pseudocal.bench.domains import domains_of
 from pseudocal.bench.executors import Executor, in_process
@@ -118,16 +119,10 @@ def _tried(task: Task, store: Store, do: Callable[[], None]) -> Failure | None:
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
     """So many threads for torch and for NumPy's BLAS: sums over other numbers of threads end in other digits."""
-    import torch
     from threadpoolctl import threadpool_limits
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with threadpool_limits(threads):
-            yield
-    finally:
-        torch.set_num_threads(before)
+    with torch_threads(threads), threadpool_limits(threads):
+        yield
 
 
 @dataclass(frozen=True)
