@@ -16,8 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from pseudocal.adapt import METHODS, Progress, Run, Trained, dine, load_network, shot, train
-from pseudocal.adapt.loop import _step_seed
-from pseudocal.adapt.loop import torch_threads
+from pseudocal.adapt.loop import _step_seed, torch_threads
 from pseudocal.adapt.method import SCHEDULES, Moment
 from pseudocal.adapt.rows import SOURCE, TARGET, batch_rows
 from pseudocal.arrays import InputError
