@@ -1,12 +1,42 @@
-"""The tables in the docs are those that the code prints."""
+"""The tables in the docs are those that the code prints, what they show runs, and what they name is there."""
 
+import re
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pseudocal.calibrators import comparison_table, needs_table
 
+DOCS = Path(__file__).parents[2] / "docs"
+
 
 @pytest.mark.parametrize("table", [comparison_table, needs_table])
 def test_tables_are_up_to_date(table):
-    assert table() in (Path(__file__).parents[2] / "docs" / "calibrators.md").read_text(encoding="utf-8")
+    assert table() in (DOCS / "calibrators.md").read_text(encoding="utf-8")
+
+
+def test_the_other_calibrators_of_segmentation_run_as_they_stand():
+    text = (DOCS / "segmentation.md").read_text(encoding="utf-8")
+    code = text.partition("### Other calibrators")[2].split("```python\n")[1].split("```")[0]
+    z = 2 * np.random.default_rng(0).normal(size=(6, 3, 4, 4))
+    batches = [(z, np.random.default_rng(1).integers(0, 3, size=(6, 4, 4)))]
+    names = {"model": lambda x: x, "another_model": lambda x: -x, "source_loader": batches, "loader": batches}
+    exec(code, names)
+    assert names["together"](z).shape == z.shape
+
+
+def test_the_reference_names_what_there_is():
+    listed = re.findall(r"^::: (\S+)$", (DOCS / "reference.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(set(listed)) == len(listed)
+    for name in listed:
+        module, _, thing = name.rpartition(".")
+        assert hasattr(import_module(module), thing), name
+    for module in ("pseudocal.segmentation", "pseudocal.metrics"):
+        public = {
+            f"{module}.{name}" for name in import_module(module).__all__ if name != name.upper() and name != "Metric"
+        }
+        assert public <= set(listed)
+    assert {"pseudocal.calibrators.pixel_rows", "pseudocal.calibrators.Ensemble"} <= set(listed)
+    assert {"pseudocal.data.streets", "pseudocal.data.label_map"} <= set(listed)

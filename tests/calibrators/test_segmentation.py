@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError, PseudoCal, fit_temperature
+from pseudocal.arrays import Labelled
 from pseudocal.calibrators import Ensemble, ensemble, oracle, pixel_rows, tempscal
 from pseudocal.pixels import IGNORED, at_size, by_rows, labelled_pixels, predicted
 from pseudocal.synthesis import cutmix
@@ -180,13 +181,36 @@ def test_labelled_pixels_for_tempscal_and_oracle():
     assert len(np.unique(rows.groups)) == 40
     found = tempscal(rows)
     assert found.interval[0] < 2 < found.interval[1]
-    best = oracle(rows.logits, rows.labels, groups=rows.groups)
-    assert best.interval == pytest.approx(found.interval)
+    best = oracle(rows)
+    assert best.scaling == found.scaling
+    assert best.scaling == oracle(rows.logits, rows.labels, groups=rows.groups, weights=rows.weights).scaling
+    assert best.interval != oracle(rows.logits, rows.labels).interval
     thin = pixel_rows(lambda x: x, [(z, masks)], pixels=5)
     assert len(thin.labels) == 200
     np.testing.assert_allclose(thin.weights, 6)
     with pytest.raises(InputError, match="labels from 0 to 2 or the ignored one, got 7 at"):
         pixel_rows(lambda x: x, [(z, np.where(masks == IGNORED, 7, masks))])
+
+
+@pytest.mark.parametrize("reference", [False, True])
+@pytest.mark.parametrize("by", ["nll", "ece"])
+def test_a_row_of_weight_three_is_three_rows_to_the_oracle(by, reference):
+    rng = np.random.default_rng(15)
+    z = 3 * rng.normal(size=(50, CLASSES))
+    y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    weights = np.where(z.argmax(axis=1) == y, 1, 3)
+    often = oracle(z.repeat(weights, axis=0), y.repeat(weights), by=by, reference=reference)
+    weighted = oracle(Labelled(z, y, weights.astype(float)), by=by, reference=reference)
+    assert weighted.temperature == pytest.approx(often.temperature, rel=1e-3)
+    assert weighted.temperature != pytest.approx(oracle(z, y, by=by, reference=reference).temperature, rel=1e-3)
+
+
+def test_the_oracle_takes_logits_with_labels_or_both_in_one():
+    rows = Labelled(np.array([[2.0, 0.0]] * 4), np.array([0, 0, 0, 1]))
+    with pytest.raises(InputError, match="expected labels beside the logits"):
+        oracle(rows.logits)
+    with pytest.raises(InputError, match="expected a Labelled alone"):
+        oracle(rows, rows.labels)
 
 
 def test_masks_denser_than_the_logits_are_looked_up():

@@ -70,7 +70,7 @@ def nll_loss(labelled: Labelled) -> Callable[[float], float]:
 
     def loss(temperature: float) -> float:
         d = below / temperature
-        return float((np.log(np.exp(d).sum(axis=1)) - d[row, labelled.labels]).mean())
+        return float(np.average(np.log(np.exp(d).sum(axis=1)) - d[row, labelled.labels], weights=labelled.weights))
 
     return loss
 

@@ -75,8 +75,7 @@ def evaluate_ensemble(members: Sequence[Any], domain: Scenes) -> Segmented:
 
 def fit_oracle(model: Any, target: Scenes, pixels: int | None, seed: int) -> Calibration:
     """The temperature of least NLL on the target's masks."""
-    rows = pixel_rows(model, _batches(target), pixels=pixels, seed=seed)
-    return oracle(rows.logits, rows.labels, weights=rows.weights, groups=rows.groups)
+    return oracle(pixel_rows(model, _batches(target), pixels=pixels, seed=seed))
 
 
 def _batches(domain: Scenes) -> Iterator[tuple[Any, Any]]:
