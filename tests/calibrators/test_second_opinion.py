@@ -162,6 +162,20 @@ def test_without_a_second_opinion_there_is_no_apply():
     assert trust.forecast.high - trust.forecast.low > 0.5
 
 
+@pytest.mark.parametrize(("share", "reasons"), [(0.6, 1), (0.89, 1), (0.95, 2)])
+def test_pixels_have_reasons_of_their_own(share, reasons):
+    first = np.arange(1000) < 1000 * share
+    logits = np.log(99.0) * np.eye(10)[np.where(first, 0, 1 + np.arange(1000) % 9)]
+    trust = judge(
+        Labelled(logits, logits.argmax(axis=1), None, np.arange(1000) // 10), TemperatureScaling(4.0), mixes=900
+    )
+    assert trust.verdict == "caution"
+    assert len(trust.reasons) == reasons
+    assert "no second opinion is supported" in trust.reasons[-1]
+    assert "only another model" not in " ".join(trust.reasons)
+    assert ("One class takes 95% of all pixels" in trust.reasons[0]) == (share == 0.95)
+
+
 def lost_between(seed):
     """A model that is right on every real input and sure of it, and knows little of what lies between them."""
     guess = 50 * np.random.default_rng(seed).normal(size=(CLASSES, CLASSES))

@@ -120,6 +120,9 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     assert "By class" in html
     assert "pairs of images" in html
     assert any("40 pairs of images only" in fact["text"] for fact in content["facts"])
+    assert content["trust"]["verdict"] == "caution"
+    assert "no second opinion is supported" in html
+    assert "only another model" not in html
     assert pseudocal("report", tmp_path / "out").code == 0
 
 

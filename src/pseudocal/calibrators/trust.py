@@ -91,15 +91,18 @@ def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement:
     >>> trust = judge(real, TemperatureScaling(11.36), mixes=900, agreement=agreement)
     >>> trust.verdict, round(trust.forecast.accuracy, 2)
     ('apply', 0.9)
+
+    Rows in groups are pixels of images, which have reasons of their own.
     """
     before, after = (
         float(np.average(confidences(real.logits, t), weights=real.weights)) for t in (1.0, scaling.temperature)
     )
     shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=real.logits.shape[1])
     evidence = {"confidence before": before, "confidence after": after, "mixes": float(mixes), **_marginal(shares)}
-    findings = [*_basics(scaling, mixes, evidence["largest class"])]
+    pixels = real.groups is not None
+    findings = [*_basics(scaling, mixes, evidence["largest class"], pixels=pixels)]
     if agreement is None:
-        findings.append(("caution", ALONE_TEXT))
+        findings.append(("caution", PIXELS_TEXT if pixels else ALONE_TEXT))
         forecast, score = _clipped(after, *ALONE), None
     else:
         evidence |= {"agreement": agreement.rate, "shared mistakes": agreement.shared}
@@ -115,9 +118,13 @@ ALONE_TEXT = (
     "There was no second opinion. A model that is consistently wrong looks the same from within as one that is right: "
     "only another model, trained from another seed or on other features, can tell."
 )
+PIXELS_TEXT = (
+    "For models that label every pixel no second opinion is supported, so the verdict is caution at best. A model that "
+    "is consistently wrong looks the same from within as one that is right: masks of a few images can tell."
+)
 
 
-def _basics(scaling: TemperatureScaling, mixes: int, largest: float) -> list[tuple[Verdict, str]]:
+def _basics(scaling: TemperatureScaling, mixes: int, largest: float, *, pixels: bool) -> list[tuple[Verdict, str]]:
     """What is wrong whatever anyone else says."""
     found: list[tuple[Verdict, str]] = []
     if scaling.bound:
@@ -129,10 +136,13 @@ def _basics(scaling: TemperatureScaling, mixes: int, largest: float) -> list[tup
             )
         )
     if mixes < FEW_MIXES:
+        what = "mixed pixels" if pixels else "mixes"
         found.append(
-            ("caution", f"The temperature rests on {mixes:,} mixes only; from {FEW_MIXES:,} on it is pinned down.")
+            ("caution", f"The temperature rests on {mixes:,} {what} only; from {FEW_MIXES:,} on it is pinned down.")
         )
-    if largest > DOMINANT:
+    if pixels and largest > COLLAPSED:  # most of a picture may well be road; mixes are of pixels with two classes
+        found.append(("caution", f"One class takes {largest:.0%} of all pixels: the mixes say little of most of them."))
+    elif not pixels and largest > DOMINANT:
         level: Verdict = "do not apply" if largest > COLLAPSED else "caution"
         found.append((level, f"One class takes {largest:.0%} of all predictions: the model hardly tells inputs apart."))
     return found
