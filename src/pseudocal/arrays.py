@@ -169,6 +169,13 @@ def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
         raise InputError(f"expected logits below +inf, one of them finite in each row, got {what} in row {row}")
 
 
+def check_temperature(temperature: float) -> float:
+    """Refuse what logits cannot be divided by."""
+    if not 0 < temperature < np.inf:
+        raise InputError(f"expected a positive temperature, got {temperature}")
+    return temperature
+
+
 def as_numpy(array: Any) -> NDArray[Any]:
     """See arrays and tensors, wherever they lie and whether they carry a gradient or not, as NumPy."""
     if hasattr(array, "detach"):  # a torch tensor; bfloat16, which NumPy does not have, is kept exactly in float32

@@ -142,3 +142,14 @@ def test_what_cannot_be_right_is_refused(overconfident):
     for level in (0, 1, 95):
         with pytest.raises(InputError, match=f"between 0 and 1, got {level}"):
             bootstrap(ece, overconfident, level=level)
+
+
+def test_of_one_row_nothing_is_known():
+    one = Outcomes.from_probabilities([[0.7, 0.3]], labels=[1])
+    group = Outcomes.from_probabilities([[0.7, 0.3]] * 3, labels=[1, 0, 0])
+    for outcomes, groups in ((one, None), (group, [4, 4, 4])):
+        for metric, least, most in ((accuracy, 0, 1), (ece, 0, 1), (nll, 0, math.inf), (len, -math.inf, math.inf)):
+            known = bootstrap(metric, outcomes, groups=groups)
+            change = paired(metric, outcomes, outcomes, groups=groups)
+            assert (known.value, known.low, known.high) == (metric(outcomes), least, most)
+            assert (change.value, change.low, change.high) == (0, least - most, most - least)

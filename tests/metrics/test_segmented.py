@@ -12,6 +12,7 @@ from pseudocal.metrics import (
     bootstrap,
     brier,
     confidence_map,
+    confidence_picture,
     correct_picture,
     ece,
     image_change,
@@ -96,6 +97,49 @@ def test_what_cannot_be_right_is_refused(frames):
         Segmented.of(z, masks) + Segmented.of(z, masks, bins=3)
     with pytest.raises(InputError, match="expected a metric among"):
         image_interval("mce", Segmented.of(z, masks))
+
+
+@pytest.mark.parametrize("temperature", [-1.0, 0.0, np.nan, np.inf])
+def test_a_temperature_that_cannot_be_divided_by_is_refused(frames, temperature):
+    z, masks = frames
+    for use in (lambda t: Segmented.of(z, masks, temperature=t), lambda t: confidence_picture(z[0], t)):
+        with pytest.raises(InputError, match=f"expected a positive temperature, got {temperature}"):
+            use(temperature)
+
+
+def test_pictures_are_of_one_image(frames):
+    z, masks = frames
+    np.testing.assert_array_equal(confidence_picture(z[:1]), confidence_picture(z[0]))
+    for picture in (confidence_map, confidence_picture, lambda x: correct_picture(x, masks)):
+        with pytest.raises(InputError, match=r"one image \(classes, height, width\), got a batch of 6"):
+            picture(z)
+    with pytest.raises(InputError, match="expected maps of logits"):
+        confidence_picture(z[0, 0])
+
+
+@pytest.mark.parametrize("metric", ["ece", "nll", "accuracy", "miou"])
+def test_of_one_image_nothing_is_known(frames, metric):
+    z, masks = frames
+    one, ignored = Segmented.of(z[:1], masks[:1]), Segmented.of(z[1:], np.full_like(masks[1:], 255))
+    most = np.inf if metric == "nll" else 1
+    for seen in (one, one + ignored):  # images without a pixel that counts are no others
+        interval, change = image_interval(metric, seen), image_change(metric, seen, seen)
+        assert (interval.value, interval.low, interval.high) == (getattr(one, metric), 0, most)
+        assert (change.value, change.low, change.high) == (0, -most, most)
+
+
+def test_images_that_are_ignored_tell_nothing(frames):
+    z, masks = frames
+    some = masks.copy()
+    some[3:] = 255
+    seen = Segmented.of(z, some)
+    for metric in ("accuracy", "ece"):
+        assert image_interval(metric, seen) == image_interval(metric, Segmented.of(z[:3], masks[:3]))
+    with pytest.raises(InputError, match="expected at least one pixel that is not ignored, got none in 6 images"):
+        Segmented.of(z, np.full_like(masks, 255)).score()
+    for metric in ("accuracy", "nll", "brier", "ece", "miou"):
+        with pytest.raises(InputError, match="at least one pixel that is not ignored"):
+            image_interval(metric, Segmented.of(z, np.full_like(masks, 255)))
 
 
 def clustered(n, rng):

@@ -89,5 +89,6 @@ def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cell(part: dict[str, float | None]) -> str:
-    value, low, high = ("inf" if v is None else f"{v:.4f}" for v in (part["value"], part["low"], part["high"]))
+    ends = (("value", "inf"), ("low", "-inf"), ("high", "inf"))
+    value, low, high = (beyond if part[key] is None else f"{part[key]:.4f}" for key, beyond in ends)
     return f"{value} [{low}, {high}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.metrics.blocks import Column
@@ -27,23 +28,33 @@ def image_interval(
     >>> interval = image_interval("accuracy", right + wrong)
     >>> interval.low, interval.high
     (0.0, 1.0)
+
+    Of a single image nothing is known of others: the interval is all that the metric can be.
+
+    >>> print(image_interval("accuracy", right))
+    1.0000 [0.0000, 1.0000]
     """
     value, draws, slack = _resampled(metric, seen, level, resamples, seed)
     low, high = ends(value, draws, level)
     least, most = LIMITS[metric]
+    if _with_pixels(seen).sum() == 1:
+        return Interval(value, least, most)
     return Interval(value, max(least, low - slack), min(most, max(least, high)))
 
 
 def image_change(
     metric: str, before: Segmented, after: Segmented, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
 ) -> Interval:
-    """The interval of the change of a metric on the same images."""
+    """The interval of the change of a metric on the same images; of a single one nothing is known."""
     if before.images != after.images:
         raise InputError(f"expected the same images before and after, got {before.images} and {after.images} of them")
     (old, old_draws, old_slack), (new, new_draws, new_slack) = (
         _resampled(metric, seen, level, resamples, seed) for seen in (before, after)
     )
     low, high = ends(new - old, new_draws - old_draws, level)
+    if _with_pixels(before).sum() == 1:
+        least, most = LIMITS[metric]
+        return Interval(new - old, least - most, most - least)
     return Interval(new - old, low - new_slack, high + old_slack)
 
 
@@ -58,15 +69,23 @@ def _resampled(metric: str, seen: Segmented, level: float, resamples: int, seed:
     check_level(level)
     if resamples < 2:
         raise InputError(f"expected at least two resamples, got {resamples}")
-    n, rng = seen.images, np.random.default_rng(seed)
-    drawn = rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
-    value, draws = getattr(seen, metric), METRICS[metric](seen, drawn)
+    value, counts = getattr(seen, metric), _with_pixels(seen)
+    n, rng = int(counts.sum()), np.random.default_rng(seed)
+    drawn = np.zeros((resamples, seen.images))
+    drawn[:, counts] = rng.multinomial(n, np.full(n, 1 / n), size=resamples)
+    draws = METRICS[metric](seen, drawn)
     if metric != "ece":
         return value, draws, 0.0
     signs = np.random.default_rng([seed, 1]).choice([-1.0, 1.0], size=(resamples, n))
-    chance = np.abs(signs @ (seen.confidence_sum - seen.correct_sum)).sum(axis=1) / seen.pixels
+    chance = np.abs(signs @ (seen.confidence_sum - seen.correct_sum)[counts]).sum(axis=1) / seen.pixels
     beyond = value > np.quantile(chance, (1 + level) / 2)
     return value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean()))
+
+
+def _with_pixels(seen: Segmented) -> NDArray[np.bool_]:
+    """Which images have a pixel that counts; the others tell nothing, and none is drawn."""
+    counted: NDArray[np.bool_] = seen.count.sum(axis=1) > 0
+    return counted
 
 
 def _mean(part: Callable[[Segmented], Column]) -> Callable[[Segmented, Draws], Column]:

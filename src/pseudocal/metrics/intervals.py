@@ -89,10 +89,18 @@ def bootstrap(
     >>> coins = bootstrap(accuracy, half, groups=[0, 1] * 50)
     >>> coins.high - coins.low                                   # all right or all wrong: two coins, not a hundred
     1
+
+    Of a single row, or group, nothing is known of others: the interval is all that the metric can be.
+
+    >>> print(bootstrap(accuracy, half, groups=[0] * 100))
+    0.5000 [0.0000, 1.0000]
     """
-    sample = _resample(metric, outcomes, level, resamples, seed, as_groups(groups, len(outcomes)))
+    group = as_groups(groups, len(outcomes))
+    sample = _resample(metric, outcomes, level, resamples, seed, group)
     low, high = ends(sample.value, sample.draws, level)
     least, most = LIMITS.get(_unwrapped(metric), (-math.inf, math.inf))
+    if _is_one(outcomes, group):
+        return Interval(sample.value, least, most)
     return Interval(sample.value, max(least, low - sample.slack), min(most, max(least, high)))
 
 
@@ -109,7 +117,8 @@ def paired(
     """The interval of the change `metric(after) - metric(before)` on the same rows, or groups of rows.
 
     What the two share cancels, so a small gain shows that two separate intervals would hide. Where the ECE after may
-    be chance alone, the interval reaches down to the change that this would mean.
+    be chance alone, the interval reaches down to the change that this would mean. Of one row or group nothing is
+    known here either.
 
     >>> before = Outcomes.from_probabilities([[0.9, 0.1]] * 100, labels=[0, 1] * 50)
     >>> after = Outcomes.from_probabilities([[0.6, 0.4]] * 100, labels=[0, 1] * 50)
@@ -123,6 +132,9 @@ def paired(
     old, new = (_resample(metric, outcomes, level, resamples, seed, group) for outcomes in (before, after))
     with np.errstate(invalid="ignore"):  # of two infinite losses the change is NaN
         low, high = ends(new.value - old.value, new.draws - old.draws, level)
+    if _is_one(before, group):
+        least, most = LIMITS.get(_unwrapped(metric), (-math.inf, math.inf))
+        return Interval(new.value - old.value, least - most, most - least)
     return Interval(new.value - old.value, low - new.slack, high + old.slack)
 
 
@@ -175,6 +187,11 @@ def as_groups(groups: ArrayLike | None, n: int) -> Groups | None:
         raise InputError(f"expected groups of shape ({n},), one for each row, got shape {numbers.shape}")
     found, group = np.unique(numbers, return_inverse=True)
     return None if len(found) == n else group
+
+
+def _is_one(outcomes: Outcomes, groups: Groups | None) -> bool:
+    """Whether there is but one row, or one group of them, to draw."""
+    return len(outcomes) == 1 if groups is None else int(groups.max()) == 0
 
 
 def _calibrated(outcomes: Outcomes, rng: Generator, groups: Groups | None = None) -> Outcomes:

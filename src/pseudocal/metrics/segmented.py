@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Maps, as_maps, cores
+from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature, cores
 from pseudocal.metrics.blocks import Column
 from pseudocal.metrics.reliability import Reliability, bin_of, equal_width
 from pseudocal.metrics.resize import resized_rows
@@ -65,6 +65,7 @@ class Segmented:
         """
         images = as_maps(maps)
         masks = as_masks(labels, len(images))
+        check_temperature(temperature)
         edges = equal_width(bins)
         parts = [
             _image(image, mask, temperature, ignore, edges, align_corners)
@@ -105,6 +106,12 @@ class Segmented:
         """How many pixels counted."""
         return int(self.count.sum())
 
+    def _counted(self) -> int:
+        """How many pixels counted, for the metrics, which are means over them."""
+        if self.pixels == 0:
+            raise InputError(f"expected at least one pixel that is not ignored, got none in {self.images:,} images")
+        return self.pixels
+
     @property
     def reliability(self) -> Reliability:
         """Confidence against accuracy of all pixels, bin by bin."""
@@ -113,26 +120,28 @@ class Segmented:
     @property
     def ece(self) -> float:
         """The gap between confidence and accuracy, averaged over the pixels."""
+        self._counted()
         return self.reliability.ece
 
     @property
     def accuracy(self) -> float:
         """The share of pixels that are right."""
-        return float(self.correct_sum.sum() / self.pixels)
+        return float(self.correct_sum.sum() / self._counted())
 
     @property
     def nll(self) -> float:
         """The mean negative log-likelihood of the labels, in nats."""
-        return float(self.nll_sum.sum() / self.pixels)
+        return float(self.nll_sum.sum() / self._counted())
 
     @property
     def brier(self) -> float:
         """The mean squared error between probabilities and one-hot labels, summed over the classes."""
-        return float(self.brier_sum.sum() / self.pixels)
+        return float(self.brier_sum.sum() / self._counted())
 
     @property
     def miou(self) -> float:
         """Intersection over union, averaged over the classes that occur in the labels or among the predictions."""
+        self._counted()
         return float(np.nanmean(_iou(self.hits.sum(0), self.called.sum(0), self.labelled.sum(0))))
 
     def score(self) -> dict[str, float]:

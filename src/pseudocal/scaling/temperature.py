@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, work_dtype
+from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, check_temperature, work_dtype
 from pseudocal.scaling.slope import Slope, all_alone, clustering, slope
 
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
@@ -52,8 +52,7 @@ class TemperatureScaling:
     groups: float | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise InputError(f"expected a positive temperature, got {self.temperature}")
+        check_temperature(self.temperature)
         if self.bound not in (None, "lower", "upper"):
             raise InputError(f"expected bound 'lower', 'upper' or None, got {self.bound!r}")
 
