@@ -71,6 +71,12 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
     return np.ascontiguousarray(rows, dtype=np.promote_types(image.dtype, np.float32))
 
 
+def check_pixels(pixels: int | None) -> None:
+    """Refuse a number of pixels that cannot be drawn."""
+    if pixels is not None and (not isinstance(pixels, int | np.integer) or pixels < 1):
+        raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {pixels!r}")
+
+
 def draw(at: NDArray[np.intp], pixels: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
     """At most `pixels` of the pixels numbered in `at`, without replacement; all of them if None.
 

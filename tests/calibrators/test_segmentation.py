@@ -120,6 +120,18 @@ def test_frames_of_several_sizes_are_paired_with_their_own():
     assert found.counts["pairs"] == 57  # the first of each size has nobody
     with pytest.raises(InputError, match="at least two target inputs"):
         PseudoCal().fit(segmenter, stream[:1])
+    alone = [images(1, (4, 4 + i), rng) for i in range(5)]
+    with pytest.raises(InputError, match=r"got 5 of as many sizes \(3 x 4 x 4, 3 x 4 x 5, 3 x 4 x 6, \.\.\.\): resize"):
+        PseudoCal().fit(segmenter, alone)
+    with pytest.raises(InputError, match="got 5 inputs in batches of one"):
+        PseudoCal(pairing="batch").fit(segmenter, alone[:1] * 5)
+
+
+def test_copies_of_one_image_are_told_so():
+    copies = np.repeat(images(1, (6, 6), np.random.default_rng(0)), 40, axis=0)
+    assert len(np.unique(predicted(segmenter(copies)))) > 1
+    with pytest.raises(InputError, match="got 40 of which no two that were paired differ in the class of any pixel"):
+        PseudoCal().fit(segmenter, copies)
 
 
 def test_output_smaller_than_the_input_is_calibrated_as_it_is():
@@ -157,8 +169,13 @@ def test_binary_masks_and_other_strategies():
     assert one.scaling == two.scaling
     with pytest.raises(InputError, match="expected mixup alone for a model that labels every pixel, got cutmix"):
         PseudoCal().fit(segmenter, x, strategy=cutmix)
-    with pytest.raises(InputError, match="at least one pixel"):
-        PseudoCal(pixels=0)
+    for bad in (0, 2.5, "all"):
+        with pytest.raises(InputError, match=f"at least one pixel of each image, a whole number.*got {bad!r}"):
+            PseudoCal(pixels=bad)
+        with pytest.raises(InputError, match="at least one pixel of each image"):
+            pixel_rows(segmenter, [(x, np.zeros((60, 3, 3), dtype=int))], pixels=bad)
+    with pytest.raises(InputError, match="at least one pixel that is not ignored"):
+        pixel_rows(segmenter, [(x, np.full((60, 3, 3), IGNORED))])
 
 
 def test_parts_merge_and_their_images_stay_apart():
@@ -231,5 +248,8 @@ def test_maps_in_ensembles_and_calibrations():
     calibration = PseudoCal().fit(segmenter, images(40, (3, 3), rng))
     np.testing.assert_allclose(calibration(a), a / calibration.temperature)
     np.testing.assert_allclose(calibration.probabilities(a).sum(axis=1), 1)
+    for use in (calibration, calibration.probabilities):
+        with pytest.raises(InputError, match=r"height, width\), got shape \(3, 4, 5\); .* logits\[None\]"):
+            use(a[0])
     np.testing.assert_array_equal(by_rows(lambda z: z, a), a)
     np.testing.assert_array_equal(predicted(a), a.argmax(axis=1))

@@ -158,4 +158,14 @@ def test_what_cannot_be_done_is_said(pseudocal, segmenters, patches, tmp_path):
     done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--labels", images)
     assert done.code == 3
     assert "one number a pixel" in done.err
+    names = tmp_path / "names.txt"
+    names.write_text("road\n" * 40)
+    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--labels", names)
+    assert done.code == 3
+    assert "expected a folder with a mask for each picture, or an .npy of masks" in done.err
+    ignored = tmp_path / "ignored.npy"
+    np.save(ignored, np.full((40, 16, 16), 255, dtype=np.uint8))
+    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--labels", ignored)
+    assert done.code == 3
+    assert "expected at least one pixel that is not ignored, got none in 40 images" in done.err
     assert not (tmp_path / "out").exists()

@@ -37,6 +37,11 @@ def versions() -> dict[str, str]:
 
 def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
     array = as_numpy(logits)
+    if array.ndim == 3:
+        raise InputError(
+            "expected logits of shape (n, classes), or of every pixel (n, classes, height, width), "
+            f"got shape {array.shape}; those of one image are logits[None]"
+        )
     return by_rows(function, array) if array.ndim == 4 else function(array)
 
 
@@ -46,7 +51,7 @@ class Calibration:
 
     >>> calibration = Calibration("pseudocal", TemperatureScaling(2.0, log_se=0.05, rows=400))
     >>> calibration
-    Calibration(pseudocal: T = 2.000 in [1.813, 2.206], from 400 rows)
+    Calibration(pseudocal: T = 2.000 in [1.821, 2.217], from 400 rows)
     >>> calibration.probabilities([[2 * np.log(3), 0.0]]).round(4)
     array([[0.75, 0.25]])
     """

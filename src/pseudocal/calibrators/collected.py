@@ -15,6 +15,7 @@ from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
 OF_PIXELS = 4  # pixels of an image say nearly the same: so much less memory holds all that they tell, beside a frame
+MOST_SHAPES = 1000  # beyond so many sizes it is not the sizes that are worth naming
 FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
 
 Packed = dict[str, NDArray[Any]]
@@ -40,10 +41,16 @@ class Collected:
         self.real = Reservoir(memory // 3, real_rng)  # each with the class of a second opinion, or the model's own
         self.mistakes: Mistakes | None = None  # what a second opinion was asked about, if there is one
         self.pairs = 0
+        self.shapes: list[tuple[int, ...]] = []  # of the inputs met here, as long as no two were paired
         self.epochs = 1
         self.forward_passes = 0  # set by whoever counted them
         # images are numbered from a random start, so those of parts that know nothing of each other stay apart
         self._first_id = rng.integers(2**62, dtype=np.int64)
+
+    def meet(self, shape: tuple[int, ...]) -> None:
+        """Note the shape of inputs, to be able to say why none was paired."""
+        if self.pairs == 0 and len(self.shapes) < MOST_SHAPES and shape not in self.shapes:
+            self.shapes.append(shape)
 
     def add_real(self, logits: Logits | Labelled) -> None:
         """Take in what the model says of real inputs that it met for the first time."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.pixels import IGNORED, labelled_pixels
+from pseudocal.pixels import IGNORED, check_pixels, labelled_pixels
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.reservoir import Reservoir
 
@@ -32,6 +32,7 @@ def pixel_rows(
     >>> tempscal(pixel_rows(lambda x: x, [(images, masks)]))
     Calibration(tempscal: T = 1.820 in [...], from 4 rows)
     """
+    check_pixels(pixels)
     predict = Checked(as_predictor(model))
     draw_rng, keep_rng = np.random.default_rng(seed).spawn(2)
     reservoir = Reservoir(memory, keep_rng)
@@ -40,4 +41,6 @@ def pixel_rows(
         if maps.ndim != 4:
             raise InputError(f"expected logits of every pixel (n, classes, h, w), got shape {maps.shape}")
         reservoir.add(labelled_pixels(maps, masks, pixels=pixels, ignore=ignore, rng=draw_rng))
+    if reservoir.seen == 0:
+        raise InputError("expected images with at least one pixel that is not ignored, got none")
     return reservoir.labelled

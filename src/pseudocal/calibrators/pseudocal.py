@@ -17,7 +17,7 @@ from pseudocal.calibrators.collected import Collected, Settled
 from pseudocal.calibrators.divided import Executor, collect_in_blocks
 from pseudocal.calibrators.second_opinion import find_mistakes
 from pseudocal.calibrators.trust import DistrustWarning, Trust, judge
-from pseudocal.pixels import predicted, sampled
+from pseudocal.pixels import check_pixels, predicted, sampled
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
@@ -81,8 +81,7 @@ class PseudoCal:
             raise InputError(f"expected memory of at least 65536 bytes, got {self.memory}")
         if self.tolerance is not None and not self.tolerance > 0:
             raise InputError(f"expected a positive tolerance, got {self.tolerance}")
-        if self.pixels is not None and self.pixels < 1:
-            raise InputError(f"expected at least one pixel of each image, got {self.pixels}")
+        check_pixels(self.pixels)
 
     def fit(
         self,
@@ -161,6 +160,7 @@ class PseudoCal:
         def met(x: Batch) -> Any:
             """What is remembered of real inputs; of maps the predicted classes are enough, unless labels are soft."""
             said = predict(x)
+            collected.meet(tuple(x.shape[1:]))
             if said.ndim == 2:
                 if collected.epochs == 1:
                     collected.add_real(_real(said, x, second))
@@ -248,12 +248,23 @@ def _why_no_mixes(collected: Collected, strategy: str | None) -> str:
     real, paired = collected.real, collected.pairs
     maps = real.seen > 0 and real.labelled.groups is not None  # then rows are pixels, and no mix has been predicted
     rows = collected.forward_passes // collected.epochs if maps else real.seen
+    if paired == 0 and rows > 1 and len(collected.shapes) == rows:
+        first = ", ".join(" x ".join(map(str, shape)) for shape in collected.shapes[:3])
+        return (
+            f"expected inputs of which two share a size, since those are paired, got {rows} of as many sizes "
+            f"({first}{', ...' if rows > 3 else ''}): resize them to one size, or to a few"
+        )
     if paired == 0 and rows > 1:
         return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"
     if paired == 0:
         return f"expected at least two target inputs to mix, got {rows}"
     if strategy is not None:
         return f"expected at least one row from the strategy, got none of {paired} pairs"
+    if maps:
+        return (
+            f"expected images that the model tells apart somewhere, got {rows} of which no two that were paired "
+            "differ in the class of any pixel: are they different images?"
+        )
     return (
         f"expected target inputs that the model tells apart, got one predicted class for all {rows}: "
         "a model that always says the same cannot be calibrated by mixing its inputs"

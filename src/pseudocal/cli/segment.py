@@ -26,6 +26,8 @@ from pseudocal.report import page, save_content
 from pseudocal.report.predictions import write_table
 from pseudocal.report.segmented import COLUMNS, Images, segmented_content
 
+MaskOf = Callable[[int], NDArray[Any] | None]  # the number of an input goes in
+
 
 def write_segmented(
     work: Work, calibration: Calibration, mixes: Labelled, aside: Path, started: float, say: Say
@@ -34,10 +36,11 @@ def write_segmented(
     job = work.job
     if job.save_logits:
         raise InputError("expected no --save-logits for a model that labels every pixel, whose logits are many, got it")
+    mask_of = _masks(job, work)
     files = ship(job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
     settings = calibration.settings | asked_of(job)
     calibration = replace(calibration, settings=settings, versions=calibration.versions | runtimes())
-    images = _second_pass(work, calibration)
+    images = _second_pass(work, calibration, mask_of)
     write_table(aside, iter([images.columns(work.classes)]), COLUMNS, kind=job.table)
     calibration.save(aside / "calibration.json")
     timing = {"seconds": time.monotonic() - started, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -54,9 +57,8 @@ def write_segmented(
     return content
 
 
-def _second_pass(work: Work, calibration: Calibration) -> Images:
-    job, rows = work.job, work.recorder.rows
-    images, mask_of = Images(calibration), _masks(job, work)
+def _second_pass(work: Work, calibration: Calibration, mask_of: MaskOf) -> Images:
+    job, rows, images = work.job, work.recorder.rows, Images(calibration)
     batches = read_batches(
         work.inputs, rows, batch_size=job.batch_size, workers=job.workers or cores(), unreadable=work.unreadable
     )
@@ -68,7 +70,7 @@ def _second_pass(work: Work, calibration: Calibration) -> Images:
     return images
 
 
-def _masks(job: Job, work: Work) -> Callable[[int], NDArray[Any] | None]:
+def _masks(job: Job, work: Work) -> MaskOf:
     """The mask of an image: a picture of the same name in a folder, or a row of an array."""
     if job.labels is None:
         return lambda i: None
@@ -76,6 +78,11 @@ def _masks(job: Job, work: Work) -> Callable[[int], NDArray[Any] | None]:
         if "middle" in work.preparation:
             raise InputError("expected --resize stretch with masks of whole pictures, got pictures cut to their middle")
         return lambda i: _read_mask(job.labels / Path(work.inputs.name(i)).with_suffix(".png"))  # type: ignore[operator]
+    if job.labels.suffix.lower() not in (".npy", ".npz"):
+        raise InputError(
+            "expected a folder with a mask for each picture, or an .npy of masks (n, height, width), as --labels for a "
+            f"model that labels every pixel, got {job.labels}"
+        )
     from pseudocal.inputs.tables import read_array
 
     masks = read_array(job.labels)

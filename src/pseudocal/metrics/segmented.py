@@ -115,12 +115,12 @@ class Segmented:
     @property
     def reliability(self) -> Reliability:
         """Confidence against accuracy of all pixels, bin by bin."""
+        self._counted()
         return Reliability(self.edges, self.count.sum(0), self.confidence_sum.sum(0), self.correct_sum.sum(0))
 
     @property
     def ece(self) -> float:
         """The gap between confidence and accuracy, averaged over the pixels."""
-        self._counted()
         return self.reliability.ece
 
     @property
