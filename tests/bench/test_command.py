@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from pseudocal.bench import PLANS
+import pseudocal.bench
+from pseudocal.bench import PLANS, Store
 from pseudocal.bench.figures import draw
 from pseudocal.cli import main
+from pseudocal.data.cache import cached, digest
 
 
 def bench(*words):
@@ -24,6 +27,8 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert said.count("| No calibration |") == 3 + 3  # three metrics, and PseudoCal against it by each
     assert bench("table", tiny_file, "--out", done.out, "--metric", "nll", "--format", "csv", "--by", "task") == 0
     assert "optdigits->fonts,nll," in capsys.readouterr().out
+    assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
+    assert "expected a suite of segmentation, whose models have an mIoU, got tiny" in capsys.readouterr().err
     assert bench("figures", tiny_file, "--out", done.out, "--to", tmp_path) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert {"tiny-reliability-mcc.svg", "tiny-pseudo-mcc.svg", "tiny-training.svg", "tiny-lambda.svg"} <= names
@@ -47,6 +52,43 @@ def test_a_failure_is_told_and_counted(tiny_file, cache, tmp_path, capsys):
     assert "0 of 1 tasks of broken are done" in said.out
     assert bench("table", path, "--out", tmp_path / "out") == 3
     assert "expected scores of broken" in capsys.readouterr().err
+
+
+def test_a_quick_run_is_pointed_to(done, tiny, tmp_path, capsys):
+    Store(tmp_path).save_suite(replace(tiny, name="emoji-quick"))
+    assert bench("table", "emoji", "--out", tmp_path) == 3
+    assert "(emoji-quick), got 'emoji': it was run with --quick, say so here too" in capsys.readouterr().err
+    for words in (["emoji", "--quick"], ["emoji-quick"]):
+        assert bench("table", *words, "--out", tmp_path) == 3
+        assert "expected scores of emoji-quick" in capsys.readouterr().err  # found, though not run to the end
+
+
+def test_few_temperatures_are_drawn_large():
+    from pseudocal.bench.figures import _temperature_figure, pyplot
+
+    plt, sizes = pyplot(), []
+    for n in (3, 100):
+        figure = _temperature_figure(plt, {"pseudocal": (np.full(n, 1.5), np.full(n, 1.2))})
+        sizes.append(figure.axes[0].lines[1].get_markersize())
+        plt.close(figure)
+    assert sizes[0] >= 2 * sizes[1]
+
+
+def test_data_that_are_built_are_told_of(tiny_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path))
+    arrays = {"a": np.arange(3)}
+
+    def fake(suite, *rest, **settings):
+        cached(suite.name, lambda: arrays, expected=digest(arrays))
+        return []
+
+    monkeypatch.setattr(pseudocal.bench, "run", fake)
+    for expected in (f"building tiny on first use, to be kept in {tmp_path}\n", ""):  # then it is there
+        assert bench("run", tiny_file, "--out", tmp_path / "out", "--workers", 1) == 0
+        assert capsys.readouterr().err == expected
+    monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path / "other"))
+    assert bench("run", tiny_file, "--out", tmp_path / "out", "--workers", 1, "--quiet") == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_the_list_names_every_suite(capsys):

@@ -56,6 +56,17 @@ def test_segmentation_has_a_row_of_miou():
     assert {row["metric"] for row in rows if row["calibrator"] == "mIoU"} == {"miou"}
 
 
+def test_of_an_miou_more_is_better():
+    found = [replace(r, miou=1 - r.ece) for r in records()]
+    (table,) = tables(SUITE, found, "miou")
+    assert cells(table, "PseudoCal")["mcc"].mean == pytest.approx(1 - 0.5 / 3)
+    assert cells(table, "PseudoCal")["mcc"].best
+    assert not cells(table, "No calibration")["mcc"].best
+    assert "mIoU" not in dict(table.rows)
+    assert markdown(table).startswith("| mIoU, mean over tasks, % | mcc |")
+    assert [c.wins for c in compare(found, "miou")] == [c.wins for c in compare(found, "ece")]
+
+
 def test_tasks_with_one_target_are_averaged():
     (table,) = tables(SUITE, records(), by="target")
     assert table.columns == ("->b", "->c", "average")

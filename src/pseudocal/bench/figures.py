@@ -17,6 +17,7 @@ from pseudocal.bench.task import Suite, Task
 from pseudocal.metrics import Reliability
 
 Form = Literal["svg", "png"]
+FEW = 30  # points that have room to be large
 
 
 def draw(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
@@ -115,7 +116,8 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
     for ax, (name, (best, own)) in zip(axes[0], found.items(), strict=True):
         low, high = min(best.min(), 0.3), max(best.max(), 10.0)
         ax.plot([low, high], [low, high], color="0.6", lw=1)
-        ax.plot(best, np.clip(own, low, high), ".", ms=3, alpha=0.5)
+        few = len(best) <= FEW
+        ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)
         ax.set(title=title_of(name), xscale="log", yscale="log")
     figure.supxlabel("temperature of the oracle")
     figure.supylabel("temperature found")

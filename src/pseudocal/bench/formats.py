@@ -11,8 +11,9 @@ from pseudocal.bench.calibrating import title_of
 from pseudocal.bench.records import unique
 from pseudocal.bench.tables import SKILLS, Cell, Comparison, Table
 
-PERCENT = {"ece", "accuracy"}
-DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4}
+PERCENT = {"ece", "accuracy", "miou"}
+DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4, "miou": 2}
+NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU"}
 
 
 def markdown(table: Table) -> str:
@@ -93,7 +94,7 @@ def _compared(each: Comparison | None) -> str:
 
 
 def _title(table: Table) -> str:
-    name = table.title.replace(table.metric, {"ece": "ECE", "nll": "NLL", "brier": "Brier"}[table.metric])
+    name = table.title.replace(table.metric, NAMES[table.metric])
     return f"{name}, %" if table.metric in PERCENT else name
 
 

@@ -14,10 +14,11 @@ from pseudocal.bench.published import published
 from pseudocal.bench.records import Record, unique
 from pseudocal.bench.task import Suite
 
-Metric = Literal["ece", "nll", "brier"]
+Metric = Literal["ece", "nll", "brier", "miou"]
 By = Literal["overall", "target", "task"]
 Key = tuple[str, str]  # method, pair of domains
 SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the models as they are, below the table of ECE
+SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1}  # of an mIoU more is better
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _table(title: str, suite: Suite, records: Sequence[Record], metric: Metric, 
     names = [name for name in suite.calibrators if any(record.calibrator == name for record in records)]
     paper = published(suite, metric)
     cells = {name: [_cell(records, name, metric, keys, paper) for keys in columns.values()] for name in names}
-    rows = [(title_of(name), _marked(name, cells, names)) for name in names]
+    rows = [(title_of(name), _marked(name, cells, names, SIGN[metric])) for name in names]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):
@@ -91,12 +92,12 @@ def _cell(
     )
 
 
-def _marked(name: str, cells: dict[str, list[Cell]], names: Sequence[str]) -> tuple[Cell, ...]:
+def _marked(name: str, cells: dict[str, list[Cell]], names: Sequence[str], sign: int) -> tuple[Cell, ...]:
     """The row with its best cells marked; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
-        rivals = [cells[other][i].mean for other in names if other != "oracle"]
-        best = name != "oracle" and np.isfinite(rivals).all() and cell.mean == min(rivals)  # no holes, no winner
+        rivals = [sign * cells[other][i].mean for other in names if other != "oracle"]
+        best = name != "oracle" and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)  # no holes, no winner
         row.append(Cell(cell.mean, cell.sd, cell.paper, bool(best)))
     return tuple(row)
 
@@ -109,7 +110,7 @@ class Comparison:
     where: str
     tasks: int
     wins: int
-    difference: float  # mean of PseudoCal minus the rival: below zero it is better
+    difference: float  # mean of PseudoCal minus the rival: below zero it is better, unless more is
     p: float
 
 
@@ -127,7 +128,7 @@ def compare(records: Sequence[Record], metric: Metric = "ece", champion: str = "
             mine, theirs = (_by_task(records, name, metric, chosen) for name in (champion, rival))
             differences = np.array([mine[key] - theirs[key] for key in mine if key in theirs])
             if len(differences):
-                wins = int((differences < 0).sum())
+                wins = int((SIGN[metric] * differences < 0).sum())
                 mean = float(differences.mean())
                 found.append(Comparison(rival, where, len(differences), wins, mean, signed_rank(differences)))
     return found

@@ -12,6 +12,7 @@ import typer
 from pseudocal.arrays import InputError, MissingExtraError, cores
 from pseudocal.cli.errors import INPUT
 from pseudocal.cli.options import EPILOG, option
+from pseudocal.cli.progress import told_of_building
 from pseudocal.cli.training import Stages, check_writable
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def run(
     using: Any = (
         Ray(ray_address, processes) if on_ray else Pool(processes) if processes > 1 else nullcontext(in_process)
     )
-    with Stages(quiet=quiet) as stages, using as executor:
+    with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
 
         def progress(what: str, done: int, total: int) -> None:
             if total:
@@ -80,7 +81,10 @@ def table(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
-    metric: Annotated[Literal["ece", "nll", "brier"] | None, option(help="one of them rather than all three")] = None,
+    metric: Annotated[
+        Literal["ece", "nll", "brier", "miou"] | None,
+        option(help="one rather than the first three; miou of segmentation"),
+    ] = None,
     by: Annotated[Literal["overall", "target", "task"], option(help="what columns are", show_default=True)] = "overall",
     form: Annotated[Literal["md", "latex", "csv"], option("--format", help="of the tables", show_default=True)] = "md",
 ) -> None:
@@ -95,6 +99,8 @@ def table(
     records = read_records(found, store)
     if not records:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
+    if metric == "miou" and any(record.miou is None for record in records):
+        raise InputError(f"expected a suite of segmentation, whose models have an mIoU, got {found.name}")
     for each in (metric,) if metric else ("ece", "nll", "brier"):
         parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
         parts += [comparisons(compare(records, each))] if form == "md" and "pseudocal" in found.calibrators else []

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
 EVERY = 10.0  # seconds between lines
+BUILDING = "pseudocal.data"  # the logger that is told when data are built
 
 
 class Progress(Protocol):
@@ -58,8 +59,33 @@ class Lines:
             self.spoken = now
             rate = self.done / (now - self.started)
             left = (self.total - self.done) / rate
-            line = f"{self.done:,} of {self.total:,} {self.unit}, {rate:.1f} a second, {left:.0f} s left"
+            line = f"{self.done:,} of {self.total:,} {self.unit}, {pace(rate)}, {left:.0f} s left"
             self._stream.write(line + "\n")
+
+
+def pace(rate: float) -> str:
+    """How fast it goes: so many a second, or of what is slow so many seconds each.
+
+    >>> pace(2.5), pace(0.02)
+    ('2.5 a second', '50 s each')
+    """
+    return f"{rate:.1f} a second" if rate >= 0.1 or rate == 0 else f"{1 / rate:.0f} s each"
+
+
+@contextmanager
+def told_of_building(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[None]:
+    """Say so in a line when data are built on first use, which takes a while."""
+    import logging
+
+    logger, handler = logging.getLogger(BUILDING), logging.StreamHandler(stream or sys.stderr)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.CRITICAL if quiet else logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 @contextmanager
@@ -67,8 +93,8 @@ def _bar(total: int, what: str) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    rate = TextColumn("{task.fields[rate]:.1f}/s")
+    rate = TextColumn("{task.fields[pace]}")
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("", total=total, rate=0.0)
-        yield lambda done: shown.update(task, advance=done, rate=shown.tasks[0].speed or 0.0)
+        task = shown.add_task("", total=total, pace="")
+        yield lambda done: shown.update(task, advance=done, pace=pace(shown.tasks[0].speed or 0.0))

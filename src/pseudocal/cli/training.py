@@ -8,7 +8,7 @@ from typing import Any
 
 from pseudocal.arrays import MissingExtraError
 from pseudocal.cli.errors import OutputError
-from pseudocal.cli.progress import Progress, progress
+from pseudocal.cli.progress import Progress, progress, told_of_building
 
 
 def train_on(
@@ -32,7 +32,8 @@ def train_on(
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "adapt") from error
     check_writable(Path(settings["out"]))
-    domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
+    with told_of_building(quiet=quiet):
+        domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
     here, there = domains[0], domains[-1]
     there = partial_set(dataset, there) if partial else there
     if settings["backbone"] == "digits":

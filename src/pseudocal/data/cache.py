@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import secrets
 import warnings
@@ -43,6 +44,7 @@ def cached(name: str, build: Callable[[], Arrays], *, expected: str) -> Arrays:
     arrays = read_arrays(path)
     if arrays is not None:
         return arrays
+    logging.getLogger(__name__).info("building %s on first use, to be kept in %s", name, path.parent)
     arrays = build()
     if digest(arrays) != expected:
         warnings.warn(_unexpected(name, arrays, expected), RenderingWarning, stacklevel=3)
