@@ -116,3 +116,11 @@ def test_a_file_of_scenes_has_the_settings_of_the_built_in_suite():
 def test_an_unknown_suite_is_named():
     with pytest.raises(InputError, match=r"expected a suite among digits, .*, or a TOML file, got 'emojis'"):
         built_in("emojis")
+
+
+def test_digits_of_a_file_have_a_network_of_their_size():
+    task = {"data": "digits", "source": "mnist", "target": "fonts", "method": "mcc"}
+    (built,) = [t for t in built_in("digits").tasks if (t.pair, t.method) == ("mnist->fonts", "mcc")]
+    assert parse_suite({"tasks": [task]}, "mine").tasks == (built,)
+    (other,) = parse_suite({"tasks": [task | {"backbone": "efficientnet-lite0", "width": 64}]}, "mine").tasks
+    assert (other.backbone, other.width) == ("efficientnet-lite0", 64)

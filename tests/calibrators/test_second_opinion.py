@@ -41,6 +41,20 @@ def test_agreement_forecasts_the_accuracy(inputs):
     assert abs(sure - right) < 0.08 < abs(1 - right)  # the model itself is sure of nearly everything
 
 
+@pytest.mark.parametrize("own", [0.0, 0.002])
+def test_a_second_model_that_is_the_first_says_nothing(inputs, own):
+    """Neither the temperature nor the forecast is taken from it, whoever asked for that."""
+    truth, model, second = models(own=own)
+    alone = PseudoCal().fit(model, inputs)
+    for estimator in ("mixes", "agreement"):
+        calibration = PseudoCal(estimator=estimator).fit(model, inputs, second_opinion=second)
+        assert calibration.temperature == alone.temperature
+        assert calibration.trust.verdict == "caution"
+        assert "no opinion of its own" in calibration.trust.reasons[0]
+        assert calibration.trust.forecast == alone.trust.forecast
+        assert calibration.trust.forecast.low < accuracy(truth, model, inputs) < calibration.trust.forecast.high
+
+
 def test_shared_mistakes_are_taken_off():
     """Of 100 inputs 50 are right; the second agrees with these and with 20 percent of the mistakes: 60 in all."""
     real = Labelled(np.eye(10)[np.zeros(100, dtype=int)], np.r_[np.zeros(60, dtype=int), np.ones(40, dtype=int)])
@@ -67,14 +81,6 @@ def test_a_second_opinion_changes_neither_the_mixes_nor_the_temperature_of_the_p
     assert both.trust.score is not None
     passes = both.counts["forward_passes"] / alone.counts["forward_passes"]
     assert 1.5 < passes < 3  # once for each real input, three times for each sure mistake
-
-
-def test_the_same_model_twice_is_no_opinion(inputs):
-    _, model, _ = models()
-    trust = PseudoCal().fit(model, inputs, second_opinion=model).trust
-    assert trust.evidence["shared mistakes"] == 1.0
-    assert trust.verdict != "apply"
-    assert any("same mistakes" in reason for reason in trust.reasons)
 
 
 def test_parts_and_workers_agree(inputs):

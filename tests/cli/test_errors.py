@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -135,6 +137,37 @@ def test_an_empty_or_missing_model(refused, features, tmp_path):
     assert "config.json" in refused("calibrate", tmp_path / "folder", features)
 
 
+def test_code_in_a_hugging_face_folder_is_not_run(refused, hub, pictures, tmp_path, monkeypatch):
+    """Not even for one who says yes to everything."""
+    folder = shutil.copytree(hub, tmp_path / "hub")
+    trace = tmp_path / "trace"
+    code = f"open({str(trace)!r}, 'w').close()\nfrom transformers import ResNetConfig as Config"
+    (folder / "evil.py").write_text(code)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "evilnet", "auto_map": {"AutoConfig": "evil.Config"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("builtins.input", lambda prompt="": "y")
+    assert "Hugging Face image classifier" in refused("calibrate", folder, pictures)
+    assert not trace.exists()
+
+
+def test_a_truncated_hugging_face_folder(refused, hub, pictures, tmp_path):
+    folder = shutil.copytree(hub, tmp_path / "hub")
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+    assert "Hugging Face image classifier" in refused("calibrate", folder, pictures)
+
+
+def test_a_folder_in_the_place_of_a_file(pseudocal, tabular, features, tmp_path):
+    """Nothing is moved, not even what could be."""
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "-q")
+    assert done.code == 4
+    assert "report.html, got a folder" in done.err
+    assert os.listdir(tmp_path / "out") == ["report.html"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
 def test_a_picture_that_declares_60000_by_60000_pixels(refused, hub, tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "huge.png").write_bytes(png(60_000, 60_000))
@@ -199,6 +232,12 @@ def test_labels_that_do_not_fit(refused, tabular, features, tmp_path):
     assert "400 labels" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
     np.save(tmp_path / "y.npy", np.full(400, 7))
     assert "from 0 to 2" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
+
+
+def test_the_version(pseudocal):
+    done = pseudocal("--version")
+    assert done.code == 0
+    assert done.out.startswith("pseudocal ")
 
 
 def test_usage_errors_have_their_own_code(refused, tabular, features):

@@ -9,6 +9,7 @@ import pytest
 
 from pseudocal import InputError
 from pseudocal.inputs import Arrays, Pixels, Unreadable, open_inputs, pixels_for, read_batches
+from pseudocal.inputs.labels import read_labels
 
 
 class Slow:
@@ -138,3 +139,18 @@ def test_a_picture_is_cut_no_more_than_it_must_be(tmp_path, size, wanted):
         expected = expected.resize(wanted[::-1], Image.Resampling.BILINEAR)
     top = (expected.height - wanted[0]) // 2
     np.testing.assert_array_equal(found, np.asarray(expected, dtype=np.float32)[top : top + wanted[0]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [(np.zeros((3, 2)), "one label for each input"), (np.array([0.0, 1.5, 1.0]), "whole class numbers .* got 1.5")],
+)
+def test_labels_that_are_none(tmp_path, labels, problem):
+    np.save(tmp_path / "y.npy", labels)
+    with pytest.raises(InputError, match=problem):
+        read_labels(tmp_path / "y.npy", ["a", "b", "c"])
+
+
+def test_labels_as_whole_floats(tmp_path):
+    np.save(tmp_path / "y.npy", np.array([0.0, 2.0]))
+    np.testing.assert_array_equal(read_labels(tmp_path / "y.npy", ["a", "b"]), [0, 2])

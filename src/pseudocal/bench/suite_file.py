@@ -29,7 +29,7 @@ from pseudocal.adapt.fit import check_options
 from pseudocal.adapt.train import find_preset
 from pseudocal.arrays import InputError
 from pseudocal.bench import segmenters
-from pseudocal.bench.suites import SEGMENTERS
+from pseudocal.bench.suites import SEGMENTERS, TRAINED
 from pseudocal.bench.synthesis import SYNTHESES
 from pseudocal.bench.task import Suite, Task
 from pseudocal.calibrators import CALIBRATORS
@@ -92,6 +92,8 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
     for key, value in table.items():
         _check_type(key, value)
     options = table.get("options", {})
+    if table["data"] == "digits":  # too small for the usual backbone
+        table = {**dict(TRAINED), **table}
     settings = table | {"options": tuple(options.items())}
     if table["data"] == "scenes":
         _check_among("a key of a task of segmentation", table, SEGMENTED)

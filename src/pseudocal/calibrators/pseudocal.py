@@ -191,7 +191,7 @@ class PseudoCal:
         if collected.mixes.seen == 0:
             raise InputError(_why_no_mixes(collected, settings.get("strategy")))
         scaling, agreement = collected.temperature(), collected.agreement
-        if self.estimator == "agreement" and agreement is not None:
+        if self.estimator == "agreement" and agreement is not None and not agreement.empty:
             scaling = agreement.temperature(collected.real.labelled)
         if settings.get("strategy"):  # made to be compared, not to be applied
             return Calibration("pseudocal", scaling, settings, collected.counts)

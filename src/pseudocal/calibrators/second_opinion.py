@@ -25,6 +25,7 @@ from pseudocal.synthesis import Pairs, apart
 
 Classes = NDArray[np.intp]
 
+SAME = 0.9  # shared mistakes: two models that share more of them are one, and their agreement says nothing
 LEAN = 1 / 3  # where between kappa and the raw agreement the accuracy lay on the tasks of development
 STEP = 1e-4  # in log T, for a slope
 
@@ -104,6 +105,11 @@ class Agreement:
     def shared(self) -> float:
         """The share of the first model's mistakes that the second one makes as well."""
         return self.mistakes.shared / self.mistakes.weight if self.mistakes.weight else 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether the second model is no opinion of its own."""
+        return self.shared > SAME
 
     @property
     def corrected(self) -> float:

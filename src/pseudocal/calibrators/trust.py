@@ -101,11 +101,13 @@ def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement:
     evidence = {"confidence before": before, "confidence after": after, "mixes": float(mixes), **_marginal(shares)}
     pixels = real.groups is not None
     findings = [*_basics(scaling, mixes, evidence["largest class"], pixels=pixels)]
-    if agreement is None:
-        findings.append(("caution", PIXELS_TEXT if pixels else ALONE_TEXT))
+    if agreement is not None:
+        evidence |= {"agreement": agreement.rate, "shared mistakes": agreement.shared}
+    if agreement is None or agreement.empty:
+        alone = PIXELS_TEXT if pixels else ALONE_TEXT
+        findings.append(("caution", alone if agreement is None else EMPTY_TEXT.format(agreement.shared)))
         forecast, score = _clipped(after, *ALONE), None
     else:
-        evidence |= {"agreement": agreement.rate, "shared mistakes": agreement.shared}
         findings += _second(agreement, before, after)
         forecast = _clipped(agreement.accuracy, *[math.hypot(TOGETHER, NORMAL_90 * agreement.error)] * 2)
         score = _score(agreement.accuracy, before, after)
@@ -117,6 +119,10 @@ def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement:
 ALONE_TEXT = (
     "There was no second opinion. A model that is consistently wrong looks the same from within as one that is right: "
     "only another model, trained from another seed or on other features, can tell."
+)
+EMPTY_TEXT = (
+    "The second model makes {:.0%} of the first one's mistakes as well: it is no opinion of its own, and neither the "
+    "temperature nor the forecast is taken from it. Train another from another seed or on other features."
 )
 PIXELS_TEXT = (
     "For models that label every pixel no second opinion is supported, so the verdict is caution at best. A model that "

@@ -11,6 +11,7 @@ import typer
 
 from pseudocal.arrays import MissingExtraError
 from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators.calibration import versions
 from pseudocal.cli.arrays import apply_file, score_files
 from pseudocal.cli.bench import bench
 from pseudocal.cli.job import Job
@@ -33,6 +34,19 @@ app = typer.Typer(
 
 
 app.add_typer(bench, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pseudocal {versions()['pseudocal']}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, option("--version", callback=_print_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """Calibrate classifiers on unlabelled data from where they now run."""
 
 
 @app.command(epilog=EPILOG)

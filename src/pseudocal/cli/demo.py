@@ -17,6 +17,7 @@ from torch import nn
 
 from pseudocal.adapt import Network, Trained, build_backbone, train
 from pseudocal.adapt.features import Remembered
+from pseudocal.adapt.loop import torch_threads
 from pseudocal.adapt.rows import Rows, predict_arrays
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
@@ -61,6 +62,11 @@ class Shown:
 def run_demo(demo: Demo, say: Say = lambda text: None) -> list[Shown]:
     """Do all of it, saying what is being done."""
     check_writable(demo.out)
+    with torch_threads(1):  # two would wait for each other on a busy machine, and end in other digits
+        return _all_shown(demo, say)
+
+
+def _all_shown(demo: Demo, say: Say) -> list[Shown]:
     say(f"the pictures of {demo.dataset}: drawn now if they were not before, which takes a minute")
     domains = load(demo.dataset, demo.source, demo.target)
     source, target = (domains[name][: demo.rows] for name in (demo.source, demo.target))

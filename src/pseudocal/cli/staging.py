@@ -71,6 +71,9 @@ def _make_aside(out: Path) -> Path:
 def _publish(aside: Path, out: Path, keeps_parts: bool) -> None:
     out.mkdir(exist_ok=True)
     written = {path.name for path in aside.iterdir()}
+    for name in written:
+        if (out / name).is_dir() and not (aside / name).is_dir():
+            raise OutputError(f"expected to write {out / name}, got a folder of that name")
     for name in sorted(written):
         os.replace(aside / name, out / name)
     if (out / "calibration.json").exists():

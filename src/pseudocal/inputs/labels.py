@@ -35,7 +35,11 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
     >>> as_numbers(np.array(["2", "0"]), ["cat", "dog", "eel"], Path("labels.txt"))
     array([2, 0])
     """
-    if np.issubdtype(values.dtype, np.integer):
+    if values.ndim != 1:
+        raise InputError(f"expected one label for each input in {path}, got an array of shape {values.shape}")
+    if np.issubdtype(values.dtype, np.floating) and not (values == np.floor(values)).all():
+        raise InputError(f"expected whole class numbers in {path}, got {values[values != np.floor(values)][0]}")
+    if np.issubdtype(values.dtype, np.number):
         return values.astype(np.int64)
     numbers = {name: i for i, name in enumerate(classes)}
     try:

@@ -14,6 +14,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     """Open a model of images and the preprocessor settings beside it; weights come from safetensors alone."""
     try:
         import torch  # noqa: F401
+        from safetensors import SafetensorError
         from transformers import AutoConfig, AutoModelForImageClassification, AutoModelForSemanticSegmentation
         from transformers.utils.logging import disable_progress_bar
     except ImportError as error:
@@ -22,11 +23,11 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
 
     disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        config = AutoConfig.from_pretrained(name)
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         segments = "Segmentation" in _architecture(config)
         kind: Any = AutoModelForSemanticSegmentation if segments else AutoModelForImageClassification
-        model = kind.from_pretrained(name, config=config, use_safetensors=True)
-    except (OSError, ValueError, RuntimeError) as error:
+        model = kind.from_pretrained(name, config=config, use_safetensors=True, trust_remote_code=False)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise InputError(f"expected a Hugging Face image classifier with safetensors, got {name}: {first}") from error
     pixels = pixels_of(_preprocessor(name))

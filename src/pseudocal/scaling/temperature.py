@@ -89,7 +89,7 @@ class TemperatureScaling:
         few = self.groups is not None and self.groups > 1
         quantile = stdtrit(self.groups - 1, (1 + level) / 2) if few else ndtri((1 + level) / 2)  # type: ignore[operator]
         half = float(quantile) * self.log_se
-        return (self.temperature / (1 + half), self.temperature / (1 - half) if half < 1 else math.inf)
+        return (self.temperature / (1 + half), math.inf if half >= 1 else self.temperature / (1 - half))
 
 
 def fit_temperature(
