@@ -22,3 +22,15 @@ def test_every_number_of_the_readme_stands_in_the_results():
         name = row.split("|")[1].strip()
         assert row in results.splitlines(), f"{name} has other numbers in docs/results.md"
         assert set(NUMBER.findall(row)) <= set(NUMBER.findall(results))
+
+
+def test_what_is_said_of_make_and_of_segmenters_is_so():
+    readme, makefile = (ROOT / "README.md").read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    named, targets = (
+        set(re.findall(r"\bmake ([a-z]\S*)", readme)),
+        set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE)),
+    )
+    assert {"setup", "demo", "test"} <= {name.strip("`") for name in named} & targets
+    command = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    assert "segmentation.md#the-command" in command
+    assert "(segmentation) are refused" not in command

@@ -122,6 +122,9 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     assert any("40 pairs of images only" in fact["text"] for fact in content["facts"])
     assert content["trust"]["verdict"] == "caution"
     assert "no second opinion is supported" in html
+    assert "share of pixels" in html
+    assert "share of inputs" not in html
+    assert "of 2,560 pixels. The mean" in html  # 40 maps of 8 x 8
     assert "only another model" not in html
     assert pseudocal("report", tmp_path / "out").code == 0
 
@@ -137,7 +140,9 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
     assert rows["ece"]["after"]["value"] < rows["ece"]["before"]["value"]
     assert rows["ece"]["before"]["high"] - rows["ece"]["before"]["low"] > 0.05  # of 40 images, not of 9,600 pixels
     assert content["segmentation"]["header"][-1] == "after"
-    assert 'alt="correct"' in (tmp_path / "b" / "report.html").read_text()
+    html = (tmp_path / "b" / "report.html").read_text()
+    assert 'alt="correct"' in html
+    assert "Reliability of the pixels before" in html
 
 
 def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tmp_path):

@@ -54,8 +54,8 @@ class Figure:
         return tuple((_x(v), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1))
 
 
-def histogram(confidence: dict[str, Any]) -> Figure:
-    """How many inputs have which confidence, before beside after."""
+def histogram(confidence: dict[str, Any], of: str = "inputs") -> Figure:
+    """How many inputs, or pixels, have which confidence, before beside after."""
     total = sum(confidence["before"])
     shares = [[count / total for count in confidence[key]] for key in ("before", "after")]
     most = _round_up(max(map(max, shares)))
@@ -64,12 +64,12 @@ def histogram(confidence: dict[str, Any]) -> Figure:
         name="confidences",
         title="Confidence before and after",
         description=(
-            f"Histogram of the confidence of {total:,} inputs. The mean was {confidence['mean_before']:.1%} before "
+            f"Histogram of the confidence of {total:,} {of}. The mean was {confidence['mean_before']:.1%} before "
             f"and is {confidence['mean_after']:.1%} after calibration."
         ),
         columns=tuple(_pair(low, high, before, after, most) for low, high, before, after in bins),
         y_ticks=tuple((_y(most * k / 4, most), f"{25 * most * k:.3g}%") for k in range(5)),
-        labels=("confidence", "share of inputs"),
+        labels=("confidence", f"share of {of}"),
         header=("confidence", "before", "after"),
         rows=tuple((f"{a:.2f} to {b:.2f}", f"{p:.1%}", f"{q:.1%}") for a, b, p, q in bins if p or q),
     )

@@ -23,7 +23,7 @@ def page(content: dict[str, Any]) -> str:
         content,
         trust=content.get("trust"),
         panel=panel(content),
-        confidences=histogram(content["confidence"]),
+        confidences=histogram(content["confidence"], "pixels" if "segmentation" in content else "inputs"),
         diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
         effect=_effect(content["calibration"], content.get("trust")),
         frame=FRAME,

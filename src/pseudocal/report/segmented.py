@@ -131,7 +131,7 @@ def _shares(images: Images, classes: Sequence[str]) -> list[dict[str, Any]]:
 def _reliability(images: Images, mixes: Labelled) -> dict[str, Any]:
     if images.seen[0] != 0:
         before, after = (bins_of(seen.reliability) for seen in images.seen)
-        return {"of": "inputs", "before": before, "after": after}
+        return {"of": "pixels", "before": before, "after": after}
     scaled = images.calibration(mixes.logits)
     return {
         "of": "mixes",
