@@ -52,6 +52,14 @@ def test_pictures_one_of_them_broken(ray, pseudocal, vision, pictures, tmp_path)
     assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)  # one batch: the same pairs
     assert len(parts(there)["file"]) == 60
     assert "day 0/zz.png" not in parts(there)["file"]
+    unreadable = [json.loads((out / "report.json").read_text())["data"]["unreadable"] for out in (here, there)]
+    assert [name for name, _ in unreadable[1]] == ["day 0/zz.png"]
+    assert unreadable[0] == unreadable[1]
+    assert "1 inputs could not be read; the report lists them" in result.out
+    assert "day 0/zz.png" in (there / "report.html").read_text()
+    result = pseudocal("calibrate", vision["onnx"], folder, "-o", tmp_path / "no", *options[:4], "--ray")
+    assert (result.code, "at most 1% of 61 inputs to be unreadable, got 1: day 0/zz.png" in result.err) == (3, True)
+    assert not (tmp_path / "no").exists()
 
 
 def test_files_of_rows_and_a_resumed_run(ray, pseudocal, tabular, tmp_path):
@@ -69,7 +77,9 @@ def test_files_of_rows_and_a_resumed_run(ray, pseudocal, tabular, tmp_path):
     (folder / "3.npz").write_bytes(b"broken")
     result = pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray, "--max-bad", "20%")
     assert (result.code, len(parts(out)["file"])) == (0, 600)
-    assert "3.npz" in (out / "report.json").read_text()
+    assert "3.npz" in (out / "report.html").read_text()
+    assert "1 of 6 files were left out" in result.out
+    assert "inputs could not be read" not in result.out
     result = pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray)
     assert (result.code, "at most 1% of 6 blocks to fail" in result.err) == (3, True)
 

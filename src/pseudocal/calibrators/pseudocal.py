@@ -161,6 +161,8 @@ class PseudoCal:
         def met(x: Batch) -> Any:
             """What is remembered of real inputs; of maps the predicted classes are enough, unless labels are soft."""
             said = predict(x)
+            if collected.epochs == 1:
+                collected.inputs += len(said)
             if said.ndim == 2:
                 if collected.epochs == 1:
                     collected.add_real(_real(said, x, second))
@@ -245,9 +247,7 @@ def _name(strategy: Strategy) -> str:
 
 
 def _why_no_mixes(collected: Collected, strategy: str | None) -> str:
-    real, paired = collected.real, collected.pairs
-    maps = real.seen > 0 and real.labelled.groups is not None  # then rows are pixels, and no mix has been predicted
-    rows = collected.forward_passes // collected.epochs if maps else real.seen
+    rows, paired = collected.inputs, collected.pairs
     if paired == 0 and rows > 1:
         return f"expected batches of at least two inputs to pair within them, got {rows} inputs in batches of one"
     if paired == 0:
