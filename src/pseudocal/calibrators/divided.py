@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.batches import count, is_array
@@ -69,7 +70,8 @@ def collect_in_blocks(
         blocks: Sequence[Any] = rows_in_blocks(pair_rng.permutation(count(data)), batch_size, pair_rng)
         source = data.tocsr() if hasattr(data, "tocsr") else data
     else:
-        blocks, source = as_blocks(data), None
+        given, source = as_blocks(data), None
+        blocks = [given[i] for i in in_random_order(method.seed, len(given))]
     return merge_blocks(
         method,
         (model, second_opinion),
@@ -80,6 +82,15 @@ def collect_in_blocks(
         batch_size=batch_size,
         strategy=strategy,
     )
+
+
+def in_random_order(seed: int, n: int) -> NDArray[np.intp]:
+    """The numbers from 0 to n - 1 as the seed shuffles them: an early stop has then seen blocks from everywhere.
+
+    >>> sorted(in_random_order(0, 3).tolist())
+    [0, 1, 2]
+    """
+    return np.random.default_rng(seed).spawn(4)[3].permutation(n)
 
 
 def merge_blocks(

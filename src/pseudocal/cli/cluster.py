@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -37,6 +38,7 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
     """Do the job and return the content of its report."""
     started = time.monotonic()
     _refuse(job)
+    logging.getLogger("pseudocal").setLevel(logging.ERROR if job.quiet else logging.NOTSET)
     executor = _executor(job)
     with staged(job.out, keeps_parts=True) as aside:
         model, second = open_models(job, device="cpu")

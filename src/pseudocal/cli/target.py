@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.calibrators.blocks import Block, rows_in_blocks
+from pseudocal.calibrators.divided import in_random_order
 from pseudocal.cli.job import Job, open_data
 from pseudocal.distributed.numbered import FarPictures, Numbered, Sent
 from pseudocal.distributed.shards import SUFFIXES, Shard, listed, shards
@@ -69,7 +70,7 @@ def _shards(job: Job, model: OpenModel, files: list[str]) -> Target:
     columns = job.features or model.expects.columns
     near = [file if "://" in file else str(Path(file).resolve()) for file in files]
     blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
-    order = np.random.default_rng(job.method.seed).spawn(4)[3].permutation(len(blocks))
+    order = in_random_order(job.method.seed, len(blocks))
     some = _first_readable(blocks)
     return Target(
         blocks=[blocks[i] for i in order],

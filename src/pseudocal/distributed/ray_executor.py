@@ -17,8 +17,10 @@ from typing import Any
 
 from pseudocal.arrays import InputError, MissingExtraError, cores
 from pseudocal.calibrators.divided import Failure, Work
+from pseudocal.distributed.addresses import check_address
 from pseudocal.distributed.local import tried
 
+LOG = logging.getLogger(__name__)
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 
 
@@ -71,16 +73,19 @@ class RayExecutor:
         if ray.is_initialized():
             yield ray
             return
-        own = None if self.address else max(cores(), math.ceil(self.workers * self.num_cpus))
+        here = self.address in (None, "local")
+        if self.address is not None:
+            check_address(self.address)
+        own = max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None
         before = {name: os.environ.get(name) for name in QUIET}
         os.environ.update(QUIET)
         try:
             ray.init(
                 self.address or "local",
                 num_cpus=own,
-                include_dashboard=None if self.address else False,
+                include_dashboard=False if here else None,
                 log_to_driver=False,
-                logging_level=logging.ERROR,
+                logging_level=logging.CRITICAL,  # what it has to say of a worker that died is said in `_next`
             )
         except ConnectionError as error:
             raise InputError(f"expected a Ray cluster at {self.address}, got none: {error}") from error
@@ -161,7 +166,9 @@ class _Crew:
             self._ray.kill(actor)
             self._actors.remove(actor)
             self._actors.append(self._hire())
-            return number, self._actors[-1], time, Failure(f"{type(error).__name__}: {error}".splitlines()[0][:500])
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+            LOG.warning("a worker died over block %d, try %d, and is replaced: %s", number, time, reason)
+            return number, self._actors[-1], time, Failure(reason)
 
     def dismiss(self) -> None:
         """Stop everyone, whatever they do."""

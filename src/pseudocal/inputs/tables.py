@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, MissingExtraError
+
+NUMPY = (b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06")  # how .npy and .npz begin
+PICKLE = b"\x80"
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
@@ -21,10 +25,21 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
             return loaded
         with loaded:
             return np.asarray(loaded[_field(list(loaded), field, path)])
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         if isinstance(error, InputError) or not path.is_file():
             raise
-        raise InputError(f"expected a NumPy file without pickles, got {path}: {error}") from error
+        raise InputError(_what_is_wrong(path, error)) from error
+
+
+def _what_is_wrong(path: Path, error: Exception) -> str:
+    """NumPy takes whatever it does not know for a pickle; the first bytes know better."""
+    with path.open("rb") as file:
+        head = file.read(6)
+    if head.startswith(PICKLE) or "object" in str(error).lower():
+        return f"expected a NumPy file without pickles, got {path}, which holds one"
+    if head.startswith(NUMPY):
+        return f"expected a whole NumPy file, got {path}, which is truncated or damaged: {error}"
+    return f"expected a NumPy file, got {path}, which is {'none' if head else 'empty'}"
 
 
 def _field(fields: list[str], field: str | None, path: Path) -> str:
