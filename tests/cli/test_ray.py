@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from pseudocal import PseudoCal
+from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.distributed import LocalExecutor, shards
 
 
 def parts(folder):
@@ -52,6 +57,14 @@ def test_pictures_one_of_them_broken(ray, pseudocal, vision, pictures, tmp_path)
     assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)  # one batch: the same pairs
     assert len(parts(there)["file"]) == 60
     assert "day 0/zz.png" not in parts(there)["file"]
+    unreadable = [json.loads((out / "report.json").read_text())["data"]["unreadable"] for out in (here, there)]
+    assert [name for name, _ in unreadable[1]] == ["day 0/zz.png"]
+    assert unreadable[0] == unreadable[1]
+    assert "1 inputs could not be read; the report lists them" in result.out
+    assert "day 0/zz.png" in (there / "report.html").read_text()
+    result = pseudocal("calibrate", vision["onnx"], folder, "-o", tmp_path / "no", *options[:4], "--ray")
+    assert (result.code, "at most 1% of 61 inputs to be unreadable, got 1: day 0/zz.png" in result.err) == (3, True)
+    assert not (tmp_path / "no").exists()
 
 
 def test_files_of_rows_and_a_resumed_run(ray, pseudocal, tabular, tmp_path):
@@ -69,7 +82,9 @@ def test_files_of_rows_and_a_resumed_run(ray, pseudocal, tabular, tmp_path):
     (folder / "3.npz").write_bytes(b"broken")
     result = pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray, "--max-bad", "20%")
     assert (result.code, len(parts(out)["file"])) == (0, 600)
-    assert "3.npz" in (out / "report.json").read_text()
+    assert "3.npz" in (out / "report.html").read_text()
+    assert "1 of 6 files were left out" in result.out
+    assert "inputs could not be read" not in result.out
     result = pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *on_ray)
     assert (result.code, "at most 1% of 6 blocks to fail" in result.err) == (3, True)
 
@@ -85,6 +100,57 @@ def test_pictures_far_away(ray, pseudocal, vision, pictures, tmp_path):
     assert pseudocal("calibrate", vision["onnx"], f"file://{flat}", "-o", there, "--ray").code == 0
     assert temperature(there) == pytest.approx(temperature(here), rel=1e-6)
     assert parts(there)["file"][0].startswith("file://")
+
+
+def test_the_command_and_a_fit_on_the_same_files_agree(ray, pseudocal, tabular, tmp_path):
+    folder, out = tmp_path / "rows", tmp_path / "out"
+    folder.mkdir()
+    for i in range(5):
+        np.savez(folder / f"{i}.npz", np.random.default_rng(i).normal(size=(120, 5)).astype(np.float32))
+    options = ("--batch-size", 32, "--predict", "seen", "--ray", "--workers", 1)
+    assert pseudocal("calibrate", tabular["onnx"], folder, "-o", out, *options).code == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DistrustWarning)
+        found = PseudoCal().fit(tabular["onnx"], shards(folder), batch_size=32, executor=LocalExecutor())
+    assert temperature(out) == found.temperature
+
+
+def test_an_address_nobody_answers_at_is_said_at_once(monkeypatch, pseudocal, tabular, features, tmp_path):
+    library = pytest.importorskip("ray")
+    monkeypatch.setattr(library, "is_initialized", lambda: False)
+    monkeypatch.setattr(library, "init", lambda *args, **options: pytest.fail("Ray would wait for it"))
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "no-such-host.invalid:6379", "auto"):
+        result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", address, "-q")
+        assert (result.code, len(result.err.splitlines())) == (3, 1)
+        assert result.err.startswith("pseudocal: expected a Ray cluster at ")
+    result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray=head", "-q")
+    assert (result.code, "host:6379" in result.err) == (3, True)
+
+
+def test_an_address_whose_package_is_missing(monkeypatch, pseudocal, tabular, tmp_path):
+    registry = pytest.importorskip("fsspec.registry")
+    absent = {"class": "no_such_package.FileSystem", "err": "Install no-such-package"}
+    monkeypatch.setitem(registry.known_implementations, "nowhere", absent)
+    for url, code, said in (
+        ("nowhere://bucket/x", 5, "expected the package for nowhere:// addresses, got none: Install no-such-package"),
+        ("unheardof://bucket/x", 3, "expected an address that can be listed"),
+    ):
+        result = pseudocal("calibrate", tabular["onnx"], url, "-o", tmp_path / "out", "--ray", "-q")
+        assert (result.code, len(result.err.splitlines())) == (code, 1)
+        assert said in result.err
+
+
+def test_what_only_workers_read_asks_for_them(pseudocal, tabular, tmp_path):
+    np.savez(tmp_path / "a.npz", np.zeros((3, 5)))
+    for data, what in (
+        (tmp_path, r"files of rows (.npz)"),
+        (tmp_path / "*.npz", "a pattern"),
+        ("s3://b/x.npz", "an ad"),
+    ):
+        result = pseudocal("calibrate", tabular["onnx"], data, "-o", tmp_path / "out", "-q")
+        assert (result.code, "expected --ray with" in result.err, what in result.err) == (3, True, True)
+    assert "s3://" in pseudocal("calibrate", "--help").out
 
 
 def test_what_a_cluster_cannot_do_is_said(pseudocal, tabular, features, tmp_path):

@@ -174,3 +174,30 @@ def test_what_cannot_be_done_is_said(pseudocal, segmenters, patches, tmp_path):
     assert done.code == 3
     assert "expected at least one pixel that is not ignored, got none in 40 images" in done.err
     assert not (tmp_path / "out").exists()
+
+
+def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters, patches, tmp_path):
+    import pyarrow.parquet as pq
+
+    here, there = tmp_path / "here", tmp_path / "there"
+    found, content = calibrated(pseudocal, segmenters["onnx"], patches, here, *PREPARED)
+    on_ray, same = calibrated(pseudocal, segmenters["onnx"], patches, there, *PREPARED, "--ray", "--workers", 1)
+    assert on_ray.temperature == pytest.approx(found.temperature, rel=1e-6)
+    table, (part,) = pq.read_table(here / "predictions.parquet"), (there / "predictions").glob("part-*")
+    rows = pq.read_table(part)
+    assert rows.schema.names == table.schema.names
+    assert rows["file"].to_pylist() == table["file"].to_pylist()
+    for name in ("class", "class_share", "confidence_before", "confidence_after"):
+        np.testing.assert_allclose(rows[name].to_numpy(), table[name].to_numpy(), rtol=1e-5)
+    np.testing.assert_allclose(rows["shares"].to_pylist(), table["shares"].to_pylist(), rtol=1e-6)
+    assert (same["data"]["inputs"], same["data"]["used"]) == (40, 40)
+    assert same["calibration"]["pairs"] == content["calibration"]["pairs"]
+    for key in ("classes", "facts", "reliability"):
+        assert same[key] == content[key]
+    assert same["segmentation"]["rows"] == content["segmentation"]["rows"]
+    assert len(same["segmentation"]["maps"]) == 6
+    assert sum(same["confidence"]["after"]) == 40 * 64
+    assert same["confidence"]["mean_after"] == pytest.approx(content["confidence"]["mean_after"], rel=1e-5)
+    names = [[item["name"] for item in found["examples"]["unsure"]] for found in (content, same)]
+    assert names[0] == names[1]
+    assert same["examples"]["unsure"][0]["thumbnail"].startswith("data:image")

@@ -95,7 +95,7 @@ def test_stopping_cancels_the_rest(ray, tmp_path, capfd):
     assert not capfd.readouterr().out  # nothing of it on a terminal
 
 
-def test_killing_a_worker_changes_nothing(ray, tmp_path):
+def test_killing_a_worker_changes_nothing(ray, tmp_path, caplog):
     predict, folder = linear(), str(tmp_path)
 
     def slow(x):
@@ -119,6 +119,7 @@ def test_killing_a_worker_changes_nothing(ray, tmp_path):
     thread.join()
     assert len(os.listdir(folder)) == 3  # two workers and the one that took a dead one's place
     assert survived.settings["left_out"] == {}
+    assert [m for m in caplog.messages if "a worker died over block" in m and "try 1" in m and "\n" not in m]
     assert survived.scaling == PseudoCal().fit(predict, blocks, executor=LocalExecutor()).scaling
 
 

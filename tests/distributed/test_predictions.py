@@ -91,6 +91,37 @@ def test_blocks_that_fail_are_left_out_and_foreign_folders_alone(model, tmp_path
         predict_blocks(HALF, model, shards(paths), tmp_path, executor=LocalExecutor())
 
 
+def test_an_array_is_all_rows_and_nothing_else_is(model, tmp_path):
+    x = clusters(300)
+    done = predict_blocks(HALF, model, x, tmp_path / "out", executor=LocalExecutor())
+    assert (done["rows_written"], written(tmp_path / "out")["file"]) == (300, [str(i) for i in range(300)])
+    for wrong in ("x.npy", [], [x]):
+        with pytest.raises(InputError, match="expected an array, or a list of blocks"):
+            predict_blocks(HALF, model, wrong, tmp_path / "none", executor=LocalExecutor())
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_fails_at_once_leaves_nothing_behind(tmp_path):
+    def broken(x):
+        raise RuntimeError("no")
+
+    with pytest.raises(InputError, match="RuntimeError: no"):
+        predict_blocks(HALF, broken, clusters(300), tmp_path / "new" / "out", executor=LocalExecutor())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_images_are_one_row_each(tmp_path):
+    z = np.random.default_rng(0).normal(size=(5, 3, 4, 6))
+    predict_blocks(HALF, lambda x: x, z, tmp_path, executor=LocalExecutor(), batch_size=2, classes=("a", "b", "c"))
+    table = written(tmp_path)
+    assert len(table["file"]) == 5
+    np.testing.assert_allclose(
+        table["confidence_after"], HALF.probabilities(z).max(axis=1).mean(axis=(1, 2)), rtol=1e-5
+    )
+    np.testing.assert_allclose(np.array(table["shares"])[:, 0], (z.argmax(axis=1) == 0).mean(axis=(1, 2)), rtol=1e-5)
+    assert table["class_name"] == [("a", "b", "c")[i] for i in table["class"]]
+
+
 def test_a_named_model_of_one_logit(tmp_path, monkeypatch):
     (tmp_path / "one_logit.py").write_text("def predict(x):\n    return 4 * x[:, :1]\n")
     monkeypatch.chdir(tmp_path)

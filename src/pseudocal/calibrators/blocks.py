@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -31,6 +31,27 @@ class Block(Protocol):
 
 
 @dataclass(frozen=True)
+class Opened:
+    """The inputs of a block, what each is called if it has a name, and those that could not be read, with why."""
+
+    inputs: Any
+    names: list[str] | None = None
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+
+def opened(block: Block, source: Any) -> Opened:
+    """Read a block; one that has more to tell than its inputs does so by a method `open`.
+
+    >>> opened(Rows((np.array([2, 0]),), {}), np.array([10, 20, 30]))
+    Opened(inputs=[array([30, 10])], names=None, unreadable={})
+    """
+    if hasattr(block, "open"):
+        found: Opened = block.open(source)
+        return found
+    return Opened(block.read(source))
+
+
+@dataclass(frozen=True)
 class Rows:
     """Some batches of the rows of one source, with the state of the random numbers that pair them.
 
@@ -41,6 +62,9 @@ class Rows:
     batches: tuple[NDArray[np.intp], ...]
     state: Mapping[str, Any]
     name: str = "block"
+
+    def __len__(self) -> int:
+        return sum(map(len, self.batches))
 
     def read(self, source: Any) -> list[Any]:
         """The batches."""

@@ -40,6 +40,7 @@ class Collected:
         self.mixes = Reservoir(memory * 2 // 3, mixes_rng)
         self.real = Reservoir(memory // 3, real_rng)  # each with the class of a second opinion, or the model's own
         self.mistakes: Mistakes | None = None  # what a second opinion was asked about, if there is one
+        self.inputs = 0  # real ones, each counted once, whether the model gives it one row or a row for each pixel
         self.pairs = 0
         self.shapes: list[tuple[int, ...]] = []  # of the inputs met here, as long as no two were paired
         self.epochs = 1
@@ -75,20 +76,21 @@ class Collected:
     def pack(self) -> Packed:
         """All of it as plain arrays, to be sent elsewhere."""
         mixes, real = self.mixes.sample, self.real.sample
-        counts = np.array([self.pairs, self.forward_passes, self.epochs, mixes.seen, real.seen], dtype=np.int64)
-        packed = {"counts": counts, "ceilings": np.array([mixes.ceiling, real.ceiling])}
+        numbers = [self.inputs, self.pairs, self.forward_passes, self.epochs, mixes.seen, real.seen]
+        packed = {"counts": np.array(numbers, dtype=np.int64), "ceilings": np.array([mixes.ceiling, real.ceiling])}
         if self.mistakes is not None:
             packed["mistakes"] = np.array(astuple(self.mistakes))
         return packed | {name: s.rows for name, s in (("mixes", mixes), ("real", real)) if s.rows is not None}
 
     def merge_packed(self, packed: Packed) -> None:
         """Take in what was collected and packed elsewhere."""
-        pairs, forward_passes, epochs, mixes, real = packed["counts"].tolist()
+        inputs, pairs, forward_passes, epochs, mixes, real = packed["counts"].tolist()
         below_mixes, below_real = packed["ceilings"].tolist()
         _merge(self.mixes, Sample(packed.get("mixes"), mixes, below_mixes))
         _merge(self.real, Sample(packed.get("real"), real, below_real))
         if "mistakes" in packed:
             self.add_mistakes(Mistakes(*packed["mistakes"].tolist()))
+        self.inputs += inputs
         self.pairs += pairs
         self.forward_passes += forward_passes
         self.epochs = max(self.epochs, epochs)

@@ -6,17 +6,18 @@ a hundred, and no worker at all give the same answer, and one that dies and is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Sized
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.batches import count, is_array
-from pseudocal.calibrators.blocks import Block, as_blocks, received, rows_in_blocks, sendable
+from pseudocal.calibrators.blocks import Block, as_blocks, opened, received, rows_in_blocks, sendable
 from pseudocal.calibrators.collected import Collected, Packed, Settled
 from pseudocal.predictors import as_predictor
 from pseudocal.predictors.deferred import by_name
@@ -69,7 +70,8 @@ def collect_in_blocks(
         blocks: Sequence[Any] = rows_in_blocks(pair_rng.permutation(count(data)), batch_size, pair_rng)
         source = data.tocsr() if hasattr(data, "tocsr") else data
     else:
-        blocks, source = as_blocks(data), None
+        given, source = as_blocks(data), None
+        blocks = [given[i] for i in in_random_order(method.seed, len(given))]
     return merge_blocks(
         method,
         (model, second_opinion),
@@ -80,6 +82,15 @@ def collect_in_blocks(
         batch_size=batch_size,
         strategy=strategy,
     )
+
+
+def in_random_order(seed: int, n: int) -> NDArray[np.intp]:
+    """The numbers from 0 to n - 1 as the seed shuffles them: an early stop has then seen blocks from everywhere.
+
+    >>> sorted(in_random_order(0, 3).tolist())
+    [0, 1, 2]
+    """
+    return np.random.default_rng(seed).spawn(4)[3].permutation(n)
 
 
 def merge_blocks(
@@ -102,7 +113,7 @@ def merge_blocks(
     mine = replace(method, memory=memory, tolerance=None, pairing="batch")
     start = partial(_start, mine, model, second, sendable(source), batch_size, strategy)
     collected, settled = Collected(method.memory * 3 // 4, keep_rng), Settled(method.tolerance)
-    left_out = LeftOut(len(blocks), executor.max_bad)
+    left_out, unreadable = LeftOut(len(blocks), executor.max_bad), unreadable_in(blocks, executor.max_bad)
     done = 0
     with closing(executor.map(start, blocks)) as results:
         for block, result in zip(blocks, results, strict=True):
@@ -110,30 +121,44 @@ def merge_blocks(
             if isinstance(result, Failure):
                 left_out.add(block.name, result.reason)
                 continue
-            collected.merge_packed(result)
+            packed, bad = result
+            unreadable.update(bad)
+            collected.merge_packed(packed)
             if settled(collected):
                 break
-    return collected, {"blocks": len(blocks), "blocks_used": done - len(left_out.why), "left_out": left_out.why}
+    record = {"blocks": len(blocks), "blocks_used": done - len(left_out.why), "left_out": left_out.why}
+    return collected, record | ({"unreadable": unreadable.why} if unreadable.why else {})
 
 
 def _start(method: PseudoCal, model: Any, second: Any, source: Any, batch_size: int, strategy: Strategy | None) -> Work:
     """On a worker: make the models once; then collect from one block after another."""
-    predict, opened = as_predictor(model), received(source)
+    predict, whole = as_predictor(model), received(source)
     opinion = None if second is None else as_predictor(second)
 
-    def work(number: int, block: Any) -> Packed:
+    def work(number: int, block: Any) -> tuple[Packed, dict[str, str]]:
         rng = block.rng() if hasattr(block, "rng") else None
-        x = block.read(opened)
+        read = opened(block, whole)
         collected = method.collect(
-            predict, x, second_opinion=opinion, batch_size=batch_size, strategy=strategy, part=number, pair_rng=rng
+            predict,
+            read.inputs,
+            second_opinion=opinion,
+            batch_size=batch_size,
+            strategy=strategy,
+            part=number,
+            pair_rng=rng,
         )
-        return collected.pack()
+        return collected.pack(), read.unreadable
 
     return work
 
 
+def unreadable_in(blocks: Sequence[Block], most: float) -> LeftOut:
+    """The count of inputs that cannot be read, among those of blocks that know how many they have."""
+    return LeftOut(sum(len(block) for block in blocks if isinstance(block, Sized)), most, "inputs to be unreadable")
+
+
 class LeftOut:
-    """The blocks that failed, which are fatal once they are more than a share of all.
+    """The blocks that failed, or the inputs, which are fatal once they are more than a share of all.
 
     >>> left_out = LeftOut(total=100, most=0.01)
     >>> left_out.add("a.npz", "OSError: truncated")
@@ -142,9 +167,14 @@ class LeftOut:
     pseudocal.arrays.InputError: expected at most 1% of 100 blocks to fail, got 2: a.npz: OSError: truncated
     """
 
-    def __init__(self, total: int, most: float) -> None:
-        self.total, self.most = total, most
+    def __init__(self, total: int, most: float, what: str = "blocks to fail") -> None:
+        self.total, self.most, self.what = total, most, what
         self.why: dict[str, str] = {}
+
+    def update(self, why: Mapping[str, str]) -> None:
+        """Count some."""
+        for name, reason in why.items():
+            self.add(name, reason)
 
     def add(self, name: str, reason: str) -> None:
         """Count one, and stop if it is one too many."""
@@ -152,6 +182,6 @@ class LeftOut:
         if len(self.why) > self.most * self.total:
             first, why = next(iter(self.why.items()))
             raise InputError(
-                f"expected at most {self.most * 100:g}% of {self.total} blocks to fail, "
+                f"expected at most {self.most * 100:g}% of {self.total} {self.what}, "
                 f"got {len(self.why)}: {first}: {why}"
             )

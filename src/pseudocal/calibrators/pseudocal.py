@@ -161,6 +161,8 @@ class PseudoCal:
             """What is remembered of real inputs; of maps the predicted classes are enough, unless labels are soft."""
             said = predict(x)
             collected.meet(tuple(x.shape[1:]))
+            if collected.epochs == 1:
+                collected.inputs += len(said)
             if said.ndim == 2:
                 if collected.epochs == 1:
                     collected.add_real(_real(said, x, second))
@@ -245,9 +247,8 @@ def _name(strategy: Strategy) -> str:
 
 
 def _why_no_mixes(collected: Collected, strategy: str | None) -> str:
-    real, paired = collected.real, collected.pairs
-    maps = real.seen > 0 and real.labelled.groups is not None  # then rows are pixels, and no mix has been predicted
-    rows = collected.forward_passes // collected.epochs if maps else real.seen
+    rows, paired, real = collected.inputs, collected.pairs, collected.real
+    maps = real.seen > 0 and real.labelled.groups is not None  # then what is real are pixels
     if paired == 0 and rows > 1 and len(collected.shapes) == rows:
         first = ", ".join(" x ".join(map(str, shape)) for shape in collected.shapes[:3])
         return (

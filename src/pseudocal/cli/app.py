@@ -52,7 +52,13 @@ def options(
 @app.command(epilog=EPILOG)
 def calibrate(
     model: Annotated[str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")],
-    data: Annotated[str, typer.Argument(help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths; "
+            "with --ray also a folder of .npy, .npz or .parquet shards, a pattern, or an address such as s3://..."
+        ),
+    ],
     out: Annotated[Path, option("--out", "-o", help="folder for the results")],
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import InputError, cores
+from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.collected import Collected
 from pseudocal.calibrators.divided import Work, merge_blocks
@@ -20,19 +21,24 @@ from pseudocal.cli.job import Job, open_models
 from pseudocal.cli.progress import progress
 from pseudocal.cli.run import Say, about_model, asked_of, runtimes, ship, write_report
 from pseudocal.cli.second import check_second
+from pseudocal.cli.segment import write_segmented_report
 from pseudocal.cli.staging import PARTS, staged
 from pseudocal.cli.target import Target, open_target
 from pseudocal.distributed import Deferred, RayExecutor, predict_blocks
+from pseudocal.distributed.predictions import read_images
 from pseudocal.predictors.opened import OpenModel
 from pseudocal.report import Confidences, Run
+from pseudocal.report.segmented import Images
 
 EVERYONE = 100_000  # more workers than any cluster has
+MANY = 10_000  # images that are held to find the few that the report shows
 
 
 def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
     """Do the job and return the content of its report."""
     started = time.monotonic()
     _refuse(job)
+    logging.getLogger("pseudocal").setLevel(logging.ERROR if job.quiet else logging.NOTSET)
     executor = _executor(job)
     with staged(job.out, keeps_parts=True) as aside:
         model, second = open_models(job, device="cpu")
@@ -46,8 +52,13 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
         with executor.connected():
             collected, calibration = _fit(job, (sent, opinion), target, executor)
             files = ship(job, model, calibration, aside, target.probe, target.inputs, say)
-            done = _predict(job, calibration, sent, target, executor) if job.predict == "all" else None
+            classes = job.classes or model.classes
+            done = _predict(job, calibration, sent, target, executor, classes) if job.predict == "all" else None
         run = _run(job, model, target, collected, calibration, files, done)
+        if run.mixes.groups is not None:
+            images = _images(job, model, target, run.calibration, collected.real.labelled, done is not None)
+            about = {"model": run.model, "data": run.data, "classes": run.classes}
+            return write_segmented_report(images, run.mixes, about, aside, started)
         return write_report(run, Confidences.of(run.logits, run.calibration), aside, started)
 
 
@@ -87,7 +98,12 @@ def _fit(
 
 
 def _predict(
-    job: Job, calibration: Calibration, model: Deferred, target: Target, executor: RayExecutor
+    job: Job,
+    calibration: Calibration,
+    model: Deferred,
+    target: Target,
+    executor: RayExecutor,
+    classes: tuple[str, ...],
 ) -> dict[str, Any]:
     with progress(len(target.in_order), quiet=job.quiet, what="predicting", unit="blocks") as advance:
         return predict_blocks(
@@ -99,6 +115,7 @@ def _predict(
             source=target.source,
             batch_size=job.batch_size,
             about=target.about,
+            classes=classes,
         )
 
 
@@ -134,25 +151,47 @@ def _run(
 ) -> Run:
     """All that the report is made from: a sample of the inputs stands for all of them."""
     versions = calibration.versions | runtimes() | _ray_version()
-    logits = collected.real.labelled.logits
-    used = collected.real.seen
-    left_out = calibration.settings["left_out"] | (done or {}).get("left_out", {})
+    real = collected.real.labelled
+    used = collected.inputs
+    left_out, unreadable = (
+        calibration.settings.get(key, {}) | (done or {}).get(key, {}) for key in ("left_out", "unreadable")
+    )
     data = {
         "name": job.data,
         "inputs": target.rows or used,
         "used": used,
         "preparation": f"{target.preparation}; in {len(target.blocks):,} blocks, the figures from a sample",
-        "unreadable": [list(item) for item in left_out.items()],
+        "unreadable": [list(item) for item in unreadable.items()],
+        "left_out": [list(item) for item in left_out.items()],
+        "blocks": f"{len(target.blocks):,} {'files' if target.rows is None else 'blocks of inputs'}",
     }
     return Run(
         model=about_model(job, model, files),
         data=data,
         calibration=replace(calibration, settings=calibration.settings | asked_of(job), versions=versions),
-        logits=logits,
-        names=[f"input {i} of a sample" for i in range(len(logits))],
+        logits=real.logits,
+        names=[f"input {i} of a sample" for i in range(len(real))],
         classes=job.classes or model.classes,
         mixes=collected.mixes.labelled,
     )
+
+
+def _images(
+    job: Job, model: OpenModel, target: Target, calibration: Calibration, pixels: Labelled, predicted: bool
+) -> Images:
+    """What the report shows of images: sums over a sample of pixels, a few maps made here, rows that were written."""
+    images = Images(calibration)
+    images.add_sample(pixels)
+    predict = job.as_logits(model)
+    for i in np.sort(target.probe).tolist():
+        image = predict(target.inputs.read(i)[None])[0]
+        images.show(np.asarray(image), target.inputs.name(i), target.inputs.picture(i))
+    for name, row in read_images(job.out / PARTS) if predicted else ():
+        images.add_row(name, target.picture(name), row)
+        if len(images.rows) > MANY:
+            images.forget()
+    images.forget()
+    return images
 
 
 def _ray_version() -> dict[str, str]:

@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pseudocal.arrays import Predictor
+from pseudocal.arrays import InputError, Predictor
 from pseudocal.calibrators import PseudoCal
 from pseudocal.cli.second import check_second
 from pseudocal.inputs import Inputs, Unreadable, open_inputs, pixels_for
-from pseudocal.inputs.opening import holds_pictures
+from pseudocal.inputs.opening import ARRAYS, PICTURES, holds_pictures
 from pseudocal.predictors.files import open_model
 from pseudocal.predictors.opened import OpenModel
 from pseudocal.predictors.outputs import AsLogits, Meaning
 from pseudocal.predictors.recorder import Recorder
+
+PARTS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
+ALONE = "it also works on this machine alone"
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
 
 def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:
     """Open the data, and say how it is made ready for the model."""
+    if job.ray is None:
+        _refuse_parts(job.data)
     if not holds_pictures(job.data):
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
@@ -111,3 +116,14 @@ def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:
     doubt = f" (assumed, since nobody says: {', '.join(assumed)})" if assumed else ""
     inputs = open_inputs(job.data, pixels=pixels)
     return inputs, f"{len(inputs):,} pictures: {pixels.words()}{doubt}"
+
+
+def _refuse_parts(data: str) -> None:
+    """What only workers read: an address, a pattern, or a folder of files that hold rows."""
+    path = Path(data)
+    if "://" in data or ("*" in data and not path.exists()):
+        raise InputError(f"expected --ray with an address or a pattern, got {data} without it: {ALONE}")
+    found = {p.suffix.lower() for p in path.iterdir()} & PARTS if path.is_dir() else set()
+    if found and not any(p.suffix.lower() in PICTURES for p in path.rglob("*")):
+        what = ", ".join(sorted(found))
+        raise InputError(f"expected --ray with a folder of files of rows ({what}), got {data} without it: {ALONE}")

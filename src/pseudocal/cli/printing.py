@@ -21,6 +21,7 @@ def summary(content: dict[str, Any], out: Path) -> dict[str, Any]:
         "inputs": content["data"]["inputs"],
         "used": content["data"]["used"],
         "unreadable": len(content["data"]["unreadable"]),
+        "left_out": len(content["data"].get("left_out", ())),
         "confidence": {"before": confidence["mean_before"], "after": confidence["mean_after"]},
         "measured": content["measured"],
         **_trust(content["trust"]),
@@ -40,6 +41,8 @@ def summary_lines(content: dict[str, Any], out: Path) -> Iterator[str]:
     yield from verdict_lines(short)
     if short["unreadable"]:
         yield f"{short['unreadable']:,} inputs could not be read; the report lists them"
+    if short["left_out"]:
+        yield f"{short['left_out']:,} of {content['data']['blocks']} were left out; the report lists them"
     yield from (f"caution: {text}" for text in short["cautions"])
     if short["measured"]:
         yield from score_lines(short["measured"])

@@ -22,9 +22,10 @@ from pseudocal.cli.job import Job, Work
 from pseudocal.cli.progress import progress
 from pseudocal.cli.run import Say, about_data, about_model, asked_of, runtimes, ship
 from pseudocal.inputs import read_batches
+from pseudocal.metrics.image_rows import COLUMNS
 from pseudocal.report import page, save_content
 from pseudocal.report.predictions import write_table
-from pseudocal.report.segmented import COLUMNS, Images, segmented_content
+from pseudocal.report.segmented import Images, segmented_content
 
 MaskOf = Callable[[int], NDArray[Any] | None]  # the number of an input goes in
 
@@ -42,16 +43,17 @@ def write_segmented(
     calibration = replace(calibration, settings=settings, versions=calibration.versions | runtimes())
     images = _second_pass(work, calibration, mask_of)
     write_table(aside, iter([images.columns(work.classes)]), COLUMNS, kind=job.table)
-    calibration.save(aside / "calibration.json")
+    about = {"model": about_model(job, work.model, files), "data": about_data(work), "classes": work.classes}
+    return write_segmented_report(images, mixes, about, aside, started)
+
+
+def write_segmented_report(
+    images: Images, mixes: Labelled, about: dict[str, Any], aside: Path, started: float
+) -> dict[str, Any]:
+    """Write the calibration and what the report says, and return the latter."""
+    images.calibration.save(aside / "calibration.json")
     timing = {"seconds": time.monotonic() - started, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
-    content = segmented_content(
-        images,
-        mixes,
-        model=about_model(job, work.model, files),
-        data=about_data(work),
-        classes=work.classes,
-        timing=timing,
-    )
+    content = segmented_content(images, mixes, timing=timing, **about)
     save_content(content, aside / "report.json")
     (aside / "report.html").write_text(page(content), encoding="utf-8")
     return content

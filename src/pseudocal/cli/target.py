@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.calibrators.blocks import Block, rows_in_blocks
+from pseudocal.calibrators.divided import in_random_order
 from pseudocal.cli.job import Job, open_data
 from pseudocal.distributed.numbered import FarPictures, Numbered, Sent
 from pseudocal.distributed.shards import SUFFIXES, Shard, listed, shards
@@ -21,6 +22,7 @@ from pseudocal.inputs.opening import PICTURES
 from pseudocal.predictors.opened import OpenModel
 
 ROWS = 2048  # inputs in a block of predictions
+FEW = 6  # inputs that are also read here, to try a calibrated model and to show what it says
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Target:
     about: str  # what the data is known by
     inputs: Inputs  # some of them, to try a model on
     probe: NDArray[np.intp]
+
+    def picture(self, name: str) -> Path | None:
+        """The file of an input, to show it."""
+        if isinstance(self.inputs, Pictures) and (path := self.inputs.root / name).is_file():
+            return path
+        return None
 
 
 def open_target(job: Job, model: OpenModel) -> Target:
@@ -62,7 +70,7 @@ def _shards(job: Job, model: OpenModel, files: list[str]) -> Target:
     columns = job.features or model.expects.columns
     near = [file if "://" in file else str(Path(file).resolve()) for file in files]
     blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
-    order = np.random.default_rng(job.method.seed).spawn(4)[3].permutation(len(blocks))
+    order = in_random_order(job.method.seed, len(blocks))
     some = _first_readable(blocks)
     return Target(
         blocks=[blocks[i] for i in order],
@@ -103,7 +111,7 @@ def _numbered(job: Job, inputs: Inputs, preparation: str) -> Target:
     order = order_rng.permutation(len(inputs))[: job.max_samples]
     mixed = rows_in_blocks(order, job.batch_size, pair_rng)
     plain = rows_in_blocks(np.sort(order), job.batch_size, pair_rng, ROWS)
-    blocks, in_order = ([Numbered(b.batches, b.state, b.name, job.max_bad) for b in rows] for rows in (mixed, plain))
+    blocks, in_order = ([Numbered(b.batches, b.state, b.name) for b in rows] for rows in (mixed, plain))
     return Target(
         blocks=blocks,
         in_order=in_order,
@@ -112,8 +120,27 @@ def _numbered(job: Job, inputs: Inputs, preparation: str) -> Target:
         preparation=preparation,
         about=_digest(inputs, order),
         inputs=inputs,
-        probe=order[:4],
+        probe=_readable(inputs, order),
     )
+
+
+def _readable(inputs: Inputs, order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """A few inputs that can be read; the workers count the others."""
+    found: list[int] = []
+    for i in order[:100].tolist():
+        if len(found) == FEW:
+            break
+        try:
+            inputs.read(i)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # decoders raise whatever they like on a broken file
+            problem = error
+        else:
+            found.append(i)
+    if not found:
+        raise InputError(f"expected inputs that can be read, got the first that cannot: {problem}") from problem
+    return np.array(found)
 
 
 def _digest(inputs: Inputs, order: NDArray[np.intp]) -> str:

@@ -10,38 +10,41 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.calibrators.blocks import Rows, received, sendable
+from pseudocal.calibrators.blocks import Opened, Rows, received, sendable
 from pseudocal.distributed.shards import fetched
 from pseudocal.inputs import Arrays, Inputs, Pixels, Unreadable, read_batches
 
 
 @dataclass(frozen=True)
 class Numbered(Rows):
-    """Some batches of numbered inputs; those that cannot be read are left out, within a share of `max_bad`.
+    """Some batches of numbered inputs; those that cannot be read are left out and named.
 
     >>> inputs = Sent(Arrays(np.array([[1.0], [2.0], [3.0]])))
-    >>> Numbered((np.array([2, 0]),), {}).named(inputs)
-    (['2', '0'], [array([[3.],
-           [1.]], dtype=float32)])
+    >>> Numbered((np.array([2, 0]),), {}).open(inputs)
+    Opened(inputs=[array([[3.],
+           [1.]], dtype=float32)], names=['2', '0'], unreadable={})
     """
 
-    max_bad: float = 0.01
     threads: int = 2
 
     def read(self, source: Sent) -> list[NDArray[Any]]:
         """The batches."""
-        return self.named(source)[1]
+        batches: list[NDArray[Any]] = self.open(source).inputs
+        return batches
 
-    def named(self, source: Sent) -> tuple[list[str], list[NDArray[Any]]]:
-        """The batches, and what each of their rows is called."""
+    def open(self, source: Sent) -> Opened:
+        """The batches, what each of their rows is called, and what could not be read; whoever counts it judges it."""
         order, largest = (
             np.concatenate(self.batches),
             max(map(len, self.batches)),
         )  # cut again, they are the same batches
-        unreadable = Unreadable(len(order), self.max_bad)
+        unreadable = Unreadable(len(order), most=1.0)
         read = read_batches(source.inputs, order, batch_size=largest, workers=self.threads, unreadable=unreadable)
-        numbers, batches = zip(*read, strict=True)
-        return [source.inputs.name(int(i)) for i in np.concatenate(numbers)], list(batches)
+        names, batches = [], []
+        for numbers, x in read:
+            names += [source.inputs.name(int(i)) for i in numbers]
+            batches.append(x)
+        return Opened(batches, names, unreadable.why)
 
 
 @dataclass(frozen=True)

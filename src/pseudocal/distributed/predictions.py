@@ -9,20 +9,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, MissingExtraError, Probabilities
+from pseudocal.arrays import InputError, Logits, Maps, MissingExtraError, Probabilities
+from pseudocal.batches import count, is_array
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.blocks import Block, received, sendable
-from pseudocal.calibrators.divided import Executor, Failure, LeftOut, Work
+from pseudocal.calibrators.blocks import Block, Opened, as_blocks, opened, received, sendable
+from pseudocal.calibrators.divided import Executor, Failure, LeftOut, Work, unreadable_in
+from pseudocal.metrics.image_rows import COLUMNS, ImageRow, image_columns, image_row
 from pseudocal.predictors import Checked, Deferred, as_predictor
 from pseudocal.predictors.deferred import by_name
 from pseudocal.scaling import scaling_to_dict
@@ -51,9 +54,9 @@ class Span:
         """The rows."""
         return source[self.start : self.stop]
 
-    def named(self, source: Any) -> tuple[list[str], Any]:
+    def open(self, source: Any) -> Opened:
         """The rows with the number of each."""
-        return [str(i) for i in range(self.start, self.stop)], self.read(source)
+        return Opened(self.read(source), [str(i) for i in range(self.start, self.stop)])
 
 
 def spans(n: int, rows: int = 8192) -> list[Span]:
@@ -68,7 +71,7 @@ def spans(n: int, rows: int = 8192) -> list[Span]:
 def predict_blocks(
     calibration: Calibration,
     model: Any,
-    blocks: Sequence[Block],
+    blocks: Any,
     out: Path | str,
     *,
     executor: Executor,
@@ -76,41 +79,72 @@ def predict_blocks(
     batch_size: int = 128,
     binary: bool = False,
     about: str = "",
+    classes: Sequence[str] = (),
     advance: Callable[[int], object] = lambda rows: None,
 ) -> dict[str, Any]:
     """Write the calibrated probabilities of each block to its own file in the folder `out`, and say what was done.
 
+    The blocks are those of `PseudoCal.fit`, with a `source` if they read from one, or an array of inputs.
     `out` must be a folder that every worker can write to. Files that an earlier run of the same model, calibration and
-    blocks has finished are kept; those of another are replaced. `about` is what else tells two runs apart.
+    blocks has finished are kept; those of another are replaced. `about` is what else tells two runs apart. A model that
+    labels every pixel has one row for each image, and `classes` are their names there.
     """
     out = Path(out)
-    _open_folder(out, _run(calibration, model, blocks, about))
-    model = by_name(model, binary)
+    if is_array(blocks):
+        blocks, source = spans(count(blocks)), blocks
+    blocks = as_blocks(blocks)
+    start = partial(
+        _start, calibration, by_name(model, binary), sendable(source), out.resolve(), batch_size, binary, classes
+    )
+    with _folder(out, _run(calibration, model, blocks, about)):
+        return _work_on(blocks, start, out, executor, advance)
+
+
+def _work_on(
+    blocks: Sequence[Block],
+    start: Callable[[], Work],
+    out: Path,
+    executor: Executor,
+    advance: Callable[[int], object],
+) -> dict[str, Any]:
     todo = [(i, block) for i, block in enumerate(blocks) if not (out / PART.format(i)).exists()]
-    start = partial(_start, calibration, model, sendable(source), out.resolve(), batch_size, binary)
-    left_out, rows = LeftOut(len(blocks), executor.max_bad), 0
+    left_out, unreadable = LeftOut(len(blocks), executor.max_bad), unreadable_in(blocks, executor.max_bad)
+    rows = 0
     with closing(executor.map(start, todo)) as results:
         for (_, block), result in zip(todo, results, strict=True):
             if isinstance(result, Failure):
                 left_out.add(block.name, result.reason)
-            else:
-                rows += result
-                advance(result)
-    return {"files": len(blocks) - len(left_out.why), "rows_written": rows, "left_out": left_out.why}
+                continue
+            unreadable.update(result[1])
+            rows += result[0]
+            advance(result[0])
+    done = {"files": len(blocks) - len(left_out.why), "rows_written": rows, "left_out": left_out.why}
+    return done | ({"unreadable": unreadable.why} if unreadable.why else {})
 
 
-def _open_folder(out: Path, run: str) -> None:
-    """Make the folder ready: what another run has left in it goes away."""
+@contextmanager
+def _folder(out: Path, run: str) -> Iterator[None]:
+    """Make the folder ready: what another run has left in it goes away. A failure before the first part leaves none."""
     record = out / RECORD
     if not record.exists() and out.exists() and any(out.glob("part-*.parquet")):
         raise InputError(f"expected an empty folder or one of an earlier run, got {out} with parts and no {RECORD}")
     if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("run") != run:
         for part in out.glob("part-*.parquet"):
             part.unlink()
+    made = [folder for folder in (out, *out.parents) if not folder.exists()]
     out.mkdir(parents=True, exist_ok=True)
     aside = out / f".{RECORD}.{os.getpid()}"
     aside.write_text(json.dumps({"format": "pseudocal-predictions", "format_version": 1, "run": run}), encoding="utf-8")
     os.replace(aside, record)
+    try:
+        yield
+    except BaseException:
+        if not any(out.glob("part-*.parquet")):
+            record.unlink(missing_ok=True)
+            for folder in made:
+                with suppress(OSError):  # something else lies there by now
+                    folder.rmdir()
+        raise
 
 
 def _run(calibration: Calibration, model: Any, blocks: Sequence[Block], about: str) -> str:
@@ -121,39 +155,76 @@ def _run(calibration: Calibration, model: Any, blocks: Sequence[Block], about: s
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _start(calibration: Calibration, model: Any, source: Any, out: Path, batch_size: int, binary: bool) -> Work:
-    predict, opened = Checked(as_predictor(model), binary=binary), received(source)
+def _start(
+    calibration: Calibration, model: Any, source: Any, out: Path, batch_size: int, binary: bool, classes: Sequence[str]
+) -> Work:
+    predict, whole = Checked(as_predictor(model), binary=binary), received(source)
 
-    def work(number: int, item: tuple[int, Block]) -> int:
+    def work(number: int, item: tuple[int, Block]) -> tuple[int, dict[str, str]]:
         part, block = item
-        names, x = block.named(opened) if hasattr(block, "named") else (None, block.read(opened))
+        read = opened(block, whole)
+        x = read.inputs
         batches = x if isinstance(x, list) else [x[i : i + batch_size] for i in range(0, len(x), batch_size)]
-        probabilities = np.concatenate([calibration.probabilities(predict(batch)) for batch in batches])
-        _write(out / PART.format(part), names or [block.name] * len(probabilities), probabilities)
-        return len(probabilities)
+        said: list[Any] = [_said(calibration, predict(batch)) for batch in batches]
+        rows = sum(map(len, said))
+        if said:
+            names = read.names or [block.name] * rows
+            whole_block: Any = np.concatenate(said) if isinstance(said[0], np.ndarray) else list(chain(*said))
+            _write(out / PART.format(part), _columns(names, whole_block, classes))
+        return rows, read.unreadable
 
     return work
 
 
-def _write(path: Path, names: list[str], probabilities: Probabilities) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "cli") from error
+def _said(calibration: Calibration, logits: Logits | Maps) -> Probabilities | list[ImageRow]:
+    """A row of probabilities for each input, or a few numbers for each image whose every pixel has a class."""
+    if logits.ndim == 2:
+        return calibration.probabilities(logits)
+    return [image_row(image, calibration.temperature) for image in logits]
+
+
+def _columns(names: list[str], said: Probabilities | list[ImageRow], classes: Sequence[str]) -> dict[str, Any]:
+    """The columns of a part; those of images are the columns that predictions of images have anywhere."""
+    pa = _pyarrow()
+    if isinstance(said, list):
+        columns = dict(zip(COLUMNS, image_columns(names, said, classes), strict=True))
+        kinds = {"file": pa.string(), "class": pa.int32(), "class_name": pa.string(), "shares": pa.list_(pa.float32())}
+        return {name: pa.array(list(column), kinds.get(name, pa.float32())) for name, column in columns.items()}
     rows: NDArray[np.int64] = np.arange(len(names))
-    top = probabilities.argmax(axis=1)
-    flat = pa.array(np.ascontiguousarray(probabilities, dtype=np.float32).ravel())
-    columns = {
+    top = said.argmax(axis=1)
+    flat = pa.array(np.ascontiguousarray(said, dtype=np.float32).ravel())
+    return {
         "file": pa.array(names, pa.string()),
         "row": pa.array(rows),
         "class": pa.array(top.astype(np.int32)),
-        "confidence": pa.array(probabilities[rows, top].astype(np.float32)),
-        "probabilities": pa.FixedSizeListArray.from_arrays(flat, probabilities.shape[1]),
+        "confidence": pa.array(said[rows, top].astype(np.float32)),
+        "probabilities": pa.FixedSizeListArray.from_arrays(flat, said.shape[1]),
     }
+
+
+def _write(path: Path, columns: dict[str, Any]) -> None:
+    pa = _pyarrow()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        pq.write_table(pa.table(columns), aside)
+        pa.parquet.write_table(pa.table(columns), aside)
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def read_images(out: Path) -> Iterator[tuple[str, ImageRow]]:
+    """The name of each image and what was written of it, part by part."""
+    wanted = ["file", "shares", "confidence_before", "confidence_after"]
+    for path in sorted(out.glob("part-*.parquet")):
+        columns = _pyarrow().parquet.read_table(path, columns=wanted).to_pydict()
+        for name, shares, before, after in zip(*(columns[key] for key in wanted), strict=True):
+            yield name, ImageRow(np.array(shares), before, after)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingExtraError("pyarrow", "cli") from error
+    return pyarrow

@@ -17,9 +17,15 @@ from typing import Any
 
 from pseudocal.arrays import InputError, MissingExtraError, cores
 from pseudocal.calibrators.divided import Failure, Work
+from pseudocal.distributed.addresses import check_address
 from pseudocal.distributed.local import tried
 
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+LOG = logging.getLogger(__name__)
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",  # a paragraph on standard output; here it is one line
+}
 
 
 @dataclass(frozen=True)
@@ -64,33 +70,31 @@ class RayExecutor:
     @contextmanager
     def connected(self) -> Iterator[Any]:
         """A session of Ray: the one that is open, or one for as long as this lasts."""
+        with _quiet():
+            ray = _ray()
+            own = not ray.is_initialized()
+            if own:
+                self._connect(ray)
         try:
-            import ray
-        except ImportError as error:
-            raise MissingExtraError("ray", "ray") from error
-        if ray.is_initialized():
             yield ray
-            return
-        own = None if self.address else max(cores(), math.ceil(self.workers * self.num_cpus))
-        before = {name: os.environ.get(name) for name in QUIET}
-        os.environ.update(QUIET)
+        finally:
+            if own:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        here = self.address in (None, "local")
+        if self.address is not None:
+            check_address(self.address)
         try:
             ray.init(
                 self.address or "local",
-                num_cpus=own,
-                include_dashboard=None if self.address else False,
+                num_cpus=max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None,
+                include_dashboard=False if here else None,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
         except ConnectionError as error:
             raise InputError(f"expected a Ray cluster at {self.address}, got none: {error}") from error
-        finally:
-            for name, value in before.items():
-                os.environ.pop(name) if value is None else os.environ.update({name: value})
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
 
     def _fitting(self, ray: Any) -> int:
         """How many workers the cluster has room for."""
@@ -101,6 +105,26 @@ class RayExecutor:
             has = {name: there.get(name, 0) for name in wanted}
             raise InputError(f"expected a cluster with room for a worker of {wanted}, got one of {has}")
         return min(self.workers, room)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray reads some of its settings when it is imported, others when it is started."""
+    before = {name: os.environ.get(name) for name in QUIET}
+    os.environ.update(QUIET)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("ray", "ray") from error
+    return ray
 
 
 class _Worker:
@@ -161,7 +185,9 @@ class _Crew:
             self._ray.kill(actor)
             self._actors.remove(actor)
             self._actors.append(self._hire())
-            return number, self._actors[-1], time, Failure(f"{type(error).__name__}: {error}".splitlines()[0][:500])
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:500]
+            LOG.warning("a worker died over block %d, try %d, and is replaced: %s", number, time, reason)
+            return number, self._actors[-1], time, Failure(reason)
 
     def dismiss(self) -> None:
         """Stop everyone, whatever they do."""

@@ -78,10 +78,9 @@ def shards(
 def listed(where: str, suffixes: tuple[str, ...]) -> list[str]:
     """The files of a folder or of a pattern, sorted by name, so that the blocks are the same wherever it is run."""
     if "://" in where:
-        fs, path = _fsspec().core.url_to_fs(where)
-        found = fs.glob(path) if "*" in path else fs.find(path) if fs.isdir(path) else [path]
-        return sorted(fs.unstrip_protocol(name) for name in found if name.lower().endswith(suffixes))
+        return _far(where, suffixes)
     path = Path(where)
+    found: Iterable[Path]
     if path.is_dir():
         found = path.iterdir()
     elif "*" in where:
@@ -92,6 +91,29 @@ def listed(where: str, suffixes: tuple[str, ...]) -> list[str]:
     else:
         raise InputError(f"expected a folder, a pattern or a file of inputs, got {where}: no such file")
     return sorted(str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith("."))
+
+
+class MissingFilesystemError(MissingExtraError):
+    """fsspec needs another package for this kind of address."""
+
+    def __init__(self, url: str, wanted: ImportError) -> None:
+        ImportError.__init__(
+            self, f"expected the package for {url.partition('://')[0]}:// addresses, got none: {wanted}"
+        )
+
+
+def _far(where: str, suffixes: tuple[str, ...]) -> list[str]:
+    try:
+        fs, path = _fsspec().core.url_to_fs(where)
+        found = fs.glob(path) if "*" in path else fs.find(path) if fs.isdir(path) else [path]
+    except MissingExtraError:
+        raise
+    except ImportError as error:
+        raise MissingFilesystemError(where, error) from error
+    except Exception as error:  # clients of far stores raise whatever they like
+        why = " ".join(str(error).split())[:300]
+        raise InputError(f"expected an address that can be listed, got {where}: {why}") from error
+    return sorted(fs.unstrip_protocol(name) for name in found if name.lower().endswith(suffixes))
 
 
 def fetched(url: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,34 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, MissingExtraError
 
+NPY, NPZ = b"\x93NUMPY", b"PK"  # how the files begin
+PICKLE = b"\x80"
+
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
     """An array from .npy, as a memory map, or from .npz, where `field` says which if there are several."""
+    with path.open("rb") as file:
+        head = file.read(6)
     try:
-        loaded: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return np.asarray(loaded[_field(list(loaded), field, path)])
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError) or not path.is_file():
+        if head.startswith(NPZ):
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                return np.asarray(arrays[_field(list(arrays), field, path)])
+        loaded: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return loaded
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        if isinstance(error, InputError):
             raise
-        raise InputError(f"expected a NumPy file without pickles, got {path}: {error}") from error
+        raise InputError(_what_is_wrong(path, head, str(error))) from error
+
+
+def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
+    """NumPy takes whatever it does not know for a pickle; the first bytes know better."""
+    known = head.startswith((NPY, NPZ))
+    if head.startswith(PICKLE) or (known and "object" in error.lower()):
+        return f"expected a NumPy file without pickles, got {path}, which holds one"
+    if known:
+        return f"expected a whole NumPy file, got {path}, which is truncated or damaged: {error}"
+    return f"expected a NumPy file, got {path}, which is {'none' if head else 'empty'}"
 
 
 def _field(fields: list[str], field: str | None, path: Path) -> str:

@@ -62,6 +62,18 @@ def _unreadable(content: dict[str, Any]) -> Iterator[Fact]:
         yield _note(f"{count:,} of {content['data']['inputs']:,} inputs could not be read; they are listed below.")
 
 
+def _left_out(content: dict[str, Any]) -> Iterator[Fact]:
+    """Say what workers could not do.
+
+    >>> [fact] = _left_out({"data": {"left_out": [["a.npz", "truncated"]], "blocks": "30 files"}})
+    >>> fact["text"]
+    '1 of 30 files were left out; they are listed below.'
+    """
+    count = len(content["data"].get("left_out", ()))
+    if count:
+        yield _note(f"{count:,} of {content['data']['blocks']} were left out; they are listed below.")
+
+
 def _caution(text: str) -> Fact:
     return {"level": "caution", "text": text}
 
@@ -70,4 +82,4 @@ def _note(text: str) -> Fact:
     return {"level": "note", "text": text}
 
 
-CHECKS = (_few_images, _differ, _unreadable, _labels, _sampling)
+CHECKS = (_few_images, _differ, _unreadable, _left_out, _labels, _sampling)

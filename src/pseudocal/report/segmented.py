@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Maps
 from pseudocal.calibrators import Calibration
-from pseudocal.metrics import Segmented, confidence_map, confidence_picture, correct_picture
+from pseudocal.metrics import Segmented, confidence_picture, correct_picture
 from pseudocal.metrics import image_change as change
 from pseudocal.metrics import image_interval as interval
-from pseudocal.pixels import nothing, predicted
+from pseudocal.metrics.image_rows import ImageRow, image_columns, pixel_confidences
+from pseudocal.report.confidences import Confidences
 from pseudocal.report.content import BINS, FORMAT, SHOWN, calibration_of, class_name, trust_of
 from pseudocal.report.facts import facts_of
 from pseudocal.report.measured import bins_of, plain, reliability
 from pseudocal.report.thumbnails import thumbnail
 from pseudocal.report.usage import usage_of
 
-COLUMNS = ("file", "class", "class_name", "class_share", "confidence_before", "confidence_after", "shares")
 MAPS = 6  # images that are shown pixel by pixel
 WIDE = 320  # pixels, at most, of each
 
@@ -36,10 +36,8 @@ class Images:
     calibration: Calibration
     names: list[str] = field(default_factory=list)
     pictures: list[Path | None] = field(default_factory=list)
-    shares: list[NDArray[np.float64]] = field(default_factory=list)  # (classes,) of each image
-    before: list[float] = field(default_factory=list)  # mean confidence
-    after: list[float] = field(default_factory=list)
-    histogram: NDArray[np.int64] = field(default_factory=lambda: np.zeros((2, BINS), dtype=np.int64))
+    rows: list[ImageRow] = field(default_factory=list)
+    histogram: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, BINS)))
     by_class: Any = 0.0  # (3, classes): pixels, confidence before and after
     maps: list[dict[str, Any]] = field(default_factory=list)
     seen: list[Any] = field(default_factory=lambda: [0, 0])  # `Segmented` before and after, where there are masks
@@ -47,22 +45,37 @@ class Images:
     def add(self, image: Maps, name: str, picture: Path | None, mask: NDArray[Any] | None) -> None:
         """Take in the logits of one image, and its labels if there are some."""
         temperature, classes = self.calibration.temperature, len(image)
-        said = predicted(image[None])[0]
-        counts = said != nothing(classes)
-        two = [confidence_map(image, t)[counts].astype(np.float64) for t in (1.0, temperature)]
-        said = said[counts]
-        pixels = np.bincount(said, minlength=classes)
-        self.names.append(name)
-        self.pictures.append(picture)
-        self.shares.append(pixels / max(1, len(said)))
-        self.before.append(float(two[0].mean()))
-        self.after.append(float(two[1].mean()))
-        self.histogram += np.stack([np.histogram(c, BINS, (0, 1))[0] for c in two])
-        self.by_class = self.by_class + np.stack([pixels, *(np.bincount(said, c, classes) for c in two)])
+        said, *two = pixel_confidences(image, temperature)
+        self._add_pixels(said, two, np.ones(len(said)), classes)
+        shares = np.bincount(said, minlength=classes) / max(1, len(said))
+        self.add_row(name, picture, ImageRow(shares, float(two[0].mean()), float(two[1].mean())))
         if mask is not None:
             self.seen = [
                 s + Segmented.of(image, mask, temperature=t) for s, t in zip(self.seen, (1.0, temperature), strict=True)
             ]
+        self.show(image, name, picture, mask)
+
+    def add_row(self, name: str, picture: Path | None, row: ImageRow) -> None:
+        """Take in what is known of one image as a whole."""
+        self.names.append(name)
+        self.pictures.append(picture)
+        self.rows.append(row)
+
+    def add_sample(self, pixels: Labelled) -> None:
+        """Take in the logits of a sample of the pixels of all images, each with its weight."""
+        weights = np.ones(len(pixels)) if pixels.weights is None else pixels.weights
+        seen = Confidences.of(pixels.logits, self.calibration)
+        two = (seen.before[:, 0], seen.after[:, 0])
+        self._add_pixels(seen.top[:, 0], two, weights, pixels.logits.shape[1])
+
+    def _add_pixels(self, said: NDArray[Any], two: Sequence[NDArray[Any]], weights: NDArray[Any], classes: int) -> None:
+        self.histogram += np.stack([np.histogram(c, BINS, (0, 1), weights=weights)[0] for c in two])
+        sums = [np.bincount(said, w, classes) for w in (weights, *(c * weights for c in two))]
+        self.by_class = self.by_class + np.stack(sums)
+
+    def show(self, image: Maps, name: str, picture: Path | None, mask: NDArray[Any] | None = None) -> None:
+        """Draw one image pixel by pixel, as long as there are few."""
+        temperature = self.calibration.temperature
         if len(self.maps) < MAPS:
             shown = {"before": confidence_picture(image), "after": confidence_picture(image, temperature)}
             if mask is not None:
@@ -73,10 +86,17 @@ class Images:
 
     def columns(self, classes: Sequence[str]) -> list[Any]:
         """The predictions, an image a row, in the order of `COLUMNS`."""
-        shares = np.stack(self.shares)
-        top = shares.argmax(axis=1)
-        named = [classes[i] if i < len(classes) else "" for i in top]
-        return [self.names, top, named, shares.max(axis=1), np.array(self.before), np.array(self.after), shares]
+        return image_columns(self.names, self.rows, classes)
+
+    def forget(self) -> None:
+        """Keep no more images than the report can show."""
+        kept = sorted({i for order in self.orders() for i in order[:SHOWN].tolist()})
+        self.names, self.pictures, self.rows = ([x[i] for i in kept] for x in (self.names, self.pictures, self.rows))
+
+    def orders(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The images whose confidence changed most first, and the least sure first."""
+        before, after = (np.array(c) for c in ([r.before for r in self.rows], [r.after for r in self.rows]))
+        return np.argsort(-np.abs(after - before), kind="stable"), np.argsort(after, kind="stable")
 
 
 def segmented_content(
@@ -115,8 +135,8 @@ def _confidence(images: Images) -> dict[str, Any]:
     pixels, before, after = images.by_class.sum(axis=1).tolist()
     return {
         "edges": np.linspace(0, 1, BINS + 1).tolist(),
-        "before": images.histogram[0].tolist(),
-        "after": images.histogram[1].tolist(),
+        "before": np.rint(images.histogram[0]).astype(int).tolist(),
+        "after": np.rint(images.histogram[1]).astype(int).tolist(),
         "mean_before": before / pixels,
         "mean_after": after / pixels,
     }
@@ -153,16 +173,15 @@ def _measured(before: Segmented, after: Segmented) -> list[dict[str, Any]]:
 
 
 def _examples(images: Images, classes: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    before, after = np.array(images.before), np.array(images.after)
-    changed, unsure = np.argsort(-np.abs(after - before), kind="stable"), np.argsort(after, kind="stable")
+    changed, unsure = images.orders()
 
     def example(i: int) -> dict[str, Any]:
         picture = images.pictures[i]
         return {
             "name": images.names[i],
-            "class": f"mostly {class_name(int(images.shares[i].argmax()), classes)}",
-            "before": images.before[i],
-            "after": images.after[i],
+            "class": f"mostly {class_name(int(images.rows[i].shares.argmax()), classes)}",
+            "before": images.rows[i].before,
+            "after": images.rows[i].after,
             "thumbnail": thumbnail(picture) if picture is not None else None,
         }
 

@@ -1,0 +1,49 @@
+"""Whether somebody listens where a cluster should be: Ray itself would wait for it, and not be interrupted."""
+
+from __future__ import annotations
+
+import os
+import socket
+from urllib.parse import urlsplit
+
+from pseudocal.arrays import InputError
+
+PATIENCE = 5.0  # seconds for a connection
+CLIENT_PORT = 10001  # of ray:// where nobody says
+
+
+def check_address(address: str) -> None:
+    """Connect to the address of a cluster and hang up again.
+
+    >>> check_address("127.0.0.1:1")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected a Ray cluster at 127.0.0.1:1, got no answer: Connection refused
+
+    "auto" stands for what RAY_ADDRESS names, or else for whatever Ray finds on this machine, which it says at once.
+    """
+    where = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
+    if where in ("auto", "local"):
+        return
+    host, port = _host_and_port(where)
+    try:
+        socket.create_connection((host, port), timeout=PATIENCE).close()
+    except OSError as error:
+        why = error.strerror or str(error) or type(error).__name__
+        raise InputError(f"expected a Ray cluster at {where}, got no answer: {why}") from error
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """The two parts of an address.
+
+    >>> _host_and_port("head:6379"), _host_and_port("ray://head")
+    (('head', 6379), ('head', 10001))
+    """
+    client = address.startswith("ray://")
+    try:
+        parts = urlsplit(address if client else f"//{address}")
+        port = parts.port or (CLIENT_PORT if client else None)
+    except ValueError:
+        port = None
+    if port is None or not parts.hostname:
+        raise InputError(f"expected auto, local, host:6379 or ray://host:10001 for a cluster, got {address}")
+    return parts.hostname, port
