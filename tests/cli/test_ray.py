@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import warnings
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from pseudocal import PseudoCal
 from pseudocal.calibrators.trust import DistrustWarning
-from pseudocal.distributed import LocalExecutor, shards
+from pseudocal.distributed import LocalExecutor, addresses, shards
 
 
 def parts(folder):
@@ -124,8 +125,17 @@ def test_an_address_nobody_answers_at_is_said_at_once(monkeypatch, pseudocal, ta
         result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", address, "-q")
         assert (result.code, len(result.err.splitlines())) == (3, 1)
         assert result.err.startswith("pseudocal: expected a Ray cluster at ")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(addresses, "PATIENCE", 0.2)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", address, "-q")
+    assert (result.code, "got no answer: timed out" in result.err) == (3, True)
     result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray=head", "-q")
     assert (result.code, "host:6379" in result.err) == (3, True)
+
+
+def test_a_cluster_answers(ray):
+    addresses.check_address(ray.get_runtime_context().gcs_address)
 
 
 def test_an_address_whose_package_is_missing(monkeypatch, pseudocal, tabular, tmp_path):

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 from pseudocal.arrays import InputError
 
 PATIENCE = 5.0  # seconds for a connection
+SETTINGS = b"\x04"
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + bytes(5)  # an HTTP/2 server answers with its own
 CLIENT_PORT = 10001  # of ray:// where nobody says
 
 
 def check_address(address: str) -> None:
-    """Connect to the address of a cluster and hang up again.
+    """Say hello at the address of a cluster, as gRPC would, and hang up again.
 
     >>> check_address("127.0.0.1:1")
     Traceback (most recent call last):
@@ -26,10 +28,16 @@ def check_address(address: str) -> None:
         return
     host, port = _host_and_port(where)
     try:
-        socket.create_connection((host, port), timeout=PATIENCE).close()
+        with socket.create_connection((host, port), timeout=PATIENCE) as line:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return
+            line.sendall(HELLO)
+            answer = line.recv(9)
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         raise InputError(f"expected a Ray cluster at {where}, got no answer: {why}") from error
+    if answer[3:4] != SETTINGS:
+        raise InputError(f"expected a Ray cluster at {where}, got another service")
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
