@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,8 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
     """Do the job and return the content of its report."""
     started = time.monotonic()
     _refuse(job)
-    logging.getLogger("pseudocal").setLevel(logging.ERROR if job.quiet else logging.NOTSET)
     executor = _executor(job)
-    with staged(job.out, keeps_parts=True) as aside:
+    with staged(job.out, keeps_parts=True) as aside, _log_of(job):
         model, second = open_models(job, device="cpu")
         target = open_target(job, model)
         if second is not None:
@@ -60,6 +60,18 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
             about = {"model": run.model, "data": run.data, "classes": run.classes}
             return write_segmented_report(images, run.mixes, about, aside, started)
         return write_report(run, Confidences.of(run.logits, run.calibration), aside, started)
+
+
+@contextmanager
+def _log_of(job: Job) -> Iterator[None]:
+    """Workers that die are a line in the log, which is no error."""
+    log = logging.getLogger("pseudocal")
+    before = log.level
+    log.setLevel(logging.ERROR if job.quiet else before)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _refuse(job: Job) -> None:
