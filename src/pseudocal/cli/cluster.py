@@ -26,7 +26,7 @@ from pseudocal.cli.segment import write_segmented_report
 from pseudocal.cli.staging import PARTS, staged
 from pseudocal.cli.target import Target, open_target
 from pseudocal.distributed import Deferred, RayExecutor, predict_blocks
-from pseudocal.distributed.predictions import read_images
+from pseudocal.distributed.parts import read_images
 from pseudocal.predictors.opened import OpenModel
 from pseudocal.report import Confidences, Run
 from pseudocal.report.segmented import Images

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Logits, Maps, MissingExtraError, Probabilities
+from pseudocal.arrays import InputError, Logits, Maps, Probabilities
 from pseudocal.batches import count, is_array
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, Opened, as_blocks, opened, received, sendable
 from pseudocal.calibrators.divided import Executor, Failure, LeftOut, Work, unreadable_in
-from pseudocal.metrics.image_rows import COLUMNS, ImageRow, image_columns, image_row
+from pseudocal.distributed.parts import part_columns, write_part
+from pseudocal.metrics.image_rows import ImageRow, image_row
 from pseudocal.predictors import Checked, Deferred, as_predictor
 from pseudocal.predictors.deferred import by_name
 from pseudocal.scaling import scaling_to_dict
@@ -170,7 +170,7 @@ def _start(
         if said:
             names = read.names or [block.name] * rows
             whole_block: Any = np.concatenate(said) if isinstance(said[0], np.ndarray) else list(chain(*said))
-            _write(out / PART.format(part), _columns(names, whole_block, classes))
+            write_part(out / PART.format(part), part_columns(names, whole_block, classes))
         return rows, read.unreadable
 
     return work
@@ -181,50 +181,3 @@ def _said(calibration: Calibration, logits: Logits | Maps) -> Probabilities | li
     if logits.ndim == 2:
         return calibration.probabilities(logits)
     return [image_row(image, calibration.temperature) for image in logits]
-
-
-def _columns(names: list[str], said: Probabilities | list[ImageRow], classes: Sequence[str]) -> dict[str, Any]:
-    """The columns of a part; those of images are the columns that predictions of images have anywhere."""
-    pa = _pyarrow()
-    if isinstance(said, list):
-        columns = dict(zip(COLUMNS, image_columns(names, said, classes), strict=True))
-        kinds = {"file": pa.string(), "class": pa.int32(), "class_name": pa.string(), "shares": pa.list_(pa.float32())}
-        return {name: pa.array(list(column), kinds.get(name, pa.float32())) for name, column in columns.items()}
-    rows: NDArray[np.int64] = np.arange(len(names))
-    top = said.argmax(axis=1)
-    flat = pa.array(np.ascontiguousarray(said, dtype=np.float32).ravel())
-    return {
-        "file": pa.array(names, pa.string()),
-        "row": pa.array(rows),
-        "class": pa.array(top.astype(np.int32)),
-        "confidence": pa.array(said[rows, top].astype(np.float32)),
-        "probabilities": pa.FixedSizeListArray.from_arrays(flat, said.shape[1]),
-    }
-
-
-def _write(path: Path, columns: dict[str, Any]) -> None:
-    pa = _pyarrow()
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        pa.parquet.write_table(pa.table(columns), aside)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def read_images(out: Path) -> Iterator[tuple[str, ImageRow]]:
-    """The name of each image and what was written of it, part by part."""
-    wanted = ["file", "shares", "confidence_before", "confidence_after"]
-    for path in sorted(out.glob("part-*.parquet")):
-        columns = _pyarrow().parquet.read_table(path, columns=wanted).to_pydict()
-        for name, shares, before, after in zip(*(columns[key] for key in wanted), strict=True):
-            yield name, ImageRow(np.array(shares), before, after)
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "cli") from error
-    return pyarrow
