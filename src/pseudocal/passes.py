@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats, cores
 
-WORTHWHILE = 2  # blocks that a core must get to bring more than it costs
+BLOCK = 1 << 17  # numbers that are looked at together: with their scratch they stay in a core's cache
+LARGE = 1 << 24  # numbers of an array from which on
+LARGE_BLOCK = 1 << 19  # more are looked at together: between any two steps threads wait for the interpreter
+WORTHWHILE = 8  # blocks that a core must get to bring more than it costs
 ALONE = 8192  # numbers that BLAS multiplies without starting threads of its own
 AROUND = 2**21  # bytes that the system may map before the one that is asked for
 FEW = 64  # rows that are picked from a memory map at a time
@@ -33,6 +36,17 @@ def in_strips(starts: range, strip: Callable[[range], Result]) -> list[Result]:
         return [strip(parts[0])]
     with ThreadPoolExecutor(strips) as pool:
         return list(pool.map(strip, parts))
+
+
+def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
+    """The first rows of the blocks that an array, or so many of its rows, is looked at in; the step is their size.
+
+    >>> block_starts((5, 2**16))
+    range(0, 5, 2)
+    """
+    n, columns = shape[0] if rows is None else rows, shape[1]
+    block = BLOCK if n * columns < LARGE else LARGE_BLOCK
+    return range(0, n, max(1, block // columns))
 
 
 def scaled(z: Floats, b: float, out: Floats) -> None:
@@ -78,13 +92,18 @@ def _all_finite(z: NDArray[np.float16]) -> bool:
     return z.size == 0 or bool(z.view(np.int16).max() < 0x7C00 and z.view(np.uint16).max() < 0xFC00)
 
 
+def is_mapped(array: NDArray[Any]) -> bool:
+    """Whether an array lies in a file."""
+    return getattr(array, "_mmap", None) is not None
+
+
 def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
     """Some rows in ascending order, a few of a memory map at a time: the system maps up to megabytes around each.
 
     >>> picked(np.array([10, 20, 30]), np.array([0, 2]))
     array([10, 30])
     """
-    if getattr(array, "_mmap", None) is None or len(rows) == 0:
+    if not is_mapped(array) or len(rows) == 0:
         return array.take(rows, axis=0)  # faster than an index
     parts = []
     for few in np.array_split(rows, -(-len(rows) // FEW)):

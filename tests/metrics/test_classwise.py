@@ -4,8 +4,9 @@ import torch
 from netcal.metrics import ECE
 from torchmetrics.functional.classification import binary_calibration_error
 
+from pseudocal import passes
 from pseudocal.arrays import InputError, softmax
-from pseudocal.metrics import Outcomes, blocks, classwise_ece, ece
+from pseudocal.metrics import Outcomes, classwise_ece, ece
 
 
 def brute_force(p: np.ndarray, labels: np.ndarray, bins: int) -> float:
@@ -55,7 +56,7 @@ def test_a_class_that_is_said_to_be_impossible_and_occurs_counts():
 def test_blocks_do_not_show(draw, monkeypatch):
     logits, labels = draw(100)
     whole = classwise_ece(labels, logits=logits)
-    monkeypatch.setattr(blocks, "BLOCK", 7 * 10)
+    monkeypatch.setattr(passes, "BLOCK", 7 * 10)
     assert classwise_ece(labels, logits=logits) == pytest.approx(whole, abs=1e-14)
 
 

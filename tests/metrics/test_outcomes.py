@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
+from pseudocal import passes
 from pseudocal.arrays import InputError, softmax
-from pseudocal.metrics import Outcomes, accuracy, blocks, brier, ece, nll, overconfidence
+from pseudocal.metrics import Outcomes, accuracy, brier, ece, nll, overconfidence
 
 
 def columns(outcomes: Outcomes) -> np.ndarray:
@@ -97,7 +98,7 @@ def test_a_number_added_to_all_logits_of_a_row_does_not_show(classes, by):
 def test_blocks_do_not_show(draw, monkeypatch):
     logits, labels = draw(100)
     whole = columns(Outcomes.from_logits(logits, labels))
-    monkeypatch.setattr(blocks, "BLOCK", 7 * 10)
+    monkeypatch.setattr(passes, "BLOCK", 7 * 10)
     np.testing.assert_array_equal(columns(Outcomes.from_logits(logits, labels)), whole)
 
 
@@ -111,7 +112,7 @@ def test_nothing_of_the_size_of_the_input_is_allocated(draw):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     per_row = 3 * 8 + 1  # what is returned; held twice while the blocks are joined
-    assert peak < 2 * per_row * len(logits) + 20 * 8 * blocks.BLOCK
+    assert peak < 2 * per_row * len(logits) + 20 * 8 * passes.BLOCK
 
 
 def test_four_parts_make_the_whole(draw):
@@ -165,7 +166,7 @@ def test_what_cannot_be_right_is_refused(make, values, labels, message):
 
 
 def test_the_row_is_counted_from_the_start_and_not_from_the_block(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 20)
+    monkeypatch.setattr(passes, "BLOCK", 20)
     logits = np.zeros((100, 2))
     logits[73, 1] = np.nan
     with pytest.raises(InputError, match="NaN in row 73"):

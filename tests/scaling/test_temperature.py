@@ -353,3 +353,23 @@ def test_scaling_never_changes_the_prediction_and_widens_float16():
     assert scaled.dtype == np.float32
     assert np.isfinite(scaled).all()
     assert scaled.argmax() == 1
+
+
+@pytest.mark.parametrize("run", [1, 64])
+@pytest.mark.parametrize("n", [4096, 5000, 100_000, 10_000_000])
+def test_samples_are_rows_in_order_without_repetition(n, run):
+    *samples, last = temperature_module._samples(n, run)
+    assert last is None
+    for rows in samples:
+        assert rows[0] >= 0
+        assert rows[-1] < n
+        assert (np.diff(rows) > 0).all()
+
+
+def test_a_memory_map_gives_the_same_temperature(known, tmp_path):
+    logits, labels = known(20_000, 10, 1.7)
+    np.save(tmp_path / "z.npy", logits)
+    mapped = np.load(tmp_path / "z.npy", mmap_mode="r")
+    assert fit_temperature(mapped, labels).temperature == pytest.approx(
+        fit_temperature(logits, labels).temperature, rel=2e-6
+    )

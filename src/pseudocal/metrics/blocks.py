@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, check_rows
-from pseudocal.passes import let_go, row_sums, scaled
+from pseudocal.passes import block_starts, let_go, row_sums, scaled
 
-BLOCK = 1 << 18  # numbers per block: it stays in a core's cache
 TOLERANCE = 1e-3  # how far a row of probabilities may be from summing to one: float16 rounds so much
 
 WIDE = 32  # from so many classes on the inner loops run over classes, below it over rows
@@ -25,11 +24,6 @@ def as_probabilities(probabilities: ArrayLike) -> Probabilities:
     if array.ndim != 2:
         raise InputError(f"expected probabilities of shape (n, classes), got shape {array.shape}")
     return as_logits(array)
-
-
-def block_starts(array: Floats) -> range:
-    """The first rows of the blocks."""
-    return range(0, len(array), max(1, BLOCK // array.shape[1]))
 
 
 def logit_blocks(logits: Logits, starts: range | None = None) -> Iterator[tuple[slice, Columns]]:
@@ -81,7 +75,7 @@ def _refuse(block: Columns, rows: slice, i: int) -> None:
 
 def _blocks(array: Floats, starts: range | None) -> Iterator[tuple[slice, Columns]]:
     n, classes = array.shape
-    starts = block_starts(array) if starts is None else starts
+    starts = block_starts(array.shape) if starts is None else starts
     scratch = np.empty((starts.step, classes), dtype=np.float32 if array.dtype == np.float16 else np.float64)
     for start in starts:
         rows = slice(start, min(start + starts.step, n))

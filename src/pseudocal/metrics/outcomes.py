@@ -14,12 +14,11 @@ from pseudocal.metrics.blocks import (
     Column,
     Columns,
     as_probabilities,
-    block_starts,
     logit_blocks,
     probability_blocks,
     sum_classes,
 )
-from pseudocal.passes import in_strips
+from pseudocal.passes import block_starts, in_strips
 
 SAFE = 35.0  # logits whose exponential, and its square, are neither too large nor too small for float32
 
@@ -113,7 +112,7 @@ def _columns(
             for column, part in zip(filled, of(x, labels[rows]), strict=True):
                 column[rows] = part
 
-    in_strips(block_starts(array), strip)
+    in_strips(block_starts(array.shape), strip)
     return filled
 
 

@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, work_dtype
-from pseudocal.passes import in_strips, let_go, picked, row_sums, scaled
+from pseudocal.passes import block_starts, in_strips, let_go, picked, row_sums, scaled
 
-BLOCK = 1 << 19  # logits per block
-TILE = 1 << 17  # logits that are looked at together: with their scratch they stay in a core's cache
 SAFE = 1e17  # rows whose sum e is neither above this nor below its inverse need no shift: nothing that counts is lost
 # Large samples would take all of it off. In streams of 50 to 200 images that left the error 7% too small, and intervals
 # of 95% held the truth 90% of the time (`benchmarks/clusters.py`).
@@ -61,12 +59,11 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
 
     Block sums are added in a fixed order: the number of cores does not change a digit.
     """
-    n = len(logits) if rows is None else len(rows)
-    size = max(1, BLOCK // logits.shape[1])
-    starts = range(0, n, size)
+    starts = block_starts(logits.shape, None if rows is None else len(rows))
+    size = starts.step
 
     def strip(mine: range) -> NDArray[np.float64]:
-        scratch = _scratch(logits, work_dtype(logits))
+        scratch = np.empty((2, size, logits.shape[1]), dtype=work_dtype(logits))
         sums = np.empty((len(mine), 5))
         with np.errstate(all="ignore"):  # what overflows shows in the sums and is done again with care
             for k, start in enumerate(mine):
@@ -75,7 +72,7 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
                 sums[k] = _sums(z, y, w, b, scratch)
                 if not np.isfinite(sums[k]).all():
                     z = _without_infinities(z, y, np.arange(start, start + len(z)) if rows is None else at)
-                    sums[k] = _sums(z, y, w, b, _scratch(z, np.float64))
+                    sums[k] = _sums(z, y, w, b, np.empty((2, *z.shape)))
                 if rows is None:
                     let_go(logits, start, start + len(z))
         return sums
@@ -149,9 +146,9 @@ def _row_slopes(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The weighted slope of each row and how it changes, in b z."""
     slopes, information = np.empty((2, len(logits)))
-    size = max(1, BLOCK // logits.shape[1])
-    for start in range(0, len(logits), size):
-        at = slice(start, start + size)
+    starts = block_starts(logits.shape)
+    for start in starts:
+        at = slice(start, start + starts.step)
         x = np.maximum(logits[at], IMPOSSIBLE, dtype=np.float64) * b
         x -= x.max(axis=1, keepdims=True)
         p = np.exp(x)
@@ -166,38 +163,22 @@ def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
     return array[at] if isinstance(at, slice) else picked(array, at)
 
 
-def _scratch(z: Logits, dtype: type[Any]) -> Floats:
-    """Room for b z and its exponential, a tile of each."""
-    return np.empty((2, max(1, TILE // z.shape[1]), z.shape[1]), dtype=dtype)
-
-
 def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
     """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z."""
-    found = _moments(z, targets, b, scratch)
-    total = found[0]
-    if not (total.min() > 1 / SAFE and total.max() < SAFE):
-        found = _moments(z, targets, b, scratch, shift=True)
-    total, *moments, at_target = found
-    return _totals(np.array(moments) / total, at_target, weights)
-
-
-def _moments(z: Logits, targets: Labels, b: float, scratch: Floats, *, shift: bool = False) -> NDArray[np.float64]:
-    """Of each row sum e, sum e x, sum e x^2, sum e x^3 and x at its label, a tile of rows at a time."""
-    n, size = len(z), scratch.shape[1]
-    sums, at_target = np.empty((4, n), dtype=scratch.dtype), np.empty(n)
-    for start in range(0, n, size):
-        rows = slice(start, min(start + size, n))
-        x, e = scratch[:, : rows.stop - start]
-        scaled(z[rows], b, x)
-        if shift:
-            x -= x.max(axis=1, keepdims=True)
+    x, e = scratch[:, : len(z)]
+    sums = np.empty((4, len(z)), dtype=e.dtype)
+    scaled(z, b, x)
+    np.exp(x, out=e)
+    row_sums(e, sums[0])
+    if not (sums[0].min() > 1 / SAFE and sums[0].max() < SAFE):
+        x -= x.max(axis=1, keepdims=True)
         np.exp(x, out=e)
-        row_sums(e, sums[0, rows])
-        for moment in sums[1:]:
-            e *= x
-            row_sums(e, moment[rows])
-        at_target[rows] = _at_target(x, targets[rows])
-    return np.concatenate([sums, at_target[None]])  # in float64
+        row_sums(e, sums[0])
+    for moment in sums[1:]:
+        e *= x
+        row_sums(e, moment)
+    sums[1:] /= sums[0]
+    return _totals(sums[1:].astype(np.float64), _at_target(x, targets), weights)
 
 
 def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:

@@ -22,12 +22,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, check_temperature, work_dtype
+from pseudocal.passes import is_mapped
 from pseudocal.scaling.slope import Slope, all_alone, clustering, slope
 
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
 FEWEST = 256  # no sample of rows is smaller than this
 LARGEST = 2**19  # nor larger than this, which is close enough for one pass over all rows to be the last
+RUN = 64  # rows of a file that are read in one go: to fetch one costs as much
 GROWTH = 16  # each sample of rows is so many times the one before
 CLOSE = 1e-6  # an error in log T that is none
 CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
@@ -121,7 +123,7 @@ def fit_temperature(
     targets = as_targets(labels, logits)
     row_weights = None if weights is None else as_weights(weights, len(logits))
     log_b, log_se = 0.0, math.inf
-    for rows in _samples(len(logits)):
+    for rows in _samples(len(logits), RUN if is_mapped(logits) else 1):
         if rows is not None and 0.5 * (3 * log_se) ** 3 < CLOSE:
             continue  # from here one step on all rows will do
         close = CLOSE if rows is None else CLOSE_ENOUGH
@@ -174,12 +176,14 @@ def as_weights(weights: ArrayLike, n: int) -> Floats:
     return array
 
 
-def _samples(n: int) -> Iterator[NDArray[np.intp] | None]:
-    """Ever larger samples of rows, sorted and spread evenly; the last, None, stands for all of them."""
+def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
+    """Ever larger samples of rows, sorted and spread evenly, in runs; the last, None, stands for all of them."""
     rng = np.random.default_rng(0)
     sizes = sorted({min(n // GROWTH**k, LARGEST) for k in range(1, 20) if n // GROWTH**k >= FEWEST})
     for size in sizes:
-        yield ((np.arange(size) + rng.random(size)) * (n / size)).astype(np.intp)
+        runs = size // run
+        first = np.arange(runs) * (n / runs) + rng.random(runs) * (n / runs - run + 1)
+        yield (first.astype(np.intp)[:, None] + np.arange(run)).ravel()
     yield None
 
 
