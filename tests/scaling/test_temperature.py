@@ -357,13 +357,14 @@ def test_scaling_never_changes_the_prediction_and_widens_float16():
 
 @pytest.mark.parametrize("run", [1, 64])
 @pytest.mark.parametrize("n", [4096, 5000, 100_000, 10_000_000])
-def test_samples_are_rows_in_order_without_repetition(n, run):
+def test_samples_are_rows_in_order_hardly_any_twice(n, run):
     *samples, last = temperature_module._samples(n, run)
     assert last is None
     for rows in samples:
         assert rows[0] >= 0
         assert rows[-1] < n
-        assert (np.diff(rows) > 0).all()
+        assert (np.diff(rows) >= 0).all()
+        assert len(np.unique(rows)) > 0.95 * len(rows)
 
 
 def test_a_memory_map_gives_the_same_temperature(known, tmp_path):
