@@ -298,7 +298,14 @@ def test_a_real_ctrl_c_and_a_kill_leave_nothing(features, tmp_path):
     for number in (signal.SIGINT, signal.SIGTERM):
         (tmp_path / "started").unlink(missing_ok=True)
         command = [sys.executable, "-m", "pseudocal", "calibrate", "sleepy:predict", str(features), "-o", "out"]
-        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
+        )
         deadline = time.monotonic() + 60
         while not (tmp_path / "started").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
