@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
 from pseudocal.arrays import MissingExtraError
+from pseudocal.data import cache_folder
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -87,13 +88,14 @@ class Ray:
     def __call__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Do something with each item somewhere."""
         remote = self._ray.remote(max_retries=0)(_apply)
-        waiting = [remote.remote(do, item) for item in items]
+        waiting = [remote.remote(do, item, str(cache_folder())) for item in items]
         while waiting:
             finished, waiting = self._ray.wait(waiting, num_returns=1)
             yield self._ray.get(finished[0])
 
 
-def _apply(do: Callable[[Any], Any], item: Any) -> Any:
+def _apply(do: Callable[[Any], Any], item: Any, cache: str) -> Any:
+    os.environ["PSEUDOCAL_CACHE"] = cache  # that of whoever asks: workers may have been there before
     return do(item)
 
 
