@@ -46,7 +46,7 @@ def _print_version(wanted: bool) -> None:
 def options(
     version: Annotated[bool, option("--version", callback=_print_version, is_eager=True, help="print it")] = False,
 ) -> None:
-    """Calibrate classifiers on unlabelled data from where they now run."""
+    """What goes before the name of a command."""
 
 
 @app.command(epilog=EPILOG)
