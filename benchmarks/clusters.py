@@ -1,8 +1,9 @@
 """How often 95% intervals of T hold the truth where pixels come in images: by image, and as if all were independent.
 
-Two kinds of small images whose difficulty differs from one to the next; the truth is the temperature of very many of
+Three kinds of small images whose difficulty differs from one to the next; the truth is the temperature of very many of
 them. An "array" is shuffled and paired as a whole; a "stream" comes one image at a time, or four, and is paired with
-what is still in memory; "short of memory" remembers some four images. Run by `make bench`.
+what is still in memory. "Large frames" leave room for four images and two thousand pixels of mixes, "short of memory"
+for two, the fewest there are, and a hundred. Run by `make bench`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 
 from pseudocal import PseudoCal, fit_temperature
 
-MANY, SETS = 30_000, 300
-LITTLE = 2**16  # bytes
+MANY, SETS = 30_000, 600
+MEMORY = {"large frames": 2**20, "short of memory": 2**16}  # bytes
 
 
 def blocks(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -33,12 +34,21 @@ def fields(n: int, rng: np.random.Generator) -> np.ndarray:
     return 3 * (field + 0.5 * tint + rng.gamma(2.0, 0.35, (n, 1, 1, 1)) * rng.standard_normal((n, 8, 10, 10)))
 
 
+def horizons(n: int, rng: np.random.Generator) -> np.ndarray:
+    """One class above another, of three, where they meet differs; sharp in some images and faint in others."""
+    above, below = 1.5 * rng.standard_normal((2, n, 3, 1, 1))
+    rows = np.arange(8)[:, None]
+    scene = np.where(rows < rng.integers(2, 7, (n, 1, 1, 1)), above, below)
+    return 3 * (np.exp(0.7 * rng.standard_normal((n, 1, 1, 1))) * scene + 0.7 * rng.standard_normal((n, 3, 8, 8)))
+
+
 CASES = [
     ("array", 20),
     ("array", 50),
     ("stream", 50),
     ("stream of fours", 60),
     ("stream", 200),
+    ("large frames", 100),
     ("short of memory", 100),
 ]
 
@@ -46,11 +56,16 @@ CASES = [
 def fit(kind: str, images: np.ndarray, seed: int) -> tuple[float, tuple[float, float], tuple[float, float], float]:
     """The temperature, its interval by image and as if pixels were independent, and its error by image."""
     step = {"array": len(images), "stream of fours": 4}.get(kind, 1)
-    if kind == "short of memory":  # four of these fill it
-        images = images.repeat(LITTLE // 4 // images[0].nbytes, axis=3)
-    method = PseudoCal(seed=seed, memory=LITTLE if kind == "short of memory" else 2**29)
+    memory, classes = MEMORY.get(kind, 2**29), images.shape[1]
+    larger = memory // 4 // images[0].nbytes  # an image so many times larger takes all that there is for images
+    if kind == "short of memory":
+        images = images.repeat(larger, axis=3)
+    if kind == "large frames":  # channels that the model does not look at
+        images = np.pad(images, ((0, 0), (0, larger * classes // 5), (0, 0), (0, 0)))
     batches = [images[i : i + step] for i in range(0, len(images), step)]
-    collected = method.collect(lambda x: x, images if kind == "array" else batches)
+    collected = PseudoCal(seed=seed, memory=memory).collect(
+        lambda x: x[:, :classes], images if kind == "array" else batches
+    )
     mixes, fitted = collected.mixes.labelled, collected.temperature()
     blind = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
     return fitted.temperature, fitted.interval(), blind.interval(), fitted.log_se
@@ -72,7 +87,7 @@ def main(sets: int = SETS) -> None:
     print(f"\n95% intervals of T, {sets} sets of images in each row\n")
     print("| images | | how many | held by image | held as if independent | error of log T | its estimate |")
     print("|---|---|---|---|---|---|---|")
-    for draw in (blocks, fields):
+    for draw in (blocks, fields, horizons):
         coverage(draw, sets)
 
 

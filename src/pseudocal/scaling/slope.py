@@ -17,10 +17,6 @@ from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, wor
 from pseudocal.passes import block_starts, in_strips, let_go, picked, row_sums, scaled
 
 SAFE = 1e17  # rows whose sum e is neither above this nor below its inverse need no shift: nothing that counts is lost
-# Large samples would take all of it off. In streams of 50 to 200 images that left the error 7% too small, and intervals
-# of 95% held the truth 90% of the time (`benchmarks/clusters.py`).
-TWICE = 0.75
-Groups = NDArray[np.int64]  # (n,), or (n, 2) where rows belong to two
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
 
@@ -85,80 +81,6 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
     return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares))
 
 
-class Clustering(NamedTuple):
-    """How many times larger the standard error is for rows of one group moving together, and how many groups tell."""
-
-    times: float
-    groups: float
-
-
-def clustering(logits: Logits, targets: Labels, weights: Floats | None, groups: Groups, b: float) -> Clustering:
-    """What groups of rows `(n,)` do to the standard error; with `(n, 2)` each row belongs to two.
-
-    The sandwich adds up squared slopes of rows; of groups it adds up the squares of their sums. Each sum is divided by
-    the share of the information that lies outside its group, since a group pulls the fit towards itself (CR3, the
-    jackknife). Where a row belongs to two groups, all rows that share a group move together, and no less is assumed
-    than that rows of the same two do. `groups` is the number of equally large groups that would tell as much.
-
-    Two rows of either group say the same, so there is half as much evidence, and either group is half of all:
-
-    >>> z, y = np.array([[2.0, 0.0]] * 4), np.array([0, 0, 1, 1])
-    >>> times, count = clustering(z, y, None, np.array([0, 0, 1, 1]), 1e-9)
-    >>> round(times**2, 6), count                                               # 2 / (1 - 1 / 2)^2
-    (8.0, 2.0)
-    """
-    n, sides = len(groups), groups.size // len(groups)
-    found, group = np.unique(groups, return_inverse=True)
-    group = group.reshape(n, sides).T  # (sides, n)
-    together = np.unique(group[0] * len(found) + group[-1], return_inverse=True)[1]
-    slopes, information = _row_slopes(logits, targets, weights, b)
-    clustered, plain = _squares(together, slopes, information), float(slopes @ slopes)
-    if sides == 2:  # those that share a group, less most of those that share both and were counted twice
-        sharing = _squares(group.ravel(), np.tile(slopes, 2), np.tile(information, 2), 2)
-        clustered = max(clustered, sharing - TWICE * clustered)
-    mass = np.bincount(group.ravel(), np.tile(np.ones(n) if weights is None else weights, sides))
-    variance = mass**1.25  # that of a group's sum grows with its mass, or its square if its rows say the same
-    count = float(variance.sum() ** 2 / (variance @ variance))
-    return Clustering(math.sqrt(clustered / plain) if plain else math.inf, count)
-
-
-def _squares(group: NDArray[np.intp], slopes: Floats, information: Floats, sides: int = 1) -> float:
-    """Squared sums over groups, each as it would be if the others alone had made the fit."""
-    sums, share = np.bincount(group, slopes), np.bincount(group, information) * (sides / max(information.sum(), 1e-300))
-    if share.max() >= 1 - 1e-12:
-        return math.inf
-    return float(((sums / (1 - share)) ** 2).sum())
-
-
-def all_alone(groups: Groups) -> bool:
-    """Whether no two rows belong to the same group, or to the same two.
-
-    >>> all_alone(np.array([[0, 1], [1, 2]])), all_alone(np.array([0, 1, 0]))
-    (True, False)
-    """
-    order = np.lexsort(groups.T if groups.ndim == 2 else [groups])
-    sorted_groups = groups[order].reshape(len(groups), -1)
-    return bool((sorted_groups[1:] != sorted_groups[:-1]).any(axis=1).all())
-
-
-def _row_slopes(
-    logits: Logits, targets: Labels, weights: Floats | None, b: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The weighted slope of each row and how it changes, in b z."""
-    slopes, information = np.empty((2, len(logits)))
-    starts = block_starts(logits.shape)
-    for start in starts:
-        at = slice(start, start + starts.step)
-        x = np.maximum(logits[at], IMPOSSIBLE, dtype=np.float64) * b
-        x -= x.max(axis=1, keepdims=True)
-        p = np.exp(x)
-        p /= p.sum(axis=1, keepdims=True)
-        mean = np.einsum("rc,rc->r", p, x)
-        slopes[at] = mean - _at_target(x, targets[at])
-        information[at] = np.einsum("rc,rc,rc->r", p, x, x) - mean**2
-    return (slopes, information) if weights is None else (slopes * weights, information * weights)
-
-
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
     return array[at] if isinstance(at, slice) else picked(array, at)
 
@@ -178,7 +100,7 @@ def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch:
         e *= x
         row_sums(e, moment)
     sums[1:] /= sums[0]
-    return _totals(sums[1:].astype(np.float64), _at_target(x, targets), weights)
+    return _totals(sums[1:].astype(np.float64), at_target(x, targets), weights)
 
 
 def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:
@@ -194,7 +116,7 @@ def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArr
     return np.array([weight, slopes.sum(), second - weighted @ m1, third, slopes @ slopes])
 
 
-def _at_target(x: Floats, targets: Labels) -> Floats:
+def at_target(x: Floats, targets: Labels) -> Floats:
     """The value of `x` at each row's label, or its mean under the row's soft target."""
     if targets.ndim == 2:
         mean: Floats = np.einsum("rc,rc->r", x, targets, dtype=np.float64)
@@ -206,7 +128,7 @@ def _without_infinities(z: Logits, targets: Labels, row: NDArray[np.intp]) -> Lo
     """Write impossible classes as finite numbers in float64; refuse what has no likelihood, naming the row."""
     check_rows(z, row)
     careful = np.maximum(z, IMPOSSIBLE, dtype=np.float64)
-    impossible = _at_target(careful, targets) <= IMPOSSIBLE / 1e6
+    impossible = at_target(careful, targets) <= IMPOSSIBLE / 1e6
     if impossible.any():
         i = int(np.argmax(impossible))
         raise InputError(
