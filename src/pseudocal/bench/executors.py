@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from pseudocal.arrays import MissingExtraError
 from pseudocal.data import cache_folder
+from pseudocal.distributed.addresses import check_address
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -75,6 +76,8 @@ class Ray:
         self._ray = _ray()
         self._started = not self._ray.is_initialized()
         if self._started:
+            if address:
+                check_address(address)
             local: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
             self._ray.init(address=address, log_to_driver=False, logging_level="error", **local)
 
