@@ -59,7 +59,7 @@ def clustering(logits: Logits, targets: Labels, weights: Floats | None, groups: 
     if len(members) == 2:  # those that share a group, less most of those that share both and were counted twice
         same = _pulls(both[None], slopes, information)
         squares = max(same @ same, squares - TWICE * (same @ same))
-    skew = -(sums**3).sum() / (sums @ sums) ** 1.5
+    skew = -(sums**3).sum() / max((sums @ sums) ** 1.5, 1e-300)
     return Clustering(math.sqrt(squares / plain), _equal_groups(members, slopes, weights), float(skew))
 
 

@@ -80,7 +80,7 @@ class TemperatureScaling:
         (1.672, 2.488)
 
         An error that comes from few groups is itself known badly, and the interval is Student's. Where one or two of
-        them hold the mistakes, it may lie above by more than below:
+        them hold most of the mistakes, it leaves more room above:
 
         >>> low, high = TemperatureScaling(2.0, log_se=0.1, groups=5).interval()
         >>> round(low, 3), round(high, 3)
