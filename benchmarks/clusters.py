@@ -1,6 +1,6 @@
 """How often 95% intervals of T hold the truth where pixels come in images: by image, and as if all were independent.
 
-Three kinds of small images whose difficulty differs from one to the next; the truth is the temperature of very many of
+Four kinds of small images whose difficulty differs from one to the next; the truth is the temperature of very many of
 them. An "array" is shuffled and paired as a whole; a "stream" comes one image at a time, or four, and is paired with
 what is still in memory. "Large frames" leave room for four images and two thousand pixels of mixes, "short of memory"
 for two, the fewest there are, and a hundred. Run by `make bench`.
@@ -40,6 +40,14 @@ def horizons(n: int, rng: np.random.Generator) -> np.ndarray:
     rows = np.arange(8)[:, None]
     scene = np.where(rows < rng.integers(2, 7, (n, 1, 1, 1)), above, below)
     return 3 * (np.exp(0.7 * rng.standard_normal((n, 1, 1, 1))) * scene + 0.7 * rng.standard_normal((n, 3, 8, 8)))
+
+
+def nights(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Three classes that change slowly over an image; one in eight is dark, tinted and noisy."""
+    field = rng.standard_normal((n, 3, 4, 4)).repeat(3, axis=2).repeat(3, axis=3)
+    tint, noise = rng.standard_normal((n, 3, 1, 1)), rng.standard_normal((n, 3, 12, 12))
+    dark = rng.random((n, 1, 1, 1)) < 1 / 8
+    return 3 * np.tanh(np.where(dark, 0.5 * field + 1.2 * tint + noise, 1.5 * field + 0.3 * noise))
 
 
 CASES = [
@@ -87,7 +95,7 @@ def main(sets: int = SETS) -> None:
     print(f"\n95% intervals of T, {sets} sets of images in each row\n")
     print("| images | | how many | held by image | held as if independent | error of log T | its estimate |")
     print("|---|---|---|---|---|---|---|")
-    for draw in (blocks, fields, horizons):
+    for draw in (blocks, fields, horizons, nights):
         coverage(draw, sets)
 
 

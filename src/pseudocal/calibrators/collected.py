@@ -112,7 +112,10 @@ class Collected:
         """
         mixes = self.mixes.labelled
         fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights, groups=mixes.groups)
-        return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
+        if fitted.groups is None:
+            return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
+        log_se = fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf  # of one pair of images
+        return replace(fitted, log_se=log_se, groups=fitted.groups / self.epochs)
 
 
 def _add(reservoir: Reservoir, rows: Labelled) -> None:
