@@ -10,7 +10,7 @@ from typing import Any
 
 from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.report.content import FORMAT
-from pseudocal.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, histogram, reliability
+from pseudocal.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, has_intervals, histogram, reliability
 from pseudocal.report.verdict import panel
 
 FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
@@ -25,6 +25,7 @@ def page(content: dict[str, Any]) -> str:
         panel=panel(content),
         confidences=histogram(content["confidence"], "pixels" if "segmentation" in content else "inputs"),
         diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
+        intervals=has_intervals(content["reliability"]["before"]),
         effect=_effect(content["calibration"], content.get("trust")),
         frame=FRAME,
     )

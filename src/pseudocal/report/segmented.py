@@ -149,14 +149,15 @@ def _shares(images: Images, classes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _reliability(images: Images, mixes: Labelled) -> dict[str, Any]:
+    """Reliability before and after: of labelled pixels, else of mixes, which share images: no intervals."""
     if images.seen[0] != 0:
-        before, after = (bins_of(seen.reliability) for seen in images.seen)
+        before, after = (bins_of(seen.reliability, seen.accuracy_interval()) for seen in images.seen)
         return {"of": "pixels", "before": before, "after": after}
     scaled = images.calibration(mixes.logits)
     return {
         "of": "mixes",
-        "before": reliability(mixes.logits, mixes.labels),
-        "after": reliability(scaled, mixes.labels),
+        "before": reliability(mixes.logits, mixes.labels, intervals=False),
+        "after": reliability(scaled, mixes.labels, intervals=False),
     }
 
 
