@@ -95,6 +95,22 @@ def test_it_fits(show, width, scheme):
     assert (sum(int(v) for v in paper[4:-1].split(",")) > 380) == (scheme == "light")
 
 
+@pytest.mark.parametrize(("width", "least"), [(375, 150), (1200, 250)])
+def test_maps_fill_the_page_in_their_own_shape(show, width, least):
+    tab = show(width, segments=True, labelled=True)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    shown = tab.locator(".maps img").all()
+    boxes = [image.bounding_box() for image in shown]
+    assert len(boxes) == 24
+    assert min(box["width"] for box in boxes) >= least
+    for box, own in zip(
+        boxes, [image.evaluate("e => e.naturalWidth / e.naturalHeight") for image in shown], strict=True
+    ):
+        assert box["width"] / box["height"] == pytest.approx(own, rel=0.02)
+    assert max(box["x"] + box["width"] for box in boxes) > width - 40
+    assert tab.locator(".maps figcaption").first.is_visible()
+
+
 LINES = """cell => {
     const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), split = [];
     while (words.nextNode()) for (const word of words.currentNode.data.matchAll(/\\S+/g)) {

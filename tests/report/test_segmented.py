@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+
 import numpy as np
 
 from pseudocal.report import page
@@ -22,3 +25,21 @@ def test_thin_lines_are_by_image_or_not_there(made):
     assert "95% interval</th>" not in html
     assert "None" not in html
     assert "Thin lines are 95% intervals." in page(made.make_content())
+
+
+def test_maps_have_names_and_a_picture_of_their_size(made, tmp_path):
+    from PIL import Image
+
+    Image.fromarray(np.zeros((400, 800, 3), np.uint8)).save(tmp_path / "wide.jpg")
+    content = made.make_segmented([tmp_path / "wide.jpg"], labelled=True)
+    for item in content["segmentation"]["maps"]:
+        for key in ("picture", "before", "after", "correct"):
+            shown = Image.open(io.BytesIO(base64.b64decode(item[key].partition(",")[2])))
+            assert shown.size == (320, 160)
+    html = page(content)
+    for title in ("image", "confidence before", "confidence after", "right or wrong"):
+        assert html.count(f"<figcaption>{title}</figcaption>") == 6
+    assert "black pixels are ignored" in html
+    assert "right where predicted" in content["segmentation"]["header"]
+    assert "the share that are of it" in html
+    assert "black pixels are ignored" not in page(made.make_segmented())
