@@ -116,7 +116,7 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     assert found.scaling.groups < 40
     assert found.settings["pixels"] == 20_000
     html = (tmp_path / "out" / "report.html").read_text()
-    assert html.count('alt="before"') == html.count('alt="after"') == 6
+    assert html.count("confidence before</figcaption>") == html.count("confidence after</figcaption>") == 6
     assert "By class" in html
     assert "pairs of images" in html
     assert any("40 pairs of images only" in fact["text"] for fact in content["facts"])
@@ -139,9 +139,9 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
     assert rows["accuracy"]["change"]["value"] == 0
     assert rows["ece"]["after"]["value"] < rows["ece"]["before"]["value"]
     assert rows["ece"]["before"]["high"] - rows["ece"]["before"]["low"] > 0.05  # of 40 images, not of 9,600 pixels
-    assert content["segmentation"]["header"][-1] == "after"
+    assert content["segmentation"]["header"][-2:] == ["ECE before", "ECE after"]
     html = (tmp_path / "b" / "report.html").read_text()
-    assert 'alt="correct"' in html
+    assert "right or wrong</figcaption>" in html
     assert "Reliability of the pixels before" in html
 
 

@@ -20,6 +20,7 @@ from pseudocal.metrics import (
     nll,
     paired,
 )
+from pseudocal.metrics.proportions import clopper_pearson, independent_pixels
 from pseudocal.metrics.resize import resized_rows
 
 
@@ -197,3 +198,46 @@ def test_pictures_of_confidence_and_correctness(frames):
     assert (picture[masks[0] == 255] == 0).all()
     right = (z[0].argmax(axis=0) == masks[0]) & (masks[0] != 255)
     assert (picture[right] == (38, 139, 87)).all()
+
+
+def test_intervals_of_bins_by_hand():
+    count, right = np.array([[9, 4], [9, 0], [9, 0], [9, 0]]), np.array([[9, 1], [9, 0], [0, 0], [0, 0]])
+    few = (1.959964 / 3.182446) ** 2  # normal to t of 3 degrees of freedom
+    # p = 1/2, residuals of 4.5: the variance is 4/3 * 4 * 4.5^2 / 36^2 = 1/12, so three coins
+    assert independent_pixels(right[:, :1] * 10**6, count[:, :1] * 10**6) == pytest.approx([3 * few], rel=1e-5)
+    assert independent_pixels(right, count)[1] == 0  # one image
+    half = np.full((4, 1), 50)
+    assert independent_pixels(half, 2 * half) == [4]  # no image differs from another
+    assert independent_pixels(half * 2, np.array([[300], [100], [100], [100]])) < 600**2 / 120_000  # unlike sizes
+
+
+@pytest.mark.parametrize("scale", [1, 40])
+def test_intervals_of_bins_hold_the_accuracy_of_images(scale):
+    """Of images that are right or wrong as a whole, alike in size or not, and of pixels that are independent."""
+    rng = np.random.default_rng(scale)
+    held, sets = np.zeros(2), 150
+    for _ in range(sets):
+        count = rng.integers(1, 1 + scale, size=(60, 1)) * 100
+        whole, alone = count * (rng.random((60, 1)) < 0.7), rng.binomial(count, 0.7)
+        for k, right in enumerate((whole, alone)):
+            n = independent_pixels(right, count)
+            low, high = clopper_pearson(right.sum() / count.sum() * n, n)
+            held[k] += low[0] <= 0.7 <= high[0]
+    assert (held / sets > 0.9).all()
+    assert held[1] / sets < 1
+
+
+def test_reliability_diagrams_are_of_images():
+    held, pixels = 0, 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        z = np.zeros((60, 2, 10, 10))
+        z[:, 0] = 1
+        seen = Segmented.of(z, np.broadcast_to(rng.random((60, 1, 1)) > 0.7, (60, 10, 10)).astype(np.uint8))
+        for k, (low, high) in enumerate((seen.accuracy_interval(), seen.reliability.accuracy_interval())):
+            inside = np.nanmax(low) <= 0.7 <= np.nanmax(high)
+            held, pixels = held + (inside and k == 0), pixels + (inside and k == 1)
+    assert held >= 54
+    assert pixels < 20
+    low, high = Segmented.of(z[:1], np.zeros((1, 10, 10), int)).accuracy_interval()
+    assert (np.nanmax(low), np.nanmax(high), np.isnan(low).sum()) == (0, 1, 14)

@@ -13,6 +13,7 @@ from pseudocal import Calibration, TemperatureScaling
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.trust import Forecast, Trust
 from pseudocal.report import Confidences, Run, content_of
+from pseudocal.report.segmented import Images, segmented_content
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
@@ -61,9 +62,40 @@ def make_content(**settings: Any) -> dict[str, Any]:
     return content_of(run, Confidences.of(run.logits, run.calibration))
 
 
+def make_segmented(
+    pictures: list[Path] | None = None,
+    labelled: bool = False,
+    temperature: float = 3.0,
+    size: tuple[int, int] = (20, 40),
+) -> dict[str, Any]:
+    """Twelve frames, two to one, of a segmenter with logits three times too large; the top row has no label."""
+    rng = np.random.default_rng(0)
+    counts = {"pairs": 12, "mixes": 400, "forward_passes": 24}
+    scaling = TemperatureScaling(temperature, log_se=0.03, rows=400)
+    images = Images(Calibration("pseudocal", scaling, {"lam": 0.65}, counts, trust=make_trust("caution")))
+    for i in range(12):
+        z = 1.5 * rng.normal(size=(4, *size))
+        mask = (z + rng.gumbel(size=(4, 1, 1))).argmax(axis=0)
+        mask[0] = 255
+        images.add(
+            3 * z, f"{i:02} {NASTY}", pictures[i % len(pictures)] if pictures else None, mask if labelled else None
+        )
+    mixes = Labelled(3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400))
+    run = make_run()
+    timing = {"seconds": 1.0, "finished": "2026-01-01T00:00:00+00:00"}
+    classes = [NASTY, "yellow", "traffic light", "road"]
+    return segmented_content(images, mixes, model=run.model, data=run.data, classes=classes, timing=timing)
+
+
 @pytest.fixture(scope="session")
 def made() -> SimpleNamespace:
-    return SimpleNamespace(NASTY=NASTY, VERDICTS=VERDICTS, make_run=make_run, make_content=make_content)
+    return SimpleNamespace(
+        NASTY=NASTY,
+        VERDICTS=VERDICTS,
+        make_run=make_run,
+        make_content=make_content,
+        make_segmented=make_segmented,
+    )
 
 
 @pytest.fixture

@@ -39,9 +39,10 @@ def show(browser, pictures, tmp_path, made):
     """Open a report and collect whatever the page tries to say, fetch or do."""
     events: list[str] = []
 
-    def open_report(width: int, scheme: str = "light", **settings):
+    def open_report(width: int, scheme: str = "light", segments: bool = False, **settings):
         path = tmp_path / f"{made.NASTY.replace('/', '')} report.html"
-        path.write_text(page(made.make_content(pictures=pictures, **settings)), encoding="utf-8")
+        make = made.make_segmented if segments else made.make_content
+        path.write_text(page(make(pictures=pictures, **settings)), encoding="utf-8")
         assert path.stat().st_size < 2_000_000
         tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         tab.on("console", lambda message: events.append(f"console: {message.text}"))
@@ -92,6 +93,45 @@ def test_it_fits(show, width, scheme):
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
     paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (sum(int(v) for v in paper[4:-1].split(",")) > 380) == (scheme == "light")
+
+
+@pytest.mark.parametrize(("width", "least"), [(375, 150), (1200, 250)])
+def test_maps_fill_the_page_in_their_own_shape(show, width, least):
+    tab = show(width, segments=True, labelled=True)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    shown = tab.locator(".maps img").all()
+    boxes = [image.bounding_box() for image in shown]
+    assert len(boxes) == 24
+    assert min(box["width"] for box in boxes) >= least
+    for box, own in zip(
+        boxes, [image.evaluate("e => e.naturalWidth / e.naturalHeight") for image in shown], strict=True
+    ):
+        assert box["width"] / box["height"] == pytest.approx(own, rel=0.02)
+    assert max(box["x"] + box["width"] for box in boxes) > width - 40
+    assert tab.locator(".maps figcaption").first.is_visible()
+
+
+LINES = """cell => {
+    const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), split = [];
+    while (words.nextNode()) for (const word of words.currentNode.data.matchAll(/\\S+/g)) {
+        const range = document.createRange();
+        range.setStart(words.currentNode, word.index);
+        range.setEnd(words.currentNode, word.index + word[0].length);
+        if (range.getClientRects().length > 1) split.push(word[0]);
+    }
+    return split;
+}"""
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_on_a_telephone_no_number_or_word_is_broken_and_tables_scroll(show, segments):
+    tab = show(375, labelled=True, segments=segments)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 375
+    cells = tab.locator("table:not(.plain):visible td, table:not(.plain):visible th").all()
+    split = [word for cell in cells for word in cell.evaluate(LINES) if len(word) < 12]
+    assert split == []
+    for table in tab.locator("table").all():
+        assert table.evaluate("e => getComputedStyle(e.parentElement).overflowX") == "auto"
 
 
 @pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])
@@ -146,8 +186,9 @@ def test_it_prints(show, tmp_path):
     assert (tmp_path / "report.pdf").stat().st_size > 10_000
 
 
-def test_on_paper_nothing_is_dark_cut_off_or_folded(show):
-    tab = show(680, "dark", labelled=True)  # what a sheet of A4 leaves between its margins
+@pytest.mark.parametrize("segments", [False, True])
+def test_on_paper_nothing_is_dark_cut_off_or_folded(show, segments):
+    tab = show(680, "dark", labelled=True, segments=segments)  # what a sheet of A4 leaves between its margins
     tab.emulate_media(media="print")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.evaluate("document.documentElement.scrollWidth") <= 680

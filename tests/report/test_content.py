@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -87,6 +88,25 @@ def test_a_report_from_before_there_were_verdicts_is_drawn(made):
     html = page(content)
     assert 'id="verdict"' not in html
     assert "T = 2.900" in html
+
+
+def test_the_numbers_of_a_row_have_the_same_digits(made):
+    content = made.make_content(labelled=True)
+    numbers = {
+        "before": {"value": 0.007434, "low": 0.004819, "high": 0.01},
+        "after": {"value": 0.0059, "low": 0.001, "high": 0.02},
+        "change": {"value": -0.00146, "low": -0.0029, "high": -9.517e-06},
+    }
+    content["measured"][0] |= numbers
+    content["measured"][1] |= {"after": {"value": None, "low": None, "high": None}}
+    table = page(content).partition('id="measured"')[2].partition("</table>")[0]
+    rows = [re.findall(r"-?\d+\.[\de.+-]*\d|unbounded", row) for row in table.split("<tr>")[2:]]
+    assert [len(row) for row in rows] == [9] * 4
+    assert rows[0] == ["0.0074", "0.0048", "0.0100", "0.0059", "0.0010", "0.0200", "-0.0015", "-0.0029", "0.0000"]
+    for row in rows:
+        [digits] = {len(number.partition(".")[2]) for number in row if number != "unbounded"}
+        assert digits >= 3
+    assert rows[1].count("unbounded") == 3
 
 
 def test_content_survives_a_file(tmp_path, made):

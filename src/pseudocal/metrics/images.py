@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError
 from pseudocal.metrics.blocks import Column
 from pseudocal.metrics.intervals import Interval, ends
-from pseudocal.metrics.reliability import check_level
+from pseudocal.metrics.proportions import check_level
 from pseudocal.metrics.segmented import Segmented
 
 Draws = Column  # (resamples, images): how often each image is drawn

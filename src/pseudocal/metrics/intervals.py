@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.metrics.outcomes import Outcomes
-from pseudocal.metrics.reliability import check_level
+from pseudocal.metrics.proportions import check_level
 from pseudocal.metrics.scores import Metric, accuracy, aurc, brier, debiased_l2, ece, equal_mass_ece, mce, nll
 
 CALIBRATION_ERRORS = (ece, equal_mass_ece, mce, debiased_l2)  # zero for a calibrated model, never below

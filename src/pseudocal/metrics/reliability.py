@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import Floats, InputError
 from pseudocal.metrics.blocks import Column
 from pseudocal.metrics.outcomes import Outcomes
+from pseudocal.metrics.proportions import clopper_pearson
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,11 +110,7 @@ class Reliability:
         >>> low.round(4), high
         (array([0.6915]), array([1.]))
         """
-        from scipy.special import betaincinv
-
-        right, wrong, tail = self.correct_sum, self.count - self.correct_sum, (1 - check_level(level)) / 2
-        low = np.where(right > 0, betaincinv(np.maximum(right, 1), wrong + 1, tail), 0.0)
-        high = np.where(wrong > 0, betaincinv(right + 1, np.maximum(wrong, 1), 1 - tail), 1.0)
+        low, high = clopper_pearson(self.correct_sum, self.count, level)
         empty = self.count == 0
         return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
@@ -141,13 +138,6 @@ def check_bins(bins: int) -> int:
     if not isinstance(bins, int | np.integer) or bins < 1:
         raise InputError(f"expected a positive number of bins, got {bins!r}")
     return int(bins)
-
-
-def check_level(level: float) -> float:
-    """Refuse a confidence level that is not between 0 and 1."""
-    if not 0 < level < 1:
-        raise InputError(f"expected a level between 0 and 1, got {level!r}")
-    return level
 
 
 def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Column:

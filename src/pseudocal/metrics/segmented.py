@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature, cores
 from pseudocal.metrics.blocks import Column
+from pseudocal.metrics.proportions import clopper_pearson, independent_pixels
 from pseudocal.metrics.reliability import Reliability, bin_of, equal_width
 from pseudocal.metrics.resize import resized_rows
 from pseudocal.pixels import IGNORED, as_masks, check_classes
@@ -117,6 +118,21 @@ class Segmented:
         """Confidence against accuracy of all pixels, bin by bin."""
         self._counted()
         return Reliability(self.edges, self.count.sum(0), self.confidence_sum.sum(0), self.correct_sum.sum(0))
+
+    def accuracy_interval(self, level: float = 0.95) -> tuple[Column, Column]:
+        """The interval of each bin's accuracy, as of so many images rather than of so many pixels; NaN if it is empty.
+
+        Ten images that are right as a whole are like ten pixels: they leave room for doubt down to 0.025 ** (1 / 10).
+
+        >>> seen = Segmented.of(np.zeros((10, 2, 9, 9)), np.zeros((10, 9, 9), int), bins=1)
+        >>> low, high = seen.accuracy_interval()
+        >>> low.round(4), high
+        (array([0.6915]), array([1.]))
+        """
+        n = independent_pixels(self.correct_sum, self.count, level)
+        share = self.reliability.accuracy
+        low, high = clopper_pearson(np.nan_to_num(share) * n, n, level)
+        return np.where(np.isnan(share), np.nan, low), np.where(np.isnan(share), np.nan, high)
 
     @property
     def ece(self) -> float:

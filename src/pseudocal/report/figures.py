@@ -78,6 +78,7 @@ def histogram(confidence: dict[str, Any], of: str = "inputs") -> Figure:
 def reliability(bins: dict[str, Sequence[Any]], when: str, of: str) -> Figure:
     """How often the predictions of each confidence are right; on the diagonal they are as sure as they should be."""
     filled = [k for k, count in enumerate(bins["count"]) if count]
+    header = ("confidence", of, "mean confidence", "share right", "95% interval")
     return Figure(
         name=f"reliability-{when}",
         title=f"Reliability of the {of} {when}",
@@ -88,7 +89,7 @@ def reliability(bins: dict[str, Sequence[Any]], when: str, of: str) -> Figure:
         columns=tuple(_bin(bins, k, when) for k in filled),
         y_ticks=tuple((_y(v, 1), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1)),
         labels=("confidence", "share right"),
-        header=("confidence", of, "mean confidence", "share right", "95% interval"),
+        header=header if has_intervals(bins) else header[:-1],
         rows=tuple(_row(bins, k) for k in filled),
         diagonal=True,
     )
@@ -108,20 +109,32 @@ def _bin(bins: dict[str, Sequence[Any]], k: int, when: str) -> Column:
     left, right = _x(bins["edges"][k]), _x(bins["edges"][k + 1])
     accuracy, confidence = bins["accuracy"][k], bins["confidence"][k]
     bar = Bar(when, left + 1, _y(accuracy, 1), right - left - 2, BOTTOM - _y(accuracy, 1))
-    interval = f"{bins['low'][k]:.0%} to {bins['high'][k]:.0%}"
-    tip = f"{bins['count'][k]:,} at {confidence:.1%}: {accuracy:.1%} right ({interval})"
-    whisker = ((left + right) / 2, _y(bins["low"][k], 1), _y(bins["high"][k], 1))
-    return Column(left, right - left, (bar,), tip, whisker, (_x(confidence), _y(accuracy, 1)))
+    tip = f"{bins['count'][k]:,} at {confidence:.1%}: {accuracy:.1%} right"
+    dot = (_x(confidence), _y(accuracy, 1))
+    low, high = bins["low"][k], bins["high"][k]
+    if low is None:
+        return Column(left, right - left, (bar,), tip, dot=dot)
+    whisker = ((left + right) / 2, _y(low, 1), _y(high, 1))
+    return Column(left, right - left, (bar,), f"{tip} ({low:.0%} to {high:.0%})", whisker, dot)
 
 
 def _row(bins: dict[str, Sequence[Any]], k: int) -> tuple[str, ...]:
-    return (
+    cells = (
         f"{bins['edges'][k]:.2f} to {bins['edges'][k + 1]:.2f}",
         f"{bins['count'][k]:,}",
         f"{bins['confidence'][k]:.1%}",
         f"{bins['accuracy'][k]:.1%}",
-        f"{bins['low'][k]:.1%} to {bins['high'][k]:.1%}",
     )
+    return (*cells, f"{bins['low'][k]:.1%} to {bins['high'][k]:.1%}") if has_intervals(bins) else cells
+
+
+def has_intervals(bins: dict[str, Sequence[Any]]) -> bool:
+    """Whether the accuracies of bins have intervals; mixes of pixels have none.
+
+    >>> has_intervals({"low": [None, 0.2]}), has_intervals({"low": [None, None]})
+    (True, False)
+    """
+    return any(low is not None for low in bins["low"])
 
 
 def _x(value: float) -> float:

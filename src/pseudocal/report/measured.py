@@ -37,14 +37,22 @@ def measure(
     return rows
 
 
-def reliability(logits: Logits, labels: Labels, bins: int = 15) -> dict[str, list[Any]]:
-    """The sums per bin that a reliability diagram is drawn from, as JSON values."""
-    return bins_of(Reliability.of(Outcomes.from_logits(logits, labels), bins))
+def reliability(logits: Logits, labels: Labels, bins: int = 15, intervals: bool = True) -> dict[str, list[Any]]:
+    """The sums per bin that a reliability diagram is drawn from, as JSON values.
+
+    Intervals are for rows that are independent.
+
+    >>> reliability(np.zeros((4, 2)), np.zeros(4, int), bins=1, intervals=False)["high"]
+    [None]
+    """
+    binned = Reliability.of(Outcomes.from_logits(logits, labels), bins)
+    none = np.full(len(binned.count), np.nan)
+    return bins_of(binned, binned.accuracy_interval() if intervals else (none, none))
 
 
-def bins_of(binned: Reliability) -> dict[str, list[Any]]:
-    """A `Reliability` as JSON values, with the interval of each bin's accuracy."""
-    low, high = binned.accuracy_interval()
+def bins_of(binned: Reliability, interval: tuple[ArrayLike, ArrayLike]) -> dict[str, list[Any]]:
+    """A `Reliability` as JSON values, with the interval of each bin's accuracy, NaN where it has none."""
+    low, high = interval
     return {
         "edges": binned.edges.tolist(),
         "count": binned.count.tolist(),

@@ -10,10 +10,11 @@ from typing import Any
 
 from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.report.content import FORMAT
-from pseudocal.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, histogram, reliability
+from pseudocal.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, has_intervals, histogram, reliability
 from pseudocal.report.verdict import panel
 
 FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
+LEAST = 1e-6  # what is narrower than this is rounding, and nobody's concern
 
 
 def page(content: dict[str, Any]) -> str:
@@ -25,6 +26,7 @@ def page(content: dict[str, Any]) -> str:
         panel=panel(content),
         confidences=histogram(content["confidence"], "pixels" if "segmentation" in content else "inputs"),
         diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
+        intervals=has_intervals(content["reliability"]["before"]),
         effect=_effect(content["calibration"], content.get("trust")),
         frame=FRAME,
     )
@@ -45,7 +47,7 @@ def templates() -> dict[str, Any]:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"percent": _percent, "number": _number, "seconds": _seconds}
+    environment.filters |= {"percent": _percent, "number": _number, "seconds": _seconds, "cells": _cells}
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
@@ -104,6 +106,20 @@ def _number(value: float | None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.3f}" if value == 0 or 0.01 <= abs(value) < 1000 or not math.isfinite(value) else f"{value:.4g}"
+
+
+def _cells(row: dict[str, Any]) -> list[list[str]]:
+    """Value, low and high of a row's before, after and change, to as many digits as its narrowest interval bears.
+
+    >>> before, after = {"value": 0.5, "low": 0.25, "high": None}, {"value": 0.00741, "low": 0.0048, "high": 0.01}
+    >>> _cells({"before": before, "after": after, "change": {"value": -0.4926, "low": -0.6, "high": -1e-5}})
+    [['0.5000', '0.2500', 'unbounded'], ['0.0074', '0.0048', '0.0100'], ['-0.4926', '-0.6000', '0.0000']]
+    """
+    parts = [[row[when][key] for key in ("value", "low", "high")] for when in ("before", "after", "change")]
+    gaps = [abs(end - value) for value, *ends in parts for end in ends if None not in (value, end)]
+    finest = min((gap for gap in gaps if gap > LEAST), default=1.0)
+    digits = max(3, 1 - math.floor(math.log10(finest)))  # two of that gap
+    return [["unbounded" if number is None else f"{number:z.{digits}f}" for number in part] for part in parts]
 
 
 def _seconds(value: float) -> str:

@@ -26,7 +26,7 @@ from pseudocal.report.thumbnails import thumbnail
 from pseudocal.report.usage import usage_of
 
 MAPS = 6  # images that are shown pixel by pixel
-WIDE = 320  # pixels, at most, of each
+WIDE = 320  # pixels, at most, of the longer side of each
 
 
 @dataclass(eq=False)
@@ -81,7 +81,7 @@ class Images:
             if mask is not None:
                 shown["correct"] = correct_picture(image, mask)
             drawn = {key: _drawn(value) for key, value in shown.items()}
-            small = thumbnail(picture) if picture is not None else None
+            small = thumbnail(picture, WIDE) if picture is not None else None
             self.maps.append({"name": name, "picture": small, "correct": None} | drawn)
 
     def columns(self, classes: Sequence[str]) -> list[Any]:
@@ -149,14 +149,15 @@ def _shares(images: Images, classes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _reliability(images: Images, mixes: Labelled) -> dict[str, Any]:
+    """Reliability before and after: of labelled pixels, else of mixes, which share images: no intervals."""
     if images.seen[0] != 0:
-        before, after = (bins_of(seen.reliability) for seen in images.seen)
+        before, after = (bins_of(seen.reliability, seen.accuracy_interval()) for seen in images.seen)
         return {"of": "pixels", "before": before, "after": after}
     scaled = images.calibration(mixes.logits)
     return {
         "of": "mixes",
-        "before": reliability(mixes.logits, mixes.labels),
-        "after": reliability(scaled, mixes.labels),
+        "before": reliability(mixes.logits, mixes.labels, intervals=False),
+        "after": reliability(scaled, mixes.labels, intervals=False),
     }
 
 
@@ -191,10 +192,10 @@ def _examples(images: Images, classes: Sequence[str]) -> dict[str, list[dict[str
 def _by_class(images: Images, classes: Sequence[str]) -> dict[str, Any]:
     """The table of classes: what is known without labels, and with them IoU, precision and ECE."""
     pixels, before, after = images.by_class
-    header, rows = ["class", "share of pixels", "confidence before", "after"], []
+    header, rows = ["class", "share of pixels", "confidence before", "confidence after"], []
     tables = [seen.classes() for seen in images.seen] if images.seen[0] != 0 else None
     if tables:
-        header += ["IoU", "right", "ECE before", "after"]
+        header += ["IoU", "right where predicted", "ECE before", "ECE after"]
     for c in np.flatnonzero(pixels):
         row = [class_name(int(c), classes), _percent(pixels[c] / pixels.sum())]
         row += [_percent(total[c] / pixels[c]) for total in (before, after)]
@@ -210,10 +211,11 @@ def _percent(value: float) -> str:
 
 
 def _drawn(pixels: NDArray[np.uint8]) -> str:
-    """A picture as a data address of a PNG."""
+    """A picture as a data address of a PNG; a small one with each pixel as a square, so that no browser blurs it."""
     from PIL import Image
 
-    image = Image.fromarray(pixels)
+    square = max(1, WIDE // max(pixels.shape[:2]))
+    image = Image.fromarray(pixels.repeat(square, axis=0).repeat(square, axis=1))
     image.thumbnail((WIDE, WIDE))
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
