@@ -228,6 +228,15 @@ def test_arrays_that_are_none(refused, tabular, tmp_path):
     assert "while the model predicted" in refused("calibrate", tabular["onnx"], tmp_path / "wide.npy")
 
 
+@pytest.mark.parametrize("where", [(), ("--ray", "--workers", "1")])
+def test_names_of_another_number_of_classes(where, refused, tabular, features, tmp_path):
+    names = tmp_path / "names.txt"
+    for count in (2, 4):
+        names.write_text("a\n" * count + "\n")
+        said = refused("calibrate", tabular["onnx"], features, "--classes", names, *where)
+        assert f"expected names of 3 classes, got {count}" in said
+
+
 def test_labels_that_do_not_fit(refused, tabular, features, tmp_path):
     np.save(tmp_path / "y.npy", np.zeros(3, dtype=int))
     assert "400 labels" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")

@@ -221,6 +221,8 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
 def test_what_depends_on_the_model_is_refused_after_its_first_batch(refused, masks, tmp_path):
     refused("expected no --save-logits", "--save-logits", batches=1)
     names = tmp_path / "names.txt"
+    names.write_text("road\nsky\n")
+    refused("expected names of 3 classes, got 2", "--classes", names, batches=1)
     names.write_text("road\n" * 40)
     refused("expected a folder with a mask for each picture, or an .npy of masks", "--labels", names, batches=1)
     many = np.zeros((40, 16, 16), np.uint8)

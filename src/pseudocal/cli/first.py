@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pseudocal.arrays import Batch, InputError, Logits, Predictor
-from pseudocal.cli.job import Work
+from pseudocal.cli.job import Job, Work
 
 
 def looked_at(predict: Predictor, look: Callable[[Any], object]) -> Predictor:
@@ -33,6 +33,7 @@ def looked_at(predict: Predictor, look: Callable[[Any], object]) -> Predictor:
 def check_answer(work: Work, logits: Logits) -> None:
     """Refuse now what could not be done at the end."""
     job, classes = work.job, logits.shape[1]
+    check_names(job, classes)
     if logits.ndim == 2:
         if work.masks is not None:
             raise InputError(f"expected a label for each input, since the model gives it one class, got {job.labels}")
@@ -48,6 +49,12 @@ def check_answer(work: Work, logits: Logits) -> None:
             "expected a folder with a mask for each picture, or an .npy of masks (n, height, width), as --labels for a "
             f"model that labels every pixel, got {job.labels}"
         )
+
+
+def check_names(job: Job, classes: int) -> None:
+    """Refuse names of more or fewer classes than the model has."""
+    if job.classes and len(job.classes) != classes:
+        raise InputError(f"expected names of {classes} classes, got {len(job.classes)}")
 
 
 def _check_labels(work: Work, classes: int) -> None:
