@@ -170,12 +170,13 @@ def as_masks(labels: ArrayLike, n: int) -> ClassMaps:
     return masks
 
 
-def check_classes(mask: ClassMaps, valid: NDArray[np.bool_], classes: int) -> None:
-    """Refuse labels that are neither a class nor ignored."""
+def check_classes(mask: ClassMaps, valid: NDArray[np.bool_], classes: int, *, top: int = 0, where: str = "") -> None:
+    """Refuse labels that are neither a class nor ignored; `top` is the row of the image that the mask begins with."""
     bad = valid & ((mask < 0) | (mask >= classes))
     if bad.any():
         y, x = np.argwhere(bad)[0].tolist()
-        raise InputError(f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at ({y}, {x})")
+        place = f"({top + y}, {x})" + (f" in {where}" if where else "")
+        raise InputError(f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at {place}")
 
 
 def at_size(masks: ClassMaps, size: tuple[int, ...]) -> ClassMaps:

@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import struct
+import sys
 import zlib
 from pathlib import Path
 
@@ -227,11 +228,36 @@ def test_arrays_that_are_none(refused, tabular, tmp_path):
     assert "while the model predicted" in refused("calibrate", tabular["onnx"], tmp_path / "wide.npy")
 
 
+@pytest.mark.parametrize("where", [(), ("--ray", "--workers", "1")])
+def test_names_of_another_number_of_classes(where, refused, tabular, features, tmp_path):
+    names = tmp_path / "names.txt"
+    for count in (2, 4):
+        names.write_text("a\n" * count + "\n")
+        said = refused("calibrate", tabular["onnx"], features, "--classes", names, *where)
+        assert f"expected names of 3 classes, got {count}" in said
+
+
 def test_labels_that_do_not_fit(refused, tabular, features, tmp_path):
     np.save(tmp_path / "y.npy", np.zeros(3, dtype=int))
     assert "400 labels" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
     np.save(tmp_path / "y.npy", np.full(400, 7))
     assert "from 0 to 2" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
+
+
+def test_labels_of_a_classifier_are_read_after_its_first_batch(refused, tabular, features, tmp_path, monkeypatch):
+    module, sizes = sys.modules["tabular_model"], []
+    predict = module.predict
+    monkeypatch.setattr(module, "predict", lambda x: sizes.append(len(x)) or predict(x))
+    (tmp_path / "names.txt").write_text("cat\n" * 400)
+    np.save(tmp_path / "masks.npy", np.zeros((400, 2, 2), np.uint8))
+    for name, said, batches in (
+        ("nowhere", "nowhere: no such file", 0),
+        ("names.txt", "names of the model's classes", 1),
+        ("masks.npy", "expected a label for each input, since the model gives it one class", 1),
+    ):
+        sizes.clear()
+        assert said in refused("calibrate", tabular["callable"], features, "--labels", tmp_path / name)
+        assert len(sizes) == batches
 
 
 def test_the_version(pseudocal):

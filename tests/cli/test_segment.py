@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from pseudocal import Calibration
 
@@ -66,8 +70,6 @@ def segmenters(network, tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture(scope="session")
 def patches(tmp_path_factory) -> Path:
     """40 pictures of four patches each, and masks that say which colour a patch is nearest to."""
-    from PIL import Image
-
     folder = tmp_path_factory.mktemp("patches")
     rng = np.random.default_rng(1)
     for i in range(40):
@@ -155,25 +157,105 @@ def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tm
     assert config["pseudocal_temperature"] == found.temperature
 
 
-def test_what_cannot_be_done_is_said(pseudocal, segmenters, patches, tmp_path):
-    images = patches / "images"
-    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--save-logits")
-    assert done.code == 3
-    assert "expected no --save-logits" in done.err
-    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--labels", images)
-    assert done.code == 3
-    assert "one number a pixel" in done.err
+@pytest.fixture
+def counted(network, monkeypatch) -> list[int]:
+    """The sizes of the batches that the network was asked about, as `counted_segmenter:model`."""
+    import torch
+
+    sizes: list[int] = []
+
+    def model(x):
+        sizes.append(len(x))
+        with torch.no_grad():
+            return network(torch.as_tensor(x)).numpy()
+
+    holder = ModuleType("counted_segmenter")
+    holder.model = model
+    monkeypatch.setitem(sys.modules, "counted_segmenter", holder)
+    return sizes
+
+
+@pytest.fixture
+def refused(pseudocal, counted, patches, tmp_path):
+    """Asserts what is said of labels for a segmenter, and how often it ran before that."""
+
+    def refused(said: str, *options: object, batches: int) -> None:
+        out = tmp_path / "out"
+        images = ("counted_segmenter:model", patches / "images", "-o", out, "--batch-size", 8)
+        done = pseudocal("calibrate", *images, *PREPARED, *options)
+        assert done.code == 3
+        assert said in done.err
+        assert len(counted) == batches
+        assert not out.exists()
+        counted.clear()
+
+    return refused
+
+
+@pytest.fixture
+def masks(patches, tmp_path) -> Path:
+    """A copy that may be spoilt."""
+    return shutil.copytree(patches / "masks", tmp_path / "masks")
+
+
+def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, patches, masks, tmp_path):
+    refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
+    refused("one number a pixel", "--labels", patches / "images", batches=0)
+    np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
+    refused("expected masks of shape (40, height, width), got (39,", "--labels", tmp_path / "few.npy", batches=0)
+    np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
+    refused("masks that are integers, got dtype float64", "--labels", tmp_path / "real.npy", batches=0)
+    cut = ("--labels", masks, "--resize", "crop")
+    refused("expected --resize stretch with masks", *cut, "--size", "16x20", batches=0)
+    Image.new("L", (16, 32)).save(masks / "03.png")
+    found = f"expected a mask of 16 x 16 pixels, as its picture has, got 32 x 16 in {masks / '03.png'}"
+    refused(found, "--labels", masks, batches=0)
+    (masks / "02.png").write_text("no picture")
+    refused(f"none that can be read at {masks / '02.png'}", "--labels", masks, batches=0)
+    for i in (3, 7, 11, 20):
+        (masks / f"{i:02}.png").unlink()
+    three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
+    refused(f"expected a mask for each of 40 images, got 4 missing: {three}, ...", "--labels", masks, batches=0)
+
+
+def test_what_depends_on_the_model_is_refused_after_its_first_batch(refused, masks, tmp_path):
+    refused("expected no --save-logits", "--save-logits", batches=1)
     names = tmp_path / "names.txt"
+    names.write_text("road\nsky\n")
+    refused("expected names of 3 classes, got 2", "--classes", names, batches=1)
     names.write_text("road\n" * 40)
-    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--labels", names)
-    assert done.code == 3
-    assert "expected a folder with a mask for each picture, or an .npy of masks" in done.err
+    refused("expected a folder with a mask for each picture, or an .npy of masks", "--labels", names, batches=1)
+    many = np.zeros((40, 16, 16), np.uint8)
+    many[5, 4, 7] = 9
+    np.save(tmp_path / "many.npy", many)
+    said = f"expected labels from 0 to 2 or the ignored one, got 9 at (4, 7) in mask 5 of {tmp_path / 'many.npy'}"
+    refused(said, "--labels", tmp_path / "many.npy", batches=1)
+    Image.fromarray(many[5]).save(masks / "31.png")
+    refused(f"got 9 at (4, 7) in {masks / '31.png'}", "--labels", masks, batches=1)
+
+
+def test_masks_in_which_all_is_ignored_measure_nothing(pseudocal, segmenters, patches, tmp_path):
     ignored = tmp_path / "ignored.npy"
     np.save(ignored, np.full((40, 16, 16), 255, dtype=np.uint8))
-    done = pseudocal("calibrate", segmenters["onnx"], images, "-o", tmp_path / "out", *PREPARED, "--labels", ignored)
+    images = (segmenters["onnx"], patches / "images", "-o", tmp_path / "out")
+    done = pseudocal("calibrate", *images, *PREPARED, "--labels", ignored)
     assert done.code == 3
     assert "expected at least one pixel that is not ignored, got none in 40 images" in done.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, patches, tmp_path):
+    (tmp_path / "bits").mkdir()
+    for path in (patches / "masks").iterdir():
+        bits = np.asarray(Image.open(path)) == 1
+        Image.fromarray(bits).save(tmp_path / "bits" / path.name)
+    options = (*PREPARED, "--resize", "crop", "--labels", tmp_path / "bits")
+    _, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *options)
+    np.save(tmp_path / "bits.npy", np.stack([np.asarray(Image.open(tmp_path / f"bits/{i:02}.png")) for i in range(40)]))
+    options = (*PREPARED, "--labels", tmp_path / "bits.npy")
+    _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *options)
+    assert same["measured"] == content["measured"]
+    assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
 
 
 def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters, patches, tmp_path):

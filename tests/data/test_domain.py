@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pseudocal import PseudoCal
 from pseudocal.arrays import InputError
 from pseudocal.data import Domain, Unlabelled, check_same_classes, from_arrays, partial, relabel
 from pseudocal.data.domain import Pixels, Rows, Selection
@@ -33,6 +34,13 @@ class Lazy:
 
 def lazy_domain(n: int = 20) -> Domain:
     return Domain("lazy", Lazy(n), np.arange(n) % 4, ("a", "b", "c", "d"))
+
+
+def test_a_calibrator_asks_for_the_inputs_of_a_domain() -> None:
+    art = Domain("art", np.zeros((4, 3, 8, 8), np.uint8), np.arange(4) % 2, ("bed", "bike"))
+    for domain in (art, art.unlabelled()):
+        with pytest.raises(InputError, match=f"got {type(domain).__name__}: pass its .inputs"):
+            PseudoCal().fit(lambda x: x.mean(axis=(2, 3)), domain)
 
 
 def test_unlabelled_has_no_labels() -> None:

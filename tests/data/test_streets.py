@@ -104,6 +104,31 @@ def test_a_target_has_no_masks_and_needs_none(disk):
     np.testing.assert_array_equal(unlabelled_streets("cityscapes", disk / "city").inputs[:1], target.inputs[:1])
 
 
+@pytest.mark.parametrize("part", [slice(None), np.array([1, 0])])
+def test_one_frame_and_all_of_them_in_turn(disk, part):
+    found = streets("gta5", disk / "gta")[part]
+    for rows in (found.inputs, found.masks):
+        np.testing.assert_array_equal(rows[0], rows[:1][0])
+        np.testing.assert_array_equal(rows[-1], rows[1:][0])
+        np.testing.assert_array_equal(list(rows), rows[:])
+        with pytest.raises(IndexError):
+            rows[2]
+
+
+def test_a_mask_of_another_size_than_its_frame(disk):
+    write(disk / "gta/labels/00002.png", MASK.repeat(2, axis=0))
+    for size in (None, (4, 6)):
+        found = streets("gta5", disk / "gta", size=size)
+        assert found.masks[:1].shape == (1, *(size or (2, 3)))
+        with pytest.raises(InputError, match=r"a mask of 2 x 3 pixels, as its frame has, got 4 x 3 in .*00002.png"):
+            found.masks[:]
+    write(disk / "gta/images/00002.png", FRAME.repeat(2, axis=0))
+    with pytest.raises(InputError, match="expected masks of one size"):
+        streets("gta5", disk / "gta").masks[0:2]
+    with pytest.raises(InputError, match="expected frames of one size"):
+        streets("gta5", disk / "gta").inputs[0:2]
+
+
 def test_parts_are_decoded_when_asked_for(disk):
     first, second = streets("gta5", disk / "gta").split(0.5)
     assert len(first) == len(second) == 1

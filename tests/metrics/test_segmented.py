@@ -90,6 +90,10 @@ def test_what_cannot_be_right_is_refused(frames):
     z, masks = frames
     with pytest.raises(InputError, match="labels from 0 to 4 or the ignored one, got 9"):
         Segmented.of(z, np.where(masks == 255, 9, masks))
+    large = np.zeros((1, 512, 1024), np.uint8)
+    large[0, 500, 77] = 30
+    with pytest.raises(InputError, match=r"got 30 at \(500, 77\)"):  # though it is read in bands of rows
+        Segmented.of(np.zeros((1, 5, 64, 128), np.float32), large)
     with pytest.raises(InputError, match=r"labels of shape \(6, height, width\)"):
         Segmented.of(z, masks[:5])
     with pytest.raises(InputError, match="one of them finite"):

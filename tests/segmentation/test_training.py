@@ -97,9 +97,22 @@ def test_other_files_are_refused(tmp_path):
     del tensors["layer2.0.conv1.weight"]
     with pytest.raises(InputError, match=r"1 missing and 0 unknown: layer2.0.conv1.weight"):
         load_deeplab(tensors, depths=SHALLOW)
+    tensors = published(3, ("layer6",)) | {"layer6.conv2d_list.0.weight": torch.zeros(3, 1024, 3, 3)}
+    with pytest.raises(InputError, match=r"layer6.conv2d_list.0.weight of shape \(3, 2048, .* got \(3, 1024, 3, 3\)$"):
+        load_deeplab(tensors, depths=SHALLOW)
     torch.save({"state_dict": object}, tmp_path / "code.pth")
-    with pytest.raises(InputError, match="expected a file of tensors"):
-        load_deeplab(tmp_path / "code.pth")
+    torch.save({"state_dict": {"epoch": 3}}, tmp_path / "numbers.pth")
+    torch.save(published(3, ("layer6",)), tmp_path / "cut.pth")
+    (tmp_path / "cut.pth").write_bytes((tmp_path / "cut.pth").read_bytes()[:5000])
+    (tmp_path / "junk.pth").write_text("junk")
+    (tmp_path / "empty.pth").touch()
+    for name in ("code", "numbers", "cut", "junk", "empty"):
+        with pytest.raises(InputError, match=r"^expected a checkpoint of tensors only, .*got .*pth") as caught:
+            load_deeplab(tmp_path / f"{name}.pth")
+        assert "\n" not in str(caught.value)
+        assert "weights_only" not in str(caught.value)
+    with pytest.raises(InputError, match="no such file"):
+        load_deeplab(tmp_path / "nowhere.pth")
 
 
 def colours(n: int, seed: int, name: str = "colours") -> Scenes:

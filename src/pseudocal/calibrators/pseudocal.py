@@ -216,7 +216,8 @@ class PseudoCal:
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
         if not is_array(data) and not is_stream(data):
-            raise InputError(f"expected an array of inputs or an iterable of batches, got {type(data).__name__}")
+            hint = ": pass its .inputs" if hasattr(data, "inputs") else ""
+            raise InputError(f"expected an array of inputs or an iterable of batches, got {type(data).__name__}{hint}")
         if self.epochs > 1 and isinstance(data, Iterator):
             raise InputError(
                 "expected data that can be read again for each epoch, got an iterator: pass a list or a loader"

@@ -18,6 +18,7 @@ from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.collected import Collected
 from pseudocal.calibrators.divided import Work, merge_blocks
 from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.cli.first import check_names
 from pseudocal.cli.job import Job, open_models
 from pseudocal.cli.progress import progress
 from pseudocal.cli.run import Say, about_model, asked_of, runtimes, ship, write_report
@@ -47,6 +48,9 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
             check_second(model, second, target.inputs, job.pixels)
         for note in (*model.notes, target.preparation):
             say(note)
+        if job.classes:
+            probe = target.inputs.read(int(target.probe[0]))[None]
+            check_names(job, job.as_logits(model)(probe).shape[1])
         sent = _deferred(job, job.model)
         opinion = None if job.second_opinion is None else _deferred(job, job.second_opinion)
         with executor.connected():

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pseudocal.arrays import InputError, Predictor
 from pseudocal.calibrators import PseudoCal
+from pseudocal.cli.masks import Masks, open_masks
 from pseudocal.cli.second import check_second
 from pseudocal.inputs import Inputs, Unreadable, open_inputs, pixels_for
+from pseudocal.inputs.labels import read_labels
 from pseudocal.inputs.opening import ARRAYS, PICTURES, holds_pictures
 from pseudocal.predictors.files import open_model
 from pseudocal.predictors.opened import OpenModel
@@ -69,14 +75,23 @@ class Work:
     model: OpenModel
     inputs: Inputs
     preparation: str
+    order: NDArray[np.intp]  # the inputs that are used, in the order of the calibration
     recorder: Recorder
     unreadable: Unreadable
     second: Predictor | None = None
+    masks: Masks | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes: the user's, else the model's."""
         return self.job.classes or self.model.classes
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """The class of each input, for evaluation only."""
+        assert self.job.labels is not None
+        names = [self.inputs.name(i) for i in range(len(self.inputs))]
+        return read_labels(self.job.labels, names, self.classes)
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
@@ -93,14 +108,18 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
     inputs, preparation = open_data(job, model)
     if second is not None:
         check_second(model, second, inputs, job.pixels)
+    order_rng = np.random.default_rng(job.method.seed).spawn(4)[3]  # the method has the first three
+    order = order_rng.permutation(len(inputs))[: job.max_samples]
     return Work(
         job,
         model,
         inputs,
         preparation,
+        order,
         Recorder(job.as_logits(model), aside / "logits.npy", len(inputs)),
         Unreadable(len(inputs), job.max_bad),
         None if second is None else job.as_logits(second),
+        None if job.labels is None else open_masks(job.labels, inputs, order),
     )
 
 

@@ -74,10 +74,10 @@ def with_address(arguments: list[str]) -> list[str]:
 
 
 def names_in(path: Path | None) -> tuple[str, ...]:
-    """The lines of a file."""
+    """The lines of a file, but for blank ones at its end."""
     if path is None:
         return ()
     try:
-        return tuple(path.read_text(encoding="utf-8").splitlines())
+        return tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"expected a text file of class names, got {path}: {error}") from error

@@ -9,22 +9,22 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, cores
+from pseudocal.arrays import cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.cli.beside import beside, prepare_report
+from pseudocal.cli.first import check_answer, looked_at
 from pseudocal.cli.job import Job, Models, Work, open_job
 from pseudocal.cli.progress import progress
 from pseudocal.cli.staging import staged
 from pseudocal.inputs import Inputs, read_batches
-from pseudocal.inputs.labels import read_labels
 from pseudocal.predictors.opened import OpenModel
 from pseudocal.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.reservoir import Reservoir
@@ -65,8 +65,7 @@ def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = No
 def _fit(work: Work, prepare: Callable[[], None]) -> tuple[Calibration, Reservoir]:
     """Calibrate on the inputs in random order, keeping what the model says of each; `prepare` once it is at work."""
     job, recorder = work.job, work.recorder
-    _, _, _, order_rng, mixes_rng = np.random.default_rng(job.method.seed).spawn(5)  # the method has the first three
-    order = order_rng.permutation(len(work.inputs))[: job.max_samples]
+    order, mixes_rng = work.order, np.random.default_rng(job.method.seed).spawn(5)[4]  # the order had the one before
     mixes = Reservoir(MIXES_KEPT, mixes_rng)
     workers = job.workers or cores()
     batches = read_batches(work.inputs, order, batch_size=job.batch_size, workers=workers, unreadable=work.unreadable)
@@ -74,7 +73,8 @@ def _fit(work: Work, prepare: Callable[[], None]) -> tuple[Calibration, Reservoi
         warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
         warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
         stream = _watched(recorder.stream(batches), prepare, advance)
-        calibration = job.method.fit(recorder, stream, second_opinion=work.second, watch=mixes.add)
+        model = looked_at(recorder, partial(check_answer, work))
+        calibration = job.method.fit(model, stream, second_opinion=work.second, watch=mixes.add)
         if job.predict == "all":
             for x in stream:  # what an early stop has left
                 recorder(x)
@@ -119,7 +119,7 @@ def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str
         classes=work.classes,
         mixes=mixes.labelled,
         pictures=[work.inputs.picture(int(i)) for i in rows],
-        labels=None if job.labels is None else _labels(work, job.labels),
+        labels=None if job.labels is None else work.labels[rows],
     )
 
 
@@ -162,15 +162,6 @@ def about_data(work: Work) -> dict[str, Any]:
 def runtimes() -> dict[str, str]:
     """The versions of what ran the model and read the inputs."""
     return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
-
-
-def _labels(work: Work, path: Path) -> NDArray[np.int64]:
-    names = [work.inputs.name(i) for i in range(len(work.inputs))]
-    labels = read_labels(path, names, work.classes)[work.recorder.rows]
-    classes = work.recorder.logits.shape[1]
-    if labels.min() < 0 or labels.max() >= classes:
-        raise InputError(f"expected labels from 0 to {classes - 1}, got {labels.min()} to {labels.max()} in {path}")
-    return labels
 
 
 def _write(job: Job, run: Run, aside: Path, started: float) -> dict[str, Any]:

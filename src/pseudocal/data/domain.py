@@ -17,7 +17,7 @@ from pseudocal.arrays import InputError
 
 Pixels = NDArray[np.uint8]  # (n, channels, height, width)
 Ids = NDArray[np.int64]  # (n,)
-Rows = Any  # a slice, or an array of row numbers
+Rows = Any  # a slice, an array of row numbers, or one number, which gives one row without the first axis
 
 
 class Inputs(Protocol):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import listdir
 from os.path import basename, dirname, isdir
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from pseudocal.data.domain import Pixels, Rows
+
+Used = TypeVar("Used")
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
@@ -50,6 +52,8 @@ class Images:
     def __getitem__(self, rows: Rows, /) -> Pixels:
         """Decode rows, several at a time: Pillow works outside Python's lock."""
         numbers: NDArray[np.intp] = np.arange(len(self))[rows]
+        if numbers.ndim == 0:
+            return self._decode(self.paths[int(numbers)])
         pixels = np.empty((len(numbers), 3, self.crop, self.crop), np.uint8)
         with ThreadPoolExecutor(cores()) as pool:
             decoded = pool.map(self._decode, [self.paths[i] for i in numbers])
@@ -66,6 +70,15 @@ class Images:
 
 def read_image(path: str | Path) -> Image:
     """Open an image as RGB; what cannot be read is named."""
+    return _opened(path, _rgb)
+
+
+def image_size(path: str | Path) -> tuple[int, int]:
+    """The width and the height that the header of an image declares; nothing is decoded."""
+    return _opened(path, lambda image: image.size)
+
+
+def _opened(path: str | Path, use: Callable[[Image], Used]) -> Used:
     try:
         from PIL import Image
     except ImportError as error:
@@ -77,7 +90,7 @@ def read_image(path: str | Path) -> Image:
         with Image.open(path) as image:
             if limit is not None and image.width * image.height > limit:
                 raise Image.DecompressionBombError(f"{image.width} x {image.height}")
-            return _rgb(image)
+            return use(image)
     except bombs as error:
         raise InputError(f"expected an image of at most {limit} pixels, got {path} ({error})") from error
     except (OSError, SyntaxError, ValueError, EOFError) as error:

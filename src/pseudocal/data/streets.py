@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.data.builtin_scenes import Scenes
 from pseudocal.data.domain import Pixels, Rows, Unlabelled
-from pseudocal.data.images import read_image
+from pseudocal.data.images import image_size, read_image
 from pseudocal.data.label_maps import label_map, lookup, street_names
 
 Size = tuple[int, int]  # height, width
@@ -57,7 +57,7 @@ def streets(
     if missing:
         raise InputError(f"expected a mask for each of {len(frames)} frames, got {len(missing)} missing: {missing[0]}")
     table = lookup(label_map(dataset, classes))
-    return Scenes(dataset, Frames(frames, size), Masks(masks, size, table), street_names(classes))
+    return Scenes(dataset, Frames(frames, size), Masks(masks, size, table, frames), street_names(classes))
 
 
 def unlabelled_streets(dataset: str, root: str | Path, *, split: str = "val", size: Size | None = None) -> Unlabelled:
@@ -78,14 +78,14 @@ class Frames:
     @property
     def shape(self) -> tuple[int, ...]:
         """What an array of all rows would have."""
-        width, height = read_image(self.paths[0]).size
+        width, height = image_size(self.paths[0])
         return (len(self), 3, *(self.size or (height, width)))
 
     def __getitem__(self, rows: Rows, /) -> Pixels:
-        return _stack([self._decode(self.paths[i]) for i in np.arange(len(self))[rows]])
+        return _rows(self._decode, len(self), rows, "frames")
 
-    def _decode(self, path: Path) -> Pixels:
-        image = read_image(path)
+    def _decode(self, i: int) -> Pixels:
+        image = read_image(self.paths[i])
         if self.size is not None:
             image = image.resize((self.size[1], self.size[0]), resample=2)  # bilinear
         return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
@@ -98,14 +98,18 @@ class Masks:
     paths: Sequence[Path]
     size: Size | None = None
     table: NDArray[np.uint8] = field(default_factory=lambda: np.arange(65536).astype(np.uint8))
+    frames: Sequence[Path] | None = None  # whose sizes they must have on disk
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, rows: Rows, /) -> Pixels:
-        return _stack([self._decode(self.paths[i]) for i in np.arange(len(self))[rows]])
+        return _rows(self._decode, len(self), rows, "masks")
 
-    def _decode(self, path: Path) -> Pixels:
+    def _decode(self, i: int) -> Pixels:
+        path = self.paths[i]
+        if self.frames is not None:
+            _check_sizes(path, self.frames[i])
         try:
             from PIL import Image
         except ImportError as error:
@@ -132,10 +136,23 @@ def _frames(dataset: str, root: str | Path, split: str) -> tuple[list[Path], Lay
     return found, layout
 
 
-def _stack(images: list[Pixels]) -> Pixels:
+def _check_sizes(mask: Path, frame: Path) -> None:
+    (across, down), (width, height) = image_size(mask), image_size(frame)
+    if (across, down) != (width, height):
+        raise InputError(
+            f"expected a mask of {height} x {width} pixels, as its frame has, got {down} x {across} in {mask}"
+        )
+
+
+def _rows(decode: Callable[[int], Pixels], n: int, rows: Rows, what: str) -> Pixels:
+    """Some of n images as one array, or a single one where `rows` is a number."""
+    numbers = np.arange(n)[rows]
+    if numbers.ndim == 0:
+        return decode(int(numbers))
+    images = [decode(i) for i in numbers.tolist()]
     shapes = {image.shape for image in images}
     if len(shapes) > 1:
         raise InputError(
-            f"expected frames of one size, got {sorted(shapes)}: ask for them one at a time, or give a size"
+            f"expected {what} of one size, got {sorted(shapes)}: ask for them one at a time, or give a size"
         )
     return np.stack(images)

@@ -55,16 +55,32 @@ class Pixels:
         values -= np.divide(self.mean, self.std).astype(np.float32)
         return np.ascontiguousarray(values.transpose(2, 0, 1) if self.layout == "nchw" else values)
 
+    def cuts(self, across: int, down: int) -> bool:
+        """Whether a part of a picture so wide and so high is left out.
+
+        >>> Pixels((32, 48)).cuts(96, 64), Pixels((32, 48)).cuts(64, 64)
+        (False, True)
+        """
+        height, width = self.size
+        return self._whole(across, down) != (width, height)
+
     def _fitted(self, image: Any) -> Any:
+        whole = self._whole(*image.size)
+        resized = image.resize(whole, self.resample)
+        if not self.cuts(*image.size):
+            return resized
+        height, width = self.size
+        left, top = ((whole[0] - width) // 2, (whole[1] - height) // 2)
+        return resized.crop((left, top, left + width, top + height))
+
+    def _whole(self, across: int, down: int) -> tuple[int, int]:
+        """The width and the height of a picture before it is cut."""
         height, width = self.size
         if self.resize == "stretch":
-            return image.resize((width, height), self.resample)
-        across, down = image.size
+            return (width, height)
         least = (self.edge, self.edge) if self.edge else (width, height)
         share = max(least[0] / across, least[1] / down)
-        whole = (max(least[0], int(across * share)), max(least[1], int(down * share)))
-        left, top = ((whole[0] - width) // 2, (whole[1] - height) // 2)
-        return image.resize(whole, self.resample).crop((left, top, left + width, top + height))
+        return (max(least[0], int(across * share)), max(least[1], int(down * share)))
 
     def words(self) -> str:
         """What is done to a picture, in words.

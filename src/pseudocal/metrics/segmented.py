@@ -249,7 +249,7 @@ def _band(
     classes, bins = len(image), len(edges) - 1
     labels = mask[rows]
     valid = np.ones(labels.shape, dtype=bool) if ignore is None else labels != ignore
-    check_classes(labels, valid, classes)
+    check_classes(labels, valid, classes, top=rows.start)
     same = image.shape[1:] == size
     z = image[:, rows].astype(np.float32) if same else resized_rows(image, size, rows, align_corners=corners)
     z = z.reshape(classes, -1) if valid.all() else z[:, valid]

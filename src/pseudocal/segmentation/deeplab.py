@@ -135,9 +135,14 @@ def load_deeplab(
     if not any(name.startswith("layer6.") for name in tensors):
         tensors = {name.replace("layer5.", "layer6.", 1): tensor for name, tensor in tensors.items()}
     tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("layer5.")}
-    if "layer6.conv2d_list.0.weight" not in tensors:
+    head = tensors.get("layer6.conv2d_list.0.weight")
+    if head is None or head.ndim != 4:
         raise InputError("expected a DeepLab-v2 checkpoint with layer5 or layer6.conv2d_list, got one without")
-    network = DeepLab(len(tensors["layer6.conv2d_list.0.weight"]), branches=branches, depths=depths)
+    network = DeepLab(len(head), branches=branches, depths=depths)
+    for name, own in network.state_dict().items():
+        if name in tensors and tensors[name].shape != own.shape:
+            shapes = tuple(own.shape), tuple(tensors[name].shape)
+            raise InputError(f"expected {name} of shape {shapes[0]}, as DeepLab-v2 has it, got {shapes[1]}")
     lacking, unknown = network.load_state_dict(tensors, strict=False)
     lacking = [name for name in lacking if not name.endswith("num_batches_tracked")]  # older torch did not count
     if lacking or unknown:
@@ -151,11 +156,15 @@ def load_deeplab(
 def _read(path: Path) -> Mapping[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise InputError(f"expected a file of tensors, got {path}, which cannot be read: {error}") from error
+    except FileNotFoundError as error:
+        raise InputError(f"expected a checkpoint, got {path}: no such file") from error
+    except Exception as error:  # torch has its own words, many of them, for files that it cannot or will not read
+        raise InputError(
+            f"expected a checkpoint of tensors only, got {path}, which is damaged or holds something else"
+        ) from error
     inner = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(inner, dict) or not all(isinstance(value, Tensor) for value in inner.values()):
-        raise InputError(f"expected a file of tensors by their names, got {path} with something else")
+        raise InputError(f"expected a checkpoint of tensors only, by their names, got {path} with something else")
     return inner
 
 
