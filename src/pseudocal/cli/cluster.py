@@ -20,7 +20,7 @@ from pseudocal.calibrators.divided import Work, merge_blocks
 from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.cli.job import Job, open_models
 from pseudocal.cli.progress import progress
-from pseudocal.cli.run import Say, about_model, asked_of, runtimes, ship, write_report
+from pseudocal.cli.run import Say, about_model, asked_of, batch_note, runtimes, ship, write_report
 from pseudocal.cli.second import check_second
 from pseudocal.cli.segment import write_segmented_report
 from pseudocal.cli.staging import PARTS, staged
@@ -45,7 +45,8 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
         target = open_target(job, model)
         if second is not None:
             check_second(model, second, target.inputs, job.pixels)
-        for note in (*model.notes, target.preparation):
+        asked, job = job, replace(job, batch_size=target.batch_size)
+        for note in (*model.notes, target.preparation, *batch_note(asked, job)):
             say(note)
         sent = _deferred(job, job.model)
         opinion = None if job.second_opinion is None else _deferred(job, job.second_opinion)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pseudocal.arrays import InputError, Predictor
+from pseudocal.batches import fitting
 from pseudocal.calibrators import PseudoCal
 from pseudocal.cli.second import check_second
 from pseudocal.inputs import Inputs, Unreadable, open_inputs, pixels_for
@@ -17,6 +19,8 @@ from pseudocal.predictors.outputs import AsLogits, Meaning
 from pseudocal.predictors.recorder import Recorder
 
 PARTS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
+BATCH = 64  # inputs per forward pass, unless the user says how many
+TRIES = 10  # inputs that may be unreadable before nobody asks the model about one
 ALONE = "it also works on this machine alone"
 
 
@@ -38,7 +42,8 @@ class Job:
     labels: Path | None = None
     device: str = "cpu"
     workers: int = 0
-    batch_size: int = 64
+    batch_size: int = BATCH
+    trim: bool = True  # whether batches may be smaller, where every pixel has a class and so many do not fit
     max_samples: int | None = None
     max_bad: float = 0.01
     predict: Literal["all", "seen"] = "all"
@@ -94,7 +99,7 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
     if second is not None:
         check_second(model, second, inputs, job.pixels)
     return Work(
-        job,
+        trimmed(job, model, inputs),
         model,
         inputs,
         preparation,
@@ -102,6 +107,15 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
         Unreadable(len(inputs), job.max_bad),
         None if second is None else job.as_logits(second),
     )
+
+
+def trimmed(job: Job, model: OpenModel, inputs: Inputs) -> Job:
+    """The job with batches that fit into memory, if the model labels every pixel; it is asked about the first input."""
+    for i in range(min(TRIES, len(inputs)) if job.trim else 0):
+        with suppress(Exception):  # those that cannot be read are counted later
+            one = inputs.read(i)[None]
+            return replace(job, batch_size=fitting(model.predict, one, job.batch_size, job.method.memory))
+    return job
 
 
 def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:
