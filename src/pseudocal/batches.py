@@ -6,6 +6,7 @@ be indexed by rows, stacked, and mixed with `+` and `*`.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -13,9 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Batch, InputError
+from pseudocal.arrays import Batch, InputError, Predictor, as_numpy
 
 BLOCK = 2**20  # bytes of rows that are mixed at a time
+COPIES = 8  # of inputs and logits of a batch that may be held at a time, where every pixel has a class
+LARGE = 256  # bytes that all of them may take for each number of an input, before anybody has asked the model
 
 
 def count(x: Batch) -> int:
@@ -124,6 +127,40 @@ def shuffled(data: Batch, batch_size: int, rng: np.random.Generator) -> Iterator
     order = rng.permutation(count(data))
     for rows in np.array_split(order, max(1, -(-len(order) // batch_size))) if len(order) else ():
         yield take(data, rows)
+
+
+def fitting(predict: Predictor, data: Any, batch_size: int, memory: float) -> int:
+    """`batch_size`, or less for an array of images whose every pixel gets a class: what fits into `memory`, at least 2.
+
+    Where a batch could be large the model is asked about one row, to see what it gives.
+
+    >>> images = np.zeros((10, 3, 64, 64), dtype=np.float32)
+    >>> fitting(lambda x: np.zeros((len(x), 19, 64, 64), dtype=np.float32), images, 128, 2**24)
+    5
+    >>> fitting(lambda x: np.zeros((len(x), 1000)), images, 128, 2**24)
+    128
+    """
+    if not may_be_large(data, batch_size, memory):
+        return batch_size
+    row = take(data, np.array([0]))
+    try:
+        said = as_numpy(predict(row))
+    except Exception:  # it will be told where it happens again
+        return batch_size
+    if said.ndim < 3:
+        return batch_size
+    return min(batch_size, max(2, int(memory / (COPIES * (size(row) + said.nbytes)))))
+
+
+def may_be_large(data: Any, batch_size: int, memory: float) -> bool:
+    """Whether `data` is an array of images of which a batch may not fit into `memory` with what is said of it.
+
+    >>> may_be_large(np.zeros((9, 3, 32, 32)), 128, 2**29), may_be_large(np.zeros((9, 3, 512, 512)), 128, 2**29)
+    (False, True)
+    """
+    if not is_array(data) or len(data.shape) < 3 or count(data) == 0:
+        return False
+    return bool(LARGE * batch_size * math.prod(data.shape[1:]) > memory)
 
 
 def streamed(data: Iterable[Any]) -> Iterator[Batch]:

@@ -40,6 +40,44 @@ def test_one_pixel_an_image_is_classification(labels, stream):
     assert mapped.counts == plain.counts
 
 
+def test_batches_of_an_array_are_as_large_as_fit_into_memory():
+    x = images(30, (32, 32), np.random.default_rng(16)).astype(np.float32)
+    asked = []
+
+    def watched(x):
+        asked.append(len(x))
+        return segmenter(x)
+
+    whole = PseudoCal().fit(watched, x)
+    assert max(asked) == 30
+    asked.clear()
+    fitted = PseudoCal(memory=2**20).fit(watched, x)  # eight copies of five images are 960 KiB
+    assert asked.pop(0) == 1  # a trial, which is no part of the pass
+    assert max(asked) == fitted.settings["batch_size"] == 5
+    assert fitted.counts["forward_passes"] == sum(asked)
+    assert fitted.counts["forward_passes"] == whole.counts["forward_passes"] == 60
+    assert fitted.scaling == PseudoCal(memory=2**20).fit(segmenter, x, batch_size=5).scaling
+    assert PseudoCal(memory=2**16).fit(segmenter, x).settings["batch_size"] == 2
+
+
+def test_batches_of_a_classifier_stay_as_they_are():
+    x = images(30, (32, 32), np.random.default_rng(17))
+    seen = []
+    model = lambda x: seen.append(len(x)) or classifier(x.mean(axis=(2, 3)))  # noqa: E731
+    assert PseudoCal(memory=2**16).fit(model, x).settings["batch_size"] == 128
+    assert seen[:2] == [1, 30]
+
+
+def test_workers_have_the_batches_of_one_process():
+    from pseudocal.distributed import LocalExecutor
+
+    x = images(30, (32, 32), np.random.default_rng(18)).astype(np.float32)
+    method = PseudoCal(memory=2**20, pixels=20)
+    alone, spread = method.fit(segmenter, x), method.fit(segmenter, x, executor=LocalExecutor())
+    assert spread.settings["batch_size"] == alone.settings["batch_size"] == 5
+    assert spread.counts == alone.counts
+
+
 def test_a_constant_image_tells_no_more_than_one_pixel_of_it():
     x = np.random.default_rng(1).normal(size=(200, CLASSES))
     one = PseudoCal().fit(classifier, x)
@@ -107,8 +145,8 @@ def test_thinning_estimates_what_all_pixels_say():
 
 def test_all_pixels_go_through_the_reservoir():
     x = images(200, (16, 16), np.random.default_rng(6))
-    small = PseudoCal(pixels=None, memory=2**18).fit(segmenter, x)
-    whole = PseudoCal(pixels=None).fit(segmenter, x)
+    small = PseudoCal(pixels=None, memory=2**18).fit(segmenter, x, batch_size=2)
+    whole = PseudoCal(pixels=None).fit(segmenter, x, batch_size=2)  # of the same mixes
     assert small.scaling.rows < 1000 < small.counts["mixes"]
     assert small.interval[0] < whole.temperature < small.interval[1]
 

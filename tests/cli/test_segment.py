@@ -283,3 +283,35 @@ def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters,
     names = [[item["name"] for item in found["examples"]["unsure"]] for found in (content, same)]
     assert names[0] == names[1]
     assert same["examples"]["unsure"][0]["thumbnail"].startswith("data:image")
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory) -> Path:
+    """A segmenter as a function, and frames of which 64 are too many for the memory: 8 x 6 MB each."""
+    folder = tmp_path_factory.mktemp("large")
+    (folder / "large_segmenter.py").write_text(
+        "import numpy as np\n"
+        "sizes = []\n"
+        "weight = 9 * np.random.default_rng(0).normal(size=(20, 3)).astype('float32')\n"
+        "def model(x):\n"
+        "    sizes.append(len(x))\n"
+        "    return np.einsum('dc,nchw->ndhw', weight, x, optimize=True)\n"
+    )
+    frames = np.random.default_rng(1).normal(size=(14, 3, 8, 8)).astype(np.float32).repeat(32, 2).repeat(32, 3)
+    np.save(folder / "frames.npy", frames)
+    return folder
+
+
+@pytest.mark.parametrize(("said", "expected"), [((), 11), (("--batch-size", 14), 14)])
+def test_batches_of_large_frames_fit_into_memory_unless_the_user_says_how_many(
+    said, expected, pseudocal, large, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(large)
+    done = pseudocal("calibrate", "large_segmenter:model", large / "frames.npy", "-o", tmp_path / "out", *said)
+    assert done.code == 0, done.err
+    from large_segmenter import sizes
+
+    assert max(sizes) == (7 if expected == 11 else 14)  # 14 frames in two equal batches, or in one
+    assert Calibration.load(tmp_path / "out" / "calibration.json").settings["batch_size"] == expected
+    assert ("fit into memory" in done.err) == (not said)
+    sizes.clear()

@@ -6,6 +6,7 @@ a hundred, and no worker at all give the same answer, and one that dies and is r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence, Sized
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.batches import count, is_array
+from pseudocal.batches import count, fitting, is_array, may_be_large, take
 from pseudocal.calibrators.blocks import Block, as_blocks, opened, received, rows_in_blocks, sendable
 from pseudocal.calibrators.collected import Collected, Packed, Settled
 from pseudocal.predictors import as_predictor
@@ -67,12 +68,13 @@ def collect_in_blocks(
     """Collect from an array or from blocks on the workers of `executor`; also what belongs into the record."""
     pair_rng, keep_rng, _ = np.random.default_rng(method.seed).spawn(3)
     if is_array(data):
+        batch_size = _fitting(method, model, data, executor, batch_size)
         blocks: Sequence[Any] = rows_in_blocks(pair_rng.permutation(count(data)), batch_size, pair_rng)
         source = data.tocsr() if hasattr(data, "tocsr") else data
     else:
         given, source = as_blocks(data), None
         blocks = [given[i] for i in in_random_order(method.seed, len(given))]
-    return merge_blocks(
+    collected, record = merge_blocks(
         method,
         (model, second_opinion),
         blocks,
@@ -80,8 +82,25 @@ def collect_in_blocks(
         executor,
         keep_rng,
         batch_size=batch_size,
+        memory=method.memory,
         strategy=strategy,
     )
+    return collected, record | {"batch_size": batch_size}
+
+
+def _fitting(method: PseudoCal, model: Any, data: Any, executor: Executor, batch_size: int) -> int:
+    """The batch size that one process would choose; the model is asked where it is, on a worker."""
+    if not may_be_large(data, batch_size, method.memory):
+        return batch_size
+    start = partial(_ask, by_name(model, method.binary), batch_size, method.memory)
+    with closing(executor.map(start, [take(data, np.array([0]))])) as results:
+        found = next(results)
+    return batch_size if isinstance(found, Failure) else int(found)
+
+
+def _ask(model: Any, batch_size: int, memory: int) -> Work:
+    predict = as_predictor(model)
+    return lambda number, row: fitting(predict, row, batch_size, memory)
 
 
 def in_random_order(seed: int, n: int) -> NDArray[np.intp]:
@@ -102,16 +121,17 @@ def merge_blocks(
     keep_rng: np.random.Generator,
     *,
     batch_size: int,
+    memory: float = math.inf,
     strategy: Strategy | None = None,
 ) -> tuple[Collected, dict[str, Any]]:
     """Let workers collect from each block and merge what they send, in order, until it is enough.
 
-    The models are the one to calibrate and a second opinion, or None.
+    The models are the one to calibrate and a second opinion, or None. `memory` is what a batch of maps may take.
     """
     model, second = (by_name(m, method.binary) for m in models)
-    memory = min(method.memory, max(SAMPLE, 4 * method.memory // len(blocks)))
-    mine = replace(method, memory=memory, tolerance=None, pairing="batch")
-    start = partial(_start, mine, model, second, sendable(source), batch_size, strategy)
+    sample = min(method.memory, max(SAMPLE, 4 * method.memory // len(blocks)))
+    mine = replace(method, memory=sample, tolerance=None, pairing="batch")
+    start = partial(_start, mine, model, second, sendable(source), batch_size, memory, strategy)
     collected, settled = Collected(method.memory * 3 // 4, keep_rng), Settled(method.tolerance)
     left_out, unreadable = LeftOut(len(blocks), executor.max_bad), unreadable_in(blocks, executor.max_bad)
     done = 0
@@ -130,7 +150,9 @@ def merge_blocks(
     return collected, record | ({"unreadable": unreadable.why} if unreadable.why else {})
 
 
-def _start(method: PseudoCal, model: Any, second: Any, source: Any, batch_size: int, strategy: Strategy | None) -> Work:
+def _start(
+    method: PseudoCal, model: Any, second: Any, source: Any, batch_size: int, memory: float, strategy: Strategy | None
+) -> Work:
     """On a worker: make the models once; then collect from one block after another."""
     predict, whole = as_predictor(model), received(source)
     opinion = None if second is None else as_predictor(second)
@@ -142,7 +164,7 @@ def _start(method: PseudoCal, model: Any, second: Any, source: Any, batch_size: 
             predict,
             read.inputs,
             second_opinion=opinion,
-            batch_size=batch_size,
+            batch_size=fitting(predict, read.inputs, batch_size, memory),
             strategy=strategy,
             part=number,
             pair_rng=rng,

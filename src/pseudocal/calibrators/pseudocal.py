@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.arrays import Batch, InputError, Labelled, Logits, Predictor
-from pseudocal.batches import is_array, is_stream, shuffled, streamed
+from pseudocal.batches import fitting, is_array, is_stream, shuffled, streamed
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.collected import Collected, Settled
 from pseudocal.calibrators.divided import Executor, collect_in_blocks
@@ -40,15 +40,16 @@ class PseudoCal:
     True
 
     `lam` is the larger share of a mix. `labels` are "hard", the predicted class of the larger share, or "soft", the
-    class of the largest mixed probability. `epochs` repeats the pass with new pairs. `tolerance` stops as soon as
-    the standard error of log T is below it: 0.02 takes some thousand mixes, the fewer the more classes there are,
-    however large the data. `memory` bounds, in bytes, what is held at a time. `pairing` draws the partners of a
-    stream of batches from "anywhere" in what was seen so far, so that a sorted stream does no harm, or from the same
-    "batch", as the paper does. `binary` says that the model gives one logit per row, which stands for the two columns
-    (0, z). `pixels` is how many random pixels of each image count where the model labels every pixel, None for all.
-    `estimator` is "mixes", the paper's, or "agreement", which needs a second opinion and matches the mean confidence
-    to the accuracy that the agreement of the two models implies. `on_distrust` says what to do with a temperature that
-    should not be applied: "warn", or give the "identity", a temperature of one.
+    class of the largest mixed probability. `epochs` repeats the pass with new pairs. `tolerance` stops as soon as the
+    standard error of log T is below it: 0.02 takes some thousand mixes, the fewer the more classes there are, however
+    large the data. `memory` bounds, in bytes, what is held at a time: of an array of images whose every pixel gets a
+    class, some eight copies of a batch of two at least; batches of a stream are taken as they come. `pairing` draws
+    the partners of a stream of batches from "anywhere" in what was seen so far, so that a sorted stream does no harm,
+    or from the same "batch", as the paper does. `binary` says that the model gives one logit per row, which stands for
+    the two columns (0, z). `pixels` is how many random pixels of each image count where the model labels every pixel,
+    None for all. `estimator` is "mixes", the paper's, or "agreement", which needs a second opinion and matches the
+    mean confidence to the accuracy that the agreement of the two models implies. `on_distrust` says what to do with a
+    temperature that should not be applied: "warn", or give the "identity", a temperature of one.
     """
 
     lam: float = 0.65
@@ -96,18 +97,21 @@ class PseudoCal:
     ) -> Calibration:
         """Calibrate `model` on unlabelled target `data`.
 
-        The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier; it gives
-        `(n, classes)`, or `(n, classes, height, width)` if it labels every pixel. The data is an
-        array of inputs (cut into batches of `batch_size`), or any iterable of batches such as a DataLoader; labels
-        in it are never looked at. `second_opinion` is another model of the same classes, best one that was trained in
-        the same way from another seed: it tells how far to trust the answer. `strategy` synthesises in the place of
-        mixup, as in the paper's ablation. `watch` is shown each batch of mixes, for whoever draws or keeps them.
-        `executor` spreads the work, such as `pseudocal.distributed.RayExecutor(workers=8)`; the data is then an array,
-        or a list of blocks such as `pseudocal.distributed.shards("s3://bucket/*.parquet")`, and the model may be the
-        name of a model file.
+        The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier; it gives `(n,
+        classes)`, or `(n, classes, height, width)` if it labels every pixel. The data is an array of inputs (cut into
+        batches of `batch_size`, or of as few images as fit into `memory` where every pixel gets a class), or any
+        iterable of batches such as a DataLoader; labels in it are never looked at. `second_opinion` is another model
+        of the same classes, best one that was trained in the same way from another seed: it tells how far to trust the
+        answer. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch` is shown each batch
+        of mixes, for whoever draws or keeps them. `executor` spreads the work, such as
+        `pseudocal.distributed.RayExecutor(workers=8)`; the data is then an array, or a list of blocks such as
+        `pseudocal.distributed.shards("s3://bucket/*.parquet")`, and the model may be the name of a model file.
         """
-        settings: dict[str, Any] = {"batch_size": batch_size if is_array(data) or executor is not None else None}
+        settings: dict[str, Any] = {}
         if executor is None:
+            model = as_predictor(model)
+            batch_size = fitting(model, data, batch_size, self.memory)
+            settings["batch_size"] = batch_size if is_array(data) else None
             collected = self.collect(
                 model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, watch=watch
             )

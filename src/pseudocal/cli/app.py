@@ -14,7 +14,7 @@ from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.calibration import versions
 from pseudocal.cli.arrays import apply_file, score_files
 from pseudocal.cli.bench import bench
-from pseudocal.cli.job import Job
+from pseudocal.cli.job import BATCH, Job
 from pseudocal.cli.options import EPILOG, option
 from pseudocal.cli.parsing import fraction, names_in, numbers, sides, words
 from pseudocal.cli.printing import score_lines, summary, summary_lines
@@ -73,7 +73,9 @@ def calibrate(
     tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
     max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
     pixels: Annotated[int, option(min=0, help="segmentation: pixels an image; 0: all", show_default=True)] = 20_000,
-    batch_size: Annotated[int, option(min=2, help="inputs per forward pass", show_default=True)] = 64,
+    batch_size: Annotated[
+        int | None, option(min=2, help=f"inputs per forward pass [default: {BATCH}; of large segmenters what fits]")
+    ] = None,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
     ray: Annotated[str | None, option(metavar="[ADDRESS]", help="on a Ray cluster, or on one made here")] = None,
@@ -121,7 +123,8 @@ def calibrate(
         labels=labels,
         device=device,
         workers=workers,
-        batch_size=batch_size,
+        batch_size=batch_size or BATCH,
+        trim=batch_size is None,
         max_samples=max_samples,
         max_bad=fraction(max_bad),
         predict=predict,

@@ -21,7 +21,7 @@ from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.cli.first import check_names
 from pseudocal.cli.job import Job, open_models
 from pseudocal.cli.progress import progress
-from pseudocal.cli.run import Say, about_model, asked_of, runtimes, ship, write_report
+from pseudocal.cli.run import Say, about_model, asked_of, batch_note, runtimes, ship, write_report
 from pseudocal.cli.second import check_second
 from pseudocal.cli.segment import write_segmented_report
 from pseudocal.cli.staging import PARTS, staged
@@ -46,7 +46,8 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
         target = open_target(job, model)
         if second is not None:
             check_second(model, second, target.inputs, job.pixels)
-        for note in (*model.notes, target.preparation):
+        asked, job = job, replace(job, batch_size=target.batch_size)
+        for note in (*model.notes, target.preparation, *batch_note(asked, job)):
             say(note)
         if job.classes:
             probe = target.inputs.read(int(target.probe[0]))[None]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Predictor
+from pseudocal.batches import fitting
 from pseudocal.calibrators import PseudoCal
 from pseudocal.cli.masks import Masks, open_masks
 from pseudocal.cli.second import check_second
@@ -23,6 +25,8 @@ from pseudocal.predictors.outputs import AsLogits, Meaning
 from pseudocal.predictors.recorder import Recorder
 
 PARTS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
+BATCH = 64  # inputs per forward pass, unless the user says how many
+TRIES = 10  # inputs that may be unreadable before nobody asks the model about one
 ALONE = "it also works on this machine alone"
 
 
@@ -44,7 +48,8 @@ class Job:
     labels: Path | None = None
     device: str = "cpu"
     workers: int = 0
-    batch_size: int = 64
+    batch_size: int = BATCH
+    trim: bool = True  # whether batches may be smaller, where every pixel has a class and so many do not fit
     max_samples: int | None = None
     max_bad: float = 0.01
     predict: Literal["all", "seen"] = "all"
@@ -111,7 +116,7 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
     order_rng = np.random.default_rng(job.method.seed).spawn(4)[3]  # the method has the first three
     order = order_rng.permutation(len(inputs))[: job.max_samples]
     return Work(
-        job,
+        trimmed(job, model, inputs),
         model,
         inputs,
         preparation,
@@ -121,6 +126,15 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
         None if second is None else job.as_logits(second),
         None if job.labels is None else open_masks(job.labels, inputs, order),
     )
+
+
+def trimmed(job: Job, model: OpenModel, inputs: Inputs) -> Job:
+    """The job with batches that fit into memory, if the model labels every pixel; it is asked about the first input."""
+    for i in range(min(TRIES, len(inputs)) if job.trim else 0):
+        with suppress(Exception):  # those that cannot be read are counted later
+            one = inputs.read(i)[None]
+            return replace(job, batch_size=fitting(model.predict, one, job.batch_size, job.method.memory))
+    return job
 
 
 def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:

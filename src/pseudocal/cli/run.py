@@ -50,7 +50,7 @@ def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = No
     started = time.monotonic()
     with staged(job.out) as aside:
         work = open_job(job, aside, models)
-        for note in (*work.model.notes, work.preparation):
+        for note in (*work.model.notes, work.preparation, *batch_note(job, work.job)):
             say(note)
         with beside(prepare_report) as prepare:
             calibration, mixes = _fit(work, prepare)
@@ -58,8 +58,14 @@ def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = No
             from pseudocal.cli.segment import write_segmented
 
             return write_segmented(work, calibration, mixes.labelled, aside, started, say)
-        files = ship(job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
-        return _write(job, _run(work, calibration, mixes, files), aside, started)
+        files = ship(work.job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
+        return _write(work.job, _run(work, calibration, mixes, files), aside, started)
+
+
+def batch_note(asked: Job, done: Job) -> list[str]:
+    """That batches are smaller than usual, if they are."""
+    size = done.batch_size
+    return [] if size == asked.batch_size else [f"{size} inputs per forward pass, so that their pixels fit into memory"]
 
 
 def _fit(work: Work, prepare: Callable[[], None]) -> tuple[Calibration, Reservoir]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError, MissingExtraError
 from pseudocal.calibrators.blocks import Block, rows_in_blocks
 from pseudocal.calibrators.divided import in_random_order
-from pseudocal.cli.job import Job, open_data
+from pseudocal.cli.job import Job, open_data, trimmed
 from pseudocal.distributed.numbered import FarPictures, Numbered, Sent
 from pseudocal.distributed.shards import SUFFIXES, Shard, listed, shards
 from pseudocal.inputs import Arrays, Inputs, Pictures, pixels_for
@@ -37,6 +37,7 @@ class Target:
     about: str  # what the data is known by
     inputs: Inputs  # some of them, to try a model on
     probe: NDArray[np.intp]
+    batch_size: int
 
     def picture(self, name: str) -> Path | None:
         """The file of an input, to show it."""
@@ -52,7 +53,7 @@ def open_target(job: Job, model: OpenModel) -> Target:
     inputs, preparation = _far(job, model) if "://" in job.data else open_data(job, model)
     if isinstance(inputs, Pictures):
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
-    return _numbered(job, inputs, preparation)
+    return _numbered(trimmed(job, model, inputs), inputs, preparation)
 
 
 def _files(data: str) -> list[str]:
@@ -72,6 +73,7 @@ def _shards(job: Job, model: OpenModel, files: list[str]) -> Target:
     blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
     order = in_random_order(job.method.seed, len(blocks))
     some = _first_readable(blocks)
+    inputs = Arrays(some, str(some.dtype))
     return Target(
         blocks=[blocks[i] for i in order],
         in_order=blocks,
@@ -79,8 +81,9 @@ def _shards(job: Job, model: OpenModel, files: list[str]) -> Target:
         rows=None,
         preparation=f"{len(blocks):,} files of rows, passed to the model as they are",
         about=job.data,
-        inputs=Arrays(some, str(some.dtype)),
+        inputs=inputs,
         probe=np.arange(len(some)),
+        batch_size=trimmed(job, model, inputs).batch_size,
     )
 
 
@@ -121,6 +124,7 @@ def _numbered(job: Job, inputs: Inputs, preparation: str) -> Target:
         about=_digest(inputs, order),
         inputs=inputs,
         probe=_readable(inputs, order),
+        batch_size=job.batch_size,
     )
 
 

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, MissingExtraError
+from pseudocal.batches import fitting
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.collected import Collected, Packed
+from pseudocal.predictors import as_predictor
 
 PARTS = ("counts", "ceilings", "mistakes", "mixes", "real")
 
@@ -29,6 +31,8 @@ def fit_across_ranks(
     dist = _group()
     rank, world = dist.get_rank(), dist.get_world_size()
     tolerance = None if method.tolerance is None else method.tolerance * math.sqrt(world)
+    model = as_predictor(model)
+    batch_size = fitting(model, data, batch_size, method.memory)
     collected = replace(method, tolerance=tolerance).collect(
         model, data, second_opinion=second_opinion, batch_size=batch_size, part=rank
     )
