@@ -6,11 +6,13 @@ import base64
 import io
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
+from pseudocal.cli.printing import summary_lines
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.report import Confidences, content_of, load_content, page, save_content, write_predictions
 from pseudocal.report.thumbnails import thumbnail
@@ -49,6 +51,25 @@ def test_facts_speak_up_when_they_should(made):
     [caution] = [fact["text"] for fact in content["facts"] if fact["level"] == "caution"]
     assert "40 of 600" in caution
     assert "unbounded" in page(content)
+
+
+def test_harm_that_labels_show_is_the_first_thing_to_know(made):
+    counts = {"pairs": 600, "mixes": 40, "forward_passes": 640}  # few mixes are a caution too
+    trust = made.make_run(verdict="caution").calibration.trust
+    harmful = Calibration("pseudocal", TemperatureScaling(0.3, rows=40), {}, counts, trust=trust)
+    of_rows = made.make_content(labelled=True, calibration=harmful)
+    for content in (of_rows, made.make_segmented(labelled=True, temperature=0.2)):
+        before, after = (content["measured"][0][when]["value"] for when in ("before", "after"))
+        text = content["facts"][0]["text"]
+        numbers = [float(number) for number in re.findall(r"\d\.\d+", text)]
+        assert text.startswith("On the labels that were given, calibration makes the ECE worse: ")
+        assert numbers == pytest.approx([before, after], abs=6e-4)
+        assert len(content["facts"]) > 3
+        assert content["trust"]["verdict"] == "caution"
+        assert f"caution: {text}" in list(summary_lines(content, Path("out")))
+    unlabelled = made.make_content(calibration=harmful)
+    for content in (unlabelled, made.make_content(labelled=True), made.make_segmented(labelled=True)):
+        assert not any("worse" in fact["text"] for fact in content["facts"])
 
 
 def test_the_panel_says_the_verdict_and_its_reasons_once(made):

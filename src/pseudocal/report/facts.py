@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,24 @@ def facts_of(content: dict[str, Any]) -> list[Fact]:
     """Everything worth saying, cautions first."""
     found = [fact for check in CHECKS for fact in check(content)]
     return sorted(found, key=lambda fact: fact["level"] != "caution")
+
+
+def _harm(content: dict[str, Any]) -> Iterator[Fact]:
+    """Say what labels say against it, if their interval leaves no doubt; the verdict sees no label.
+
+    >>> before, after, change = {"value": 0.1243}, {"value": 0.5451}, {"value": 0.4208, "low": 0.38}
+    >>> row = {"metric": "ece", "before": before, "after": after, "change": change}
+    >>> [fact] = _harm({"measured": [row]})
+    >>> fact["text"]
+    'On the labels that were given, calibration makes the ECE worse: 0.124 before, 0.545 after.'
+    """
+    for row in content.get("measured") or ():
+        if row["metric"] == "ece" and (row["change"]["low"] or 0) > 0:
+            digits = max(3, 1 - math.floor(math.log10(row["change"]["value"])))
+            before, after = (f"{row[when]['value']:.{digits}f}" for when in ("before", "after"))
+            yield _caution(
+                f"On the labels that were given, calibration makes the ECE worse: {before} before, {after} after."
+            )
 
 
 def _few_images(content: dict[str, Any]) -> Iterator[Fact]:
@@ -82,4 +101,4 @@ def _note(text: str) -> Fact:
     return {"level": "note", "text": text}
 
 
-CHECKS = (_few_images, _differ, _unreadable, _left_out, _labels, _sampling)
+CHECKS = (_harm, _few_images, _differ, _unreadable, _left_out, _labels, _sampling)
