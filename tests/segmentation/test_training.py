@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from pseudocal import InputError
-from pseudocal.data import Scenes
+from pseudocal.data import Scenes, streets
 from pseudocal.predictors import as_predictor
 from pseudocal.segmentation import DeepLab, build_segmenter, load_deeplab, load_segmenter, train_segmenter
 from pseudocal.segmentation.comparison import METHODS, compare, compare_ensemble
@@ -139,6 +141,58 @@ def test_training_learns_and_a_second_start_returns_what_is_finished(tmp_path):
         train_segmenter(colours(40, 0), out=tmp_path, iterations=61, **SMALL)
     with pytest.raises(InputError, match="a finished training"):
         load_segmenter(tmp_path / "nowhere")
+
+
+class Lazy:
+    """Rows that someone else decodes."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.shape = rows.shape
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, rows):
+        return self.rows[rows]
+
+
+def lazy(n: int, seed: int) -> Scenes:
+    made = colours(n, seed)
+    return replace(made, inputs=Lazy(made.inputs), masks=Lazy(made.masks))
+
+
+@pytest.mark.parametrize("make", [colours, lazy])
+def test_a_model_of_other_data_is_not_returned(make, tmp_path):
+    trained = train_segmenter(make(8, 0), out=tmp_path, iterations=1, **SMALL)
+    other = replace(make(8, 0), masks=make(8, 1).masks)
+    for source in (make(8, 1), other, make(8, 0)[::-1], make(9, 0)):
+        with pytest.raises(InputError, match=r"expected the settings that .* \(source .*, got source"):
+            train_segmenter(source, out=tmp_path, iterations=1, **SMALL)
+    assert train_segmenter(make(8, 0), out=tmp_path, iterations=1, **SMALL) == trained
+
+
+def test_a_model_of_other_files_is_not_returned(tmp_path):
+    for root, seed in (("a", 0), ("b", 1)):
+        rng = np.random.default_rng(seed)
+        for i in range(4):
+            for kind, array in (
+                ("images", rng.integers(256, size=(8, 16, 3))),
+                ("labels", rng.integers(9, size=(8, 16))),
+            ):
+                (tmp_path / root / kind).mkdir(parents=True, exist_ok=True)
+                Image.fromarray(array.astype(np.uint8)).save(tmp_path / root / kind / f"{i}.png")
+    small = {"out": tmp_path / "out", "iterations": 1, **SMALL, "batch": 2}
+    trained = train_segmenter(streets("gta5", tmp_path / "a", size=(8, 16)), **small)
+    for other in (
+        streets("gta5", tmp_path / "a", size=(16, 32)),
+        streets("gta5", tmp_path / "b", size=(8, 16)),
+        streets("gta5", tmp_path / "a", size=(8, 16), classes=16),
+    ):
+        with pytest.raises(InputError, match="expected the settings that"):
+            train_segmenter(other, **small)
+    shutil.copytree(tmp_path / "a", tmp_path / "moved")
+    assert train_segmenter(streets("gta5", tmp_path / "moved", size=(8, 16)), **small) == trained
 
 
 def test_a_killed_training_ends_where_a_whole_one_does(tmp_path):

@@ -25,12 +25,18 @@ class Layout:
     frames: str
     masks: tuple[str, ...]  # folders that people have, the first that is there is read
     ending: tuple[str, str]
+    hint: str = ""  # for who has other folders
 
 
 LAYOUTS = {
     "cityscapes": Layout("leftImg8bit/{split}", ("gtFine/{split}",), ("_leftImg8bit.png", "_gtFine_labelIds.png")),
     "gta5": Layout("images", ("labels",), (".png", ".png")),
-    "synthia": Layout("RGB", ("parsed_LABELS", "synthia_mapped_to_cityscapes"), (".png", ".png")),
+    "synthia": Layout(
+        "RGB",
+        ("parsed_LABELS", "synthia_mapped_to_cityscapes"),
+        (".png", ".png"),
+        "; GT/LABELS, as downloaded, must be parsed to one number a pixel first: the class is the first channel",
+    ),
 }
 
 
@@ -49,7 +55,8 @@ def streets(
     tried = [Path(root) / folder.format(split=split) for folder in layout.masks]
     folder = next((each for each in tried if each.is_dir()), None)
     if folder is None:
-        raise InputError(f"expected the masks of {dataset} in {' or '.join(map(str, tried))}, got no such folder")
+        where = " or ".join(map(str, tried))
+        raise InputError(f"expected the masks of {dataset} in {where}, got no such folder{layout.hint}")
     top = Path(root) / layout.frames.format(split=split)
     names = [str(path.relative_to(top)).removesuffix(layout.ending[0]) + layout.ending[1] for path in frames]
     masks = [folder / name for name in names]

@@ -24,6 +24,7 @@ from pseudocal.adapt.rows import SOURCE, Rows, batch_rows
 from pseudocal.adapt.runs import finish_run, start_run
 from pseudocal.arrays import InputError
 from pseudocal.data import Scenes
+from pseudocal.data.fingerprint import fingerprint
 from pseudocal.pixels import IGNORED
 from pseudocal.segmentation.networks import build_segmenter
 
@@ -80,8 +81,9 @@ def train_segmenter(
 ) -> TrainedSegmenter:
     """Train on all of `source`; the last iterate is kept. `settings` are those of the network.
 
-    Started again on the same folder, it goes on where it was killed, or returns what is finished. The paper's DeepLab
-    has `lr=2.5e-3`, `backbone_scale=0.1` and small batches.
+    Started again on the same folder, it goes on where it was killed, or returns what is finished; other settings or
+    another source are refused. Of files on disk the names and sizes are compared. The paper's DeepLab has
+    `lr=2.5e-3`, `backbone_scale=0.1` and small batches.
     """
     out, settings = Path(out), settings or {}
     if iterations < 1 or checkpoint_every < 1 or not 1 <= batch <= len(source):
@@ -90,7 +92,7 @@ def train_segmenter(
             f"got {iterations}, {checkpoint_every} and {batch}"
         )
     recipe = {"iterations": iterations, "batch": batch, "lr": lr, "decay": decay, "backbone_scale": backbone_scale}
-    asked = {"network": network, "settings": settings, "seed": seed, "source": [source.name, len(source)], **recipe}
+    asked = {"network": network, "settings": settings, "seed": seed, "source": _record(source), **recipe}
     finished = start_run(out, asked | {"classes": list(source.classes)})
     if finished:
         return TrainedSegmenter(out, finished.seconds)
@@ -117,6 +119,12 @@ def train_segmenter(
     note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
     save_tensors(out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note)))
     return TrainedSegmenter(out, finish_run(out, [], time.perf_counter() - started).seconds)
+
+
+def _record(source: Scenes) -> dict[str, Any]:
+    """What a source is known by."""
+    shape = list(source.inputs.shape)
+    return {"name": source.name, "shape": shape, "classes": len(source.classes), "digest": fingerprint(source)}
 
 
 def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
