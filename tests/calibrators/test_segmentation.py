@@ -255,6 +255,17 @@ def test_labelled_pixels_for_tempscal_and_oracle():
         pixel_rows(lambda x: x, [(z, np.where(masks == IGNORED, 7, masks))])
 
 
+def test_padding_is_left_out_of_the_rows_whatever_its_label():
+    rng = np.random.default_rng(19)
+    z, masks = rng.normal(size=(4, CLASSES, 5, 6)), rng.integers(0, CLASSES, (4, 5, 6))
+    z[:, :, 3:] = -np.inf
+    rows = pixel_rows(lambda x: x, [(z, masks)])
+    assert len(rows) == 4 * 3 * 6
+    assert np.isfinite(tempscal(rows).temperature)
+    with pytest.raises(InputError, match="at least one pixel that is not ignored"):
+        pixel_rows(lambda x: x, [(np.full_like(z, -np.inf), masks)])
+
+
 @pytest.mark.parametrize("reference", [False, True])
 @pytest.mark.parametrize("by", ["nll", "ece"])
 def test_a_row_of_weight_three_is_three_rows_to_the_oracle(by, reference):
