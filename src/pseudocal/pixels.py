@@ -73,7 +73,8 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
 
 def check_pixels(pixels: int | None) -> None:
     """Refuse a number of pixels that cannot be drawn."""
-    if pixels is not None and (not isinstance(pixels, int | np.integer) or pixels < 1):
+    whole = isinstance(pixels, int | np.integer) and not isinstance(pixels, bool)
+    if pixels is not None and (not whole or pixels < 1):
         raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {pixels!r}")
 
 

@@ -65,6 +65,7 @@ class Checked:
         self._predict = predict
         self._binary = binary
         self._classes: int | None = None
+        self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}  # of maps, by the shape of inputs
 
     def __call__(self, x: Batch, /) -> Logits | Maps:
         """Predict one batch."""
@@ -80,6 +81,7 @@ class Checked:
             raise InputError(f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}")
         if logits.ndim == 4:
             check_maps(logits)
+            self._check_size(x, logits)
         else:
             check_rows(logits)
         if self._classes is None:
@@ -95,6 +97,13 @@ class Checked:
             raise InputError(f"expected logits for {self._classes} classes as before, got shape {logits.shape}")
         self.rows += len(logits)
         return logits if logits.dtype.itemsize >= 4 or logits.ndim == 4 else logits.astype(np.float32)
+
+    def _check_size(self, x: Batch, maps: Maps) -> None:
+        """Refuse another size than inputs of this shape had before: pairs of them are compared pixel by pixel."""
+        size = self._sizes.setdefault(tuple(x.shape[1:]), maps.shape[2:])
+        if size != maps.shape[2:]:
+            got = f"{maps.shape[2:]} after {size} for inputs of shape {tuple(x.shape[1:])}"
+            raise InputError(f"expected maps of one size for inputs of one size, got {got}")
 
     def _read(self, output: NDArray[Any]) -> Logits | Maps:
         if output.ndim < 3:
