@@ -142,6 +142,14 @@ def test_probabilities_by_mistake_are_warned_of_once():
     predict(X)
 
 
+def test_maps_with_the_classes_last_are_refused():
+    x = np.zeros((2, 3, 64, 96))
+    with pytest.raises(InputError, match=r"width\), got \(2, 64, 96, 5\): are the classes last\?"):
+        Checked(lambda x: np.zeros((2, 64, 96, 5)))(x)
+    for right in ((2, 5, 64, 96), (2, 5, 16, 24), (2, 64, 64, 96)):
+        Checked(lambda x, right=right: np.zeros(right))(x)
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

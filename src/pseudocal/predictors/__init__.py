@@ -80,6 +80,7 @@ class Checked:
         if len(logits) != count(x):
             raise InputError(f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}")
         if logits.ndim == 4:
+            _check_layout(tuple(x.shape), logits)
             check_maps(logits)
             self._check_size(x, logits)
         else:
@@ -114,3 +115,10 @@ class Checked:
         if output.ndim != 4:
             raise InputError(f"expected logits of shape (n, classes) or (n, classes, h, w), got shape {output.shape}")
         return as_maps(output)
+
+
+def _check_layout(shape: tuple[int, ...], maps: Maps) -> None:
+    """Refuse maps whose last axis is of classes: the two before it are then the height and the width of the inputs."""
+    _, height, width, classes = maps.shape
+    if shape[2:] == (height, width) and classes < min(height, width):
+        raise InputError(f"expected maps (n, classes, height, width), got {maps.shape}: are the classes last?")
