@@ -73,7 +73,8 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
 
 def check_pixels(pixels: int | None) -> None:
     """Refuse a number of pixels that cannot be drawn."""
-    if pixels is not None and (not isinstance(pixels, int | np.integer) or pixels < 1):
+    whole = isinstance(pixels, int | np.integer) and not isinstance(pixels, bool)
+    if pixels is not None and (not whole or pixels < 1):
         raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {pixels!r}")
 
 
@@ -111,7 +112,8 @@ def labelled_pixels(
     """Rows of random pixels, at most `pixels` of each image, for whatever takes labelled logits.
 
     Labels `(n, height, width)` that lie denser than the logits are looked up at the centre of each logit's cell, so
-    a model is fitted at its own resolution. Each row stands for as many pixels as were there to draw from.
+    a model is fitted at its own resolution. Pixels with -inf for every class are left out, as padding is. Each row
+    stands for as many pixels as were there to draw from.
 
     >>> z = np.zeros((1, 2, 1, 3))
     >>> rows = labelled_pixels(z, np.array([[[0, 255, 1]]]), rng=np.random.default_rng(0))
@@ -124,6 +126,7 @@ def labelled_pixels(
     for image, mask in zip(images, wanted, strict=True):
         valid = np.ones(mask.shape, dtype=bool) if ignore is None else mask != ignore
         check_classes(mask, valid, len(image))
+        valid &= image.max(axis=0) != -np.inf
         parts.append(_rows(image, mask, valid, pixels, rng))
     return joined(parts)
 

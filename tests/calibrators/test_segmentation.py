@@ -215,7 +215,7 @@ def test_binary_masks_and_other_strategies():
     assert one.scaling == two.scaling
     with pytest.raises(InputError, match="expected mixup alone for a model that labels every pixel, got cutmix"):
         PseudoCal().fit(segmenter, x, strategy=cutmix)
-    for bad in (0, 2.5, "all"):
+    for bad in (0, 2.5, True, "all"):
         with pytest.raises(InputError, match=f"at least one pixel of each image, a whole number.*got {bad!r}"):
             PseudoCal(pixels=bad)
         with pytest.raises(InputError, match="at least one pixel of each image"):
@@ -253,6 +253,17 @@ def test_labelled_pixels_for_tempscal_and_oracle():
     np.testing.assert_allclose(thin.weights, 6)
     with pytest.raises(InputError, match="labels from 0 to 2 or the ignored one, got 7 at"):
         pixel_rows(lambda x: x, [(z, np.where(masks == IGNORED, 7, masks))])
+
+
+def test_padding_is_left_out_of_the_rows_whatever_its_label():
+    rng = np.random.default_rng(19)
+    z, masks = rng.normal(size=(4, CLASSES, 5, 6)), rng.integers(0, CLASSES, (4, 5, 6))
+    z[:, :, 3:] = -np.inf
+    rows = pixel_rows(lambda x: x, [(z, masks)])
+    assert len(rows) == 4 * 3 * 6
+    assert np.isfinite(tempscal(rows).temperature)
+    with pytest.raises(InputError, match="at least one pixel that is not ignored"):
+        pixel_rows(lambda x: x, [(np.full_like(z, -np.inf), masks)])
 
 
 @pytest.mark.parametrize("reference", [False, True])
@@ -299,3 +310,36 @@ def test_maps_in_ensembles_and_calibrations():
             use(a[0])
     np.testing.assert_array_equal(by_rows(lambda z: z, a), a)
     np.testing.assert_array_equal(predicted(a), a.argmax(axis=1))
+
+
+def test_members_that_do_not_agree_are_told_so():
+    x = np.zeros((2, 4, 24, 24))
+    for other in (lambda x: x[:, :, ::2, ::2], lambda x: x[:, :3], lambda x: x[:, :, 0, 0]):
+        with pytest.raises(InputError, match="two members or more, all of one shape, got") as error:
+            Ensemble((lambda x: x, other))(x)
+        assert f"{x.shape} and {other(x).shape}" in str(error.value)
+    for members in ((), (lambda x: x,)):
+        with pytest.raises(InputError, match=f"expected two members or more, got {len(members)}"):
+            Ensemble(members)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_model_that_changes_the_size_of_its_maps_is_refused(stream):
+    x = images(40, (8, 8), np.random.default_rng(20))
+    calls = []
+
+    def moody(x):
+        calls.append(x)
+        return segmenter(x)[:, :, :: 1 + (len(calls) > 2)]
+
+    with pytest.raises(InputError, match=r"maps of one size for inputs of one size, got \(4, 8\) after \(8, 8\) for"):
+        PseudoCal().fit(moody, np.split(x, 10) if stream else x, batch_size=10)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_batches_without_masks_are_refused(n):
+    x = images(n, (4, 4), np.random.default_rng(21))
+    with pytest.raises(InputError, match=rf"batches of \(images, masks\), got ndarray of shape \({n}, 3, 4, 4\)"):
+        pixel_rows(segmenter, [x, x])
+    with pytest.raises(InputError, match=r"batches of \(images, masks\), got dict"):
+        pixel_rows(segmenter, [{"x": x}])

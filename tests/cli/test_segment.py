@@ -285,6 +285,28 @@ def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters,
     assert same["examples"]["unsure"][0]["thumbnail"].startswith("data:image")
 
 
+def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(network, tmp_path):
+    import torch
+
+    from pseudocal.predictors.torchscript import open_torchscript
+
+    class Named(torch.nn.Module):  # as the segmenters of torchvision
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return {"out": self.net(x), "aux": -x}
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.trace(Named(network), torch.from_numpy(x), strict=False).save(tmp_path / "named.pt")
+    opened = open_torchscript(tmp_path / "named.pt")
+    assert opened.ship(2.0, tmp_path, x) == ["model.pt"]
+    np.testing.assert_allclose(open_torchscript(tmp_path / "model.pt").predict(x), opened.predict(x) / 2, atol=1e-6)
+
+
 @pytest.fixture(scope="session")
 def large(tmp_path_factory) -> Path:
     """A segmenter as a function, and frames of which 64 are too many for the memory: 8 x 6 MB each."""

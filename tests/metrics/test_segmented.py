@@ -120,6 +120,34 @@ def test_small_maps_are_scored_at_the_size_of_the_labels(frames):
     assert Segmented.of(z, masks).score() == pytest.approx(Segmented.of(large, masks).score(), abs=1e-5)
 
 
+def test_an_impossible_class_is_so_between_pixels_too(frames):
+    z, _ = (part.copy() for part in frames)
+    masks = np.random.default_rng(3).integers(0, 4, (6, 40, 60)).astype(np.uint8)
+    z[:, 4] = -np.inf
+    gone, small = Segmented.of(z, masks).score(), Segmented.of(z[:, :4], masks).score()
+    assert gone == pytest.approx(small, abs=1e-6)
+    z[:, 4, 5, 7] = 0.0  # possible in one place, whose neighbours have a share everywhere but at its centre
+    wide = resized_rows(z[0], (60, 90), slice(0, 60))
+    assert np.isfinite(wide[4]).sum() == 1
+    assert wide[4, 16, 22] == 0
+
+
+@pytest.mark.parametrize("corners", [False, True])
+def test_padding_is_nothing_to_what_lies_beside_it(frames, corners):
+    z, _ = frames
+    masks = np.random.default_rng(4).integers(0, 5, (6, 60, 90)).astype(np.uint8)
+    padded = np.pad(z, ((0, 0), (0, 0), (0, 5), (0, 5)), constant_values=-np.inf)
+    around = np.pad(masks, ((0, 0), (0, 15), (0, 15)), constant_values=255)
+    seen = Segmented.of(padded, around, align_corners=corners)
+    assert seen.pixels == masks.size
+    if not corners:  # else the two are not resized by the same factor
+        assert seen.score() == pytest.approx(Segmented.of(z, masks).score(), abs=1e-6)
+    with pytest.raises(InputError, match="one of them finite"):
+        Segmented.of(padded, np.zeros_like(around))
+    assert (confidence_picture(padded[0])[20:] == 0).all()
+    np.testing.assert_array_equal(confidence_picture(padded[0])[:20, :30], confidence_picture(z[0]))
+
+
 def test_what_cannot_be_right_is_refused(frames):
     z, masks = frames
     with pytest.raises(InputError, match="labels from 0 to 4 or the ignored one, got 9"):
@@ -132,6 +160,9 @@ def test_what_cannot_be_right_is_refused(frames):
         Segmented.of(z, masks[:5])
     with pytest.raises(InputError, match="one of them finite"):
         Segmented.of(np.where(z > 5, np.nan, z), masks)
+    for large in (z, z[:, :, ::2, ::2]):
+        with pytest.raises(InputError, match="one of them finite"):
+            Segmented.of(np.where(large > 5, np.inf, large), masks)
     with pytest.raises(InputError, match="the same bins and classes"):
         Segmented.of(z, masks) + Segmented.of(z, masks, bins=3)
     with pytest.raises(InputError, match="expected a metric among"):

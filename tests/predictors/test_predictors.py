@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections import OrderedDict
+from types import MappingProxyType
+
 import numpy as np
 import pytest
 import torch
@@ -59,8 +62,15 @@ def test_a_module_that_raises_is_left_as_it_was_too():
 
 @pytest.mark.parametrize(
     "wrap",
-    [lambda z: (z, None), lambda z: [z], Output, lambda z: {"logits": z}],
-    ids=["tuple", "list", "object", "dict"],
+    [
+        lambda z: (z, None),
+        lambda z: [z],
+        Output,
+        lambda z: {"logits": z},
+        lambda z: OrderedDict(out=z, aux=-z),
+        lambda z: MappingProxyType({"aux": -z, "out": z}),
+    ],
+    ids=["tuple", "list", "object", "dict", "torchvision", "mapping"],
 )
 def test_logits_are_found_in_what_a_module_gives(wrap):
     assert np.array_equal(as_predictor(Net(wrap))(X), as_predictor(Net())(X))
@@ -74,6 +84,8 @@ def test_half_precision_modules_give_logits():
 def test_an_output_without_logits_is_named():
     with pytest.raises(InputError, match="got str"):
         as_predictor(Net(lambda z: "three"))(X)
+    with pytest.raises(InputError, match="'logits' or 'out' from the module, got dict of aux, masks"):
+        as_predictor(Net(lambda z: {"aux": z, "masks": z}))(X)
 
 
 def test_a_classifier_gives_the_logarithm_of_its_probabilities():
@@ -128,6 +140,14 @@ def test_probabilities_by_mistake_are_warned_of_once():
     with pytest.warns(UserWarning, match=r"sum to one.*np\.log"):
         predict(X)
     predict(X)
+
+
+def test_maps_with_the_classes_last_are_refused():
+    x = np.zeros((2, 3, 64, 96))
+    with pytest.raises(InputError, match=r"width\), got \(2, 64, 96, 5\): are the classes last\?"):
+        Checked(lambda x: np.zeros((2, 64, 96, 5)))(x)
+    for right in ((2, 5, 64, 96), (2, 5, 16, 24), (2, 64, 64, 96)):
+        Checked(lambda x, right=right: np.zeros(right))(x)
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,13 @@ def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities"
     Predictions may change; for the better, as a rule.
     """
     arrays = [as_numpy(logits) for logits in member_logits]
-    if arrays and all(array.ndim == 4 and array.shape == arrays[0].shape for array in arrays):
+    shapes = list(dict.fromkeys(array.shape for array in arrays))
+    if len(arrays) < 2 or len(shapes) > 1:
+        got = " and ".join(map(str, shapes)) if len(shapes) > 1 else f"{len(arrays)}"
+        raise InputError(f"expected logits of two members or more, all of one shape, got {got}")
+    if len(shapes[0]) == 4:
         return _of_maps(arrays, mean)
     members = [as_logits(logits) for logits in arrays]
-    shapes = {logits.shape for logits in members}
-    if len(members) < 2 or len(shapes) > 1:
-        raise InputError(f"expected logits of two members or more, all of one shape, got shapes {sorted(shapes)}")
     if mean not in ("probabilities", "logits"):
         raise InputError(f"expected mean 'probabilities' or 'logits', got {mean!r}")
     for logits in members:
@@ -60,6 +61,10 @@ class Ensemble:
 
     members: tuple[Predictor, ...]
     mean: Mean = "probabilities"
+
+    def __post_init__(self) -> None:
+        if len(self.members) < 2:
+            raise InputError(f"expected two members or more, got {len(self.members)}")
 
     def __call__(self, x: Batch, /) -> Logits:
         """Predict one batch with every member."""

@@ -36,7 +36,7 @@ def pixel_rows(
     predict = Checked(as_predictor(model))
     draw_rng, keep_rng = np.random.default_rng(seed).spawn(2)
     reservoir = Reservoir(memory, keep_rng)
-    for x, masks in batches:
+    for x, masks in map(_checked, batches):
         maps = predict(x)
         if maps.ndim != 4:
             raise InputError(f"expected logits of every pixel (n, classes, h, w), got shape {maps.shape}")
@@ -44,3 +44,10 @@ def pixel_rows(
     if reservoir.seen == 0:
         raise InputError("expected images with at least one pixel that is not ignored, got none")
     return reservoir.labelled
+
+
+def _checked(batch: Any) -> tuple[Any, Any]:
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        shape = f" of shape {tuple(batch.shape)}" if hasattr(batch, "shape") else ""
+        raise InputError(f"expected batches of (images, masks), got {type(batch).__name__}{shape}")
+    return batch[0], batch[1]

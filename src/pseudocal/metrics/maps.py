@@ -17,27 +17,30 @@ def confidence_map(image: ArrayLike, temperature: float = 1.0) -> Floats:
 
     >>> confidence_map(np.array([[[2 * np.log(3)]], [[0.0]]]), temperature=2.0).round(3)
     array([[0.75]], dtype=float32)
+
+    It is NaN where every class is at -inf, as in padding.
     """
     image = _one(image)
     scale = np.float32(1 / check_temperature(temperature))
     found = np.empty(image.shape[1:], dtype=np.float32)
     for band in bands(image[None]):
         z = image[:, band].astype(np.float32)
-        z -= z.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            z -= z.max(axis=0)
         z *= scale
         found[band] = 1 / np.exp(z, out=z).sum(axis=0)
     return found
 
 
 def confidence_picture(image: ArrayLike, temperature: float = 1.0) -> Picture:
-    """The confidence of each pixel in grey: white is sure, black is as good as a guess.
+    """The confidence of each pixel in grey: white is sure, black is as good as a guess, and padding.
 
-    >>> confidence_picture(np.array([[[100.0, 0.0]], [[0.0, 0.0]]]))
-    array([[255,   0]], dtype=uint8)
+    >>> confidence_picture(np.array([[[100.0, 0.0, -np.inf]], [[0.0, 0.0, -np.inf]]]))
+    array([[255,   0,   0]], dtype=uint8)
     """
     guess = 1 / len(_one(image))
     share = (confidence_map(image, temperature) - guess) / (1 - guess)
-    return np.asarray(np.clip(np.rint(255 * share), 0, 255), dtype=np.uint8)
+    return np.asarray(np.clip(np.rint(255 * np.nan_to_num(share)), 0, 255), dtype=np.uint8)
 
 
 def correct_picture(image: ArrayLike, labels: ArrayLike, *, ignore: int | None = IGNORED) -> Picture:

@@ -287,7 +287,8 @@ def _sums(z: Floats, labels: NDArray[Any], b: float, edges: Column, bins: int) -
     classes = len(z)
     called = z.argmax(axis=0)
     z *= np.float32(b)
-    z -= z.max(axis=0)
+    with np.errstate(invalid="ignore"):  # told in words
+        z -= z.max(axis=0)
     if np.isnan(z.min(initial=0)):
         raise InputError("expected logits below +inf, one of them finite at each pixel that counts, got others")
     at_label = z.reshape(-1)[labels * np.intp(z.shape[1]) + np.arange(z.shape[1])]

@@ -65,6 +65,7 @@ class Checked:
         self._predict = predict
         self._binary = binary
         self._classes: int | None = None
+        self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}  # of maps, by the shape of inputs
 
     def __call__(self, x: Batch, /) -> Logits | Maps:
         """Predict one batch."""
@@ -79,7 +80,9 @@ class Checked:
         if len(logits) != count(x):
             raise InputError(f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}")
         if logits.ndim == 4:
+            _check_layout(tuple(x.shape), logits)
             check_maps(logits)
+            self._check_size(x, logits)
         else:
             check_rows(logits)
         if self._classes is None:
@@ -96,6 +99,13 @@ class Checked:
         self.rows += len(logits)
         return logits if logits.dtype.itemsize >= 4 or logits.ndim == 4 else logits.astype(np.float32)
 
+    def _check_size(self, x: Batch, maps: Maps) -> None:
+        """Refuse another size than inputs of this shape had before: pairs of them are compared pixel by pixel."""
+        size = self._sizes.setdefault(tuple(x.shape[1:]), maps.shape[2:])
+        if size != maps.shape[2:]:
+            got = f"{maps.shape[2:]} after {size} for inputs of shape {tuple(x.shape[1:])}"
+            raise InputError(f"expected maps of one size for inputs of one size, got {got}")
+
     def _read(self, output: NDArray[Any]) -> Logits | Maps:
         if output.ndim < 3:
             return as_logits(binary_logits(output) if self._binary else output)
@@ -105,3 +115,10 @@ class Checked:
         if output.ndim != 4:
             raise InputError(f"expected logits of shape (n, classes) or (n, classes, h, w), got shape {output.shape}")
         return as_maps(output)
+
+
+def _check_layout(shape: tuple[int, ...], maps: Maps) -> None:
+    """Refuse maps whose last axis is of classes: the two before it are then the height and the width of the inputs."""
+    _, height, width, classes = maps.shape
+    if shape[2:] == (height, width) and classes < min(height, width):
+        raise InputError(f"expected maps (n, classes, height, width), got {maps.shape}: are the classes last?")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,11 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits in a model's output: the tensor itself, `.logits`, or the first of a tuple."""
+    """The logits in a model's output: the tensor itself, `.logits`, the first of a tuple, "logits" or "out" by name.
+
+    >>> logits_of({"out": torch.zeros(2, 19, 4, 4), "aux": torch.zeros(2, 19, 4, 4)}).shape  # as of torchvision
+    torch.Size([2, 19, 4, 4])
+    """
     if isinstance(output, Tensor):
         return output
     if isinstance(getattr(output, "logits", None), Tensor):
@@ -57,8 +61,12 @@ def logits_of(output: Any) -> Tensor:
         return logits
     if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
         return output[0]
-    if isinstance(output, dict) and isinstance(output.get("logits"), Tensor):
-        return logits_of(output["logits"])
+    named = output if isinstance(output, Mapping) else {}
+    for name in ("logits", "out"):
+        if isinstance(named.get(name), Tensor):
+            return logits_of(named[name])
+    names = f" of {', '.join(map(str, named))}" if named else ""
     raise InputError(
-        f"expected a tensor, a tuple or an object with .logits from the module, got {type(output).__name__}"
+        "expected a tensor, a tuple, an object with .logits, or a mapping with 'logits' or 'out' from the module, "
+        f"got {type(output).__name__}{names}"
     )

@@ -46,7 +46,7 @@ def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: B
     """Write the calibrated module, load it again, run it on a few inputs."""
     import torch
 
-    from pseudocal.predictors.torch_module import TorchPredictor
+    from pseudocal.predictors.torch_module import TorchPredictor, logits_of
 
     class Divided(torch.nn.Module):
         def __init__(self, model: Any) -> None:
@@ -55,7 +55,7 @@ def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: B
             self.register_buffer("temperature", torch.tensor(float(temperature)))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.model(x) / self.temperature  # type: ignore[no-any-return]
+            return logits_of(self.model(x)) / self.get_buffer("temperature")
 
     target = folder / "model.pt"
     with warnings.catch_warnings():
