@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-from dataclasses import FrozenInstanceError, replace
-
 import numpy as np
 import pytest
 
@@ -57,36 +53,6 @@ def test_parts_add_up_to_the_whole(frames):
     assert parts.score() == pytest.approx(whole.score(), abs=1e-12)
     assert parts.images == whole.images == 6
     np.testing.assert_allclose(parts.each()["ece"][3], Segmented.of(z[3], masks[3]).ece)
-
-
-def test_a_sum_joins_its_parts_once_and_only_when_somebody_looks(frames, monkeypatch):
-    """So that adding up images one by one takes a time that grows with their number, and not with its square."""
-    z, masks = frames
-    parts = [Segmented.of(z[i], masks[i]) for i in range(6)]
-    joined, concatenate = [], np.concatenate
-    monkeypatch.setattr(np, "concatenate", lambda arrays: joined.append(len(arrays)) or concatenate(arrays))
-    total = sum(parts[:3]) + sum(parts[3:])
-    assert joined == []
-    assert total.score() == sum(parts).score()
-    assert set(joined) == {6}
-    assert len(joined) == 2 * 8  # columns of two sums
-    assert (total + parts[0]).images == 7
-    np.testing.assert_array_equal(total.nll_sum, [part.nll_sum[0] for part in parts])
-
-
-def test_a_sum_is_a_value_like_any_other(frames):
-    z, masks = frames
-    parts = [Segmented.of(z[i], masks[i]) for i in range(3)]
-    total = sum(parts)
-    for copied in (pickle.loads(pickle.dumps(sum(parts))), copy.copy(sum(parts)), replace(sum(parts))):
-        assert copied.score() == total.score()
-        assert (copied + parts[0]).images == 4
-    with pytest.raises(FrozenInstanceError):
-        total.count = parts[0].count
-    with pytest.raises(AttributeError, match="no attribute 'counts'"):
-        total.counts  # noqa: B018
-    assert [part.images for part in parts] == [1, 1, 1]
-    assert repr(sum(parts)) == repr(total)
 
 
 def test_iou_and_the_table_of_classes_by_hand():

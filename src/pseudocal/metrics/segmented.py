@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,6 @@ from pseudocal.metrics.resize import resized_rows
 from pseudocal.pixels import IGNORED, as_masks, check_classes
 
 BLOCK = 1 << 18  # logits per block: with its scratch it stays in a core's cache
-
-PER_IMAGE = ("count", "confidence_sum", "correct_sum", "nll_sum", "brier_sum", "hits", "called", "labelled")
 
 Counts = NDArray[np.int64]
 
@@ -50,7 +48,6 @@ class Segmented:
     called: Counts  # (images, classes)
     labelled: Counts  # (images, classes)
     by_class: Column  # (classes, 3, bins): count, confidence and right of the pixels that are called so
-    _parts: tuple[Any, ...] = field(default=(), init=False, repr=False)  # of a sum, until somebody looks at it
 
     @classmethod
     def of(
@@ -78,33 +75,27 @@ class Segmented:
         return sum(parts[1:], start=parts[0])
 
     def __add__(self, other: Segmented) -> Segmented:
-        if not np.array_equal(self.edges, other.edges) or len(self.by_class) != len(other.by_class):
+        if not np.array_equal(self.edges, other.edges) or self.hits.shape[1] != other.hits.shape[1]:
             raise InputError("expected the same bins and classes on both sides, got others")
-        total = object.__new__(Segmented)  # what there is of each image is joined once somebody looks
-        object.__setattr__(total, "edges", self.edges)
-        object.__setattr__(total, "by_class", self.by_class + other.by_class)
-        object.__setattr__(total, "_parts", tuple(s._parts or s._per_image() for s in (self, other)))
-        return total
+        joined = [np.concatenate([a, b]) for a, b in zip(self._per_image(), other._per_image(), strict=True)]
+        return Segmented(self.edges, *joined, self.by_class + other.by_class)  # type: ignore[call-arg]
 
     def __radd__(self, other: int) -> Segmented:
         if other != 0:  # what `sum` starts from
             raise InputError(f"expected a Segmented to add, got {other!r}")
         return self
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NDArray[Any]:
-            """A column of a sum that nobody has looked at yet."""
-            if name not in PER_IMAGE:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            if parts := self._parts:  # unless another thread was faster
-                for column, arrays in zip(PER_IMAGE, zip(*_leaves(parts), strict=True), strict=True):
-                    object.__setattr__(self, column, np.concatenate(arrays))
-                object.__setattr__(self, "_parts", ())
-            return object.__getattribute__(self, name)
-
     def _per_image(self) -> tuple[NDArray[Any], ...]:
-        return tuple(getattr(self, name) for name in PER_IMAGE)
+        return (
+            self.count,
+            self.confidence_sum,
+            self.correct_sum,
+            self.nll_sum,
+            self.brier_sum,
+            self.hits,
+            self.called,
+            self.labelled,
+        )
 
     @property
     def images(self) -> int:
@@ -204,23 +195,6 @@ class Segmented:
             "brier": self.brier_sum / n,
             "ece": np.abs(self.confidence_sum - self.correct_sum).sum(1) / n,
         }
-
-
-def _leaves(parts: tuple[Any, ...]) -> list[tuple[NDArray[Any], ...]]:
-    """The columns of each summand, from left to right; two `parts` are summands, which may be sums themselves.
-
-    >>> a, b, c = ((np.array([i]),) * len(PER_IMAGE) for i in range(3))
-    >>> [int(leaf[0][0]) for leaf in _leaves(((a, b), c))]
-    [0, 1, 2]
-    """
-    found, waiting = [], [parts]
-    while waiting:
-        part = waiting.pop()
-        if len(part) == 2:
-            waiting += part[::-1]
-        else:
-            found.append(part)
-    return found
 
 
 def _iou(hits: Floats, called: Floats, labelled: Floats) -> Floats:
