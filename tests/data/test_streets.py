@@ -117,11 +117,11 @@ def test_one_frame_and_all_of_them_in_turn(disk, part):
 
 def test_a_mask_of_another_size_than_its_frame(disk):
     write(disk / "gta/labels/00002.png", MASK.repeat(2, axis=0))
-    for size in (None, (4, 6)):
-        found = streets("gta5", disk / "gta", size=size)
-        assert found.masks[:1].shape == (1, *(size or (2, 3)))
-        with pytest.raises(InputError, match=r"a mask of 2 x 3 pixels, as its frame has, got 4 x 3 in .*00002.png"):
-            found.masks[:]
+    found = streets("gta5", disk / "gta")
+    assert found.masks[:1].shape == (1, 2, 3)
+    with pytest.raises(InputError, match=r"a mask of 2 x 3 pixels, as its frame has, got 4 x 3 in .*00002.png"):
+        found.masks[:]
+    assert streets("gta5", disk / "gta", size=(4, 6)).masks[:].shape == (2, 4, 6)  # one odd file stops no training
     write(disk / "gta/images/00002.png", FRAME.repeat(2, axis=0))
     with pytest.raises(InputError, match="expected masks of one size"):
         streets("gta5", disk / "gta").masks[0:2]

@@ -105,7 +105,7 @@ class Masks:
     paths: Sequence[Path]
     size: Size | None = None
     table: NDArray[np.uint8] = field(default_factory=lambda: np.arange(65536).astype(np.uint8))
-    frames: Sequence[Path] | None = None  # whose sizes they must have on disk
+    frames: Sequence[Path] | None = None  # whose sizes they must have, unless all are resized to one
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -115,7 +115,7 @@ class Masks:
 
     def _decode(self, i: int) -> Pixels:
         path = self.paths[i]
-        if self.frames is not None:
+        if self.frames is not None and self.size is None:
             _check_sizes(path, self.frames[i])
         try:
             from PIL import Image
