@@ -42,8 +42,8 @@ class PseudoCal:
     `lam` is the larger share of a mix. `labels` are "hard", the predicted class of the larger share, or "soft", the
     class of the largest mixed probability. `epochs` repeats the pass with new pairs. `tolerance` stops as soon as the
     standard error of log T is below it: 0.02 takes some thousand mixes, the fewer the more classes there are, however
-    large the data. `memory` bounds, in bytes, what is held at a time: of an array of images whose every pixel gets a
-    class, some eight copies of a batch of two at least; batches of a stream are taken as they come. `pairing` draws
+    large the data. `memory` bounds, in bytes, what is held at a time. An array of images whose every pixel gets a class
+    is cut into batches that fit, of two at least; batches of a stream are taken as they come. `pairing` draws
     the partners of a stream of batches from "anywhere" in what was seen so far, so that a sorted stream does no harm,
     or from the same "batch", as the paper does. `binary` says that the model gives one logit per row, which stands for
     the two columns (0, z). `pixels` is how many random pixels of each image count where the model labels every pixel,
@@ -99,7 +99,7 @@ class PseudoCal:
 
         The model is a callable from a batch to logits, a torch module, or a scikit-learn classifier; it gives `(n,
         classes)`, or `(n, classes, height, width)` if it labels every pixel. The data is an array of inputs (cut into
-        batches of `batch_size`, or of as few images as fit into `memory` where every pixel gets a class), or any
+        batches of `batch_size`, or of as many images as fit into `memory` where every pixel gets a class), or any
         iterable of batches such as a DataLoader; labels in it are never looked at. `second_opinion` is another model
         of the same classes, best one that was trained in the same way from another seed: it tells how far to trust the
         answer. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch` is shown each batch
