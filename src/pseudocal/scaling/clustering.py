@@ -21,7 +21,7 @@ from pseudocal.scaling.slope import IMPOSSIBLE, at_target
 
 # Where a row belongs to two groups. Very many groups would take all of it off, add nothing for their number and need no
 # floor; with 20 to 200, on six kinds of simulated images, these three keep 95% intervals at 93 to 98%
-# (`benchmarks/clusters.py` has four of the six).
+# (`benchmarks/clusters.py` has three of the six, and one that was drawn later).
 TWICE, FEW, FLOOR = 0.85, 3, 0.5
 Groups = NDArray[np.int64]  # (n,), or (n, 2) where rows belong to two
 Members = NDArray[np.intp]  # (sides, n): the number of the group that each row belongs to, or of both
