@@ -35,6 +35,10 @@ class InputError(ValueError):
     """What was passed cannot be right."""
 
 
+class UntrustedError(InputError):
+    """A model file that can run code, and nobody has said that it may; the message ends in `trust=True`."""
+
+
 class MissingExtraError(ImportError):
     """An optional package is needed.
 

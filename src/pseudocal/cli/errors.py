@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 
-from pseudocal.arrays import InputError, MissingExtraError
+from pseudocal.arrays import InputError, MissingExtraError, UntrustedError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 MODEL_FAILED = "pseudocal: while the model predicted"
@@ -35,6 +35,8 @@ def explain(error: BaseException) -> tuple[int, str]:
     note = next((n for n in getattr(error, "__notes__", ()) if n.startswith(MODEL_FAILED)), None)
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
+    if isinstance(error, UntrustedError):
+        return INPUT, text.removesuffix("trust=True") + "--trust-model"
     if isinstance(error, InputError):
         return INPUT, text
     if isinstance(error, MissingExtraError):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, UntrustedError
 from pseudocal.predictors.exported import open_exported
 from pseudocal.predictors.hugging_face import open_hugging_face
 from pseudocal.predictors.named import open_named
@@ -27,13 +27,26 @@ OPENERS: dict[str, Callable[..., OpenModel]] = {
 }
 PICKLE = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
-    "save a torch model with torch.export.save or as ONNX, a scikit-learn model with skops.io.dump"
+    "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump"
 )
+ACTIVE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can run code or write files
 
 
-def open_model(name: str, **options: Any) -> OpenModel:
-    """Open a model file, a Hugging Face folder or hub id, or `module:function`."""
+def open_model(name: str, *, trust: bool = False, **options: Any) -> OpenModel:
+    """Open a model file, a Hugging Face folder or hub id, or `module:function`.
+
+    Args:
+        name: The path, the id or `module:function`, which is the user's own code.
+        trust: Whether a file may run code. Without it `.pt2` and TorchScript are refused before torch sees them.
+        **options: What the opener of that kind takes: `device`, `output`, `outputs`, `binary`.
+
+    """
     kind = kind_of(name)
+    if kind in ACTIVE and not trust:
+        raise UntrustedError(
+            f"expected a model that cannot run code (ONNX, safetensors, skops), got {name}, {ACTIVE[kind]}, which can: "
+            'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
+        )
     is_path = kind not in ("callable", "huggingface") or Path(name).exists()
     return OPENERS[kind](Path(name) if is_path else name, **options)
 
