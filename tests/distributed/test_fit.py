@@ -152,7 +152,7 @@ def test_a_block_that_fails_now_and_then_is_tried_again(ray, model, tmp_path):
 @pytest.mark.slow
 def test_a_model_that_cannot_be_made_is_told_as_such(ray):
     with pytest.raises(InputError, match=r"blocks to fail.*no such file"):
-        PseudoCal().fit("missing.onnx", clusters(500), executor=RayExecutor(workers=1, tries=1))
+        PseudoCal().fit(model_file("missing.onnx"), clusters(500), executor=RayExecutor(workers=1, tries=1))
 
 
 @pytest.mark.slow
