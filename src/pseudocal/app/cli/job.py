@@ -60,11 +60,12 @@ class Job:
     quiet: bool = False
     ray: str | None = None  # the address of a cluster, "local" for one that is made here
     second_opinion: str | None = None  # another model of the same classes
+    trust: bool = False  # whether the files of both models may run code
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How the outputs of a model, and of a second opinion, are to be understood."""
-        return {"output": self.output, "outputs": self.outputs, "binary": self.binary}
+        """How a model, and a second opinion, are to be opened and their outputs understood."""
+        return {"output": self.output, "outputs": self.outputs, "binary": self.binary, "trust": self.trust}
 
     def as_logits(self, model: OpenModel) -> Predictor:
         """An open model as one that gives logits."""

@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import Inputs, Predictor
+from pseudocal.arrays import InputError, Inputs, Predictor
 
 # A temperature, a folder and a few real inputs to check with go in; the names of the files written there come out.
 Ship = Callable[[float, Path, Inputs], list[str]]
+
+
+class UntrustedError(InputError):
+    """A model file that can run code, and nobody has said that it may; the message ends in `trust=True`."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A TorchScript file: run it, and write it again with the division by T inside.
 
-`torch.jit.load` reads the archive with torch's own restricted reader and runs no Python from it.
+Its `forward` can read and write files (`torch.save`, `torch.from_file`). Only `open_model`, which asks whether the file
+is trusted, calls this.
 """
 
 from __future__ import annotations
