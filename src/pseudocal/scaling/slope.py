@@ -41,8 +41,8 @@ class Slope(NamedTuple):
             return math.copysign(math.inf, -self.value), math.inf
         newton = -self.value / self.first
         bend = newton * self.second / (2 * self.first)
-        if abs(bend) > 0.5:
-            return newton, math.inf
+        if abs(bend) > 0.5:  # far off: Newton's step, from below in b, where it falls short of the root
+            return (math.log1p(newton) if newton > 0 else newton), math.inf
         return newton / (1 + bend), abs(newton) * (bend**2 + 0.5 * newton**2)
 
     def log_se(self) -> float:

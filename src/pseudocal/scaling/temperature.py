@@ -13,7 +13,7 @@ always enough, and the full data is read once or twice. Samples that are not nee
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -32,6 +32,7 @@ FEWEST = 256  # no sample of rows is smaller than this
 LARGEST = 2**19  # nor larger than this, which is close enough for one pass over all rows to be the last
 RUN = 64  # rows of a file that are read in one go: to fetch one costs as much
 GROWTH = 16  # each sample of rows is so many times the one before
+PATIENCE = 4  # looks at the slope after which the bracket around its root is halved, whatever they said
 CLOSE = 1e-6  # an error in log T that is none
 CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
 
@@ -139,12 +140,14 @@ def fit_temperature(
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
     row_weights = None if weights is None else as_weights(weights, len(logits))
-    log_b, log_se = 0.0, math.inf
+    guesses, log_se = [0.0], math.inf
     for rows in _samples(len(logits), RUN if is_mapped(logits) else 1):
         if rows is not None and 0.5 * (3 * log_se) ** 3 < CLOSE:
             continue  # from here one step on all rows will do
         close = CLOSE if rows is None else CLOSE_ENOUGH
-        log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), log_b, close)
+        log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), guesses, close)
+        # a sample of rows that are all right points to an end: all rows are asked there once, then as if it were not
+        guesses = [log_b, guesses[-1]] if log_b in LOG_B else [log_b]
     bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
     temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
     fitted = TemperatureScaling(temperature, log_se, len(logits), bound)
@@ -204,15 +207,22 @@ def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
     yield None
 
 
-def _root(slope_at: Callable[[float], Slope], log_b: float, close: float) -> tuple[float, float]:
+def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: float) -> tuple[float, float]:
     """Where the rising slope crosses zero, or the end of the range that it points out of; and its standard error.
 
-    Halley's step is taken while it stays inside the bracket and shrinks the slope well. Else the end of the range
-    that the slope points to is looked at, once; and from then on the bracket is halved.
+    The guesses are looked at first, in order. From the last of them on Halley's step is taken while it stays inside
+    the bracket and shrinks the slope well. Else the end of the range that the slope points to is looked at, once; and
+    from then on the middle of the bracket, whenever Halley's step leads out of it.
+
+    Whatever the slopes are, every look of number `PATIENCE`, 2 `PATIENCE`, ... is followed by one at the middle, which
+    halves the bracket. The range is 23 wide and 2^25 times `CLOSE`, so a hundred looks are the most there can be.
     """
-    low, high = LOG_B
-    last = math.inf
+    (low, high), unseen, last = LOG_B, set(LOG_B), math.inf
+    log_b, *others = guesses
+    look = 0
     while high - low > close:
+        look += 1
+        unseen.discard(log_b)
         slope = slope_at(math.exp(log_b))
         if slope.value == 0 == slope.first:  # flat: all is right beyond doubt, or the logits say nothing at all
             return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), math.inf
@@ -223,11 +233,14 @@ def _root(slope_at: Callable[[float], Slope], log_b: float, close: float) -> tup
         inside = low <= log_b + step <= high
         if inside and error < close:
             return log_b + step, slope.log_se()
-        if inside and abs(slope.value) < last / 8:
-            log_b += step
-        elif (end := low if slope.value > 0 else high) in LOG_B:
-            log_b = end
-        else:
+        end = low if slope.value > 0 else high
+        if others:
+            log_b = others.pop(0)
+        elif look % PATIENCE == 0:
             log_b = (low + high) / 2
+        elif end in unseen:
+            log_b = log_b + step if inside and abs(slope.value) < last / 8 else end
+        else:
+            log_b = log_b + step if inside else (low + high) / 2
         last = abs(slope.value)
     return log_b, slope_at(math.exp(log_b)).log_se()
