@@ -17,6 +17,9 @@ from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, wor
 from pseudocal.passes import block_starts, in_strips, let_go, picked, row_sums, scaled
 
 SAFE = 1e17  # rows whose sum e is neither above this nor below its inverse need no shift: nothing that counts is lost
+ROUNDING = (
+    1e-5  # an error of E[x], beside the variance of x, that is none: it is how far log T is off if rows err alike
+)
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
 
@@ -75,7 +78,7 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
 
     sums = np.concatenate(in_strips(starts, strip))
     weight, mean, variance, third, squares = sums.sum(axis=0).tolist()
-    if weight == 0:  # a sample of rows may hold none that count
+    if weight < 1e-150:  # a sample of rows may hold none that count
         return Slope(0.0, 0.0, 0.0, math.inf)
     scale = 1 / (b * weight)
     return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares))
@@ -86,21 +89,35 @@ def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
 
 
 def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
-    """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z."""
+    """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z.
+
+    They are taken of b z as it is, which is fast. Where that overflows or loses digits that count, each row's largest
+    logit is taken off first: its differences from the others are exact or nearly so, whatever was added to all of them.
+    """
     x, e = scratch[:, : len(z)]
     sums = np.empty((4, len(z)), dtype=e.dtype)
     scaled(z, b, x)
     np.exp(x, out=e)
     row_sums(e, sums[0])
-    if not (sums[0].min() > 1 / SAFE and sums[0].max() < SAFE):
-        x -= x.max(axis=1, keepdims=True)
-        np.exp(x, out=e)
-        row_sums(e, sums[0])
+    if sums[0].min() > 1 / SAFE and sums[0].max() < SAFE:
+        totals = _totals(_means(x, e, sums), at_target(x, targets), weights)
+        rounding = np.finfo(x.dtype).eps * math.sqrt(sums[1] @ sums[1] / len(z))
+        if rounding * totals[0] < ROUNDING * totals[2]:
+            return totals
+    np.subtract(z, z.max(axis=1, keepdims=True), out=x, dtype=x.dtype)
+    x *= b
+    np.exp(x, out=e)
+    row_sums(e, sums[0])
+    return _totals(_means(x, e, sums), at_target(x, targets), weights)
+
+
+def _means(x: Floats, e: Floats, sums: Floats) -> NDArray[np.float64]:
+    """E[x], E[x^2] and E[x^3] of each row, where `e` is exp(x) and its sums are in `sums[0]`; `e` is used up."""
     for moment in sums[1:]:
         e *= x
         row_sums(e, moment)
     sums[1:] /= sums[0]
-    return _totals(sums[1:].astype(np.float64), at_target(x, targets), weights)
+    return sums[1:].astype(np.float64)
 
 
 def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:

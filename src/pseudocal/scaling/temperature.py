@@ -139,7 +139,7 @@ def fit_temperature(
     """
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
-    row_weights = None if weights is None else as_weights(weights, len(logits))
+    row_weights = None if weights is None else _near_one(as_weights(weights, len(logits)))
     guesses, log_se = [0.0], math.inf
     for rows in _samples(len(logits), RUN if is_mapped(logits) else 1):
         if rows is not None and 0.5 * (3 * log_se) ** 3 < CLOSE:
@@ -194,6 +194,15 @@ def as_weights(weights: ArrayLike, n: int) -> Floats:
     if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
         raise InputError("expected weights that are finite, non-negative and not all zero, got others")
     return array
+
+
+def _near_one(weights: Floats) -> Floats:
+    """Weights times a power of two, which changes no digit: their squares neither overflow nor vanish.
+
+    >>> _near_one(np.array([2.0**1000, 0.0, 2.0**998]))
+    array([0.5  , 0.   , 0.125])
+    """
+    return np.ldexp(weights, -math.frexp(weights.max())[1])
 
 
 def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
