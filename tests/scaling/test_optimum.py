@@ -100,17 +100,17 @@ def solve(first: int, last: int) -> None:
     """Print what is wrong with each of these problems, and a last line when all are done."""
     warnings.simplefilter("error")
     for number in range(first, last):
-        print("at", number, flush=True)
+        sys.stdout.write(f"at {number}\n")
         if wrong := verdict(number):
-            print(wrong, flush=True)
-    print("done", flush=True)
+            sys.stdout.write(f"{wrong}\n")
+    sys.stdout.write("done\n")
 
 
 def solved(first: int, last: int, limit: float) -> list[str]:
     """What a child says of these problems."""
     try:
         child = subprocess.run(
-            [sys.executable, __file__, str(first), str(last)], timeout=limit, capture_output=True, text=True
+            [sys.executable, "-u", __file__, str(first), str(last)], timeout=limit, capture_output=True, text=True
         )
         lines = child.stdout.splitlines()
     except subprocess.TimeoutExpired as late:
