@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from pseudocal.calibrators import CALIBRATORS
-from pseudocal.data import Scenes
-from pseudocal.segmentation import train_segmenter
-from pseudocal.segmentation.comparison import METHODS, Cell, compare, compare_ensemble
+from pseudocal.lab.data import Scenes
+from pseudocal.lab.segmentation import train_segmenter
+from pseudocal.lab.segmentation.comparison import METHODS, Cell, compare, compare_ensemble
 
 DUSK, UNLABELLED = "0001TP", 11
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pseudocal
-from pseudocal.inputs import Pixels, open_inputs
-from pseudocal.predictors.onnx_file import open_onnx
+from pseudocal.app.inputs import Pixels, open_inputs
+from pseudocal.app.models.onnx_file import open_onnx
 
 ROUNDS = 3
 PIXELS = Pixels((224, 224), mean=(0.498,), std=(0.502,))

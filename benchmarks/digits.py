@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from pseudocal.adapt import METHODS, train
-from pseudocal.data import digits
+from pseudocal.lab.adapt import METHODS, train
+from pseudocal.lab.data import digits
 
 
 def main() -> None:

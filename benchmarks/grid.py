@@ -14,9 +14,9 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
-from pseudocal.bench import Store, built_in, run
-from pseudocal.bench.executors import Pool, in_process
-from pseudocal.data import cache_folder, emoji
+from pseudocal.lab.bench import Store, built_in, run
+from pseudocal.lab.bench.executors import Pool, in_process
+from pseudocal.lab.data import cache_folder, emoji
 
 
 def seconds(workers: int) -> float:

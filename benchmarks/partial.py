@@ -10,9 +10,9 @@ import tempfile
 import numpy as np
 import torch
 
-from pseudocal.adapt import METHODS, train
-from pseudocal.adapt.losses import class_weights
-from pseudocal.data import emoji, partial
+from pseudocal.lab.adapt import METHODS, train
+from pseudocal.lab.adapt.losses import class_weights
+from pseudocal.lab.data import emoji, partial
 
 CASES = [("source-only", "paper"), ("mcc", "paper"), ("atdoc", "paper"), ("shot", "partial"), ("pada", "paper")]
 

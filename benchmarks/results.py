@@ -15,18 +15,18 @@ from pathlib import Path
 
 import numpy as np
 
-from pseudocal.adapt.runs import versions
 from pseudocal.arrays import InputError, softmax
-from pseudocal.bench import Store, Suite, Task, built_in, run
-from pseudocal.bench.calibrating import title_of
-from pseudocal.bench.executors import Pool
-from pseudocal.bench.figures import draw
-from pseudocal.bench.formats import comparisons, markdown
-from pseudocal.bench.records import Record, gaps, read_records, unique
-from pseudocal.bench.segmenters import training_of
-from pseudocal.bench.store import read_arrays
-from pseudocal.bench.suite_file import read_suite
-from pseudocal.bench.tables import compare, tables
+from pseudocal.lab.adapt.runs import versions
+from pseudocal.lab.bench import Store, Suite, Task, built_in, run
+from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.lab.bench.executors import Pool
+from pseudocal.lab.bench.figures import draw
+from pseudocal.lab.bench.formats import comparisons, markdown
+from pseudocal.lab.bench.records import Record, gaps, read_records, unique
+from pseudocal.lab.bench.segmenters import training_of
+from pseudocal.lab.bench.store import read_arrays
+from pseudocal.lab.bench.suite_file import read_suite
+from pseudocal.lab.bench.tables import compare, tables
 from pseudocal.scaling import fit_temperature
 
 HERE = Path(__file__).parents[1]

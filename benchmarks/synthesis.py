@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from pseudocal import PseudoCal
-from pseudocal.analyses import correspondence, lambda_sweep
 from pseudocal.calibrators import oracle, uncalibrated
-from pseudocal.data import Domain, load
+from pseudocal.lab.analyses import correspondence, lambda_sweep
+from pseudocal.lab.data import Domain, load
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import STRATEGIES, manifoldmix, moco_v2, randaug

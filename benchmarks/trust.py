@@ -32,16 +32,16 @@ from sklearn.metrics import roc_auc_score
 
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
-from pseudocal.bench import Store, Suite, Task, run
-from pseudocal.bench.heads import load_model, logits_of
-from pseudocal.bench.store import read_arrays
-from pseudocal.bench.suites import SMALL
-from pseudocal.bench.views import View, partners, seen
 from pseudocal.calibrators.atc import atc_accuracy
 from pseudocal.calibrators.confidence import confidences, gaps, match_confidence
 from pseudocal.calibrators.doc import doc_accuracy
 from pseudocal.calibrators.second_opinion import Agreement, agreement_of, count_mistakes
 from pseudocal.calibrators.trust import Trust, judge
+from pseudocal.lab.bench import Store, Suite, Task, run
+from pseudocal.lab.bench.heads import load_model, logits_of
+from pseudocal.lab.bench.store import read_arrays
+from pseudocal.lab.bench.suites import SMALL
+from pseudocal.lab.bench.views import View, partners, seen
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.scaling import TemperatureScaling
 

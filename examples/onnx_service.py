@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
-from pseudocal.cli import main as pseudocal
+from pseudocal.app.cli import main as pseudocal
 
 
 def main() -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import sys
 
-from pseudocal.cli import command
+from pseudocal.app.cli import command
 
 if __name__ == "__main__":
     sys.exit(command())

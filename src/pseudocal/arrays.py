@@ -2,13 +2,8 @@
 
 Everything numeric is NumPy. What a model eats is opaque: it is only indexed by rows and mixed with `+` and `*`.
 
-The exceptions:
-
-    Exception
-    ├── ValueError
-    │   └── InputError          what was passed cannot be right: `expected ..., got ...`
-    └── ImportError
-        └── MissingExtraError   an optional package is needed: names the extra to install
+Of the two exceptions, `InputError` says that what was passed cannot be right: `expected ..., got ...`; the other,
+`MissingExtraError` in `extras`, that an optional package is needed.
 """
 
 from __future__ import annotations
@@ -33,17 +28,6 @@ ONE_LOGIT = "one logit per row is two columns: pseudocal.binary_logits(z), or Ps
 
 class InputError(ValueError):
     """What was passed cannot be right."""
-
-
-class MissingExtraError(ImportError):
-    """An optional package is needed.
-
-    >>> str(MissingExtraError("matplotlib", "report"))
-    "expected the package matplotlib, got none: pip install 'pseudocal[report]'"
-    """
-
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"expected the package {package}, got none: pip install 'pseudocal[{extra}]'")
 
 
 class Predictor(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pseudocal.arrays import InputError, MissingExtraError
+from pseudocal.arrays import InputError
+from pseudocal.extras import MissingExtraError
 
 try:
     import torch

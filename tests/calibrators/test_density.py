@@ -3,8 +3,9 @@ import sys
 import numpy as np
 import pytest
 
-from pseudocal.arrays import InputError, MissingExtraError
-from pseudocal.density import DensityRatio, density_ratio
+from pseudocal.arrays import InputError
+from pseudocal.calibrators.density import DensityRatio, density_ratio
+from pseudocal.extras import MissingExtraError
 
 
 def normal(mean, n, seed, features=3):

@@ -33,10 +33,10 @@ def test_the_reference_names_what_there_is():
     for name in listed:
         module, _, thing = name.rpartition(".")
         assert hasattr(import_module(module), thing), name
-    for module in ("pseudocal.segmentation", "pseudocal.metrics"):
+    for module in ("pseudocal.lab.segmentation", "pseudocal.metrics"):
         public = {
             f"{module}.{name}" for name in import_module(module).__all__ if name != name.upper() and name != "Metric"
         }
         assert public <= set(listed)
     assert {"pseudocal.calibrators.pixel_rows", "pseudocal.calibrators.Ensemble"} <= set(listed)
-    assert {"pseudocal.data.streets", "pseudocal.data.label_map"} <= set(listed)
+    assert {"pseudocal.lab.data.streets", "pseudocal.lab.data.label_map"} <= set(listed)

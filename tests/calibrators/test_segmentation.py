@@ -8,7 +8,7 @@ import pytest
 from pseudocal import InputError, PseudoCal, fit_temperature
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import Ensemble, ensemble, oracle, pixel_rows, tempscal
-from pseudocal.pixels import IGNORED, at_size, by_rows, labelled_pixels, predicted
+from pseudocal.maps import IGNORED, at_size, by_rows, labelled_pixels, predicted
 from pseudocal.synthesis import cutmix
 
 CLASSES = 3

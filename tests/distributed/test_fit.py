@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError, PseudoCal
-from pseudocal.distributed import Deferred, LocalExecutor, RayExecutor, shards
+from pseudocal.app import model_file, shards
+from pseudocal.distributed import Deferred, LocalExecutor, RayExecutor
 from pseudocal.synthesis import STRATEGIES
 
 from .conftest import clusters, linear, npz_files
@@ -162,7 +163,7 @@ def test_a_model_file_is_opened_by_the_workers(ray, tmp_path):
         warnings.simplefilter("ignore")
         torch.jit.trace(module, torch.zeros(2, 16)).save(tmp_path / "model.pt")
     x = clusters(600).astype(np.float32)
-    by_name = PseudoCal().fit(str(tmp_path / "model.pt"), x, executor=RayExecutor(workers=1))
+    by_name = PseudoCal().fit(model_file(str(tmp_path / "model.pt")), x, executor=RayExecutor(workers=1))
     made = PseudoCal().fit(Deferred(lambda: lambda x: 3 * x), x, executor=LocalExecutor())
     assert by_name.temperature == pytest.approx(PseudoCal().fit(module, x).temperature, rel=1e-5)
     assert made.temperature > 0

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Logits, Probabilities, as_numpy, softmax
 from pseudocal.calibrators.trust import Trust
-from pseudocal.pixels import by_rows
+from pseudocal.maps import by_rows
 from pseudocal.scaling import Scaling, TemperatureScaling, scaling_from_dict, scaling_to_dict
 
 FORMAT = "pseudocal-calibration"

@@ -21,7 +21,6 @@ from pseudocal.batches import count, fitting, is_array, may_be_large, take
 from pseudocal.calibrators.blocks import Block, as_blocks, opened, received, rows_in_blocks, sendable
 from pseudocal.calibrators.collected import Collected, Packed, Settled
 from pseudocal.predictors import as_predictor
-from pseudocal.predictors.deferred import by_name
 from pseudocal.synthesis import Strategy
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def _fitting(method: PseudoCal, model: Any, data: Any, executor: Executor, batch
     """The batch size that one process would choose; the model is asked where it is, on a worker."""
     if not may_be_large(data, batch_size, method.memory):
         return batch_size
-    start = partial(_ask, by_name(model, method.binary), batch_size, method.memory)
+    start = partial(_ask, model, batch_size, method.memory)
     with closing(executor.map(start, [take(data, np.array([0]))])) as results:
         found = next(results)
     return batch_size if isinstance(found, Failure) else int(found)
@@ -128,7 +127,7 @@ def merge_blocks(
 
     The models are the one to calibrate and a second opinion, or None. `memory` is what a batch of maps may take.
     """
-    model, second = (by_name(m, method.binary) for m in models)
+    model, second = models
     sample = min(method.memory, max(SAMPLE, 4 * method.memory // len(blocks)))
     mine = replace(method, memory=sample, tolerance=None, pairing="batch")
     start = partial(_start, mine, model, second, sendable(source), batch_size, memory, strategy)

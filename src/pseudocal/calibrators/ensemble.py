@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Batch, InputError, Logits, Maps, Predictor, as_logits, as_numpy, check_rows
-from pseudocal.pixels import bands
+from pseudocal.maps import bands
 
 Mean = Literal["probabilities", "logits"]
 

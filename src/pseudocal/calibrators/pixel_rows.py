@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.pixels import IGNORED, check_pixels, labelled_pixels
+from pseudocal.maps import IGNORED, check_pixels, labelled_pixels
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.reservoir import Reservoir
 

@@ -17,7 +17,7 @@ from pseudocal.calibrators.collected import Collected, Settled
 from pseudocal.calibrators.divided import Executor, collect_in_blocks
 from pseudocal.calibrators.second_opinion import find_mistakes
 from pseudocal.calibrators.trust import DistrustWarning, Trust, judge
-from pseudocal.pixels import check_pixels, predicted, sampled
+from pseudocal.maps import check_pixels, predicted, sampled
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import Pairs, Strategy, mixup, pairs_anywhere, pairs_within
@@ -105,7 +105,7 @@ class PseudoCal:
         answer. `strategy` synthesises in the place of mixup, as in the paper's ablation. `watch` is shown each batch
         of mixes, for whoever draws or keeps them. `executor` spreads the work, such as
         `pseudocal.distributed.RayExecutor(workers=8)`; the data is then an array, or a list of blocks such as
-        `pseudocal.distributed.shards("s3://bucket/*.parquet")`, and the model may be the name of a model file.
+        `pseudocal.app.inputs.shards("s3://bucket/*.parquet")`, and the model may be the name of a model file.
         """
         settings: dict[str, Any] = {}
         if executor is None:

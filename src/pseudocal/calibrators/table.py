@@ -16,6 +16,7 @@ from pseudocal.arrays import InputError, Labelled, Logits
 from pseudocal.calibrators.atc import atc
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.cpcs import cpcs
+from pseudocal.calibrators.density import density_ratio
 from pseudocal.calibrators.doc import doc
 from pseudocal.calibrators.ensemble import ensemble
 from pseudocal.calibrators.material import PARTS, Material, Part
@@ -28,7 +29,6 @@ from pseudocal.calibrators.tempscal import tempscal
 from pseudocal.calibrators.transcal import transcal
 from pseudocal.calibrators.uncalibrated import uncalibrated
 from pseudocal.calibrators.vectorscal import vectorscal
-from pseudocal.density import density_ratio
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ def transcal(
 ) -> Calibration:
     """The temperature at which the mean target confidence is one minus the estimated target error.
 
-    `ratio` is the density ratio at each source row, known or from `pseudocal.density.density_ratio`. `bias` takes it
-    to the power of `exponent`, `variance` adds the control variates; without either, T matches the weighted accuracy.
+    `ratio` is the density ratio at each source row, known or from `density_ratio`. `bias` takes it to
+    the power of `exponent`, `variance` adds the control variates; without either, T matches the weighted accuracy.
 
     Half of the source rows are wrong but they count a third of the others, so three in four should be right:
 

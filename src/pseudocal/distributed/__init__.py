@@ -2,11 +2,9 @@
 
 from pseudocal.calibrators.divided import Executor, Failure
 from pseudocal.distributed.local import LocalExecutor
-from pseudocal.distributed.predictions import predict_blocks
 from pseudocal.distributed.ranks import fit_across_ranks
 from pseudocal.distributed.ray_data import dataset_blocks
 from pseudocal.distributed.ray_executor import RayExecutor
-from pseudocal.distributed.shards import Shard, shards
 from pseudocal.predictors import Deferred
 
 __all__ = [
@@ -15,9 +13,6 @@ __all__ = [
     "Failure",
     "LocalExecutor",
     "RayExecutor",
-    "Shard",
     "dataset_blocks",
     "fit_across_ranks",
-    "predict_blocks",
-    "shards",
 ]

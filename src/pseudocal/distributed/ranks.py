@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, MissingExtraError
+from pseudocal.arrays import InputError
 from pseudocal.batches import fitting
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.collected import Collected, Packed
+from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import as_predictor
 
 PARTS = ("counts", "ceilings", "mistakes", "mixes", "real")

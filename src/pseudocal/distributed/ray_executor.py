@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pseudocal.arrays import InputError, MissingExtraError, cores
+from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators.divided import Failure, Work
 from pseudocal.distributed.addresses import check_address
 from pseudocal.distributed.local import tried
+from pseudocal.extras import MissingExtraError
 
 LOG = logging.getLogger(__name__)
 QUIET = {

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Maps
+from pseudocal.maps import nothing, predicted
 from pseudocal.metrics.maps import confidence_map
-from pseudocal.pixels import nothing, predicted
 
 COLUMNS = ("file", "class", "class_name", "class_share", "confidence_before", "confidence_after", "shares")
 

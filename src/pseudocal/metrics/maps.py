@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature
-from pseudocal.pixels import IGNORED, as_masks, at_size, bands, predicted
+from pseudocal.maps import IGNORED, as_masks, at_size, bands, predicted
 
 Picture = NDArray[np.uint8]  # (height, width) grey, or (height, width, 3)
 RIGHT, WRONG, UNKNOWN = (38, 139, 87), (200, 45, 45), (0, 0, 0)

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature, cores
+from pseudocal.maps import IGNORED, as_masks, check_classes
 from pseudocal.metrics.blocks import Column
 from pseudocal.metrics.proportions import clopper_pearson, independent_pixels
 from pseudocal.metrics.reliability import Reliability, bin_of, equal_width
 from pseudocal.metrics.resize import resized_rows
-from pseudocal.pixels import IGNORED, as_masks, check_classes
 
 BLOCK = 1 << 18  # logits per block: with its scratch it stays in a core's cache
 

@@ -23,7 +23,7 @@ from pseudocal.arrays import (
     looks_like_probabilities,
 )
 from pseudocal.batches import count
-from pseudocal.pixels import check_maps
+from pseudocal.maps import check_maps
 from pseudocal.predictors.deferred import Deferred
 
 __all__ = ["Checked", "Deferred", "as_predictor"]

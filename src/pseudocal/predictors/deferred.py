@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
-
-import numpy as np
-
-from pseudocal.arrays import Predictor
 
 
 @dataclass(frozen=True)
@@ -21,35 +15,7 @@ class Deferred:
     >>> as_predictor(Deferred(lambda: lambda x: 2 * x))(21)
     42
 
-    `Deferred.file("model.onnx")` is what the command line would open, on a path that every worker can read.
+    `pseudocal.app.model_file("model.onnx")` is one that each worker opens from a path that it can read.
     """
 
     make: Callable[[], Any]
-
-    @classmethod
-    def file(cls, name: str, *, outputs: Any = None, binary: bool = False, **options: Any) -> Deferred:
-        """A model file, a Hugging Face folder or id, or `module:function`; its outputs become logits."""
-        return cls(partial(_open, name, outputs=outputs, binary=binary, **options))
-
-
-def by_name(model: Any, binary: bool) -> Any:
-    """See the name of a model file as that model, opened where it will run; anything else is a model already.
-
-    A model of one logit a row has one here as well.
-    """
-    if not isinstance(model, str | Path):
-        return model
-    file = Deferred.file(str(model), binary=binary)
-    return Deferred(partial(_one_logit, file)) if binary else file
-
-
-def _one_logit(file: Deferred) -> Predictor:
-    predict = file.make()
-    return lambda x, /: np.diff(predict(x))  # of the two columns (0, z)
-
-
-def _open(name: str, **options: Any) -> Predictor:
-    from pseudocal.predictors.files import open_model
-    from pseudocal.predictors.outputs import AsLogits
-
-    return AsLogits(open_model(name, **options).predict, options["outputs"], options["binary"])

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Labelled, MissingExtraError, Predictor
+from pseudocal.arrays import InputError, Labelled, Predictor
+from pseudocal.extras import MissingExtraError
 from pseudocal.synthesis.pairs import Pairs
 
 Values = float | tuple[float, ...]  # one for all channels, or one for each

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Maps, Predictor, softmax
 from pseudocal.batches import blend
-from pseudocal.pixels import ClassMaps, draw, joined, predicted, rows_at
+from pseudocal.maps import ClassMaps, draw, joined, predicted, rows_at
 from pseudocal.synthesis.pairs import Pairs
 
 

@@ -1,0 +1,246 @@
+"""The commands: each parses, calls and prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from pseudocal.app.cli.arrays import apply_file, score_files
+from pseudocal.app.cli.bench import bench
+from pseudocal.app.cli.job import BATCH, Job
+from pseudocal.app.cli.options import EPILOG, option
+from pseudocal.app.cli.parsing import fraction, names_in, numbers, sides, words
+from pseudocal.app.cli.printing import score_lines, summary, summary_lines
+from pseudocal.app.cli.run import calibrate as run_job
+from pseudocal.app.cli.write import rewrite_report
+from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators.calibration import versions
+from pseudocal.extras import MissingExtraError
+
+DEFAULT = PseudoCal()
+DEMO_OUT = Path("demo-output")
+
+app = typer.Typer(
+    help="Calibrate classifiers on unlabelled data from where they now run.",
+    epilog=EPILOG,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+app.add_typer(bench, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pseudocal {versions()['pseudocal']}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, option("--version", callback=_print_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """What goes before the name of a command."""
+
+
+@app.command(epilog=EPILOG)
+def calibrate(
+    model: Annotated[str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")],
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths; "
+            "with --ray also a folder of .npy, .npz or .parquet shards, a pattern, or an address such as s3://..."
+        ),
+    ],
+    out: Annotated[Path, option("--out", "-o", help="folder for the results")],
+    lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
+    seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
+    second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of these classes")] = None,
+    estimator: Annotated[
+        Literal["mixes", "agreement"],
+        option(help="T from mixes, or from the agreement of two models", show_default=True),
+    ] = "mixes",
+    on_distrust: Annotated[
+        Literal["warn", "identity"], option(help="T that should not be applied: keep it, or take 1", show_default=True)
+    ] = "warn",
+    tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
+    max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
+    pixels: Annotated[int, option(min=0, help="segmentation: pixels an image; 0: all", show_default=True)] = 20_000,
+    batch_size: Annotated[
+        int | None, option(min=2, help=f"inputs per forward pass [default: {BATCH}; of large segmenters what fits]")
+    ] = None,
+    device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
+    workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
+    ray: Annotated[str | None, option(metavar="[ADDRESS]", help="on a Ray cluster, or on one made here")] = None,
+    size: Annotated[str | None, option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
+    mean: Annotated[str | None, option(help="pictures: 0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, option(help="pictures: 0.229,0.224,0.225")] = None,
+    layout: Annotated[Literal["nchw", "nhwc"] | None, option(help="pictures: channels first or last")] = None,
+    resize: Annotated[Literal["crop", "stretch"] | None, option(help="pictures: cut the middle, or stretch")] = None,
+    features: Annotated[str | None, option(help="tables: the columns to use, a,b,c")] = None,
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+    output: Annotated[str | None, option(help="ONNX: the tensor that holds the logits")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the model gives")] = None,
+    binary: Annotated[bool, option("--binary", help="one number a row stands for two classes")] = False,
+    classes: Annotated[Path | None, option(help="names of the classes, one a line")] = None,
+    labels: Annotated[Path | None, option(help="labels, for evaluation only")] = None,
+    max_bad: Annotated[str, option(help="share of unreadable inputs to bear", show_default=True)] = "1%",
+    predict: Annotated[Literal["all", "seen"], option(help="after an early stop, the rest too?")] = "all",
+    table: Annotated[Literal["parquet", "csv"] | None, option("--format", help="of the predictions")] = None,
+    save_logits: Annotated[bool, option("--save-logits", help="write logits.npy as well")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Calibrate MODEL on unlabelled DATA: a calibrated model, predictions and a report."""
+    pictures = {"size": sides(size), "mean": numbers(mean), "std": numbers(std), "layout": layout, "resize": resize}
+    job = Job(
+        model=model,
+        data=data,
+        out=out,
+        method=PseudoCal(
+            lam=lam,
+            seed=seed,
+            tolerance=tolerance,
+            pairing="batch",
+            pixels=pixels or None,
+            estimator=estimator,
+            on_distrust=on_distrust,
+        ),
+        pixels={key: value for key, value in pictures.items() if value is not None},
+        output=output,
+        outputs=outputs,
+        binary=binary,
+        features=words(features),
+        field=field,
+        classes=names_in(classes),
+        labels=labels,
+        device=device,
+        workers=workers,
+        batch_size=batch_size or BATCH,
+        trim=batch_size is None,
+        max_samples=max_samples,
+        max_bad=fraction(max_bad),
+        predict=predict,
+        table=table,
+        save_logits=save_logits,
+        quiet=quiet,
+        ray=ray,
+        second_opinion=second_opinion,
+    )
+    content = (run_job if ray is None else _on_cluster())(
+        job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))
+    )
+    if as_json:
+        typer.echo(json.dumps(summary(content, out)))
+    elif not quiet:
+        typer.echo("\n".join(summary_lines(content, out)))
+
+
+def _on_cluster() -> Callable[..., dict[str, Any]]:
+    from pseudocal.app.cli.cluster import calibrate_on_cluster
+
+    return calibrate_on_cluster
+
+
+@app.command(epilog=EPILOG)
+def evaluate(
+    logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
+    labels: Annotated[Path, typer.Argument(help="class numbers: .npy, .csv, .parquet or one a line")],
+    calibration: Annotated[Path | None, option(help="calibration.json, to score before and after")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Score saved LOGITS against LABELS: ECE, NLL, Brier and accuracy with intervals."""
+    loaded = None if calibration is None else Calibration.load(calibration)
+    rows = score_files(logits, labels, loaded, outputs=outputs, field=field)
+    typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
+
+
+@app.command(epilog=EPILOG)
+def apply(
+    calibration: Annotated[Path, typer.Argument(help="calibration.json")],
+    logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
+    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+) -> None:
+    """Turn saved LOGITS into calibrated probabilities."""
+    shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
+    typer.echo(f"{out}: probabilities of shape {shape}")
+
+
+@app.command(epilog=EPILOG)
+def train(
+    dataset: Annotated[str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")],
+    source: Annotated[str, option(help="domain with labels")],
+    target: Annotated[str, option(help="domain whose labels training never sees")],
+    out: Annotated[Path, option("--out", "-o", help="folder for the model and its outputs; goes on if killed")],
+    method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
+    preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
+    backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
+    seed: Annotated[int, option(help="seed of weights and batches", show_default=True)] = 0,
+    root: Annotated[Path | None, option(help="where a benchmark's folders lie")] = None,
+    partial: Annotated[bool, option("--partial", help="target with a part of the classes")] = False,
+    evaluate: Annotated[bool, option("--evaluate", help="score on the target's labels, for the record")] = False,
+    device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
+    from pseudocal.app.cli.training import train_on, training_lines  # the data sets are of no use to `calibrate`
+
+    result = train_on(
+        dataset,
+        source,
+        target,
+        root=root,
+        partial=partial,
+        evaluate=evaluate,
+        quiet=quiet,
+        method=method,
+        preset=preset,
+        out=out,
+        backbone=backbone or ("digits" if dataset == "digits" else "efficientnet-lite0"),
+        iterations=iterations,
+        seed=seed,
+        device=device,
+    )
+    if as_json:
+        typer.echo(json.dumps(result))
+    elif not quiet:
+        typer.echo("\n".join(training_lines(result)))
+
+
+@app.command(epilog=EPILOG)
+def demo(
+    out: Annotated[Path, option("--out", "-o", help="folder for all that is made", show_default=True)] = DEMO_OUT,
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but the result")] = False,
+) -> None:
+    """Train on one vendor's emoji, adapt to another's, calibrate without labels, compare, and write reports."""
+    lines = _demo_lines()(out, quiet, lambda text: None if quiet else typer.echo(text, err=True))
+    typer.echo("\n".join(lines))
+
+
+def _demo_lines() -> Callable[..., Iterable[str]]:
+    try:
+        import torch  # noqa: F401  all that the demo needs comes with the same extra
+
+        from pseudocal.app.cli.demo_table import demo_lines
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "demo") from error
+    return demo_lines
+
+
+@app.command(epilog=EPILOG)
+def report(out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")]) -> None:
+    """Draw report.html again from report.json."""
+    typer.echo(rewrite_report(out))

@@ -1,0 +1,159 @@
+"""`pseudocal bench`: each command parses, calls and prints."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pseudocal.app.cli.errors import INPUT
+from pseudocal.app.cli.options import EPILOG, option
+from pseudocal.app.cli.progress import told_of_building
+from pseudocal.app.cli.training import Stages, check_writable
+from pseudocal.arrays import InputError, cores
+from pseudocal.extras import MissingExtraError
+
+if TYPE_CHECKING:
+    from pseudocal.lab.bench import Suite
+
+bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw its figures.", epilog=EPILOG)
+SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
+OUT = Annotated[Path, option("--out", "-o", help="folder for everything that is computed", show_default=True)]
+QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
+DEFAULT_OUT = Path("runs/bench")
+
+
+@bench.command(epilog=EPILOG)
+def run(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    seeds: Annotated[int | None, option(min=1, help="how many seeds, from 0 on")] = None,
+    quick: QUICK = False,
+    backbone: Annotated[str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    weights: Annotated[
+        str | None, option(help="of the backbone: a folder or hub id for transformers, or random")
+    ] = None,
+    root: Annotated[Path | None, option(help="where the data of the paper's suites lie")] = None,
+    workers: Annotated[int, option(min=0, help="processes; 0: one per core")] = 0,
+    threads: Annotated[int, option(min=1, help="threads of each process", show_default=True)] = 1,
+    ray: Annotated[bool, option("--ray", help="run on Ray, here")] = False,
+    ray_address: Annotated[str | None, option(help="run on a Ray cluster that shares the folders")] = None,
+    redo: Annotated[
+        Literal["train", "predict", "synthesise", "calibrate", "score"] | None,
+        option(help="do this stage and those after it again"),
+    ] = None,
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+) -> None:
+    """Do what is missing of SUITE; goes on where it was killed."""
+    package = _package()
+    from pseudocal.lab.bench.executors import Pool, Ray, in_process
+
+    processes = workers or cores()
+    changes = {name: value for name, value in (("backbone", backbone), ("weights", weights)) if value is not None}
+    chosen = _chosen(suite, seeds=seeds, quick=quick, **changes)
+    check_writable(out)
+    store = package.Store(out, root, threads)
+    on_ray = bool(ray or ray_address)
+    using: Any = (
+        Ray(ray_address, processes) if on_ray else Pool(processes) if processes > 1 else nullcontext(in_process)
+    )
+    with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
+
+        def progress(what: str, done: int, total: int) -> None:
+            if total:
+                stages(SimpleNamespace(stage=what, done=done, total=total))
+
+        failures = package.run(chosen, store, executor=executor, redo=redo, progress=progress)
+    for failure in failures:
+        task = failure.task
+        typer.echo(f"{task.data} {task.pair} {task.method} seed {task.seed}: {failure.error}", err=True)
+    if not quiet:
+        failed = {failure.task for failure in failures}
+        typer.echo(f"{out}: {len(set(chosen.tasks) - failed)} of {len(chosen.tasks)} tasks of {chosen.name} are done")
+    if failures:
+        raise typer.Exit(INPUT)
+
+
+@bench.command(epilog=EPILOG)
+def table(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    metric: Annotated[
+        Literal["ece", "nll", "brier", "miou"] | None,
+        option(help="one rather than the first three; miou of segmentation"),
+    ] = None,
+    by: Annotated[Literal["overall", "target", "task"], option(help="what columns are", show_default=True)] = "overall",
+    form: Annotated[Literal["md", "latex", "csv"], option("--format", help="of the tables", show_default=True)] = "md",
+) -> None:
+    """Print the tables of SUITE as it was last run into the folder."""
+    package = _package()
+    from pseudocal.lab.bench.formats import FORMATS, comparisons
+    from pseudocal.lab.bench.records import gaps, read_records
+    from pseudocal.lab.bench.tables import compare, tables
+
+    store = package.Store(out)
+    found = store.load_suite(_name(suite, quick=quick))
+    records = read_records(found, store)
+    if not records:
+        raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
+    if metric == "miou" and any(record.miou is None for record in records):
+        raise InputError(f"expected a suite of segmentation, whose models have an mIoU, got {found.name}")
+    for each in (metric,) if metric else ("ece", "nll", "brier"):
+        parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
+        parts += [comparisons(compare(records, each))] if form == "md" and "pseudocal" in found.calibrators else []
+        typer.echo("\n\n".join(parts) + "\n")
+    for line in gaps(found, store):
+        typer.echo(line, err=True)
+
+
+@bench.command(epilog=EPILOG)
+def figures(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    folder: Annotated[Path | None, option("--to", help="folder for the figures; figures/ in OUT if absent")] = None,
+    form: Annotated[Literal["svg", "png"], option("--format", help="of the figures", show_default=True)] = "svg",
+) -> None:
+    """Draw the figures of SUITE as it was last run into the folder."""
+    package = _package()
+    from pseudocal.lab.bench.figures import draw
+
+    store = package.Store(out)
+    found = store.load_suite(_name(suite, quick=quick))
+    for path in draw(found, store, folder or out / "figures", form=form):
+        typer.echo(path)
+
+
+@bench.command(name="list", epilog=EPILOG)
+def list_suites() -> None:
+    """The built-in suites."""
+    _package()
+    from pseudocal.lab.bench.suites import PLANS
+
+    for name, plan in PLANS.items():
+        size = f"{len(plan.pairs)} pairs, {len(plan.methods)} methods"
+        typer.echo(f"{name:26}{size:24}{plan.about}")
+
+
+def _chosen(suite: str, **settings: Any) -> Suite:
+    from pseudocal.lab.bench.suite_file import read_suite
+    from pseudocal.lab.bench.suites import built_in
+
+    return read_suite(Path(suite), **settings) if suite.endswith(".toml") else built_in(suite, **settings)
+
+
+def _name(suite: str, *, quick: bool) -> str:
+    name = Path(suite).stem if suite.endswith(".toml") else suite
+    return f"{name}-quick" if quick else name
+
+
+def _package() -> Any:
+    try:
+        import pseudocal.lab.bench
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "bench") from error
+    return pseudocal.lab.bench

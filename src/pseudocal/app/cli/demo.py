@@ -1,0 +1,160 @@
+"""The work of `pseudocal demo`: train on one vendor's emoji, adapt to another's, calibrate without labels, compare.
+
+Everything that is said of a model comes from the folder that `pseudocal calibrate` would write for it. The target's
+labels are read at the very end, for the table, and by the reports' own evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from pseudocal.app.cli.job import Job, Models
+from pseudocal.app.cli.run import Say, calibrate
+from pseudocal.app.cli.training import Stages, check_writable
+from pseudocal.app.models.opened import Expects, OpenModel
+from pseudocal.arrays import Labelled, Logits
+from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
+from pseudocal.lab.adapt import Network, Trained, build_backbone, train
+from pseudocal.lab.adapt.features import Remembered
+from pseudocal.lab.adapt.loop import torch_threads
+from pseudocal.lab.adapt.rows import Rows, predict_arrays
+from pseudocal.lab.data import Domain, load
+from pseudocal.predictors import as_predictor
+
+Features = Callable[[NDArray[Any]], NDArray[np.float32]]
+NONE, ORACLE = "no calibration", "oracle (needs labels)"
+PSEUDOCAL, AGREEMENT = "PseudoCal", "PseudoCal, agreement"
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What is shown. `rows` uses so many images of each domain only."""
+
+    out: Path
+    dataset: str = "emoji"
+    source: str = "noto"
+    target: str = "fluent"
+    methods: tuple[str, ...] = ("source-only", "mcc")  # the last one has its report shown
+    backbone: str = "efficientnet-lite0"
+    iterations: int = 1000
+    rows: int | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One model on the target: its logits, its calibrations, and where its report lies."""
+
+    method: str
+    logits: Logits
+    labels: NDArray[np.int64]
+    calibrations: dict[str, Calibration]
+    folder: Path
+
+
+def run_demo(demo: Demo, say: Say = lambda text: None) -> list[Shown]:
+    """Do all of it, saying what is being done."""
+    check_writable(demo.out)
+    with torch_threads(1):  # two would wait for each other on a busy machine, and end in other digits
+        return _all_shown(demo, say)
+
+
+def _all_shown(demo: Demo, say: Say) -> list[Shown]:
+    say(f"the pictures of {demo.dataset}: drawn now if they were not before, which takes a minute")
+    domains = load(demo.dataset, demo.source, demo.target)
+    source, target = (domains[name][: demo.rows] for name in (demo.source, demo.target))
+    _write_pictures(target, demo.out)
+    body = build_backbone(demo.backbone)
+    shared = Remembered(body.eval()) if body.pretrained else None
+    return [_show(demo, method, source, target, shared, say) for method in demo.methods]
+
+
+def _show(demo: Demo, method: str, source: Domain, target: Domain, shared: Features | None, say: Say) -> Shown:
+    """Train a model and a second opinion, and calibrate the one with the help of the other."""
+    say(f"{method}: training on {demo.source}, without the labels of {demo.target}, from two seeds")
+    runs = [_train(demo, method, seed, source, target) for seed in (0, 1)]
+    first, second = (_opened(run, target, shared) for run in runs)
+    folder = demo.out / method
+    say(f"{method}: calibrating on {len(target):,} pictures of {demo.target} without labels")
+    _calibrate(demo, (first, second), runs, folder, PseudoCal(pairing="batch"))
+    agreed = folder / "agreement"
+    _calibrate(demo, (first, second), runs, agreed, PseudoCal(pairing="batch", estimator="agreement"))
+    with np.load(runs[0].source_val, allow_pickle=False) as held_out:
+        validation = Labelled(held_out["logits"], held_out["labels"])
+    logits = np.load(folder / "logits.npy", allow_pickle=False)
+    calibrations = {
+        NONE: uncalibrated(),
+        "TempScal": tempscal(validation),
+        PSEUDOCAL: Calibration.load(folder / "calibration.json"),
+        AGREEMENT: Calibration.load(agreed / "calibration.json"),
+        ORACLE: oracle(logits, target.labels),
+    }
+    return Shown(method, logits, target.labels, calibrations, folder)
+
+
+def _write_pictures(target: Domain, out: Path) -> None:
+    """The target as a folder of pictures, and its labels in a file that evaluation alone reads."""
+    from PIL import Image
+
+    folder = out / "pictures"
+    folder.mkdir(exist_ok=True)
+    names = [f"{i:04d}.png" for i in range(len(target))]
+    for name, image in zip(names, target.inputs[:], strict=True):
+        pixels = image[0] if len(image) == 1 else image.transpose(1, 2, 0)
+        Image.fromarray(pixels).save(folder / name)
+    lines = [f"{name},{label}" for name, label in zip(names, target.labels, strict=True)]
+    (out / "labels.csv").write_text("\n".join(["file,label", *lines]) + "\n", encoding="utf-8")
+
+
+def _train(demo: Demo, method: str, seed: int, source: Domain, target: Domain) -> Trained:
+    with Stages(quiet=demo.quiet) as stages:
+        return train(
+            source,
+            target.unlabelled(),
+            method=method,
+            out=demo.out / "models" / f"{method}-{seed}",
+            backbone=demo.backbone,
+            iterations=demo.iterations,
+            width=256,
+            seed=seed,
+            progress=stages,
+        )
+
+
+def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
+    """A trained network as `calibrate` would open it from a file; it normalises pictures itself."""
+    network = run.load()
+    return OpenModel(
+        kind="network",
+        predict=as_predictor(network) if shared is None else _above(network, shared),
+        expects=Expects(target.inputs.shape[1:], "float32", pixels={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}),
+        classes=target.classes,
+        notes=(f"trained by pseudocal in {run.out}",),
+    )
+
+
+def _above(network: Network, features: Features) -> Callable[[Any], Logits]:
+    """The part of a network above a frozen backbone that it shares with others."""
+    top = Network(nn.Identity(), network.head).eval()
+    return lambda images: predict_arrays(top, Rows(features(images)))["logits"]
+
+
+def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, method: PseudoCal) -> None:
+    job = Job(
+        model=str(runs[0].out),
+        second_opinion=str(runs[1].out),
+        data=str(demo.out / "pictures"),
+        out=folder,
+        method=method,
+        labels=demo.out / "labels.csv",
+        save_logits=True,
+        quiet=demo.quiet,
+    )
+    calibrate(job, models=models)

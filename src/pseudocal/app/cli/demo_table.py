@@ -1,0 +1,123 @@
+"""What the demo says at the end: one table, what to make of it, and reliability diagrams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pseudocal.app.cli.demo import NONE, Demo, Shown, run_demo
+from pseudocal.app.cli.run import Say
+from pseudocal.calibrators import Calibration
+from pseudocal.lab.bench.figures import pyplot
+from pseudocal.metrics import Outcomes, Reliability, accuracy, ece, paired
+from pseudocal.metrics.intervals import Interval
+
+HEAD = f"  {'':24}{'T':>6}{'ECE':>8}   {'ECE after minus before':34}verdict"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one calibrator did to one model."""
+
+    name: str
+    calibration: Calibration
+    ece: float
+    change: Interval | None  # of the ECE, paired; None where nothing was done
+
+    @property
+    def word(self) -> str:
+        """Whether it helped, as far as the interval of the change tells."""
+        if self.change is None:
+            return ""
+        return "better" if self.change.high < 0 else "WORSE" if self.change.low > 0 else "no clear change"
+
+    def __str__(self) -> str:
+        change = "" if self.change is None else f"{self.change:.1%} {self.word}"
+        verdict = "" if self.calibration.trust is None else self.calibration.trust.verdict
+        return f"  {self.name:24}{self.calibration.temperature:6.2f}{self.ece:8.1%}   {change:34}{verdict}".rstrip()
+
+
+def demo_lines(out: Path, quiet: bool, say: Say) -> list[str]:
+    """Run the demo and say what came out."""
+    return lines_of(demo := Demo(out, quiet=quiet), run_demo(demo, say))
+
+
+def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
+    """Draw the diagrams; the table, what it teaches, and where everything lies."""
+    adapted, diagrams = shown[-1], demo.out / "reliability.svg"
+    draw_reliability(adapted, f"{adapted.method}, {demo.source} to {demo.target}", diagrams)
+    compared = {each.method: compare(each) for each in shown}
+    return [
+        f"trained on {demo.source}, used on {demo.target}: {len(adapted.labels):,} pictures, "
+        "whose labels serve for comparison alone",
+        "",
+        *(line for each in shown for line in (*table_lines(each, compared[each.method]), "")),
+        *lesson_lines(compared),
+        "",
+        *(f"report on {each.method}: {each.folder / 'report.html'}" for each in shown),
+        f"reliability diagrams of {adapted.method}: {diagrams}",
+    ]
+
+
+def compare(each: Shown) -> list[Line]:
+    """Hold every calibrator against doing nothing, on the labels."""
+    before = outcomes(each, NONE)
+    lines = []
+    for name, calibration in each.calibrations.items():
+        after = outcomes(each, name)
+        lines.append(Line(name, calibration, ece(after), None if name == NONE else paired(ece, before, after)))
+    return lines
+
+
+def table_lines(each: Shown, lines: Sequence[Line]) -> Iterator[str]:
+    """Accuracy of a model and its forecast, then a line for each calibrator."""
+    forecast = next(line.calibration.trust for line in lines if line.calibration.trust is not None).forecast
+    yield (
+        f"{each.method}: accuracy {accuracy(outcomes(each, NONE)):.1%}, forecast {forecast.accuracy:.0%} "
+        f"({forecast.low:.0%} to {forecast.high:.0%})"
+    )
+    yield HEAD
+    yield from map(str, lines)
+
+
+def lesson_lines(compared: Mapping[str, Sequence[Line]]) -> Iterator[str]:
+    """Where a calibrator made things worse, and what the verdict had said without a label."""
+    for method, lines in compared.items():
+        before = next(line.ece for line in lines if line.name == NONE)
+        for line in lines:
+            if line.word == "WORSE":
+                yield f"{method}: {line.name} made it worse, from an ECE of {before:.1%} to {line.ece:.1%}."
+                if (trust := line.calibration.trust) is not None:
+                    yield f"  Its verdict, which saw no label, is: {trust.verdict}. {trust.reasons[0]}"
+
+
+def outcomes(each: Shown, name: str) -> Outcomes:
+    """How a calibrated model does on the labels."""
+    return Outcomes.from_logits(each.calibrations[name](each.logits), each.labels)
+
+
+def draw_reliability(each: Shown, title: str, path: Path) -> None:
+    """Reliability diagrams side by side: confidence against accuracy, and how many predictions a bin holds."""
+    found = {name: Reliability.of(outcomes(each, name)) for name in each.calibrations}
+    plt = pyplot()
+    figure, axes = plt.subplots(
+        2, len(found), figsize=(3.2 * len(found), 4.4), sharex=True, height_ratios=[4, 1], squeeze=False
+    )
+    for (name, r), (top, bottom) in zip(found.items(), axes.T, strict=True):
+        low, high = r.accuracy_interval()
+        some = r.count > 0
+        bars = [(r.accuracy - low)[some], (high - r.accuracy)[some]]
+        top.plot([0, 1], [0, 1], color="0.6", lw=1)
+        top.errorbar(r.confidence[some], r.accuracy[some], bars, fmt="o", ms=4, capsize=2)
+        top.set(title=f"{name}\nECE {r.ece:.1%}", ylim=(0, 1.02), xlim=(0, 1.02))
+        bottom.bar(r.edges[:-1], r.count / r.count.sum(), width=np.diff(r.edges), align="edge", edgecolor="white")
+        bottom.set(xlabel="confidence")
+    axes[0, 0].set(ylabel="accuracy")
+    axes[1, 0].set(ylabel="share")
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)

@@ -1,0 +1,49 @@
+"""What can go wrong, as one line on standard error and an exit code.
+
+| code | meaning |
+|------|---------|
+| 0 | done |
+| 1 | an error of the program itself |
+| 2 | the command line is not understood |
+| 3 | the model, the data or the labels cannot be used |
+| 4 | the output cannot be written |
+| 5 | an optional package is missing |
+| 130 | interrupted |
+"""
+
+from __future__ import annotations
+
+import errno
+
+from pseudocal.arrays import InputError
+from pseudocal.extras import MissingExtraError
+
+BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
+MODEL_FAILED = "pseudocal: while the model predicted"
+
+
+class OutputError(OSError):
+    """The output folder cannot be written."""
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """The exit code and the line for an error.
+
+    >>> explain(InputError("expected a folder, got a file"))
+    (3, 'expected a folder, got a file')
+    """
+    text = " ".join(str(error).split()) or type(error).__name__
+    note = next((n for n in getattr(error, "__notes__", ()) if n.startswith(MODEL_FAILED)), None)
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, InputError):
+        return INPUT, text
+    if isinstance(error, MissingExtraError):
+        return MISSING, text
+    if isinstance(error, OutputError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return OUTPUT, text
+    if note:
+        return INPUT, f"expected a model that runs, got {type(error).__name__} {note.partition(': ')[2]}: {text[:300]}"
+    if isinstance(error, OSError):
+        return INPUT, text
+    return BUG, f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)"

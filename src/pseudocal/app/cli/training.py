@@ -1,0 +1,97 @@
+"""The work of `pseudocal train`: a data set and two of its domains in, an adapted model out."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from pseudocal.app.cli.errors import OutputError
+from pseudocal.app.cli.progress import Progress, progress, told_of_building
+from pseudocal.extras import MissingExtraError
+
+
+def train_on(
+    dataset: str,
+    source: str,
+    target: str,
+    *,
+    root: Path | None,
+    partial: bool,
+    evaluate: bool,
+    quiet: bool,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Train, showing how far it is, and say what came out."""
+    from pseudocal.lab.data import load, partial_set  # here, since other commands load this file and no data sets
+
+    try:
+        import torch
+
+        from pseudocal.lab.adapt import train
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "adapt") from error
+    check_writable(Path(settings["out"]))
+    with told_of_building(quiet=quiet):
+        domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
+    here, there = domains[0], domains[-1]
+    there = partial_set(dataset, there) if partial else there
+    if settings["backbone"] == "digits":
+        torch.set_num_threads(1)  # a network so small gains nothing from threads, and loses much on a busy machine
+    with Stages(quiet=quiet) as stages:
+        trained = train(here, there.unlabelled(), progress=stages, evaluate=there if evaluate else None, **settings)
+    result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
+    if trained.curve:
+        last = trained.curve[-1]
+        result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
+    return result
+
+
+def check_writable(out: Path) -> None:
+    """Refuse a folder that cannot be written before any work is done."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"expected an output folder that can be written, got {out}: {error.strerror}") from error
+
+
+def training_lines(result: dict[str, Any]) -> list[str]:
+    """What to print of a training.
+
+    >>> training_lines({"model": "runs/a", "target": "runs/a/target.npz", "seconds": 3.2})
+    ['runs/a: trained in 3 s', 'runs/a/target.npz: logits and features of the target']
+    """
+    lines = [f"{result['model']}: trained in {result['seconds']:.0f} s"]
+    lines.append(f"{result['target']}: logits and features of the target")
+    if "target_accuracy" in result:
+        lines.append(
+            f"target accuracy {result['target_accuracy']:.1%}, NLL {result['target_nll']:.3f} (labels seen here only)"
+        )
+    return lines
+
+
+class Stages:
+    """A bar for each stage of a training, one after the other."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._stage: str | None = None
+        self._done = 0
+        self._advance: Progress = lambda done: None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Stages:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.close()
+
+    def __call__(self, at: Any) -> None:
+        """Told how far a stage is."""
+        if at.stage != self._stage:
+            self._open.close()
+            bar = progress(at.total, quiet=self._quiet, what=at.stage, unit=f"done: {at.stage}")
+            self._advance = self._open.enter_context(bar)
+            self._stage, self._done = at.stage, 0
+        self._advance(at.done - self._done)
+        self._done = at.done

@@ -1,0 +1,1 @@
+"""Jobs: from the names of files to a folder of results."""

@@ -1,0 +1,104 @@
+"""Open whatever the user calls a model; what it is is read from its content rather than from its name."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pseudocal.app.models.exported import open_exported
+from pseudocal.app.models.hugging_face import open_hugging_face
+from pseudocal.app.models.named import open_named
+from pseudocal.app.models.onnx_file import open_onnx
+from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.outputs import AsLogits
+from pseudocal.app.models.skops_file import open_skops
+from pseudocal.app.models.torchscript import open_torchscript
+from pseudocal.arrays import InputError, Predictor
+from pseudocal.predictors import Deferred
+
+OPENERS: dict[str, Callable[..., OpenModel]] = {
+    "callable": open_named,
+    "huggingface": open_hugging_face,
+    "onnx": open_onnx,
+    "pt2": open_exported,
+    "sklearn": open_skops,
+    "torchscript": open_torchscript,
+}
+PICKLE = (
+    "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
+    "save a torch model with torch.export.save or as ONNX, a scikit-learn model with skops.io.dump"
+)
+
+
+def open_model(name: str, **options: Any) -> OpenModel:
+    """Open a model file, a Hugging Face folder or hub id, or `module:function`."""
+    kind = kind_of(name)
+    is_path = kind not in ("callable", "huggingface") or Path(name).exists()
+    return OPENERS[kind](Path(name) if is_path else name, **options)
+
+
+def model_file(name: str, *, outputs: Any = None, binary: bool = False, **options: Any) -> Deferred:
+    """A model that each worker opens for itself: what `open_model` opens, with its outputs read as logits."""
+    return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, **options))
+
+
+def _logits_of(name: str, *, outputs: Any, binary: bool, **options: Any) -> Predictor:
+    return AsLogits(open_model(name, outputs=outputs, binary=binary, **options).predict, outputs, binary)
+
+
+def kind_of(name: str) -> str:
+    """Say what kind of model a name stands for.
+
+    >>> kind_of("package.models:predict"), kind_of("microsoft/resnet-18")
+    ('callable', 'huggingface')
+    """
+    path = Path(name)
+    if path.is_dir():
+        if not (path / "config.json").exists():
+            raise InputError(f"expected a Hugging Face folder with a config.json, got {name}")
+        return "huggingface"
+    if path.is_file():
+        return _kind_of_file(path)
+    if re.fullmatch(r"[\w.]+:[\w.]+", name):
+        return "callable"
+    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and path.suffix[1:] not in ("onnx", "pt", "pt2", "pth", "skops"):
+        return "huggingface"
+    raise InputError(
+        f"expected a model file, a Hugging Face folder or id, or module:function, got {name}: no such file"
+    )
+
+
+def _kind_of_file(path: Path) -> str:
+    if zipfile.is_zipfile(path):
+        return _kind_of_zip(path)
+    with path.open("rb") as file:
+        start = file.read(2)
+    if not start:
+        raise InputError(f"expected a model file, got {path}, which is empty")
+    if start[:1] == b"\x80" or path.suffix in (".joblib", ".pickle", ".pkl", ".pth"):
+        raise InputError(f"expected a model file, got {path}, {PICKLE}")
+    if path.suffix != ".onnx":
+        raise InputError(
+            f"expected a file of ONNX, torch.export, TorchScript or skops, got {path}, which is none of them"
+        )
+    return "onnx"
+
+
+def _kind_of_zip(path: Path) -> str:
+    with zipfile.ZipFile(path) as archive:
+        members = {name.partition("/")[2] or name for name in archive.namelist()} | set(archive.namelist())
+    if "schema.json" in members:
+        return "sklearn"
+    if members & {"archive_format", "serialized_exported_program.json"}:
+        return "pt2"
+    if "constants.pkl" in members and any(name.startswith("code/") for name in members):
+        return "torchscript"
+    if "data.pkl" in members:
+        raise InputError(f"expected a model file, got {path}, {PICKLE}")
+    raise InputError(
+        f"expected a file of ONNX, torch.export, TorchScript or skops, got {path}, another kind of archive"
+    )

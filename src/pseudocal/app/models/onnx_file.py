@@ -1,0 +1,193 @@
+"""An ONNX file: run it with onnxruntime, and write it again with the division by T inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pseudocal.app.models.onnx_graph import calibrated_graph, inner_type, softmax_input
+from pseudocal.app.models.opened import Chunked, Expects, OpenModel
+from pseudocal.app.models.outputs import EPS
+from pseudocal.arrays import Batch, Floats, InputError, Predictor
+from pseudocal.extras import MissingExtraError
+
+DTYPES = {
+    "tensor(double)": "float64",
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+    "tensor(uint8)": "uint8",
+}
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+def open_onnx(
+    path: Path, *, device: str = "cpu", output: str | None = None, outputs: str | None = None, binary: bool = False
+) -> OpenModel:
+    """Open an ONNX file. `output` names the tensor that holds the logits, be it an output of the graph or inside it."""
+    graph = _load(path)
+    name = _choose(graph, output)
+    hidden = name not in [o.name for o in graph.graph.output]
+    softmaxed = None if output and hidden else softmax_input(graph, name)
+    if softmaxed and outputs is None:
+        raise InputError(
+            f"expected logits, got the output {name!r}, which is a softmax in the graph: say --output {softmaxed} to "
+            "calibrate the logits before it, or --outputs probabilities"
+        )
+    predict, entry = _predictor(_with_output(graph, name) if hidden else path, name, device)
+    return OpenModel(
+        kind="onnx",
+        predict=predict,
+        expects=Expects(_row_shape(entry), DTYPES[entry.type]),
+        output=None if hidden or outputs == "probabilities" else name,
+        notes=(f"input {entry.name!r} {_shown(entry.shape)}", f"{outputs or 'logits'} in {name!r}"),
+        ship=lambda temperature, folder, probe: _ship(
+            graph,
+            name,
+            temperature,
+            folder,
+            predict(probe),
+            probe,
+            probabilities=outputs == "probabilities",
+            binary=binary,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class OnnxPredictor:
+    """Run one output of a session; pictures that were mixed are rounded where the graph wants whole numbers."""
+
+    session: Any
+    entry: str
+    output: str
+    dtype: str
+
+    def __call__(self, x: Batch, /) -> Floats:
+        """Predict one batch of arrays."""
+        x = np.asarray(x)
+        x = np.rint(x) if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating) else x
+        (logits,) = self.session.run([self.output], {self.entry: np.ascontiguousarray(x, dtype=self.dtype)})
+        return np.asarray(logits)
+
+
+def _load(path: Path) -> Any:
+    try:
+        import onnx
+        import onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError(error.name or "onnxruntime", "onnx") from error
+    try:
+        return onnx.load(path)
+    except Exception as error:  # protobuf and a missing data file each have their own
+        raise InputError(f"expected an ONNX file, got {path}, which is damaged or another: {_first(error)}") from error
+
+
+def _choose(graph: Any, output: str | None) -> str:
+    given: dict[str, str] = {o.name: _shown(_dims(o)) for o in graph.graph.output}
+    inside = {name for node in graph.graph.node for name in node.output}
+    if output is not None:
+        if output not in given and output not in inside:
+            raise InputError(f"expected an output among {', '.join(given)}, got {output!r}")
+        return output
+    if not given:
+        raise InputError("expected an ONNX file, got a graph without outputs")
+    if len(given) != 1:
+        listed = ", ".join(f"{name} {shape}" for name, shape in given.items())
+        raise InputError(f"expected --output to say which of {len(given)} outputs holds the logits: {listed}")
+    return next(iter(given))
+
+
+def _with_output(graph: Any, name: str) -> bytes:
+    """The graph with one of its inner tensors as an output."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(graph)
+    copy.graph.output.append(onnx.helper.make_tensor_value_info(name, inner_type(graph, name), None))
+    return bytes(copy.SerializeToString())
+
+
+def _session(model: Path | bytes, device: str) -> Any:
+    import onnxruntime as ort
+
+    provider = PROVIDERS.get(device.split(":")[0])
+    if provider not in ort.get_available_providers():
+        raise InputError(f"expected a device that onnxruntime has, {ort.get_available_providers()}, got {device!r}")
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    # threads that wait for work in a loop would take the cores from those that decode the next pictures
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        source = model if isinstance(model, bytes) else str(model)
+        return ort.InferenceSession(source, options, providers=[provider])
+    except Exception as error:
+        raise InputError(f"expected a graph that onnxruntime can run, got {_first(error)}") from error
+
+
+def _only_input(session: Any) -> Any:
+    entries = session.get_inputs()
+    if len(entries) != 1:
+        raise InputError(f"expected a graph with one input, got {[e.name for e in entries]}")
+    if entries[0].type not in DTYPES:
+        raise InputError(f"expected an input of numbers, got {entries[0].type}")
+    return entries[0]
+
+
+def _predictor(model: Path | bytes, name: str, device: str) -> tuple[Predictor, Any]:
+    """The tensor `name` of a model as a predictor, and what the model says of its input."""
+    session = _session(model, device)
+    entry = _only_input(session)
+    predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type])
+    fixed = entry.shape[0] if entry.shape else None
+    return (Chunked(predict, fixed) if isinstance(fixed, int) else predict), entry
+
+
+def _ship(
+    graph: Any,
+    name: str,
+    temperature: float,
+    folder: Path,
+    before: Floats,
+    probe: Batch,
+    *,
+    probabilities: bool,
+    binary: bool,
+) -> list[str]:
+    """Write the calibrated graph, run it on a few inputs, and hold what it says against what it should."""
+    target = folder / "model.onnx"
+    new = calibrated_graph(graph, name, temperature, probabilities=probabilities, binary=binary)
+    target.write_bytes(new.SerializeToString())
+    hidden = name not in [o.name for o in new.graph.output]
+    after = _predictor(_with_output(new, name) if hidden else target, name, "cpu")[0](probe)
+    expected = _power(before, 1 / temperature, binary) if probabilities else before / temperature
+    if not np.allclose(after, expected, rtol=1e-3, atol=1e-4):
+        raise InputError(f"expected the calibrated graph to say {expected[0]} of the first input, got {after[0]}")
+    return [target.name]
+
+
+def _power(p: Floats, power: float, binary: bool) -> Floats:
+    """Probabilities raised to a power and made to sum to one again, as the calibrated graph does."""
+    p = np.clip(p, EPS, 1 - EPS).astype(np.float64) if binary else p.astype(np.float64)
+    total = p**power + (1 - p) ** power if binary else (p**power).sum(axis=1, keepdims=True)
+    return np.asarray(p**power / total)
+
+
+def _row_shape(entry: Any) -> tuple[int | None, ...] | None:
+    return tuple(d if isinstance(d, int) else None for d in entry.shape[1:]) or None
+
+
+def _dims(value: Any) -> list[Any]:
+    return [d.dim_value or d.dim_param or None for d in value.type.tensor_type.shape.dim]
+
+
+def _shown(shape: list[Any]) -> str:
+    return "(" + ", ".join(str(d if isinstance(d, int) else "?") for d in shape) + ")"
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -1,5 +1,0 @@
-"""The command `pseudocal`."""
-
-from pseudocal.cli.main import command, main
-
-__all__ = ["command", "main"]

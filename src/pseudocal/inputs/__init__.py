@@ -1,8 +1,0 @@
-"""Unlabelled inputs as they lie about: folders of pictures, lists of paths, arrays and tables."""
-
-from pseudocal.inputs.ahead import Unreadable, read_batches
-from pseudocal.inputs.opening import open_inputs
-from pseudocal.inputs.pixels import Pixels, pixels_for
-from pseudocal.inputs.source import Arrays, Inputs, Pictures
-
-__all__ = ["Arrays", "Inputs", "Pictures", "Pixels", "Unreadable", "open_inputs", "pixels_for", "read_batches"]

@@ -1,0 +1,1 @@
+"""The lab: all it takes to repeat the paper."""

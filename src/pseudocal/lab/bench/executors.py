@@ -1,0 +1,110 @@
+"""Ways to do many jobs: one after the other, in several processes, or with Ray. All have the signature of `map`.
+
+Results come as they are finished, in any order. A job writes files and returns a little, so which executor ran it
+cannot be seen in what it left behind.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, Protocol, TypeVar
+
+from pseudocal.distributed.addresses import check_address
+from pseudocal.extras import MissingExtraError
+from pseudocal.lab.data import cache_folder
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Executor(Protocol):
+    """`map`, in whatever order."""
+
+    def __call__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Do something with each item."""
+        ...
+
+
+def in_process(do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """One after the other, here.
+
+    >>> list(in_process(abs, [-1, 2]))
+    [1, 2]
+    """
+    yield from map(do, items)
+
+
+class Pool:
+    """So many processes on this machine, started afresh: nothing of this one is in them. For use in a `with`."""
+
+    def __init__(self, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(workers, context, _end_with_parent)
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._pool.shutdown(wait=exception[0] is None, cancel_futures=True)
+
+    def __call__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Do something with each item in one of the processes."""
+        for future in as_completed([self._pool.submit(do, item) for item in items]):
+            yield future.result()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work forever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class Ray:
+    """Ray tasks of one core each: on this machine, or on a cluster whose nodes share the output and cache folders."""
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        self._ray = _ray()
+        self._started = not self._ray.is_initialized()
+        if self._started:
+            if address:
+                check_address(address)
+            local: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
+            self._ray.init(address=address, log_to_driver=False, logging_level="error", **local)
+
+    def __enter__(self) -> Ray:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._started:
+            self._ray.shutdown()
+
+    def __call__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Do something with each item somewhere."""
+        remote = self._ray.remote(max_retries=0)(_apply)
+        waiting = [remote.remote(do, item, str(cache_folder())) for item in items]
+        while waiting:
+            finished, waiting = self._ray.wait(waiting, num_returns=1)
+            yield self._ray.get(finished[0])
+
+
+def _apply(do: Callable[[Any], Any], item: Any, cache: str) -> Any:
+    os.environ["PSEUDOCAL_CACHE"] = cache  # that of whoever asks: workers may have been there before
+    return do(item)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError("ray", "ray") from error
+    return ray

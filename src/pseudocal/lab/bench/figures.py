@@ -1,0 +1,137 @@
+"""The paper's figures from the files of a suite, drawn with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from pseudocal.extras import MissingExtraError
+from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.lab.bench.curves import real_and_pseudo, reliabilities, sweeps, temperatures, trainings
+from pseudocal.lab.bench.records import read_records, unique
+from pseudocal.lab.bench.store import Store
+from pseudocal.lab.bench.task import Suite, Task
+from pseudocal.metrics import Reliability
+
+Form = Literal["svg", "png"]
+FEW = 30  # points that have room to be large
+
+
+def draw(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
+    """Draw all figures that the suite has numbers for; the first pair of domains and seed stand for the others."""
+    plt = pyplot()
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = []
+
+    def save(name: str, figure: Any) -> None:
+        path = folder / f"{suite.name}-{name}.{form}"
+        figure.tight_layout()
+        figure.savefig(path, metadata={"Date": None} if form == "svg" else None)
+        plt.close(figure)
+        drawn.append(path)
+
+    records = read_records(suite, store)
+    plain = [name for name in suite.calibrators if not name.startswith("lambda-")]
+    for task in _first_of_each_method(suite, store):
+        save(f"reliability-{task.method}", _reliability_figure(plt, task, plain, store))
+        if (store.folder(task) / "mixes" / "pseudocal.npz").exists():
+            save(
+                f"pseudo-{task.method}", _side_by_side(plt, real_and_pseudo(task, store), f"{task.method}, {task.pair}")
+            )
+    for name, data, figure in (
+        ("training", trainings(suite.tasks, store), _training_figure),
+        ("lambda", sweeps(records), _lambda_figure),
+        ("temperatures", temperatures(records) if not sweeps(records) else {}, _temperature_figure),
+    ):
+        if data:
+            save(name, figure(plt, data))
+    return drawn
+
+
+def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
+    done = [task for task in suite.tasks if store.scores(task)]
+    return [next(task for task in done if task.method == method) for method in unique(task.method for task in done)]
+
+
+def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store) -> Any:
+    found = {title_of(name): each for name, each in reliabilities(task, names, store).items()}
+    return _side_by_side(plt, found, f"{task.method}, {task.pair}")
+
+
+def _side_by_side(plt: Any, found: dict[str, Reliability], title: str) -> Any:
+    """Small reliability diagrams: bars of accuracy by confidence, the diagonal, and the share of rows in each bin."""
+    columns = min(5, len(found))
+    rows = -(-len(found) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(2.5 * columns, 2.4 * rows + 1), sharex=True, sharey=True)
+    flat = np.atleast_1d(axes).ravel()
+    for ax, (name, r) in zip(flat, found.items(), strict=False):
+        filled = r.count > 0
+        ax.bar(
+            r.edges[:-1], r.count / r.count.sum(), np.diff(r.edges), align="edge", color="0.85", label="share of rows"
+        )
+        ax.plot([0, 1], [0, 1], color="0.6", lw=1)
+        ax.plot(r.confidence[filled], r.accuracy[filled], "o-", ms=3, lw=1, color="tab:blue", label="accuracy")
+        ax.set(title=f"{name}\nECE {r.ece:.1%}", xlim=(0, 1), ylim=(0, 1))
+    for ax in flat[len(found) :]:
+        ax.set_axis_off()
+    flat[0].legend(fontsize=6)
+    figure.supxlabel("confidence")
+    figure.supylabel("accuracy")
+    figure.suptitle(title)
+    return figure
+
+
+def _training_figure(plt: Any, found: dict[str, Any]) -> Any:
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(3.4 * columns, 2.6 * rows), squeeze=False)
+    for ax, (method, curve) in zip(axes.ravel(), found.items(), strict=False):
+        ax.plot(curve.steps, 100 * curve.error, color="tab:blue", label="error, %")
+        twin = ax.twinx()
+        twin.plot(curve.steps, curve.nll, color="tab:red", ls="--", label="NLL")
+        ax.set(title=method, xlabel="step")
+        ax.set_ylabel("error, %", color="tab:blue")
+        twin.set_ylabel("NLL", color="tab:red")
+    for ax in axes.ravel()[len(found) :]:
+        ax.set_axis_off()
+    return figure
+
+
+def _lambda_figure(plt: Any, found: dict[str, Any]) -> Any:
+    figure, axes = plt.subplots(1, len(found), figsize=(3.2 * len(found), 2.8), sharey=True, squeeze=False)
+    for ax, (method, curves) in zip(axes[0], found.items(), strict=True):
+        for labels, curve in curves.items():
+            ax.errorbar(curve.shares, 100 * curve.mean, 100 * curve.sd, capsize=2, marker="o", ms=3, label=labels)
+        ax.set(title=method, xlabel="λ, the larger share")
+    axes[0, 0].set_ylabel("ECE, %, mean and sd over tasks")
+    axes[0, 0].legend(title="labels")
+    return figure
+
+
+def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
+    figure, axes = plt.subplots(1, len(found), figsize=(2.2 * len(found), 2.6), sharex=True, sharey=True, squeeze=False)
+    for ax, (name, (best, own)) in zip(axes[0], found.items(), strict=True):
+        low, high = min(best.min(), 0.3), max(best.max(), 10.0)
+        ax.plot([low, high], [low, high], color="0.6", lw=1)
+        few = len(best) <= FEW
+        ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)
+        ax.set(title=title_of(name), xscale="log", yscale="log")
+    figure.supxlabel("temperature of the oracle")
+    figure.supylabel("temperature found")
+    return figure
+
+
+def pyplot() -> Any:
+    """Matplotlib for files: no window, and the same bytes for the same numbers."""
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "report") from error
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = "pseudocal"
+    import matplotlib.pyplot as plt
+
+    return plt

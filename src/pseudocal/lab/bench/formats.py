@@ -1,0 +1,123 @@
+"""Tables as Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+
+from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.lab.bench.records import unique
+from pseudocal.lab.bench.tables import SKILLS, Cell, Comparison, Table
+
+PERCENT = {"ece", "accuracy", "miou"}
+DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4, "miou": 2}
+NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU"}
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown; the paper's values stand in brackets.
+
+    >>> print(markdown(Table("ECE", "ece", ("mcc",), (("PseudoCal", (Cell(0.125, 0.01, best=True),)),))))
+    | ECE, % | mcc |
+    |---|---|
+    | PseudoCal | **12.50** ± 1.00 |
+    """
+    head = [_title(table), *table.columns]
+    rows = [[name, *(_written(cell, table.metric, "**{}**", "±") for cell in cells)] for name, cells in table.rows]
+    return "\n".join(_line(row) for row in [head, *rows]).replace("\n", f"\n{_rule(len(head))}\n", 1)
+
+
+def latex(table: Table) -> str:
+    r"""A tabular for LaTeX.
+
+    >>> print(latex(Table("ECE", "ece", ("mcc",), (("PseudoCal", (Cell(0.125, best=True),)),))))
+    \begin{tabular}{lr}
+    \hline
+    ECE, \% & mcc \\
+    \hline
+    PseudoCal & \textbf{12.50} \\
+    \hline
+    \end{tabular}
+    """
+    head = [_escaped(_title(table)), *map(_escaped, table.columns)]
+    rows = [
+        [_escaped(name), *(_written(cell, table.metric, r"\textbf{{{}}}", r"$\pm$") for cell in cells)]
+        for name, cells in table.rows
+    ]
+    body = [" & ".join(row) + r" \\" for row in rows]
+    columns = "l" + "r" * len(table.columns)
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", " & ".join(head) + r" \\", r"\hline", *body, r"\hline"]
+    return "\n".join([*lines, r"\end{tabular}"])
+
+
+def comma_separated(table: Table) -> str:
+    """One line for each cell, in full precision and as a share rather than in percent."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["table", "calibrator", "column", "metric", "mean", "sd", "paper"])
+    for name, cells in table.rows:
+        metric = SKILLS.get(name, table.metric)
+        for column, cell in zip(table.columns, cells, strict=True):
+            values = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.sd, cell.paper)]
+            writer.writerow([table.title, name, column, metric, *values])
+    return out.getvalue().rstrip("\n")
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "csv": comma_separated}
+
+
+def comparisons(found: Sequence[Comparison]) -> str:
+    """PseudoCal against each rival, as Markdown: tasks it is better on, and the p of the paired test.
+
+    >>> print(comparisons([Comparison("tempscal", "mcc", 12, 11, -0.07, 0.00195)]))
+    | PseudoCal against | mcc |
+    |---|---|
+    | TempScal | 11 of 12, p = 0.002 |
+    """
+    where = unique(each.where for each in found)
+    lookup = {(each.rival, each.where): each for each in found}
+    rows = [
+        [title_of(rival), *(_compared(lookup.get((rival, place))) for place in where)]
+        for rival in unique(each.rival for each in found)
+    ]
+    head = ["PseudoCal against", *where]
+    return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
+
+
+def _compared(each: Comparison | None) -> str:
+    if each is None:
+        return "-"
+    p = f"p = {each.p:.3f}" if each.p >= 0.0005 else "p < 0.001"
+    return f"{each.wins} of {each.tasks}, {p}"
+
+
+def _title(table: Table) -> str:
+    name = table.title.replace(table.metric, NAMES[table.metric])
+    return f"{name}, %" if table.metric in PERCENT else name
+
+
+def _written(cell: Cell, metric: str, bold: str, plus: str) -> str:
+    if math.isnan(cell.mean):
+        return "-" if math.isnan(cell.paper) else f"- [{_number(cell.paper, metric)}]"
+    mean = _number(cell.mean, metric)
+    text = bold.format(mean) if cell.best else mean
+    text += "" if math.isnan(cell.sd) else f" {plus} {_number(cell.sd, metric)}"
+    return text + ("" if math.isnan(cell.paper) else f" [{_number(cell.paper, metric)}]")
+
+
+def _number(value: float, metric: str) -> str:
+    return f"{value * (100 if metric in PERCENT else 1):.{DIGITS[metric]}f}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("->", r"$\to$").replace("%", r"\%").replace("_", r"\_").replace("λ", r"$\lambda$")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _rule(columns: int) -> str:
+    return "|" + "---|" * columns

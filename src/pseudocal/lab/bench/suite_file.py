@@ -1,0 +1,130 @@
+"""A user's own suite, as a TOML file.
+
+    calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all of them if absent
+    seeds = 3
+
+    [[tasks]]                       # every source with every target and every method
+    data = "office-home"
+    source = ["Art", "Clipart"]
+    target = "Product"
+    method = ["mcc", "bnm"]
+    backbone = "resnet50"
+    weights = "path/to/weights"
+    options = { weight = 0.5 }      # of the method
+
+The other keys of a task are the fields of `Task`. Tasks of segmentation (`data = "scenes"`) make a suite of their own;
+their networks are those of `pseudocal.lab.segmentation`, their options those of `pseudocal.lab.bench.segmenters`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import CALIBRATORS
+from pseudocal.lab.adapt import BACKBONES
+from pseudocal.lab.adapt.fit import check_options
+from pseudocal.lab.adapt.train import find_preset
+from pseudocal.lab.bench import segmenters
+from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
+from pseudocal.lab.bench.synthesis import SYNTHESES
+from pseudocal.lab.bench.task import Suite, Task
+from pseudocal.lab.data import DATASETS
+from pseudocal.lab.segmentation.comparison import METHODS
+
+KEYS = ("calibrators", "seeds", "tasks", "about")
+MANY = ("source", "target", "method")  # one name or several
+TYPES: dict[str, tuple[type, ...]] = {"width": (int,), "iterations": (int,), "frozen": (bool,), "options": (dict,)}
+SEGMENTED = ("data", *MANY, "backbone", "weights", "width", "iterations", "options")
+FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed", "runner"))
+
+
+def read_suite(path: Path, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+    """Read a suite; the file's name is its name. `quick` takes its first three tasks, `changes` are settings of all."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"expected a suite file, got {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"expected TOML, got {path}: {error}") from error
+    return parse_suite(content, path.stem, seeds=seeds, quick=quick, **changes)
+
+
+def parse_suite(
+    content: dict[str, Any], name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any
+) -> Suite:
+    """A suite from what a file says.
+
+    >>> task = {"data": "emoji", "source": ["noto", "fluent"], "target": ["fluent", "openmoji"], "method": "mcc"}
+    >>> [task.pair for task in parse_suite({"tasks": [task]}, "mine").tasks]
+    ['noto->fluent', 'noto->openmoji', 'fluent->openmoji']
+    """
+    _check_among("a key of a suite", content, KEYS)
+    given = content.get("tasks")
+    if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
+        raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
+    pixels = {each.get("data") == "scenes" for each in given}
+    if len(pixels) > 1:
+        raise InputError("expected scenes in a suite of their own, got other data too")
+    known = METHODS if True in pixels else (*CALIBRATORS, *SYNTHESES)
+    calibrators = content.get("calibrators", [name for name in CALIBRATORS if name in known])
+    _check_among("a calibrator", calibrators, known)
+    count = content.get("seeds", 1) if seeds is None else seeds
+    if not isinstance(count, int) or count < 1:
+        raise InputError(f"expected seeds, a number from 1 on, got {count!r}")
+    cells = [cell for each in given for cell in _cells({**each, **changes})]
+    cells = cells[:3] if quick else cells
+    tasks = [Task(**cell, seed=seed) for seed in range(1 if quick and seeds is None else count) for cell in cells]
+    about = str(content.get("about", ""))
+    return Suite(f"{name}-quick" if quick else name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about)
+
+
+def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The settings of each task that a table stands for."""
+    _check_among("a key of a task", table, FIELDS)
+    missing = [key for key in ("data", "source", "target", "method") if key not in table]
+    if missing:
+        raise InputError(f"expected data, source, target and method in each task, got no {missing[0]}")
+    for key, value in table.items():
+        _check_type(key, value)
+    options = table.get("options", {})
+    if table["data"] == "digits":  # too small for the usual backbone
+        table = {**dict(TRAINED), **table}
+    settings = table | {"options": tuple(options.items())}
+    if table["data"] == "scenes":
+        _check_among("a key of a task of segmentation", table, SEGMENTED)
+        settings = dict(SEGMENTERS) | table | {"options": tuple({**segmenters.OPTIONS, **options}.items())}
+    else:
+        _check_among("a data set", [table["data"]], (*DATASETS, "scenes"))
+        _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
+        for method in _listed(table["method"]):
+            check_options(find_preset(method, table.get("preset", "paper")), options)
+    several = [_listed(table[key]) for key in MANY]
+    cells = [settings | dict(zip(MANY, names, strict=True)) for names in product(*several)]
+    cells = [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
+    for cell in cells if table["data"] == "scenes" else ():
+        segmenters.check_settings(Task(**cell))
+    return cells
+
+
+def _check_type(key: str, value: Any) -> None:
+    wanted = TYPES.get(key, (str, list) if key in MANY else (str,))
+    right = isinstance(value, wanted) and not (isinstance(value, bool) and bool not in wanted)
+    if not right or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
+        raise InputError(f"expected {key} to be {' or '.join(t.__name__ for t in wanted)}, got {value!r}")
+
+
+def _check_among(what: str, names: Any, known: Any) -> None:
+    if not isinstance(names, list | dict):
+        raise InputError(f"expected a list of names, got {names!r}")
+    for name in names:
+        if name not in known:
+            raise InputError(f"expected {what} among {', '.join(known)}, got {name!r}")
+
+
+def _listed(names: str | list[str]) -> list[str]:
+    return [names] if isinstance(names, str) else names

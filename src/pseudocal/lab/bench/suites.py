@@ -1,0 +1,182 @@
+"""The built-in suites: plain lists of tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import CALIBRATORS
+from pseudocal.lab.bench import segmenters
+from pseudocal.lab.bench.synthesis import ABLATION, SWEEP
+from pseudocal.lab.bench.task import Scenario, Suite, Task
+from pseudocal.lab.segmentation.comparison import METHODS
+
+ALL = tuple(CALIBRATORS)
+SOURCE_FREE = tuple(name for name, entry in CALIBRATORS.items() if not entry.source_data)
+EMOJI = ("noto", "twemoji", "openmoji", "fluent")
+OFFICE_HOME = ("Art", "Clipart", "Product", "RealWorld")
+DOMAINNET = (
+    *(("clipart", "sketch"), ("painting", "clipart"), ("painting", "real"), ("real", "clipart")),
+    *(("real", "painting"), ("real", "sketch"), ("sketch", "painting")),
+)
+OFFICE_31 = (("amazon", "dslr"), ("amazon", "webcam"), ("dslr", "amazon"), ("webcam", "amazon"))
+SIX = ("atdoc", "bnm", "mcc", "cdan", "safn", "mcd")  # the paper's closed-set methods
+# The outer product of 256 features and 52 classes has 13,312 columns: too wide for seconds of CPU.
+FROZEN = (("width", 256),)
+SMALL: dict[str, tuple[tuple[str, Any], ...]] = {"cdan": (("randomised", 1024),)}
+
+
+def resnet(depth: int) -> tuple[tuple[str, Any], ...]:
+    """The paper's network, trained as a whole from its ImageNet weights."""
+    weights = f"microsoft/resnet-{depth}"
+    return (("backbone", f"resnet{depth}"), ("weights", weights), ("frozen", False), ("iterations", 10_000))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a suite's tasks are made from seeds: pairs of domains times methods."""
+
+    about: str
+    data: str
+    pairs: tuple[tuple[str, str], ...]
+    methods: tuple[str, ...]
+    scenario: Scenario = "closed-set"
+    calibrators: tuple[str, ...] = ALL
+    settings: tuple[tuple[str, Any], ...] = ()
+    quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = None  # three pairs, two methods
+
+    def suite(self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+        """The tasks of seeds 0 to `seeds` - 1; `changes` are settings of all of them."""
+        pairs, methods = (self.quick or (self.pairs[:3], self.methods[:2])) if quick else (self.pairs, self.methods)
+        settings = {**dict(self.settings), **changes}
+        small = SMALL if self.settings == FROZEN else {}
+        tasks = [
+            Task(
+                self.data, source, target, self.scenario, method, seed, **{"options": small.get(method, ()), **settings}
+            )
+            for seed in range(seeds or 1)
+            for method in methods
+            for source, target in pairs
+        ]
+        return Suite(f"{name}-quick" if quick else name, tuple(tasks), self.calibrators, self.about)
+
+
+TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
+SEGMENTERS = (
+    *(("runner", "segmentation"), ("backbone", "unet"), ("iterations", 250)),
+    ("options", tuple(segmenters.OPTIONS.items())),
+)
+QUICK = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
+
+PLANS: dict[str, Plan] = {
+    "digits": Plan(
+        "three kinds of digits, a small network trained end to end",
+        "digits",
+        tuple(permutations(("mnist", "optdigits", "fonts"), 2)),
+        ("source-only", "mcc", "bnm"),
+        settings=TRAINED,
+    ),
+    "emoji": Plan(
+        "four vendors' emoji, heads on a frozen EfficientNet-Lite0, closed set",
+        "emoji",
+        tuple(permutations(EMOJI, 2)),
+        ("source-only", "atdoc", "bnm", "mcc", "cdan", "safn"),
+        settings=FROZEN,
+        quick=QUICK,
+    ),
+    "emoji-partial": Plan(
+        "the target has half of the classes",
+        "emoji",
+        tuple(permutations(EMOJI, 2)),
+        ("atdoc", "mcc", "pada"),
+        "partial-set",
+        settings=FROZEN,
+    ),
+    "emoji-source-free": Plan(
+        "SHOT sees a source model, DINE its outputs alone",
+        "emoji",
+        tuple(permutations(EMOJI, 2)),
+        ("shot", "dine"),
+        "source-free",
+        SOURCE_FREE,
+        settings=FROZEN,
+    ),
+    "emoji-ablation": Plan(
+        "other syntheses in the place of mixup",
+        "emoji",
+        tuple(permutations(EMOJI, 2)),
+        ("mcc",),
+        calibrators=("none", *ABLATION, "pseudocal", "oracle"),
+        settings=FROZEN,
+    ),
+    "emoji-lambda": Plan(
+        "the share of mixup, hard and soft labels",
+        "emoji",
+        tuple(permutations(EMOJI, 2)),
+        ("source-only", "mcc", "bnm"),
+        calibrators=("none", *SWEEP, "oracle"),
+        settings=FROZEN,
+    ),
+    "scenes": Plan(
+        "segmentation: a small U-Net trained on one vendor's scenes, calibrated on another's",
+        "scenes",
+        tuple(permutations(EMOJI, 2)),  # the three of `--quick` have the same source, and so share their segmenters
+        ("source-only",),
+        calibrators=METHODS,
+        settings=SEGMENTERS,
+    ),
+    "office31": Plan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet(50)),
+    "office-home": Plan(
+        "the paper's Office-Home", "office-home", tuple(permutations(OFFICE_HOME, 2)), SIX, settings=resnet(50)
+    ),
+    "office-home-partial": Plan(
+        "the paper's Office-Home, 25 classes in the target",
+        "office-home",
+        tuple(permutations(OFFICE_HOME, 2)),
+        ("atdoc", "mcc", "pada"),
+        "partial-set",
+        settings=resnet(50),
+    ),
+    "visda": Plan(
+        "the paper's VisDA, synthetic to real",
+        "visda-2017",
+        (("train", "validation"),),
+        SIX,
+        settings=resnet(101),
+    ),
+    "domainnet126": Plan("the paper's DomainNet-126", "domainnet-126", DOMAINNET, SIX, settings=resnet(34)),
+    "domainnet126-source-free": Plan(
+        "the paper's DomainNet-126, source-free",
+        "domainnet-126",
+        DOMAINNET,
+        ("shot", "dine"),
+        "source-free",
+        SOURCE_FREE,
+        settings=resnet(34),
+    ),
+    "imagenet-sketch": Plan(
+        "the paper's ImageNet to ImageNet-Sketch, source-free",
+        "imagenet-sketch",
+        (("imagenet", "sketch"),),
+        ("shot", "dine"),
+        "source-free",
+        SOURCE_FREE,
+        settings=resnet(50),
+    ),
+}
+
+
+def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+    """A built-in suite; `changes` are settings of all its tasks, such as `backbone` and `weights`.
+
+    >>> suite = built_in("emoji", seeds=3)
+    >>> len(suite.tasks), len({task.pair for task in suite.tasks}), len({task.method for task in suite.tasks})
+    (216, 12, 6)
+    >>> len(built_in("emoji", quick=True).tasks)
+    6
+    """
+    if name not in PLANS:
+        raise InputError(f"expected a suite among {', '.join(PLANS)}, or a TOML file, got {name!r}")
+    return PLANS[name].suite(name, seeds=seeds, quick=quick, **changes)

@@ -1,0 +1,150 @@
+"""The benchmarks of the papers, read as they lie on a user's disk. Nothing is downloaded.
+
+Each has been passed around as folders and as list files, under several names. A list wins over folders, since published
+models were trained with its labels, and lists that number the classes differently are not mixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from pseudocal.arrays import InputError
+from pseudocal.lab.data.classes import partial as keep_classes
+from pseudocal.lab.data.domain import Domain
+from pseudocal.lab.data.files import listed
+from pseudocal.lab.data.layouts import BENCHMARKS, Benchmark, Patterns
+from pseudocal.lab.data.listing import Listing, Prefix, found_in, read_folder, read_list
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a benchmark lies: its images, its lists, and how to read them."""
+
+    root: Path
+    lists: Path
+    prefix: Prefix | None
+    ignore_case: bool
+
+
+def load_benchmark(
+    benchmark: str,
+    *domains: str,
+    root: str | Path | None = None,
+    lists: str | Path | None = None,
+    prefix: Prefix | None = None,
+    partial: bool = False,
+    ignore_case: bool = False,
+    resize: int = 256,
+    crop: int = 224,
+) -> dict[str, Domain]:
+    """Read a benchmark below `root`, its list files from `lists` (by default `root` as well).
+
+    With `partial` only the rows of the partial-set classes are kept; the label space stays whole. `ignore_case` orders
+    folders as most Office-Home lists do. See `pseudocal.lab.data.image_list` for `prefix`.
+    """
+    layout = BENCHMARKS[benchmark]
+    place = _place(layout, root, lists, prefix, ignore_case)
+    chosen = [layout.spelled(name) for name in domains or layout.default]
+    listings = {name: find(layout, name, place, partial=partial) for name in chosen}
+    classes = label_space(layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])])
+    read = {name: listed(each, name, classes, resize=resize, crop=crop) for name, each in listings.items()}
+    return {name: keep_classes(domain, layout.partial) for name, domain in read.items()} if partial else read
+
+
+def _place(
+    layout: Benchmark, root: str | Path | None, lists: str | Path | None, prefix: Prefix | None, ignore_case: bool
+) -> Place:
+    if root is None or not Path(root).is_dir():
+        raise InputError(f"expected root, the folder of {layout.name} ({layout.shape()}), got {root}")
+    if lists is not None and not Path(lists).is_dir():
+        raise InputError(f"expected lists, the folder of the list files of {layout.name}, got {lists}")
+    return Place(Path(root), Path(lists or root), prefix, ignore_case)
+
+
+def find(layout: Benchmark, domain: str, place: Place, *, partial: bool = False) -> Listing:
+    """Read one domain from the first layout that is there: the partial list if asked, a full list, a folder."""
+    patterns = layout.partial_lists + layout.lists if partial else layout.lists
+    found = _from_list(layout, domain, place, patterns) or _from_folder(layout, domain, place)
+    if found is None:
+        raise InputError(f"expected the domain {domain} of {layout.name} ({layout.shape(domain)}), got {_found(place)}")
+    return found
+
+
+def _from_list(
+    layout: Benchmark, domain: str, place: Place, patterns: Patterns, *, check: bool = True
+) -> Listing | None:
+    files = next(_lists_of(layout, domain, place, patterns), None)
+    if files is None:
+        return None
+    parts = [read_list(file, roots=_roots(file, place), prefix=place.prefix, check=check) for file in files]
+    return sum(parts[1:], start=parts[0])
+
+
+def _from_folder(layout: Benchmark, domain: str, place: Place) -> Listing | None:
+    tried = (place.root / each.format(d=name) for each, name in product(layout.folders, layout.domains[domain]))
+    folder = next((folder for folder in tried if folder.is_dir()), None)
+    return None if folder is None else read_folder(folder, ignore_case=place.ignore_case)
+
+
+def _lists_of(layout: Benchmark, domain: str, place: Place, patterns: Patterns) -> Iterator[list[Path]]:
+    folders = [place.lists / folder for folder in ("", *layout.published)]
+    for folder, pattern, spelling in product(folders, patterns, layout.domains[domain]):
+        files = [folder / part.format(d=spelling) for part in pattern]
+        if all(file.is_file() for file in files):
+            yield files
+
+
+def _roots(file: Path, place: Place) -> list[Path]:
+    # Published lists are relative to the data root, its parent, the working folder or, as data/txt/multi/*.txt are, to
+    # a folder called like their own: data/multi.
+    own = file.parent.name
+    return [place.root, place.root.parent, Path(), place.root / own, place.root / "data" / own]
+
+
+def _whole_listings(layout: Benchmark, place: Place) -> list[Listing]:
+    """What names all classes where a partial list names only some: the full lists of any domain, or a folder."""
+    lists = (_from_list(layout, domain, place, layout.lists, check=False) for domain in layout.domains)
+    folders = (_from_folder(layout, domain, place) for domain in layout.domains)
+    return [each for each in lists if each] or [each for each in folders if each][:1]
+
+
+def label_space(layout: Benchmark, listings: Iterable[Listing]) -> tuple[str, ...]:
+    """The class names in the order of their labels, refusing listings that disagree."""
+    names = dict(enumerate(layout.names))
+    origin: dict[int, Path] = {}
+    for listing in listings:
+        for label, name in _named(layout, listing).items():
+            if names.setdefault(label, name) != name:
+                raise InputError(
+                    f"expected one label order in all of {layout.name}, got label {label} for {name!r} in "
+                    f"{listing.origin} and for {names[label]!r} in {origin.get(label, 'the benchmark')}"
+                )
+            origin.setdefault(label, listing.origin)
+    if sorted(names) != list(range(layout.classes)) or len(set(names.values())) != layout.classes:
+        raise InputError(_wrong_classes(layout, names, origin))
+    return tuple(names[label] for label in range(layout.classes))
+
+
+def _named(layout: Benchmark, listing: Listing) -> dict[int, str]:
+    if listing.names or layout.names:
+        return listing.names
+    raise InputError(
+        f"expected each image of {listing.origin} in a folder called like its class, one folder for each label, "
+        "got labels and folders that are not one to one"
+    )
+
+
+def _wrong_classes(layout: Benchmark, names: dict[int, str], origin: dict[int, Path]) -> str:
+    where = ", ".join(sorted({str(path) for path in origin.values()}))
+    return (
+        f"expected the {layout.classes} classes of {layout.name}, each with one label from 0 to {layout.classes - 1}, "
+        f"got {len(names)} labels up to {max(names)} and {len(set(names.values()))} class names in {where}"
+    )
+
+
+def _found(place: Place) -> str:
+    lists = f"; in {place.lists}: {found_in(place.lists)}" if place.lists != place.root else ""
+    return f"in {place.root}: {found_in(place.root)}{lists}"

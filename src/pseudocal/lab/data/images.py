@@ -1,0 +1,129 @@
+"""Image files, decoded when rows are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from os import listdir
+from os.path import basename, dirname, isdir
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError, cores
+from pseudocal.extras import MissingExtraError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from pseudocal.lab.data.domain import Pixels, Rows
+
+Used = TypeVar("Used")
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+
+
+@dataclass(frozen=True)
+class Images:
+    """Image files as rows `(3, crop, crop)`: each squashed to `resize` x `resize`, then cut to its centre.
+
+    The squash ignores the aspect ratio, as the papers' test transform does. With `crop` equal to `resize` nothing is
+    cut: a training loop that crops at random starts from there.
+    """
+
+    paths: tuple[str, ...]
+    resize: int = 256
+    crop: int = 224
+
+    def __post_init__(self) -> None:
+        if not 0 < self.crop <= self.resize:
+            raise InputError(f"expected a crop from 1 to resize={self.resize}, got {self.crop}")
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """What an array of all rows would have; so a calibrator shuffles and reads these as it would an array."""
+        return (len(self), 3, self.crop, self.crop)
+
+    def __getitem__(self, rows: Rows, /) -> Pixels:
+        """Decode rows, several at a time: Pillow works outside Python's lock."""
+        numbers: NDArray[np.intp] = np.arange(len(self))[rows]
+        if numbers.ndim == 0:
+            return self._decode(self.paths[int(numbers)])
+        pixels = np.empty((len(numbers), 3, self.crop, self.crop), np.uint8)
+        with ThreadPoolExecutor(cores()) as pool:
+            decoded = pool.map(self._decode, [self.paths[i] for i in numbers])
+            for row, image in enumerate(decoded):
+                pixels[row] = image
+        return pixels
+
+    def _decode(self, path: str) -> Pixels:
+        image = read_image(path).resize((self.resize, self.resize), resample=2)  # bilinear
+        start = round((self.resize - self.crop) / 2)
+        end = start + self.crop
+        return np.asarray(image.crop((start, start, end, end))).transpose(2, 0, 1)
+
+
+def read_image(path: str | Path) -> Image:
+    """Open an image as RGB; what cannot be read is named."""
+    return _opened(path, _rgb)
+
+
+def image_size(path: str | Path) -> tuple[int, int]:
+    """The width and the height that the header of an image declares; nothing is decoded."""
+    return _opened(path, lambda image: image.size)
+
+
+def _opened(path: str | Path, use: Callable[[Image], Used]) -> Used:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError("pillow", "data") from error
+    limit = Image.MAX_IMAGE_PIXELS
+    # Pillow only warns between its limit and twice that; here both are refused before anything is decoded.
+    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+    try:
+        with Image.open(path) as image:
+            if limit is not None and image.width * image.height > limit:
+                raise Image.DecompressionBombError(f"{image.width} x {image.height}")
+            return use(image)
+    except bombs as error:
+        raise InputError(f"expected an image of at most {limit} pixels, got {path} ({error})") from error
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        raise InputError(f"expected a readable image, got {path} ({error})") from error
+
+
+def _rgb(image: Image) -> Image:
+    # A palette with an alpha value for each colour turns into RGB by way of RGBA only.
+    return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
+
+
+def is_image(path: str | Path) -> bool:
+    """Whether a file is named like an image.
+
+    >>> is_image("frame_0001.JPG"), is_image("Thumbs.db")
+    (True, False)
+    """
+    return Path(path).suffix.lower() in SUFFIXES
+
+
+def check_exist(paths: Sequence[str], origin: Path) -> None:
+    """Refuse paths without a file, naming the first; each folder is listed once, so a network disk does not mind."""
+    names: dict[str, set[str]] = {}
+    missing = [path for path in paths if basename(path) not in _names_in(dirname(path), names)]
+    if missing:
+        raise InputError(
+            f"expected the {len(paths)} images named in {origin}, got {len(missing)} missing, the first {missing[0]}; "
+            "where the paths begin with a folder of another machine, pass prefix=(old, new)"
+        )
+
+
+def _names_in(folder: str, known: dict[str, set[str]]) -> set[str]:
+    if folder not in known:
+        known[folder] = set(listdir(folder)) if isdir(folder) else set()
+    return known[folder]

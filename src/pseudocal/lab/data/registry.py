@@ -1,0 +1,54 @@
+"""Every data set for classification by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pseudocal.arrays import InputError
+from pseudocal.lab.data.benchmarks import load_benchmark
+from pseudocal.lab.data.builtin_digits import digits
+from pseudocal.lab.data.builtin_emoji import emoji
+from pseudocal.lab.data.classes import partial as keep_classes
+from pseudocal.lab.data.domain import Domain
+from pseudocal.lab.data.layouts import PARTIAL_CLASSES
+
+BUILT_IN: dict[str, Callable[..., dict[str, Domain]]] = {"digits": digits, "emoji": emoji}
+DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
+    **BUILT_IN,
+    "office-31": partial(load_benchmark, "office-31"),
+    "office-home": partial(load_benchmark, "office-home"),
+    "visda-2017": partial(load_benchmark, "visda-2017"),
+    "domainnet-126": partial(load_benchmark, "domainnet-126"),
+    "imagenet-sketch": partial(load_benchmark, "imagenet-sketch"),
+}
+
+
+def load(dataset: str, *domains: str, root: str | Path | None = None, **options: Any) -> dict[str, Domain]:
+    """Load a data set by name, all its usual domains or those named.
+
+    The built-in ones (`digits`, `emoji`) are built on first use. The others lie on your disk: `root` says where, and
+    `options` are those of `pseudocal.lab.data.load_benchmark`.
+
+        load("emoji", "noto", "fluent")
+        load("office-home", root="/data/office_home")
+    """
+    if dataset not in DATASETS:
+        raise InputError(f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{_hint(dataset)}")
+    if dataset not in BUILT_IN:
+        return DATASETS[dataset](*domains, root=root, **options)
+    if root is not None or options:
+        given = ["root"] * (root is not None) + sorted(options)
+        raise InputError(f"expected no options for {dataset}, which is built in, got {', '.join(given)}")
+    return DATASETS[dataset](*domains)
+
+
+def partial_set(dataset: str, target: Domain) -> Domain:
+    """The target of a partial set: the classes that the papers name for a benchmark, else the first half of all."""
+    return keep_classes(target, PARTIAL_CLASSES.get(dataset, target.classes[: len(target.classes) // 2]))
+
+
+def _hint(dataset: str) -> str:
+    return "; scenes have masks, not labels: call pseudocal.lab.data.scenes()" if dataset == "scenes" else ""

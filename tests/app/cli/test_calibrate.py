@@ -1,0 +1,223 @@
+"""`pseudocal calibrate`: the same answer for every kind of file, and files that can be used."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration, PseudoCal, softmax
+
+PREPARED = ("--size", "16", "--resize", "stretch", "--mean", "0.5,0.4,0.3", "--std", "0.2,0.25,0.3")
+
+
+def temperature(out: Path) -> float:
+    return Calibration.load(out / "calibration.json").temperature
+
+
+def table(out: Path) -> dict[str, list]:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()
+
+
+@pytest.fixture
+def at_hub(pseudocal, hub, pictures, tmp_path) -> Path:
+    assert pseudocal("calibrate", hub, pictures, "-o", tmp_path / "hub").code == 0
+    return tmp_path / "hub"
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
+def test_vision_models_of_any_kind_agree(kind, pseudocal, vision, at_hub, pictures, tmp_path):
+    done = pseudocal("calibrate", vision[kind], pictures, "-o", tmp_path / kind, *PREPARED)
+    assert done.code == 0, done.err
+    assert temperature(tmp_path / kind) == pytest.approx(temperature(at_hub), rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
+def test_tabular_models_of_any_kind_agree(kind, pseudocal, tabular, features, tmp_path):
+    for name in ("sklearn", kind):
+        done = pseudocal("calibrate", tabular[name], features, "-o", tmp_path / name)
+        assert done.code == 0, done.err
+    assert temperature(tmp_path / kind) == pytest.approx(temperature(tmp_path / "sklearn"), rel=1e-4)
+
+
+def test_the_temperature_is_the_one_of_the_library_but_for_the_pairs(
+    pseudocal, classifier, tabular, features, tmp_path
+):
+    pseudocal("calibrate", tabular["sklearn"], features, "-o", tmp_path / "out")
+    by_library = PseudoCal().fit(classifier, np.load(features).astype(np.float64))
+    low, high = by_library.interval
+    assert low < temperature(tmp_path / "out") < high
+
+
+def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime(pseudocal, vision, pictures, tmp_path):
+    import onnxruntime
+
+    from pseudocal.app.inputs import Pixels, open_inputs
+
+    pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", *PREPARED, "--save-logits")
+    calibration = Calibration.load(tmp_path / "out" / "calibration.json")
+    pixels = Pixels((16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch")
+    inputs = open_inputs(str(pictures), pixels=pixels)
+    x = np.stack([inputs.read(i) for i in range(len(inputs))])
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
+    (after,) = session.run(["logits"], {"x": x})
+    logits = np.load(tmp_path / "out" / "logits.npy")
+    np.testing.assert_allclose(softmax(after), calibration.probabilities(logits), atol=1e-5)
+
+
+def test_calibrated_torch_files_divide(pseudocal, tabular, features, tmp_path):
+    import warnings
+
+    import torch
+
+    x = torch.as_tensor(np.load(features))
+    for kind, name in (("pt2", "model.pt2"), ("torchscript", "model.pt")):
+        pseudocal("calibrate", tabular[kind], features, "-o", tmp_path / kind, "--save-logits")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            load = torch.jit.load if kind == "torchscript" else (lambda path: torch.export.load(path).module())
+            after = load(tmp_path / kind / name)(x).detach().numpy()
+        logits = np.load(tmp_path / kind / "logits.npy")
+        np.testing.assert_allclose(after * temperature(tmp_path / kind), logits, rtol=1e-4, atol=1e-5)
+
+
+def test_hugging_face_gets_a_config_that_carries_the_temperature(at_hub, hub):
+    from transformers import AutoConfig, AutoModelForImageClassification
+
+    config = AutoConfig.from_pretrained(at_hub / "config.json")
+    model = AutoModelForImageClassification.from_pretrained(hub, config=config)
+    assert model.config.pseudocal_temperature == temperature(at_hub)
+    assert "pseudocal_temperature" in json.loads((at_hub / "report.json").read_text())["usage"]
+
+
+def test_predictions_hold_every_input_in_the_order_of_the_data(pseudocal, tabular, features, classifier, tmp_path):
+    done = pseudocal("calibrate", tabular["sklearn"], features, "-o", tmp_path / "out", "--save-logits", "--json")
+    rows, logits = table(tmp_path / "out"), np.load(tmp_path / "out" / "logits.npy")
+    expected = classifier.predict_proba(np.load(features).astype(np.float64))
+    assert rows["file"] == [str(i) for i in range(400)]
+    assert rows["class"] == expected.argmax(axis=1).tolist()
+    np.testing.assert_allclose(rows["confidence_before"], expected.max(axis=1), rtol=1e-5)
+    after = Calibration.load(tmp_path / "out" / "calibration.json").probabilities(logits).max(axis=1)
+    np.testing.assert_allclose(rows["confidence_after"], after, rtol=1e-5)
+    assert json.loads(done.out)["used"] == 400
+    assert len(rows["top"][0]) == 3
+
+
+def test_an_early_stop_still_predicts_every_input_once(pseudocal, tabular, features, tmp_path):
+    calls = []
+    import sys
+
+    honest = sys.modules["tabular_model"].predict
+    sys.modules["tabular_model"].counted = lambda x: calls.append(len(x)) or honest(x)
+    common = ("--tolerance", "0.2", "--batch-size", "20", "--json")
+    done = pseudocal("calibrate", "tabular_model:counted", features, "-o", tmp_path / "all", *common)
+    result = json.loads(done.out)
+    assert result["used"] == 400
+    assert sum(calls) == 400 + result["mixes"] < 600
+    seen = pseudocal("calibrate", "tabular_model:counted", features, "-o", tmp_path / "s", *common, "--predict", "seen")
+    assert json.loads(seen.out)["used"] < 200
+    assert json.loads(seen.out)["temperature"] == result["temperature"]
+
+
+def test_max_samples_uses_so_many(pseudocal, tabular, features, tmp_path):
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--max-samples", "50", "--json")
+    assert json.loads(done.out)["used"] == 50
+    assert len(table(tmp_path / "out")["file"]) == 50
+
+
+def test_same_seed_same_bytes(pseudocal, tabular, features, tmp_path):
+    for name in "ab":
+        pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / name, "--seed", "3")
+    first, second = ((tmp_path / name / "calibration.json").read_bytes() for name in "ab")
+    assert first == second
+
+
+def test_a_list_of_paths_and_standard_input_are_the_folder(pseudocal, hub, pictures, at_hub, tmp_path, monkeypatch):
+    import io
+
+    paths = sorted(p for p in pictures.rglob("*") if p.is_file())
+    (tmp_path / "list.txt").write_text("\n".join(map(str, paths)))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(map(str, paths))))
+    for data in (tmp_path / "list.txt", "-"):
+        assert pseudocal("calibrate", hub, data, "-o", tmp_path / "out").code == 0
+        assert temperature(tmp_path / "out") == temperature(at_hub)
+
+
+def test_tables_are_arrays(pseudocal, tabular, features, tmp_path):
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    x = np.load(features).astype(np.float64)
+    columns = pa.table({f"f{i}": x[:, i] for i in range(5)} | {"name": ["a"] * len(x)})
+    pyarrow.csv.write_csv(columns, tmp_path / "x.csv")
+    pyarrow.parquet.write_table(columns, tmp_path / "x.parquet")
+    np.savez(tmp_path / "x.npz", x=x, other=x[:, :2])
+    pseudocal("calibrate", tabular["sklearn"], features, "-o", tmp_path / "out")
+    expected = temperature(tmp_path / "out")
+    chosen = ("--features", "f0,f1,f2,f3,f4", "--field", "x")
+    for name in ("x.csv", "x.parquet", "x.npz"):
+        done = pseudocal("calibrate", tabular["sklearn"], tmp_path / name, "-o", tmp_path / "out", *chosen)
+        assert done.code == 0, done.err
+        assert temperature(tmp_path / "out") == pytest.approx(expected, rel=1e-6)
+
+
+def test_labels_add_measurements(pseudocal, tabular, classifier, features, tmp_path):
+    labels = classifier.predict(np.load(features).astype(np.float64))
+    labels[::4] = (labels[::4] + 1) % 3
+    np.save(tmp_path / "y.npy", labels)
+    (tmp_path / "y.csv").write_text(
+        "file,label\n" + "\n".join(f"{i},{y}" for i, y in reversed(list(enumerate(labels))))
+    )
+    (tmp_path / "y.txt").write_text("\n".join(map(str, labels)))
+    results = []
+    for name in ("y.npy", "y.csv", "y.txt"):
+        done = pseudocal(
+            "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--labels", tmp_path / name, "--json"
+        )
+        assert done.code == 0, done.err
+        results.append(json.loads(done.out))
+    assert results[0]["measured"] == results[1]["measured"] == results[2]["measured"]
+    accuracy = results[0]["measured"][3]
+    assert accuracy["before"]["value"] == accuracy["after"]["value"] == 0.75
+    assert accuracy["change"]["value"] == 0
+    without = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "bare", "--json")
+    assert json.loads(without.out)["temperature"] == results[0]["temperature"]
+
+
+def test_a_second_run_replaces_the_first_and_touches_nothing_else(pseudocal, tabular, features, tmp_path):
+    out = tmp_path / "out"
+    pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--format", "csv")
+    (out / "notes.txt").write_text("mine")
+    pseudocal("calibrate", tabular["pt2"], features, "-o", out)
+    expected = ["calibration.json", "model.pt2", "notes.txt", "predictions.parquet", "report.html", "report.json"]
+    assert sorted(os.listdir(out)) == expected
+    assert sorted(os.listdir(tmp_path)) == ["out"]
+
+
+def test_quiet_says_nothing(pseudocal, tabular, features, tmp_path):
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--quiet")
+    assert done == (0, "", "")
+
+
+def test_what_is_assumed_is_said(pseudocal, vision, pictures, tmp_path):
+    done = pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out")
+    assert "assumed, since nobody says: mean, std, resize" in done.err
+    assert "input 'x' (?, 3, 16, 16)" in done.err
+
+
+def test_report_draws_the_page_again(pseudocal, tabular, features, tmp_path):
+    pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out")
+    first = (tmp_path / "out" / "report.html").read_text()
+    (tmp_path / "out" / "report.html").unlink()
+    assert pseudocal("report", tmp_path / "out").code == 0
+    assert (tmp_path / "out" / "report.html").read_text() == first
+    (tmp_path / "out" / "report.json").write_text('{"format": "pseudocal-report"}')
+    done = pseudocal("report", tmp_path / "out")
+    assert done.code == 3
+    assert (tmp_path / "out" / "report.html").read_text() == first

@@ -1,0 +1,339 @@
+"""`pseudocal calibrate` on models that label every pixel: every kind of file, the report, masks for evaluation."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pseudocal import Calibration
+
+PREPARED = ("--size", "16x16", "--resize", "stretch", "--mean", "0.5", "--std", "0.25", "--layout", "nchw")
+
+
+@pytest.fixture(scope="session")
+def network():
+    """Three classes by colour, at half the size of the input; far too sure of itself."""
+    import torch
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.AvgPool2d(2), torch.nn.Conv2d(3, 3, 1)).eval()
+    with torch.no_grad():
+        net[1].weight.copy_(6 * torch.eye(3)[:, :, None, None])
+        net[1].bias.zero_()
+    return net
+
+
+@pytest.fixture(scope="session")
+def segmenters(network, tmp_path_factory) -> dict[str, Path]:
+    import torch
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    folder = tmp_path_factory.mktemp("segmenters")
+    example = torch.zeros(2, 3, 16, 16)
+    batch = torch.export.Dim("batch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(network, example).save(folder / "net.pt")
+        torch.export.save(torch.export.export(network, (example,), dynamic_shapes=({0: batch},)), folder / "net.pt2")
+        torch.onnx.export(
+            network, (example,), folder / "net.onnx", dynamo=True, dynamic_shapes=({0: batch},), verbose=False
+        )
+    torch.manual_seed(0)
+    config = SegformerConfig(
+        num_labels=3,
+        depths=[1, 1, 1, 1],
+        hidden_sizes=[4, 8, 8, 8],
+        decoder_hidden_size=8,
+        num_attention_heads=[1, 1, 1, 1],
+    )
+    config.id2label = {0: "road", 1: "car", 2: "sky"}
+    model = SegformerForSemanticSegmentation(config).eval()
+    with torch.no_grad():
+        model.decode_head.classifier.weight.mul_(30)
+    model.save_pretrained(folder / "segformer")
+    settings = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    (folder / "segformer" / "preprocessor_config.json").write_text(json.dumps(settings))
+    return {
+        k: folder / v
+        for k, v in {"onnx": "net.onnx", "pt2": "net.pt2", "torchscript": "net.pt", "hub": "segformer"}.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def patches(tmp_path_factory) -> Path:
+    """40 pictures of four patches each, and masks that say which colour a patch is nearest to."""
+    folder = tmp_path_factory.mktemp("patches")
+    rng = np.random.default_rng(1)
+    for i in range(40):
+        colours = rng.uniform(30, 225, size=(2, 2, 3))
+        picture = colours.repeat(8, axis=0).repeat(8, axis=1) + rng.normal(0, 10, size=(16, 16, 3))
+        mask = (
+            (colours + rng.gumbel(0, 60, size=colours.shape)).argmax(axis=-1).astype(np.uint8).repeat(8, 0).repeat(8, 1)
+        )
+        mask[0] = 255
+        for kind, array in (("images", np.clip(picture, 0, 255).astype(np.uint8)), ("masks", mask)):
+            (folder / kind).mkdir(exist_ok=True)
+            Image.fromarray(array).save(folder / kind / f"{i:02}.png")
+    return folder
+
+
+def calibrated(pseudocal, model, patches, out, *options):
+    done = pseudocal("calibrate", model, patches / "images", "-o", out, "--batch-size", 8, *options)
+    assert done.code == 0, done.err
+    return Calibration.load(out / "calibration.json"), json.loads((out / "report.json").read_text())
+
+
+@pytest.mark.parametrize("kind", ["onnx", "torchscript", "pt2"])
+def test_a_calibrated_segmenter_divides_by_t(kind, pseudocal, segmenters, network, patches, tmp_path):
+    import torch
+
+    from pseudocal.app.models.files import open_model
+
+    found, _ = calibrated(pseudocal, segmenters[kind], patches, tmp_path / kind, *PREPARED)
+    assert found.temperature > 1.5
+    written = next(path for path in (tmp_path / kind).iterdir() if path.name.startswith("model."))
+    x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
+    with torch.no_grad():
+        before = network(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(open_model(str(written)).predict(x), before / found.temperature, rtol=1e-3, atol=1e-4)
+
+
+def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tmp_path):
+    import pyarrow.parquet
+
+    found, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *PREPARED)
+    table = pyarrow.parquet.read_table(tmp_path / "out" / "predictions.parquet").to_pydict()
+    assert sorted(table["file"]) == [f"{i:02}.png" for i in range(40)]
+    assert np.allclose(np.sum(table["shares"], axis=1), 1)
+    assert np.mean(table["confidence_after"]) < np.mean(table["confidence_before"])
+    assert content["confidence"]["mean_after"] == pytest.approx(np.mean(table["confidence_after"]), rel=1e-4)
+    assert found.scaling.groups < 40
+    assert found.settings["pixels"] == 20_000
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert html.count("confidence before</figcaption>") == html.count("confidence after</figcaption>") == 6
+    assert "By class" in html
+    assert "pairs of images" in html
+    assert any("40 pairs of images only" in fact["text"] for fact in content["facts"])
+    assert content["trust"]["verdict"] == "caution"
+    assert "no second opinion is supported" in html
+    assert "share of pixels" in html
+    assert "share of inputs" not in html
+    assert "of 2,560 pixels. The mean" in html  # 40 maps of 8 x 8
+    assert "only another model" not in html
+    assert pseudocal("report", tmp_path / "out").code == 0
+
+
+def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path):
+    plain, _ = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "a", *PREPARED)
+    masked, content = calibrated(
+        pseudocal, segmenters["onnx"], patches, tmp_path / "b", *PREPARED, "--labels", patches / "masks"
+    )
+    assert masked.scaling == plain.scaling
+    rows = {row["metric"]: row for row in content["measured"]}
+    assert rows["accuracy"]["change"]["value"] == 0
+    assert rows["ece"]["after"]["value"] < rows["ece"]["before"]["value"]
+    assert rows["ece"]["before"]["high"] - rows["ece"]["before"]["low"] > 0.05  # of 40 images, not of 9,600 pixels
+    assert content["segmentation"]["header"][-2:] == ["ECE before", "ECE after"]
+    html = (tmp_path / "b" / "report.html").read_text()
+    assert "right or wrong</figcaption>" in html
+    assert "Reliability of the pixels before" in html
+
+
+def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tmp_path):
+    found, content = calibrated(pseudocal, segmenters["hub"], patches, tmp_path / "out", "--pixels", 10)
+    assert found.settings["pixels"] == 10
+    assert found.scaling.rows <= 400
+    assert {row["name"] for row in content["classes"]} <= {"road", "car", "sky"}
+    assert "SemanticSegmentation" in content["usage"]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["pseudocal_temperature"] == found.temperature
+
+
+@pytest.fixture
+def counted(network, monkeypatch) -> list[int]:
+    """The sizes of the batches that the network was asked about, as `counted_segmenter:model`."""
+    import torch
+
+    sizes: list[int] = []
+
+    def model(x):
+        sizes.append(len(x))
+        with torch.no_grad():
+            return network(torch.as_tensor(x)).numpy()
+
+    holder = ModuleType("counted_segmenter")
+    holder.model = model
+    monkeypatch.setitem(sys.modules, "counted_segmenter", holder)
+    return sizes
+
+
+@pytest.fixture
+def refused(pseudocal, counted, patches, tmp_path):
+    """Asserts what is said of labels for a segmenter, and how often it ran before that."""
+
+    def refused(said: str, *options: object, batches: int) -> None:
+        out = tmp_path / "out"
+        images = ("counted_segmenter:model", patches / "images", "-o", out, "--batch-size", 8)
+        done = pseudocal("calibrate", *images, *PREPARED, *options)
+        assert done.code == 3
+        assert said in done.err
+        assert len(counted) == batches
+        assert not out.exists()
+        counted.clear()
+
+    return refused
+
+
+@pytest.fixture
+def masks(patches, tmp_path) -> Path:
+    """A copy that may be spoilt."""
+    return shutil.copytree(patches / "masks", tmp_path / "masks")
+
+
+def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, patches, masks, tmp_path):
+    refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
+    refused("one number a pixel", "--labels", patches / "images", batches=0)
+    np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
+    refused("expected masks of shape (40, height, width), got (39,", "--labels", tmp_path / "few.npy", batches=0)
+    np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
+    refused("masks that are integers, got dtype float64", "--labels", tmp_path / "real.npy", batches=0)
+    cut = ("--labels", masks, "--resize", "crop")
+    refused("expected --resize stretch with masks", *cut, "--size", "16x20", batches=0)
+    Image.new("L", (16, 32)).save(masks / "03.png")
+    found = f"expected a mask of 16 x 16 pixels, as its picture has, got 32 x 16 in {masks / '03.png'}"
+    refused(found, "--labels", masks, batches=0)
+    (masks / "02.png").write_text("no picture")
+    refused(f"none that can be read at {masks / '02.png'}", "--labels", masks, batches=0)
+    for i in (3, 7, 11, 20):
+        (masks / f"{i:02}.png").unlink()
+    three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
+    refused(f"expected a mask for each of 40 images, got 4 missing: {three}, ...", "--labels", masks, batches=0)
+
+
+def test_what_depends_on_the_model_is_refused_after_its_first_batch(refused, masks, tmp_path):
+    refused("expected no --save-logits", "--save-logits", batches=1)
+    names = tmp_path / "names.txt"
+    names.write_text("road\nsky\n")
+    refused("expected names of 3 classes, got 2", "--classes", names, batches=1)
+    names.write_text("road\n" * 40)
+    refused("expected a folder with a mask for each picture, or an .npy of masks", "--labels", names, batches=1)
+    many = np.zeros((40, 16, 16), np.uint8)
+    many[5, 4, 7] = 9
+    np.save(tmp_path / "many.npy", many)
+    said = f"expected labels from 0 to 2 or the ignored one, got 9 at (4, 7) in mask 5 of {tmp_path / 'many.npy'}"
+    refused(said, "--labels", tmp_path / "many.npy", batches=1)
+    Image.fromarray(many[5]).save(masks / "31.png")
+    refused(f"got 9 at (4, 7) in {masks / '31.png'}", "--labels", masks, batches=1)
+
+
+def test_masks_in_which_all_is_ignored_measure_nothing(pseudocal, segmenters, patches, tmp_path):
+    ignored = tmp_path / "ignored.npy"
+    np.save(ignored, np.full((40, 16, 16), 255, dtype=np.uint8))
+    images = (segmenters["onnx"], patches / "images", "-o", tmp_path / "out")
+    done = pseudocal("calibrate", *images, *PREPARED, "--labels", ignored)
+    assert done.code == 3
+    assert "expected at least one pixel that is not ignored, got none in 40 images" in done.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, patches, tmp_path):
+    (tmp_path / "bits").mkdir()
+    for path in (patches / "masks").iterdir():
+        bits = np.asarray(Image.open(path)) == 1
+        Image.fromarray(bits).save(tmp_path / "bits" / path.name)
+    options = (*PREPARED, "--resize", "crop", "--labels", tmp_path / "bits")
+    _, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *options)
+    np.save(tmp_path / "bits.npy", np.stack([np.asarray(Image.open(tmp_path / f"bits/{i:02}.png")) for i in range(40)]))
+    options = (*PREPARED, "--labels", tmp_path / "bits.npy")
+    _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *options)
+    assert same["measured"] == content["measured"]
+    assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
+
+
+def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters, patches, tmp_path):
+    import pyarrow.parquet as pq
+
+    here, there = tmp_path / "here", tmp_path / "there"
+    found, content = calibrated(pseudocal, segmenters["onnx"], patches, here, *PREPARED)
+    on_ray, same = calibrated(pseudocal, segmenters["onnx"], patches, there, *PREPARED, "--ray", "--workers", 1)
+    assert on_ray.temperature == pytest.approx(found.temperature, rel=1e-6)
+    table, (part,) = pq.read_table(here / "predictions.parquet"), (there / "predictions").glob("part-*")
+    rows = pq.read_table(part)
+    assert rows.schema.names == table.schema.names
+    assert rows["file"].to_pylist() == table["file"].to_pylist()
+    for name in ("class", "class_share", "confidence_before", "confidence_after"):
+        np.testing.assert_allclose(rows[name].to_numpy(), table[name].to_numpy(), rtol=1e-5)
+    np.testing.assert_allclose(rows["shares"].to_pylist(), table["shares"].to_pylist(), rtol=1e-6)
+    assert (same["data"]["inputs"], same["data"]["used"]) == (40, 40)
+    assert same["calibration"]["pairs"] == content["calibration"]["pairs"]
+    for key in ("classes", "facts", "reliability"):
+        assert same[key] == content[key]
+    assert same["segmentation"]["rows"] == content["segmentation"]["rows"]
+    assert len(same["segmentation"]["maps"]) == 6
+    assert sum(same["confidence"]["after"]) == 40 * 64
+    assert same["confidence"]["mean_after"] == pytest.approx(content["confidence"]["mean_after"], rel=1e-5)
+    names = [[item["name"] for item in found["examples"]["unsure"]] for found in (content, same)]
+    assert names[0] == names[1]
+    assert same["examples"]["unsure"][0]["thumbnail"].startswith("data:image")
+
+
+def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(network, tmp_path):
+    import torch
+
+    from pseudocal.app.models.torchscript import open_torchscript
+
+    class Named(torch.nn.Module):  # as the segmenters of torchvision
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def forward(self, x):
+            return {"out": self.net(x), "aux": -x}
+
+    x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        torch.jit.trace(Named(network), torch.from_numpy(x), strict=False).save(tmp_path / "named.pt")
+    opened = open_torchscript(tmp_path / "named.pt")
+    assert opened.ship(2.0, tmp_path, x) == ["model.pt"]
+    np.testing.assert_allclose(open_torchscript(tmp_path / "model.pt").predict(x), opened.predict(x) / 2, atol=1e-6)
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory) -> Path:
+    """A segmenter as a function, and frames of which 64 are too many for the memory: 8 x 6 MB each."""
+    folder = tmp_path_factory.mktemp("large")
+    (folder / "large_segmenter.py").write_text(
+        "import numpy as np\n"
+        "sizes = []\n"
+        "weight = 9 * np.random.default_rng(0).normal(size=(20, 3)).astype('float32')\n"
+        "def model(x):\n"
+        "    sizes.append(len(x))\n"
+        "    return np.einsum('dc,nchw->ndhw', weight, x, optimize=True)\n"
+    )
+    frames = np.random.default_rng(1).normal(size=(14, 3, 8, 8)).astype(np.float32).repeat(32, 2).repeat(32, 3)
+    np.save(folder / "frames.npy", frames)
+    return folder
+
+
+@pytest.mark.parametrize(("said", "expected"), [((), 11), (("--batch-size", 14), 14)])
+def test_batches_of_large_frames_fit_into_memory_unless_the_user_says_how_many(
+    said, expected, pseudocal, large, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(large)
+    done = pseudocal("calibrate", "large_segmenter:model", large / "frames.npy", "-o", tmp_path / "out", *said)
+    assert done.code == 0, done.err
+    from large_segmenter import sizes
+
+    assert max(sizes) == (7 if expected == 11 else 14)  # 14 frames in two equal batches, or in one
+    assert Calibration.load(tmp_path / "out" / "calibration.json").settings["batch_size"] == expected
+    assert ("fit into memory" in done.err) == (not said)
+    sizes.clear()

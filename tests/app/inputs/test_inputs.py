@@ -1,0 +1,156 @@
+"""Inputs: reading ahead, pictures, what is settled and what assumed."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from pseudocal import InputError
+from pseudocal.app.inputs import Arrays, Pixels, Unreadable, open_inputs, pixels_for, read_batches
+from pseudocal.app.inputs.labels import read_labels
+
+
+class Slow:
+    """Inputs that take a while to read; every seventh cannot be."""
+
+    def __init__(self, n: int, seconds: float = 0.0, bad: bool = False) -> None:
+        self.n, self.seconds, self.bad, self.read_at = n, seconds, bad, []
+
+    def __len__(self) -> int:
+        return self.n
+
+    def name(self, i: int) -> str:
+        return f"input {i}"
+
+    def read(self, i: int):
+        time.sleep(self.seconds)
+        self.read_at.append(i)
+        if self.bad and i % 7 == 0:
+            raise OSError("broken")
+        return np.full(2, i)
+
+    def picture(self, i: int):
+        return None
+
+
+def batches(inputs, order=None, **settings):
+    order = np.arange(len(inputs)) if order is None else order
+    unreadable = settings.pop("unreadable", Unreadable(len(inputs)))
+    return read_batches(inputs, order, **({"batch_size": 8, "workers": 2, "unreadable": unreadable} | settings))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 8, 30, 100])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_every_row_once_and_in_order(batch_size, workers):
+    order = np.random.default_rng(0).permutation(30)
+    read = list(batches(Slow(30), order, batch_size=batch_size, workers=workers))
+    np.testing.assert_array_equal(np.concatenate([rows for rows, _ in read]), order)
+    np.testing.assert_array_equal(np.concatenate([x for _, x in read])[:, 0], order)
+
+
+def test_bad_rows_are_left_out_and_named():
+    unreadable = Unreadable(30, most=0.2)
+    rows = np.concatenate([rows for rows, _ in batches(Slow(30, bad=True), unreadable=unreadable)])
+    assert sorted(set(range(30)) - set(rows.tolist())) == [0, 7, 14, 21, 28]
+    assert unreadable.why["input 7"] == "broken"
+
+
+def test_reading_runs_beside_whoever_uses_the_batches():
+    inputs = Slow(64, seconds=0.01)
+    stream = batches(inputs, workers=2)
+    first, _ = next(stream)
+    deadline = time.monotonic() + 30  # while nobody asks for more, the next batch is read all the same
+    while len(inputs.read_at) < 2 * len(first) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(inputs.read_at) >= 2 * len(first)
+    stream.close()
+
+
+def test_no_more_is_read_than_two_batches_ahead():
+    inputs = Slow(1000)
+    stream = batches(inputs)
+    next(stream)
+    stream.close()
+    assert len(inputs.read_at) <= 4 * 8
+
+
+def test_pictures_of_any_mode_become_three_channels(tmp_path):
+    from PIL import Image
+
+    for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
+        Image.new(mode, (20, 10)).save(tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}")
+    inputs = open_inputs(str(tmp_path), pixels=Pixels((8, 8)))
+    assert {inputs.read(i).shape for i in range(len(inputs))} == {(3, 8, 8)}
+
+
+def test_layout_size_and_normalisation(tmp_path):
+    from PIL import Image
+
+    Image.new("RGB", (40, 20), (255, 0, 51)).save(tmp_path / "a.png")
+    first = Pixels((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2)).read(tmp_path / "a.png")
+    np.testing.assert_allclose(first[:, 0, 0], [1, -2, -1.5], rtol=1e-5)
+    last = Pixels((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2), layout="nhwc").read(tmp_path / "a.png")
+    np.testing.assert_array_equal(last, first.transpose(1, 2, 0))
+
+
+def test_the_user_comes_first_then_the_preprocessor_then_the_shape():
+    known = {"size": (32, 32), "mean": (0.1,)}
+    pixels, assumed = pixels_for((3, 16, 16), known, {"mean": (0.2,)})
+    assert pixels.size == (32, 32)
+    assert pixels.mean == (0.2,)
+    assert assumed == ["std", "resize"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "given", "problem"),
+    [
+        ((None, None, None), {"size": (8, 8)}, "--layout"),
+        ((3, 3, 3), {}, "--layout"),
+        ((3, None, None), {}, "--size"),
+        (None, {}, "--size"),
+        ((30,), {}, "rows of shape"),
+        ((3, 8, 8), {"mean": (1.0, 2.0)}, "mean"),
+        ((3, 8, 8), {"std": (0.0,)}, "zero"),
+        ((3, 8, 8), {"size": (0, 8)}, "size"),
+    ],
+)
+def test_what_cannot_be_settled_is_said(shape, given, problem):
+    with pytest.raises(InputError, match=problem):
+        pixels_for(shape, {}, given)
+
+
+def test_whole_numbers_become_floats_since_rows_are_mixed():
+    assert Arrays(np.zeros((2, 3), dtype=np.uint8), "uint8").read(0).dtype == np.float32
+    assert Arrays(np.zeros((2, 3), dtype=np.float64), "float16").read(0).dtype == np.float16
+
+
+@pytest.mark.parametrize(("size", "wanted"), [((64, 96), (64, 96)), ((128, 192), (64, 96)), ((64, 96), (32, 96))])
+def test_a_picture_is_cut_no_more_than_it_must_be(tmp_path, size, wanted):
+    """One that has the size is left as it is, a larger one of the same shape is made smaller, else one side is cut."""
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    found = Pixels(wanted, layout="nhwc", scale=1.0).read(tmp_path / "a.png")
+    expected = Image.fromarray(pixels)
+    if size[1] != wanted[1]:
+        expected = expected.resize(wanted[::-1], Image.Resampling.BILINEAR)
+    top = (expected.height - wanted[0]) // 2
+    np.testing.assert_array_equal(found, np.asarray(expected, dtype=np.float32)[top : top + wanted[0]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [(np.zeros((3, 2)), "one label for each input"), (np.array([0.0, 1.5, 1.0]), "whole class numbers .* got 1.5")],
+)
+def test_labels_that_are_none(tmp_path, labels, problem):
+    np.save(tmp_path / "y.npy", labels)
+    with pytest.raises(InputError, match=problem):
+        read_labels(tmp_path / "y.npy", ["a", "b", "c"])
+
+
+def test_labels_as_whole_floats(tmp_path):
+    np.save(tmp_path / "y.npy", np.array([0.0, 2.0]))
+    np.testing.assert_array_equal(read_labels(tmp_path / "y.npy", ["a", "b"]), [0, 2])

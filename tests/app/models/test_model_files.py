@@ -1,0 +1,160 @@
+"""Opening models: what a file is, what it says of its inputs, how pictures are prepared for it."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pseudocal import InputError
+from pseudocal.app.inputs import Pixels
+from pseudocal.app.jobs.recorder import Recorder
+from pseudocal.app.models.exported import EXPRESSION
+from pseudocal.app.models.files import kind_of, open_model
+from pseudocal.app.models.hugging_face import pixels_of
+from pseudocal.app.models.opened import Chunked
+
+
+def archive(path: Path, *members: str) -> Path:
+    with zipfile.ZipFile(path, "w") as file:
+        for member in members:
+            file.writestr(member, b"")
+    return path
+
+
+def test_a_file_is_what_it_holds_and_not_what_it_is_called(tmp_path):
+    assert kind_of(str(archive(tmp_path / "a.bin", "schema.json"))) == "sklearn"
+    assert kind_of(str(archive(tmp_path / "b.bin", "m/archive_format"))) == "pt2"
+    assert kind_of(str(archive(tmp_path / "c.bin", "m/data.pkl", "m/constants.pkl", "m/code/net.py"))) == "torchscript"
+    for members in (["m/data.pkl"], ["nothing"]):
+        with pytest.raises(InputError, match=r"pickle|another kind"):
+            kind_of(str(archive(tmp_path / "d.onnx", *members)))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ViTImageProcessorPil", {}),
+        ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 224}, "crop_pct": 0.875}),
+        ("ConvNextImageProcessorPil", {"size": {"shortest_edge": 384}, "crop_pct": 0.95}),
+        ("CLIPImageProcessorPil", {}),
+        ("ViTImageProcessorPil", {"size": {"height": 96, "width": 64}, "do_normalize": False}),
+    ],
+)
+@pytest.mark.filterwarnings("default")  # of transformers
+def test_pictures_are_prepared_as_transformers_does(name, settings, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    if not hasattr(transformers, name):
+        pytest.skip(f"this transformers has no {name}")
+    from PIL import Image
+
+    path = tmp_path / "a.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, size=(120, 161, 3), dtype=np.uint8)).save(path)
+    processor = getattr(transformers, name)(**settings)
+    theirs = np.asarray(processor(Image.open(path), return_tensors="np")["pixel_values"])[0]
+    np.testing.assert_allclose(Pixels(**pixels_of(processor.to_dict())).read(path), theirs, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "text", ["Symbol('s0', positive=True, integer=True)", "2*s0 + 1", "Mul(Integer(2), Symbol('s0'))"]
+)
+def test_sizes_pass(text):
+    assert EXPRESSION.fullmatch(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')",
+        "open('x')",
+        "Symbol.mro()",
+        "exec ('1')",
+        "(lambda: 1)()",
+        "[1]",
+        "Symbol('s0', __class__=1)",
+        "eval\n('x')",
+        "1\n.real",
+        "\uff4fpen('x')",  # Python reads the wide letter as an o
+    ],
+)
+def test_code_does_not(text):
+    assert not EXPRESSION.fullmatch(text)
+
+
+def test_the_recorder_keeps_real_inputs_alone(tmp_path):
+    x = np.arange(12.0).reshape(6, 2)
+    recorder = Recorder(lambda x: -x, tmp_path / "z.npy", total=6)
+    for batch in recorder.stream([(np.array([4, 1]), x[[4, 1]]), (np.array([0]), x[[0]])]):
+        recorder(batch)
+        recorder(0.5 * batch)
+    assert recorder.rows.tolist() == [0, 1, 4]
+    np.testing.assert_array_equal(recorder.logits, -x[[0, 1, 4]])
+
+
+def test_the_recorder_refuses_what_does_not_fit(tmp_path):
+    recorder = Recorder(lambda x: x, tmp_path / "z.npy", total=4)
+    with pytest.raises(InputError, match="at least one"):
+        _ = recorder.logits
+    batches = [(np.array([0]), np.zeros((1, 3))), (np.array([1]), np.zeros((1, 2)))]
+    stream = recorder.stream(batches)
+    recorder(next(stream))
+    second = next(stream)
+    with pytest.raises(InputError, match="shape"):
+        recorder(second)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_chunks_of_a_fixed_size_are_the_whole(n):
+    x = np.random.default_rng(0).normal(size=(n, 2))
+    np.testing.assert_array_equal(Chunked(lambda part: 2 * part, 3)(x), 2 * x)
+
+
+def small_graph(*steps: tuple[str, str, str], outputs: tuple[str, ...] = ("y",)) -> bytes:
+    """Products with a matrix W of 4 x 3, each from one tensor to another; the outputs do not say their shapes."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes = [helper.make_node(op, [start, "W"], [end]) for op, start, end in steps]
+    entry = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    weights = numpy_helper.from_array(np.eye(4, 3, dtype=np.float32), "W")
+    graph = helper.make_graph(nodes, "g", [entry], ends, [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
+    (tmp_path / "a.onnx").write_bytes(small_graph(("MatMul", "x", "y")))
+    model = open_model(str(tmp_path / "a.onnx"))
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(model.predict(x), x[:, :3])
+    (tmp_path / "out").mkdir()
+    assert model.ship(2.0, tmp_path / "out", x) == ["model.onnx"]
+    np.testing.assert_array_equal(open_model(str(tmp_path / "out" / "model.onnx")).predict(x), x[:, :3] / 2)
+
+
+def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
+    whole = small_graph(("MatMul", "x", "y"))
+    for end in range(1, len(whole)):
+        (tmp_path / "cut.onnx").write_bytes(whole[:end])
+        with pytest.raises(InputError, match=r"^expected an? (ONNX file|graph)"):
+            open_model(str(tmp_path / "cut.onnx"))
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        small_graph,
+        lambda: small_graph(("Unknown", "x", "y")),
+        lambda: small_graph(("MatMul", "nowhere", "y")),
+        lambda: small_graph(("MatMul", "x", "z")),
+        lambda: small_graph(("MatMul", "x", "y"), ("MatMul", "x", "y")),
+        lambda: small_graph(("MatMul", "x", "y"), outputs=()),
+    ],
+    ids=["empty", "unknown operator", "missing tensor", "missing output", "made twice", "no output"],
+)
+def test_a_graph_that_cannot_run_is_refused(tmp_path, broken):
+    (tmp_path / "broken.onnx").write_bytes(broken())
+    with pytest.raises(InputError, match=r"^expected an? (ONNX file|graph)[^\n]*$"):
+        open_model(str(tmp_path / "broken.onnx"))

@@ -1,0 +1,205 @@
+"""The report in a real browser: everything is there, nothing runs, nothing is fetched, it fits narrow and wide."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from pseudocal.app.report import page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium"),
+    pytest.mark.filterwarnings("default"),  # of the browser's driver
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: pip install playwright")
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(browser, pictures, tmp_path, made):
+    """Open a report and collect whatever the page tries to say, fetch or do."""
+    events: list[str] = []
+
+    def open_report(width: int, scheme: str = "light", segments: bool = False, **settings):
+        path = tmp_path / f"{made.NASTY.replace('/', '')} report.html"
+        make = made.make_segmented if segments else made.make_content
+        path.write_text(page(make(pictures=pictures, **settings)), encoding="utf-8")
+        assert path.stat().st_size < 2_000_000
+        tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        tab.on("console", lambda message: events.append(f"console: {message.text}"))
+        tab.on("pageerror", lambda error: events.append(f"error: {error}"))
+        tab.on("dialog", lambda dialog: events.append(f"dialog: {dialog.message}"))
+        tab.on("request", lambda request: events.append(request.url) if _outside(request.url) else None)
+        tab.goto(path.as_uri())
+        tab.wait_for_load_state("networkidle")
+        assert "Calibration of" in tab.title()  # and not "owned"
+        return tab
+
+    yield open_report
+    assert events == []
+
+
+def _outside(url: str) -> bool:
+    return not (url.startswith("data:") or (url.startswith("file:") and url.endswith("report.html")))
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_every_figure_is_there(show, labelled):
+    tab = show(1400, labelled=labelled)
+    for name in ("confidences", "reliability-before", "reliability-after"):
+        box = tab.locator(f"#figure-{name}").bounding_box()
+        assert box["width"] > 300
+        assert tab.locator(f"#figure-{name} title").text_content()
+        assert tab.locator(f"#figure-{name} desc").text_content()
+        assert tab.locator(f"#figure-{name} rect.after, #figure-{name} rect.before").count() > 5
+    pictures = tab.locator(".examples img")
+    assert pictures.count() == 24
+    assert all(pictures.nth(i).evaluate("image => image.complete && image.naturalWidth > 0") for i in range(24))
+    assert tab.locator("#measured").count() == int(labelled)
+
+
+def test_hover_gives_numbers(show):
+    tab = show(1400)
+    column = tab.locator("#figure-confidences .hover").last
+    assert not column.locator(".tip").is_visible()
+    column.locator(".area").hover()
+    assert column.locator(".tip").is_visible()
+    assert "before" in column.locator(".tip").text_content()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_it_fits(show, width, scheme):
+    tab = show(width, scheme, labelled=True)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    paper = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(v) for v in paper[4:-1].split(",")) > 380) == (scheme == "light")
+
+
+@pytest.mark.parametrize(("width", "least"), [(375, 150), (1200, 250)])
+def test_maps_fill_the_page_in_their_own_shape(show, width, least):
+    tab = show(width, segments=True, labelled=True)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    shown = tab.locator(".maps img").all()
+    boxes = [image.bounding_box() for image in shown]
+    assert len(boxes) == 24
+    assert min(box["width"] for box in boxes) >= least
+    for box, own in zip(
+        boxes, [image.evaluate("e => e.naturalWidth / e.naturalHeight") for image in shown], strict=True
+    ):
+        assert box["width"] / box["height"] == pytest.approx(own, rel=0.02)
+    assert max(box["x"] + box["width"] for box in boxes) > width - 40
+    assert tab.locator(".maps figcaption").first.is_visible()
+
+
+LINES = """cell => {
+    const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), split = [];
+    while (words.nextNode()) for (const word of words.currentNode.data.matchAll(/\\S+/g)) {
+        const range = document.createRange();
+        range.setStart(words.currentNode, word.index);
+        range.setEnd(words.currentNode, word.index + word[0].length);
+        if (range.getClientRects().length > 1) split.push(word[0]);
+    }
+    return split;
+}"""
+
+
+def broken(tab) -> list[str]:
+    """The words and numbers in tables that go on in another line; long names may."""
+    cells = tab.locator("table:not(.plain):visible td, table:not(.plain):visible th").all()
+    return [word for cell in cells for word in cell.evaluate(LINES) if len(word) < 14]
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_on_a_telephone_no_number_or_word_is_broken_and_tables_scroll(show, segments):
+    tab = show(375, labelled=True, segments=segments)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 375
+    assert broken(tab) == []
+    for table in tab.locator("table").all():
+        assert table.evaluate("e => getComputedStyle(e.parentElement).overflowX") == "auto"
+
+
+@pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])
+def test_the_verdict_stands_at_the_top(show, made, verdict):
+    tab = show(400, verdict=verdict)
+    panel = tab.get_by_role("region", name="Verdict")  # what a screen reader calls it
+    assert verdict in panel.locator("h2").text_content().lower()
+    assert panel.locator("h2 svg .sign").bounding_box()["width"] > 0  # a sign, not a colour alone
+    assert panel.locator(".reasons li").count() == 2
+    assert panel.locator("img").count() == 0  # the reasons are escaped
+    assert panel.bounding_box()["y"] < tab.locator("#temperature").bounding_box()["y"]
+    chart = tab.locator("#figure-forecast")
+    assert chart.bounding_box()["width"] > 300
+    assert "Accuracy, forecast: 58% (46% to 70%)" in chart.locator("desc").text_content()
+    for label, value in zip(chart.locator(".label").all(), chart.locator(".value").all(), strict=True):
+        assert label.bounding_box()["x"] + label.bounding_box()["width"] < value.bounding_box()["x"]
+    assert chart.locator("path.before, path.after, rect.interval, circle.forecast").count() == 4
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])
+def test_the_verdict_can_be_read(show, scheme, verdict):
+    """The contrast of the word with the panel is that which is asked of large text, 4.5 and more."""
+    tab = show(1400, scheme, verdict=verdict)
+    word = tab.locator("#verdict strong").evaluate("e => getComputedStyle(e).color")
+    panel = tab.locator(".verdict").evaluate("e => getComputedStyle(e).backgroundColor")
+    assert _contrast(word, panel) > 4.5
+
+
+def _contrast(one: str, other: str) -> float:
+    """The contrast ratio of the web's accessibility guidelines."""
+
+    def light(colour: str) -> float:
+        parts = [int(v) / 255 for v in colour[4:-1].split(",")]
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_nothing_from_outside_becomes_an_element(show, made):
+    tab = show(1400)
+    assert tab.locator("img[onerror]").count() == 0
+    assert tab.locator("script").count() == 0
+    assert tab.locator("h1").text_content() == made.NASTY
+
+
+def test_it_prints(show, tmp_path):
+    tab = show(1400)
+    tab.pdf(path=tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_on_paper_nothing_is_dark_cut_off_or_folded(show, segments):
+    tab = show(680, "dark", labelled=True, segments=segments)  # what a sheet of A4 leaves between its margins
+    tab.emulate_media(media="print")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 680
+    inner = tab.locator("table:visible, pre, figure, .examples").all()
+    assert all(part.evaluate("e => e.getBoundingClientRect().right") <= 680 for part in inner)
+    assert broken(tab) == []
+    assert tab.locator("#figure-forecast").bounding_box()["width"] > 200
+    assert not tab.locator("figure summary").first.is_visible()  # there is nothing to unfold on paper
+    name = tab.locator(".examples .name").first
+    assert name.evaluate("e => e.scrollWidth <= e.clientWidth")

@@ -1,0 +1,113 @@
+"""`pseudocal bench`, as one types it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pseudocal.lab.bench
+from pseudocal.app.cli import main
+from pseudocal.lab.bench import PLANS, Store
+from pseudocal.lab.bench.figures import draw
+from pseudocal.lab.data.cache import cached, digest
+
+
+def bench(*words):
+    return main(["bench", *map(str, words)])
+
+
+def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
+    assert bench("run", tiny_file, "--out", done.out, "--workers", 1) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{done.out}: 3 of 3 tasks of tiny are done\n"
+    assert bench("table", tiny_file, "--out", done.out) == 0
+    said = capsys.readouterr().out
+    assert said.count("| No calibration |") == 3 + 3  # three metrics, and PseudoCal against it by each
+    assert bench("table", tiny_file, "--out", done.out, "--metric", "nll", "--format", "csv", "--by", "task") == 0
+    assert "optdigits->fonts,nll," in capsys.readouterr().out
+    assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
+    assert "expected a suite of segmentation, whose models have an mIoU, got tiny" in capsys.readouterr().err
+    assert bench("figures", tiny_file, "--out", done.out, "--to", tmp_path) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"tiny-reliability-mcc.svg", "tiny-pseudo-mcc.svg", "tiny-training.svg", "tiny-lambda.svg"} <= names
+    assert set(capsys.readouterr().out.split()) == {str(tmp_path / name) for name in names}
+
+
+def test_a_figure_is_the_same_every_time(tiny, done, tmp_path):
+    suite = replace(tiny, tasks=tiny.tasks[:1], calibrators=("none",))
+    one, two = (draw(suite, done, tmp_path / folder)[0] for folder in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_a_failure_is_told_and_counted(tiny_file, cache, tmp_path, capsys):
+    path = tmp_path / "broken.toml"
+    text = tiny_file.read_text().partition("[[tasks]]\n")[2].partition("[[tasks]]")[0]
+    text = text.replace('["source-only", "mcc"]', '"mcc"').replace("iterations = 20", "iterations = 5")
+    path.write_text(f'calibrators = ["none", "oracle"]\n[[tasks]]\n{text}\noptions = {{ weight = inf }}\n')
+    assert bench("run", path, "--out", tmp_path / "out", "--workers", 1) == 3
+    said = capsys.readouterr()
+    assert "digits optdigits->fonts mcc seed 0: FloatingPointError: expected a finite loss" in said.err
+    assert "0 of 1 tasks of broken are done" in said.out
+    assert bench("table", path, "--out", tmp_path / "out") == 3
+    assert "expected scores of broken" in capsys.readouterr().err
+
+
+def test_a_quick_run_is_pointed_to(done, tiny, tmp_path, capsys):
+    Store(tmp_path).save_suite(replace(tiny, name="emoji-quick"))
+    assert bench("table", "emoji", "--out", tmp_path) == 3
+    assert "(emoji-quick), got 'emoji': it was run with --quick, say so here too" in capsys.readouterr().err
+    for words in (["emoji", "--quick"], ["emoji-quick"]):
+        assert bench("table", *words, "--out", tmp_path) == 3
+        assert "expected scores of emoji-quick" in capsys.readouterr().err  # found, though not run to the end
+
+
+def test_few_temperatures_are_drawn_large():
+    from pseudocal.lab.bench.figures import _temperature_figure, pyplot
+
+    plt, sizes = pyplot(), []
+    for n in (3, 100):
+        figure = _temperature_figure(plt, {"pseudocal": (np.full(n, 1.5), np.full(n, 1.2))})
+        sizes.append(figure.axes[0].lines[1].get_markersize())
+        plt.close(figure)
+    assert sizes[0] >= 2 * sizes[1]
+
+
+def test_data_that_are_built_are_told_of(tiny_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path))
+    arrays = {"a": np.arange(3)}
+
+    def fake(suite, *rest, **settings):
+        cached(suite.name, lambda: arrays, expected=digest(arrays))
+        return []
+
+    monkeypatch.setattr(pseudocal.lab.bench, "run", fake)
+    for expected in (f"building tiny on first use, to be kept in {tmp_path}\n", ""):  # then it is there
+        assert bench("run", tiny_file, "--out", tmp_path / "out", "--workers", 1) == 0
+        assert capsys.readouterr().err == expected
+    monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path / "other"))
+    assert bench("run", tiny_file, "--out", tmp_path / "out", "--workers", 1, "--quiet") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_list_names_every_suite(capsys):
+    assert bench("list") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(PLANS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "emojis"], "expected a suite among"),
+        (["run", "nowhere.toml"], "expected a suite file, got nowhere.toml"),
+        (["run", "office-home"], "expected root, the folder of office-home"),
+        (["run", "digits", "--ray-address", "127.0.0.1:1"], "expected a Ray cluster at 127.0.0.1:1, got no answer"),
+        (["table", "emoji"], "expected a suite that was run into"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, capsys, words, message):
+    assert bench(*words, "--out", tmp_path) == 3
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.count("\n") == 1

@@ -1,0 +1,193 @@
+"""Tasks of segmentation: U-Nets of a few steps on pictures of two halves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from pseudocal.app.cli import main
+from pseudocal.lab.bench import Store, run, segmenters
+from pseudocal.lab.bench.executors import Pool, Ray
+from pseudocal.lab.bench.records import gaps
+from pseudocal.lab.bench.segmented import calibrate_and_score
+from pseudocal.lab.bench.segmenters import training_of
+from pseudocal.lab.bench.suite_file import read_suite
+from pseudocal.lab.data import scenes
+from pseudocal.lab.segmentation import train_segmenter
+from pseudocal.lab.segmentation.comparison import METHODS, compare, compare_ensemble
+
+TINY = """
+seeds = 2
+
+[[tasks]]
+data = "scenes"
+source = "noto"
+target = ["twemoji", "fluent"]
+method = "source-only"
+width = 4
+iterations = 12
+options = { batch = 4, pixels = 50, scenes = 20 }
+"""
+
+# networks of so few steps are not to be believed
+pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("suites") / "tiny-scenes.toml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def suite(file):
+    return read_suite(file)
+
+
+@pytest.fixture(scope="module")
+def counted():
+    """How many there were to do of each kind."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def done(suite, cache, counted, tmp_path_factory):
+    store = Store(tmp_path_factory.mktemp("scenes"))
+    assert run(suite, store, progress=lambda what, finished, total: counted.update({what: total})) == []
+    return store
+
+
+@pytest.fixture
+def copy(done, tmp_path):
+    shutil.copytree(done.out, tmp_path / "copy")
+    return Store(tmp_path / "copy")
+
+
+def changed(store, before):
+    return {str(p.relative_to(store.out)) for p, t in written(store).items() if t != before.get(p)}
+
+
+def written(store):
+    return {path: path.stat().st_mtime_ns for path in store.out.rglob("*") if path.is_file()}
+
+
+def test_scores_are_those_of_the_comparison(suite, done, cache, tmp_path):
+    data = scenes("noto", "twemoji")
+    models, target = [], data["twemoji"][:20]
+    for seed in range(3):
+        train, held_out = data["noto"].split(0.75, seed=seed)
+        out = tmp_path / str(seed)
+        settings = {"seed": seed, "iterations": 12, "batch": 4, "settings": {"width": 4}}
+        models.append((train_segmenter(train, out=out, **settings).load(), held_out))
+    together = compare_ensemble([model for model, _ in models], target)
+    for seed in range(2):
+        task = next(task for task in suite.tasks if task.target == "twemoji" and task.seed == seed)
+        cells = {cell.method: cell for cell in compare(*models[seed], target, pixels=50, seed=seed)}
+        found = done.scores(task)
+        assert set(found) == set(METHODS)
+        assert found.pop("ensemble") == {**together.scores, "temperature": None}
+        assert found == {name: {**cell.scores, "temperature": cell.temperature} for name, cell in cells.items()}
+        assert cells["none"].scores != cells["pseudocal"].scores
+
+
+def test_targets_share_their_training(suite, done, counted):
+    assert counted == {"features": 0, "segmenters": 3, "models": 6, "calibrations": 4}
+    assert len(list(done.out.rglob("model.safetensors"))) == 3
+    twemoji, fluent = suite.tasks[:2]
+    assert training_of(twemoji) == training_of(replace(fluent, options=(*fluent.options[:2], ("pixels", 9))))
+    assert training_of(twemoji) != training_of(replace(fluent, width=8))
+
+
+def test_what_is_there_is_not_done_again(suite, copy, done, content_of):
+    before = written(copy)
+    assert run(suite, copy) == []
+    assert changed(copy, before) == {"suites/tiny-scenes.json"}
+    (copy.folder(suite.tasks[0]) / "scores.json").unlink()
+    assert run(suite, copy) == []
+    assert {name.rpartition("/")[2] for name in changed(copy, before)} == {
+        *("scores.json", "reliability.npz", "oracle.json", "times.json", "tiny-scenes.json", ".lock"),
+    }
+    assert content_of(copy.out) == content_of(done.out)
+
+
+@pytest.mark.parametrize(("stage", "trainings"), [("calibrate", 0), ("train", 3)])
+def test_a_stage_can_be_done_again(suite, copy, done, content_of, monkeypatch, stage, trainings):
+    calls = []
+    monkeypatch.setattr(segmenters, "train_segmenter", lambda *a, **k: calls.append(1) or train_segmenter(*a, **k))
+    before = written(copy)
+    assert run(suite, copy, redo=stage) == []
+    assert len(calls) == trainings
+    assert sum(name.endswith("pseudocal.json") for name in changed(copy, before)) == 4
+    assert content_of(copy.out) == content_of(done.out)
+
+
+def test_a_killed_run_ends_as_if_undisturbed(file, suite, done, tmp_path, content_of):
+    words = ["bench", "run", str(file), "--out", str(tmp_path), "--workers", "1", "--quiet"]
+    process = subprocess.Popen([sys.executable, "-m", "pseudocal", *words], env=os.environ)
+    while process.poll() is None and len(list(tmp_path.glob("tasks/**/settings.json"))) < 2:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert run(suite, Store(tmp_path)) == []
+    assert content_of(tmp_path) == content_of(done.out)
+
+
+def test_what_a_kill_left_of_a_training_is_cleared_away(suite, copy, done, content_of):
+    (copy.folder(training_of(suite.tasks[0])) / "training").mkdir()
+    assert run(suite, copy) == []
+    assert content_of(copy.out) == content_of(done.out)
+
+
+@pytest.mark.slow  # as quick as it gets but for the start of processes; the executors themselves are tested elsewhere
+@pytest.mark.parametrize("executor", [Pool, Ray])
+def test_other_executors_leave_the_same_files(suite, done, tmp_path, content_of, executor):
+    with executor(workers=2) as workers:
+        assert run(suite, Store(tmp_path), executor=workers) == []
+    assert content_of(tmp_path) == content_of(done.out)
+
+
+def test_an_ensemble_that_lacks_a_member_stops_nobody(suite, copy):
+    task = suite.tasks[0]
+    (copy.folder(training_of(task.members()[2])) / "model.safetensors").unlink()
+    segmenters.forget(task, copy, "calibrate")
+    calibrate_and_score(task, suite.calibrators, copy)
+    assert set(copy.scores(task)) == set(METHODS) - {"ensemble"}
+    assert gaps(suite, copy) == ["noto->twemoji source-only seed 0: no Ensemble"]
+
+
+def test_a_failed_training_is_recorded(suite, cache, tmp_path):
+    bad = [replace(task, options=(("batch", 4), ("lr", 1e30), *task.options[2:])) for task in suite.tasks[:2]]
+    store, failing = Store(tmp_path), replace(suite, tasks=tuple(bad), calibrators=("none", "pseudocal", "oracle"))
+    failures = run(failing, store)
+    assert [failure.task for failure in failures] == bad
+    note = json.loads((store.folder(bad[0]) / "error.json").read_text())
+    assert note["stage"] == "train"
+    assert "expected a finite loss" in note["error"]
+
+
+def test_tables_and_figures(file, done, tmp_path, capsys):
+    assert main(["bench", "table", str(file), "--out", str(done.out)]) == 0
+    said = capsys.readouterr().out
+    for row in ("No calibration", "TempScal", "Ensemble", "PseudoCal", "Oracle", "Accuracy", "mIoU"):
+        assert f"| {row} | " in said
+    assert said.startswith("| ECE, mean over tasks, % | source-only | average |")
+    assert main(["bench", "table", str(file), "--out", str(done.out), "--metric", "miou"]) == 0
+    assert capsys.readouterr().out.startswith("| mIoU, mean over tasks, % | source-only | average |")
+    assert main(["bench", "figures", str(file), "--out", str(done.out), "--to", str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"tiny-scenes-reliability-source-only.svg", "tiny-scenes-temperatures.svg"}
+
+
+def test_a_backbone_for_classification_is_refused(cache, tmp_path, capsys):
+    words = ["bench", "run", "scenes", "--backbone", "vit-b16", "--out", str(tmp_path), "--workers", "1"]
+    assert main(words) == 3
+    assert "expected a network among unet, segformer, deeplab, got 'vit-b16'" in capsys.readouterr().err

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from pseudocal.arrays import InputError
+from pseudocal.lab.bench import PLANS, Suite, Task, built_in
+from pseudocal.lab.bench.published import ORIGINS, published
+from pseudocal.lab.bench.suite_file import parse_suite, read_suite
+
+TASK = {"data": "emoji", "source": "noto", "target": "fluent", "method": "mcc"}
+
+SCENES = {"data": "scenes", "source": "noto", "target": "fluent", "method": "source-only"}
+
+
+def test_every_setting_has_a_folder_of_its_own():
+    tasks = [Task("emoji", "noto", "fluent"), Task("emoji", "noto", "fluent", seed=1)]
+    tasks += [Task("emoji", "noto", "fluent", iterations=10), Task("emoji", "noto", "fluent", backbone="vit-b16")]
+    assert len({task.folder for task in tasks}) == 4
+    assert tasks[0].folder == Task("emoji", "noto", "fluent").folder
+
+
+def test_seeds_of_one_group_share_their_ensemble():
+    groups = [Task("emoji", "noto", "fluent", seed=seed).members() for seed in range(6)]
+    assert groups[0] == groups[1] == groups[2]
+    assert {task.seed for task in groups[3]} == {3, 4, 5}
+
+
+def test_a_suite_survives_its_file():
+    suite = built_in("emoji", seeds=2)
+    assert Suite.from_dict(suite.to_dict()) == suite
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_built_in_suites(name):
+    suite, quick = built_in(name), built_in(name, quick=True)
+    assert len(suite.tasks) == len(set(suite.tasks)) == len(PLANS[name].pairs) * len(PLANS[name].methods)
+    assert len(quick.tasks) <= 6
+    assert {"none", "oracle"} <= set(suite.calibrators)
+
+
+def test_the_emoji_suite_has_six_methods_nine_calibrators_and_the_oracle():
+    suite = built_in("emoji")
+    nine = {"none", "matrixscal", "vectorscal", "tempscal", "cpcs", "transcal", "mc-dropout", "ensemble", "pseudocal"}
+    assert len({task.method for task in suite.tasks}) == 6
+    assert nine | {"oracle"} <= set(suite.calibrators)
+
+
+@pytest.mark.parametrize("name", ORIGINS)
+def test_the_paper_has_a_number_for_each_task_of_its_suites(name):
+    suite, ours = built_in(name), published(built_in(name), "ece")
+    lacking = {(task.method, task.pair) for task in suite.tasks if ("pseudocal", task.method, task.pair) not in ours}
+    assert not lacking
+    assert all(0 < value < 1 for value in ours.values())
+    assert all(0 < value < 1 for value in published(suite, "accuracy").values())
+
+
+def test_ours_has_none():
+    assert published(built_in("emoji"), "ece") == {}
+
+
+def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'calibrators = ["none", "pseudocal"]\nseeds = 2\n[[tasks]]\ndata = "emoji"\nsource = ["noto", "fluent"]\n'
+        'target = ["fluent", "openmoji"]\nmethod = ["mcc", "bnm"]\nwidth = 64\n[tasks.options]\nweight = 0.5\n'
+    )
+    suite = read_suite(path)
+    assert suite.name == "mine"
+    assert suite.calibrators == ("none", "pseudocal")
+    assert len(suite.tasks) == 3 * 2 * 2
+    assert {task.width for task in suite.tasks} == {64}
+    assert {task.options for task in suite.tasks} == {(("weight", 0.5),)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"task": [TASK]}, "expected a key of a suite among calibrators, seeds, tasks, about, got 'task'"),
+        ({}, "expected tasks, one or more tables"),
+        ({"tasks": [TASK], "seeds": 0}, "expected seeds, a number from 1 on, got 0"),
+        ({"tasks": [TASK], "calibrators": ["platt"]}, "expected a calibrator among none, .*, got 'platt'"),
+        ({"tasks": [TASK], "calibrators": "none"}, "expected a list of names, got 'none'"),
+        ({"tasks": [{**TASK, "epochs": 3}]}, "expected a key of a task among data, .*, got 'epochs'"),
+        ({"tasks": [{**TASK, "method": "mcx"}]}, "expected a method among .*, got 'mcx'"),
+        ({"tasks": [{**TASK, "preset": "best"}]}, "expected a preset of mcc among .*, got 'best'"),
+        ({"tasks": [{**TASK, "options": {"wait": 1}}]}, "expected options among .*, got 'wait'"),
+        ({"tasks": [{**TASK, "data": "emojis"}]}, "expected a data set among .*, got 'emojis'"),
+        ({"tasks": [{**TASK, "backbone": "vgg"}]}, "expected a backbone among .*, got 'vgg'"),
+        ({"tasks": [{**TASK, "iterations": "many"}]}, "expected iterations to be int, got 'many'"),
+        ({"tasks": [{**TASK, "width": True}]}, "expected width to be int, got True"),
+        ({"tasks": [{**TASK, "scenario": "open-set"}]}, "expected a scenario among .*, got 'open-set'"),
+        ({"tasks": [{**TASK, "target": "noto"}]}, "expected a source and a target that differ, got 'noto' twice"),
+        ({"tasks": [SCENES, TASK]}, "expected scenes in a suite of their own, got other data too"),
+        ({"tasks": [SCENES], "calibrators": ["vectorscal"]}, "expected a calibrator among none, .*, got 'vectorscal'"),
+        ({"tasks": [{**SCENES, "method": "mcc"}]}, "expected source-only, closed-set for segmentation, got mcc"),
+        ({"tasks": [{**SCENES, "frozen": True}]}, "expected a key of a task of segmentation among .*, got 'frozen'"),
+        ({"tasks": [{**SCENES, "backbone": "vit-b16"}]}, "expected a network among unet, .*, got 'vit-b16'"),
+        ({"tasks": [{**SCENES, "weights": "hub"}]}, "expected settings of unet among width, levels, got 'weights'"),
+        ({"tasks": [{**SCENES, "options": {"weight": 1}}]}, "expected options among batch, .*, got 'weight'"),
+        ({"tasks": [{**SCENES, "options": {"pixels": 0.5}}]}, "expected pixels, a number above zero, got 0.5"),
+        ({"tasks": [{"data": "emoji"}]}, "expected data, source, target and method in each task, got no source"),
+    ],
+)
+def test_mistakes_in_a_file_are_named(content, message):
+    with pytest.raises(InputError, match=message):
+        parse_suite(content, "mine")
+
+
+def test_a_file_of_scenes_has_the_settings_of_the_built_in_suite():
+    suite = parse_suite({"tasks": [{**SCENES, "source": ["noto", "twemoji"]}], "seeds": 2}, "mine")
+    assert suite.calibrators == built_in("scenes").calibrators
+    assert set(suite.tasks) <= set(built_in("scenes", seeds=2).tasks)
+    assert len(suite.tasks) == 4
+
+
+def test_an_unknown_suite_is_named():
+    with pytest.raises(InputError, match=r"expected a suite among digits, .*, or a TOML file, got 'emojis'"):
+        built_in("emojis")
+
+
+def test_digits_of_a_file_have_a_network_of_their_size():
+    task = {"data": "digits", "source": "mnist", "target": "fonts", "method": "mcc"}
+    (built,) = [t for t in built_in("digits").tasks if (t.pair, t.method) == ("mnist->fonts", "mcc")]
+    assert parse_suite({"tasks": [task]}, "mine").tasks == (built,)
+    (other,) = parse_suite({"tasks": [task | {"backbone": "efficientnet-lite0", "width": 64}]}, "mine").tasks
+    assert (other.backbone, other.width) == ("efficientnet-lite0", 64)

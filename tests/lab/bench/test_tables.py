@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pseudocal.lab.bench.formats import comma_separated, comparisons, latex, markdown
+from pseudocal.lab.bench.records import Record
+from pseudocal.lab.bench.tables import compare, tables
+from pseudocal.lab.bench.task import Suite, Task
+
+ECE = {  # calibrator -> pair -> by seed
+    "none": {"a->b": (0.30, 0.20), "a->c": (0.10, 0.20), "b->c": (0.50, 0.50)},
+    "pseudocal": {"a->b": (0.10, 0.10), "a->c": (0.20, 0.30), "b->c": (0.10, 0.20)},
+    "oracle": {"a->b": (0.01, 0.01), "a->c": (0.01, 0.01), "b->c": (0.01, 0.01)},
+}
+
+
+def records(method: str = "mcc") -> list[Record]:
+    return [
+        Record(Task("toy", *pair.split("->"), method=method, seed=seed), name, ece, 2 * ece, 3 * ece, 1 - ece)
+        for name, pairs in ECE.items()
+        for pair, values in pairs.items()
+        for seed, ece in enumerate(values)
+    ]
+
+
+SUITE = Suite("toy", tuple(dict.fromkeys(record.task for record in records())), tuple(ECE))
+
+
+def cells(table, name):
+    return dict(zip(table.columns, dict(table.rows)[name], strict=True))
+
+
+def test_means_over_tasks_and_their_spread_over_seeds():
+    (table,) = tables(SUITE, records())
+    cell = cells(table, "No calibration")["mcc"]
+    assert cell.mean == pytest.approx(0.3)  # both seeds have a mean of 0.3
+    assert cell.sd == pytest.approx(0.0, abs=1e-12)
+    cell = cells(table, "PseudoCal")["mcc"]
+    assert cell.mean == pytest.approx(0.5 / 3)
+    assert cell.sd == pytest.approx(0.2 / 3 / np.sqrt(2))  # of 0.4 / 3 and 0.6 / 3
+    assert cell.best
+    assert not cells(table, "Oracle")["mcc"].best
+    assert cells(table, "Accuracy")["mcc"].mean == pytest.approx(0.7)
+
+
+def test_segmentation_has_a_row_of_miou():
+    assert "mIoU" not in dict(tables(SUITE, records())[0].rows)
+    (table,) = tables(SUITE, [replace(r, miou=r.accuracy / 2) for r in records()])
+    assert cells(table, "mIoU")["mcc"].mean == pytest.approx(0.35)
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
+    assert {row["metric"] for row in rows if row["calibrator"] == "mIoU"} == {"miou"}
+
+
+def test_of_an_miou_more_is_better():
+    found = [replace(r, miou=1 - r.ece) for r in records()]
+    (table,) = tables(SUITE, found, "miou")
+    assert cells(table, "PseudoCal")["mcc"].mean == pytest.approx(1 - 0.5 / 3)
+    assert cells(table, "PseudoCal")["mcc"].best
+    assert not cells(table, "No calibration")["mcc"].best
+    assert "mIoU" not in dict(table.rows)
+    assert markdown(table).startswith("| mIoU, mean over tasks, % | mcc |")
+    assert [c.wins for c in compare(found, "miou")] == [c.wins for c in compare(found, "ece")]
+
+
+def test_tasks_with_one_target_are_averaged():
+    (table,) = tables(SUITE, records(), by="target")
+    assert table.columns == ("->b", "->c", "average")
+    row = cells(table, "No calibration")
+    assert row["->b"].mean == pytest.approx(0.25)
+    assert row["->c"].mean == pytest.approx((0.3 + 0.35) / 2)
+    assert row["average"].mean == pytest.approx(0.3)  # over three tasks, not over two targets
+
+
+def test_each_task_has_a_column():
+    (table,) = tables(SUITE, records(), "nll", by="task")
+    assert table.columns == ("a->b", "a->c", "b->c", "average")
+    assert cells(table, "PseudoCal")["a->c"].mean == pytest.approx(0.5)
+    assert "Accuracy" not in dict(table.rows)
+
+
+def test_the_average_is_over_methods_too():
+    both = records() + [replace(r, ece=r.ece + 0.2) for r in records("bnm")]
+    (table,) = tables(SUITE, both)
+    assert table.columns == ("mcc", "bnm", "average")
+    assert cells(table, "No calibration")["average"].mean == pytest.approx(0.4)
+
+
+def test_a_seed_with_a_hole_does_not_count():
+    some = [r for r in records() if not (r.task.seed == 1 and r.task.pair == "b->c" and r.calibrator == "none")]
+    (table,) = tables(SUITE, some)
+    cell = cells(table, "No calibration")["mcc"]
+    assert cell.mean == pytest.approx(0.3)
+    assert np.isnan(cell.sd)
+
+
+def test_a_column_with_a_hole_has_no_winner():
+    (table,) = tables(SUITE, [r for r in records() if r.calibrator != "none" or r.task.pair != "a->b"])
+    assert np.isnan(cells(table, "No calibration")["mcc"].mean)
+    assert not cells(table, "PseudoCal")["mcc"].best
+
+
+def test_paired_comparison_over_tasks():
+    found = {(c.rival, c.where): c for c in compare(records() + records("bnm"))}
+    assert set(found) == {("none", "mcc"), ("none", "bnm"), ("none", "all")}
+    one = found["none", "mcc"]
+    assert (one.tasks, one.wins) == (3, 2)
+    assert one.difference == pytest.approx((-0.15 + 0.10 - 0.35) / 3)
+    assert found["none", "all"].tasks == 6
+    # the one loss has rank 1 of three; of 8 patterns of signs 2 have so little on one side, 2 on the other
+    assert one.p == pytest.approx(0.5)
+
+
+def test_no_difference_is_no_evidence():
+    same = [replace(r, ece=0.1) for r in records()]
+    assert compare(same)[0].p == 1.0
+
+
+def test_markdown_latex_and_csv_hold_the_same_numbers():
+    (table,) = tables(SUITE, records())
+    assert "| No calibration | 30.00 ± 0.00 | 30.00 ± 0.00 |" in markdown(table)
+    assert "| PseudoCal | **16.67** ± 4.71 | **16.67** ± 4.71 |" in markdown(table)
+    assert r"PseudoCal & \textbf{16.67} $\pm$ 4.71" in latex(table)
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
+    mine = next(row for row in rows if row["calibrator"] == "PseudoCal" and row["column"] == "mcc")
+    assert float(mine["mean"]) == pytest.approx(0.5 / 3)
+    assert "| No calibration | 2 of 3, p = 0.500 |" in comparisons(compare(records()))
+
+
+def test_the_papers_numbers_stand_beside_ours():
+    from pseudocal.lab.bench.suites import built_in
+
+    suite = built_in("visda")
+    ours = [Record(task, "pseudocal", 0.05, 1.0, 1.0, 0.8) for task in suite.tasks]
+    (table,) = tables(replace(suite, calibrators=("pseudocal",)), ours)
+    assert cells(table, "PseudoCal")["mcc"].paper == pytest.approx(0.012)  # 1.2 in the paper's table
+    assert "**5.00** [1.20]" in markdown(table)

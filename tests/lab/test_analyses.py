@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from pseudocal import PseudoCal
+from pseudocal.arrays import InputError
+from pseudocal.lab.analyses import LAMBDAS, correspondence, lambda_sweep
+
+
+@pytest.fixture(scope="module")
+def task():
+    """Three clusters and a model that is far too sure of itself."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 1500)
+    x = 2 * np.eye(3)[labels] + rng.normal(size=(1500, 3))
+    return (lambda x: 6 * x), x, labels
+
+
+def test_correspondence(task):
+    model, x, labels = task
+    result = correspondence(model, x, labels)
+    assert 0.55 < result.rate < 0.95
+    assert result.accuracy == pytest.approx((x.argmax(axis=1) == labels).mean(), abs=0.03)
+    independent = result.accuracy * result.pseudo_accuracy + (1 - result.accuracy) * (1 - result.pseudo_accuracy)
+    assert result.rate > independent + 0.01  # more than two coins would
+
+
+def test_correspondence_by_hand():
+    """Two rows, told apart, mixed both ways. The first is right, the second is not; both mixes are right."""
+    result = correspondence(lambda x: x, np.array([[9.0, 0.0], [0.0, 9.0]]), [0, 0])
+    assert (result.rate, result.accuracy, result.pseudo_accuracy, result.mixes) == (0.5, 0.5, 1.0, 2)
+
+
+def test_the_sweep_reads_the_data_once_and_once_more_for_each_lambda(task):
+    model, x, _ = task
+    rows = []
+
+    def counting(batch):
+        rows.append(len(batch))
+        return model(batch)
+
+    records = lambda_sweep(counting, x)
+    assert sum(rows) == len(x) + len(LAMBDAS) * records[0].mixes
+    assert [(r.lam, r.labels) for r in records] == [(lam, kind) for lam in LAMBDAS for kind in ("hard", "soft")]
+    assert all(r.ece is None for r in records)
+
+
+def test_the_sweep_agrees_with_pseudocal(task):
+    model, x, labels = task
+    for record in lambda_sweep(model, x, labels, lams=[0.6, 0.8]):
+        calibration = PseudoCal(lam=record.lam, labels=record.labels, epochs=5).fit(model, x)
+        assert record.temperature == pytest.approx(calibration.temperature, rel=5 * record.log_se)
+        assert 0 < record.ece < 0.5
+
+
+def test_labels_do_not_move_the_temperature(task):
+    model, x, labels = task
+    plain, scored = lambda_sweep(model, x, lams=[0.65]), lambda_sweep(model, x, labels, lams=[0.65])
+    assert [r.temperature for r in plain] == [r.temperature for r in scored]
+
+
+def test_mistakes(task):
+    model, x, labels = task
+    with pytest.raises(InputError, match="as one array, got list"):
+        correspondence(model, [x], labels)
+    with pytest.raises(InputError, match="expected labels of shape"):
+        correspondence(model, x, labels[:5])
+    with pytest.raises(InputError, match="got one class for all 1500"):
+        lambda_sweep(lambda x: 0 * x + np.arange(3), x)
