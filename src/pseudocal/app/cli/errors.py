@@ -15,16 +15,13 @@ from __future__ import annotations
 
 import errno
 
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.app.models.opened import UntrustedError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 MODEL_FAILED = "pseudocal: while the model predicted"
-
-
-class OutputError(OSError):
-    """The output folder cannot be written."""
 
 
 def explain(error: BaseException) -> tuple[int, str]:
