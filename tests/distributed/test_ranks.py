@@ -16,7 +16,7 @@ from pseudocal.calibrators.collected import Collected
 from pseudocal.distributed import fit_across_ranks, ranks
 from pseudocal.reservoir import Reservoir
 
-from .conftest import CENTRES, clusters
+from ..conftest import CENTRES, clusters
 
 SCRIPT = """
 import json, os, sys
