@@ -10,6 +10,7 @@ import pytest
 from pseudocal import InputError
 from pseudocal.app.inputs import ArraySet, Preprocessing, open_inputs, preprocessing_for, read_batches
 from pseudocal.app.inputs.labels import read_labels
+from pseudocal.batches import unread_batches
 from pseudocal.omissions import Omissions
 
 
@@ -38,8 +39,8 @@ class Slow:
 
 def batches(inputs, order=None, **settings):
     order = np.arange(len(inputs)) if order is None else order
-    unreadable = settings.pop("unreadable", Omissions(len(inputs)))
-    return read_batches(inputs, order, **({"batch_size": 8, "workers": 2, "unreadable": unreadable} | settings))
+    unread = unread_batches(order, settings.pop("batch_size", 8))
+    return read_batches(inputs, unread, **({"workers": 2, "unreadable": Omissions(len(inputs))} | settings))
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8, 30, 100])
@@ -47,13 +48,13 @@ def batches(inputs, order=None, **settings):
 def test_every_row_once_and_in_order(batch_size, workers):
     order = np.random.default_rng(0).permutation(30)
     read = list(batches(Slow(30), order, batch_size=batch_size, workers=workers))
-    np.testing.assert_array_equal(np.concatenate([rows for rows, _ in read]), order)
-    np.testing.assert_array_equal(np.concatenate([x for _, x in read])[:, 0], order)
+    np.testing.assert_array_equal(np.concatenate([batch.rows for batch in read]), order)
+    np.testing.assert_array_equal(np.concatenate([batch.inputs for batch in read])[:, 0], order)
 
 
 def test_bad_rows_are_left_out_and_named():
     unreadable = Omissions(30, most=0.2)
-    rows = np.concatenate([rows for rows, _ in batches(Slow(30, bad=True), unreadable=unreadable)])
+    rows = np.concatenate([batch.rows for batch in batches(Slow(30, bad=True), unreadable=unreadable)])
     assert sorted(set(range(30)) - set(rows.tolist())) == [0, 7, 14, 21, 28]
     assert unreadable.why["input 7"] == "broken"
 
@@ -61,7 +62,7 @@ def test_bad_rows_are_left_out_and_named():
 def test_reading_runs_beside_whoever_uses_the_batches():
     inputs = Slow(64, seconds=0.01)
     stream = batches(inputs, workers=2)
-    first, _ = next(stream)
+    first = next(stream).rows
     deadline = time.monotonic() + 30  # while nobody asks for more, the next batch is read all the same
     while len(inputs.read_at) < 2 * len(first) and time.monotonic() < deadline:
         time.sleep(0.01)

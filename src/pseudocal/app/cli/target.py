@@ -16,12 +16,13 @@ from pseudocal.app.inputs import ArraySet, InputSet, PictureSet, preprocessing_f
 from pseudocal.app.inputs.addresses import listed
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.input_sets import RemotePictureSet
-from pseudocal.app.inputs.pictures import SUFFIXES
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.blocks import Block, rows_in_blocks
-from pseudocal.calibrators.divided import in_random_order
+from pseudocal.calibrators.blocks import Block, row_blocks
+from pseudocal.calibrators.executors import block_order
 from pseudocal.extras import MissingExtraError
+from pseudocal.randomness import Streams
 
 ROWS = 2048  # inputs in a block of predictions
 FEW = 6  # inputs that are also read here, to try a calibrated model and to show what it says
@@ -63,7 +64,7 @@ def _files(data: str) -> list[str]:
     if "://" not in data and "*" not in data and not Path(data).is_dir():
         return []
     files = listed(data, SHARD_SUFFIXES)
-    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in SUFFIXES for p in Path(data).rglob("*"))
+    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURE_SUFFIXES for p in Path(data).rglob("*"))
     return [] if mixed else files
 
 
@@ -73,7 +74,7 @@ def _shards(job: Job, model: OpenModel, files: list[str]) -> Target:
     columns = job.features or model.expects.columns
     near = [file if "://" in file else str(Path(file).resolve()) for file in files]
     blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
-    order = in_random_order(job.method.seed, len(blocks))
+    order = block_order(job.method.seed, len(blocks))
     some = _first_readable(blocks)
     inputs = ArraySet(some, str(some.dtype))
     return Target(
@@ -101,8 +102,8 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
 
 
 def _far(job: Job, model: OpenModel) -> tuple[InputSet, str]:
-    """PictureSet at an address."""
-    urls = listed(job.data, tuple(SUFFIXES))
+    """Pictures at an address."""
+    urls = listed(job.data, tuple(PICTURE_SUFFIXES))
     if not urls:
         raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
     preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
@@ -111,12 +112,10 @@ def _far(job: Job, model: OpenModel) -> tuple[InputSet, str]:
 
 
 def _numbered(job: Job, inputs: InputSet, preparation: str) -> Target:
-    """InputSet in the very batches that the command makes without a cluster."""
-    pair_rng, _, _, order_rng = np.random.default_rng(job.method.seed).spawn(4)
-    order = order_rng.permutation(len(inputs))[: job.max_samples]
-    mixed = rows_in_blocks(order, job.batch_size, pair_rng)
-    plain = rows_in_blocks(np.sort(order), job.batch_size, pair_rng, ROWS)
-    blocks, in_order = ([InputBlock(b.batches, b.state, b.name) for b in rows] for rows in (mixed, plain))
+    """Inputs in the very batches that the command makes without a cluster."""
+    order = Streams(job.method.seed).order().permutation(len(inputs))[: job.max_samples]
+    mixed, plain = row_blocks(order, job.batch_size), row_blocks(np.sort(order), job.batch_size, ROWS)
+    blocks, in_order = ([InputBlock(b.batches, b.name) for b in rows] for rows in (mixed, plain))
     return Target(
         blocks=blocks,
         in_order=in_order,

@@ -16,7 +16,8 @@ from pseudocal.app.inputs.input_sets import ArraySet, InputSet
 from pseudocal.app.inputs.reader import read_batches
 from pseudocal.app.inputs.tables import ARRAYS, REAL, read_array, read_table
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.blocks import Opened, Rows, received, sendable
+from pseudocal.batches import Batch
+from pseudocal.calibrators.blocks import Contents, RowBlock, received, sendable
 from pseudocal.omissions import Omissions
 
 SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")
@@ -94,35 +95,32 @@ def shards(
 
 
 @dataclass(frozen=True)
-class InputBlock(Rows):
+class InputBlock(RowBlock):
     """Some batches of a set of inputs; those that cannot be read are left out and named.
 
     >>> inputs = SentInputs(ArraySet(np.array([[1.0], [2.0], [3.0]])))
-    >>> InputBlock((np.array([2, 0]),), {}).open(inputs)
-    Opened(inputs=[array([[3.],
-           [1.]], dtype=float32)], names=['2', '0'], unreadable={})
+    >>> contents = InputBlock((Batch(0, np.array([2, 0]), None),)).open(inputs)
+    >>> contents.inputs[0].inputs.tolist(), contents.names, contents.unreadable
+    ([[3.0], [1.0]], ['2', '0'], {})
+
+    Attributes:
+        threads: how many read at a time.
+
     """
 
     threads: int = 2
 
-    def read(self, source: SentInputs) -> list[NDArray[Any]]:
+    def read(self, source: SentInputs) -> list[Batch]:
         """The batches."""
-        batches: list[NDArray[Any]] = self.open(source).inputs
+        batches: list[Batch] = self.open(source).inputs
         return batches
 
-    def open(self, source: SentInputs) -> Opened:
+    def open(self, source: SentInputs) -> Contents:
         """The batches, what each input is called, and what could not be read; whoever counts it judges it."""
-        order, largest = (
-            np.concatenate(self.batches),
-            max(map(len, self.batches)),
-        )  # cut again, the batches are the same
-        unreadable = Omissions(len(order), most=1.0)
-        read = read_batches(source.inputs, order, batch_size=largest, workers=self.threads, unreadable=unreadable)
-        names, batches = [], []
-        for numbers, x in read:
-            names += [source.inputs.name(int(i)) for i in numbers]
-            batches.append(x)
-        return Opened(batches, names, unreadable.why)
+        unreadable = Omissions(len(self), most=1.0)
+        batches = list(read_batches(source.inputs, self.batches, workers=self.threads, unreadable=unreadable))
+        names = [source.inputs.name(int(i)) for batch in batches for i in batch.rows]
+        return Contents(batches, names, unreadable.why)
 
 
 @dataclass(frozen=True)

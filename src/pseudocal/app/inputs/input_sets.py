@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.addresses import check_regular, fetched
-from pseudocal.app.inputs.pictures import SUFFIXES
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import ARRAYS, REAL, TABLES, check_finite, read_array, read_table
 from pseudocal.arrays import InputError
@@ -185,11 +185,15 @@ def _rows(array: NDArray[Any], path: Path) -> NDArray[Any]:
 def _pictures(data: str, preprocessing: Preprocessing, stdin: TextIO) -> PictureSet:
     path = Path(data)
     if path.is_dir():
-        found = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and _visible(p, path) and p.is_file())
+        found = sorted(
+            p for p in path.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES and _visible(p, path) and p.is_file()
+        )
         if not found:
-            raise InputError(f"expected a folder with pictures ({', '.join(sorted(SUFFIXES))}), got {data} with none")
+            raise InputError(
+                f"expected a folder with pictures ({', '.join(sorted(PICTURE_SUFFIXES))}), got {data} with none"
+            )
         return PictureSet(found, path, preprocessing)
-    if path.suffix.lower() in SUFFIXES:
+    if path.suffix.lower() in PICTURE_SUFFIXES:
         raise InputError(
             f"expected a folder or a list of pictures, since pairs of them are mixed, got one picture {data}"
         )

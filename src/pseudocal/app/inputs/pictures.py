@@ -31,7 +31,7 @@ from pseudocal.extras import require
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+PICTURE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 ORIENTATION = 0x0112  # the EXIF tag
 TURNS = (None, None, 0, 3, 1, 5, 4, 6, 2)  # Pillow's number of the transposition for each value of the tag
 GREYS = {"1", "L"}

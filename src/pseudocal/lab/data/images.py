@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.pictures import SUFFIXES, as_rgb, picture_size, read_picture
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES, as_rgb, picture_size, read_picture
 from pseudocal.arrays import InputError, cores
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def is_image(path: str | Path) -> bool:
     >>> is_image("frame_0001.JPG"), is_image("Thumbs.db")
     (True, False)
     """
-    return Path(path).suffix.lower() in SUFFIXES
+    return Path(path).suffix.lower() in PICTURE_SUFFIXES
 
 
 def check_exist(paths: Sequence[str], origin: Path) -> None:
