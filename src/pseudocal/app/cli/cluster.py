@@ -46,7 +46,7 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
         model, second = open_models(job, device="cpu")
         target = open_target(job, model)
         if second is not None:
-            check_second(model, second, target.inputs, job.pixels)
+            check_second(model, second, target.inputs, job.preprocessing)
         asked, job = job, replace(job, batch_size=target.batch_size)
         for note in (*model.notes, target.preparation, *batch_note(asked, job)):
             say(note)

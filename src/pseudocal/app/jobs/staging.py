@@ -156,9 +156,7 @@ def _readable_errors(out: Path) -> Iterator[None]:
                 f"expected room for the results in {out}{wanted}, got {error.strerror}: {free:,} bytes free",
             ) from error
         if not out.exists() or (error.errno in REFUSED and _is_inside(error.filename, out)):
-            raise OutputError(
-                error.errno, f"expected an output folder that can be written, got {out}: {error.strerror}"
-            ) from error
+            raise OutputError(f"expected an output folder that can be written, got {out}: {error.strerror}") from error
         raise
 
 
