@@ -19,11 +19,10 @@ from pseudocal.app.cli.progress import progress
 from pseudocal.app.cli.run import Say, about_data, about_model, asked_of, runtimes, ship
 from pseudocal.app.inputs import read_batches
 from pseudocal.app.report import page, save_content
-from pseudocal.app.report.predictions import write_table
+from pseudocal.app.report.predictions import IMAGE_COLUMNS, write_table
 from pseudocal.app.report.segmented import Images, segmented_content
 from pseudocal.arrays import Labelled, cores
 from pseudocal.calibrators import Calibration
-from pseudocal.metrics.image_rows import COLUMNS
 
 
 def write_segmented(
@@ -35,7 +34,7 @@ def write_segmented(
     settings = calibration.settings | asked_of(job)
     calibration = replace(calibration, settings=settings, versions=calibration.versions | runtimes())
     images = _second_pass(work, calibration)
-    write_table(aside, iter([images.columns(work.classes)]), COLUMNS, kind=job.table)
+    write_table(aside, iter([images.columns(work.classes)]), IMAGE_COLUMNS, kind=job.table)
     about = {"model": about_model(job, work.model, files), "data": about_data(work), "classes": work.classes}
     return write_segmented_report(images, mixes, about, aside, started)
 

@@ -25,7 +25,7 @@ from pseudocal.batches import count, is_array
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, Opened, as_blocks, opened, received, sendable
 from pseudocal.calibrators.divided import Executor, Failure, LeftOut, Work, unreadable_in
-from pseudocal.metrics.image_rows import ImageRow, image_row
+from pseudocal.metrics.images import ImageRow, image_row
 from pseudocal.predictors import Checked, Deferred, as_predictor
 from pseudocal.scaling import scaling_to_dict
 

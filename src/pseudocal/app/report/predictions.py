@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from pseudocal.app.report.confidences import Confidences
 from pseudocal.extras import MissingExtraError
+from pseudocal.metrics.images import ImageRow
 
 COLUMNS = ("file", "class", "class_name", "confidence_before", "confidence_after", "top", "top_before", "top_after")
+IMAGE_COLUMNS = ("file", "class", "class_name", "class_share", "confidence_before", "confidence_after", "shares")
 ROWS_AT_ONCE = 65_536
 Part = list[list[str] | NDArray[Any]]  # one entry for each column
 
@@ -41,6 +43,19 @@ def _parts(names: Sequence[str], c: Confidences, classes: Sequence[str]) -> Iter
         top, before, after = c.top[rows], c.before[rows], c.after[rows]
         shown = [classes[i] if i < len(classes) else "" for i in top[:, 0]]
         yield [list(names[rows]), top[:, 0], shown, before[:, 0], after[:, 0], top, before, after]
+
+
+def image_columns(names: list[str], rows: Sequence[ImageRow], classes: Sequence[str]) -> list[Any]:
+    """A table of images in the order of `IMAGE_COLUMNS`.
+
+    >>> image_columns(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])[:4]
+    [['a.png'], array([1]), ['road'], array([0.75])]
+    """
+    shares = np.stack([row.shares for row in rows])
+    top = shares.argmax(axis=1)
+    named = [classes[i] if i < len(classes) else "" for i in top]
+    before, after = (np.array(column) for column in zip(*((row.before, row.after) for row in rows), strict=True))
+    return [names, top, named, shares.max(axis=1), before, after, shares]
 
 
 def _write_parquet(path: Path, parts: Iterator[Part], columns: Sequence[str]) -> None:

@@ -16,14 +16,15 @@ from pseudocal.app.report.confidences import Confidences
 from pseudocal.app.report.content import BINS, FORMAT, SHOWN, calibration_of, class_name, trust_of
 from pseudocal.app.report.facts import facts_of
 from pseudocal.app.report.measured import bins_of, plain, reliability
+from pseudocal.app.report.predictions import image_columns
 from pseudocal.app.report.thumbnails import thumbnail
 from pseudocal.app.report.usage import usage_of
 from pseudocal.arrays import Labelled, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Segmented, confidence_picture, correct_picture
-from pseudocal.metrics import image_change as change
-from pseudocal.metrics import image_interval as interval
-from pseudocal.metrics.image_rows import ImageRow, image_columns, pixel_confidences
+from pseudocal.metrics import bootstrap as interval
+from pseudocal.metrics import paired as change
+from pseudocal.metrics.images import ImageRow, pixel_confidences
 
 MAPS = 6  # images that are shown pixel by pixel
 WIDE = 320  # pixels, at most, of the longer side of each
