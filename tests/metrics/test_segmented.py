@@ -127,7 +127,7 @@ def test_what_cannot_be_right_is_refused(frames):
     for large in (z, z[:, :, ::2, ::2]):
         with pytest.raises(InputError, match="one of them finite"):
             Segmented.of(np.where(large > 5, np.inf, large), masks)
-    with pytest.raises(InputError, match="the same bins and classes"):
+    with pytest.raises(InputError, match="same bins and classes, got 15 bins and 5 classes and 3 bins and 5 classes"):
         Segmented.of(z, masks) + Segmented.of(z, masks, bins=3)
     with pytest.raises(InputError, match="expected a metric among"):
         bootstrap("mce", Segmented.of(z, masks))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -86,15 +86,20 @@ class Segmented:
         images = as_maps(maps)
         masks = as_masks(labels, len(images))
         scoring = _Scoring(1 / check_temperature(temperature), ignore, equal_width(bins), align_corners)
-        parts = [_image(image, mask, scoring) for image, mask in zip(images, masks, strict=True)]
-        return sum(parts[1:], start=parts[0])
+        return cls.concatenate(_image(image, mask, scoring) for image, mask in zip(images, masks, strict=True))
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Segmented]) -> Segmented:
+        """Join images in their order, in one pass; repeated `+` would copy again and again."""
+        parts = list(parts)
+        if len({(tuple(part.edges), part.hits.shape[1]) for part in parts}) != 1:
+            sizes = [f"{len(part.edges) - 1} bins and {part.hits.shape[1]} classes" for part in parts]
+            raise InputError(f"expected parts of the same bins and classes, got {' and '.join(sizes) or 'none'}")
+        joined = [np.concatenate(columns) for columns in zip(*(part._per_image() for part in parts), strict=True)]
+        return cls(parts[0].edges, *joined, np.sum([part.by_class for part in parts], axis=0))  # type: ignore[call-arg]
 
     def __add__(self, other: Segmented) -> Segmented:
-        if not np.array_equal(self.edges, other.edges) or self.hits.shape[1] != other.hits.shape[1]:
-            sizes = [f"{len(part.edges) - 1} bins and {part.hits.shape[1]} classes" for part in (self, other)]
-            raise InputError(f"expected the same bins and classes on both sides, got {sizes[0]} and {sizes[1]}")
-        joined = [np.concatenate([a, b]) for a, b in zip(self._per_image(), other._per_image(), strict=True)]
-        return Segmented(self.edges, *joined, self.by_class + other.by_class)  # type: ignore[call-arg]
+        return Segmented.concatenate([self, other])
 
     def __radd__(self, other: int) -> Segmented:
         if other != 0:  # what `sum` starts from
@@ -102,16 +107,7 @@ class Segmented:
         return self
 
     def _per_image(self) -> tuple[NDArray[Any], ...]:
-        return (
-            self.count,
-            self.confidence_sum,
-            self.correct_sum,
-            self.nll_sum,
-            self.brier_sum,
-            self.hits,
-            self.called,
-            self.labelled,
-        )
+        return tuple(getattr(self, field.name) for field in fields(self)[1:-1])
 
     @property
     def images(self) -> int:

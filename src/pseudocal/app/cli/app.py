@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ from pseudocal.app.cli.parsing import fraction, names_in, numbers, sides, words
 from pseudocal.app.cli.printing import score_lines, summary, summary_lines
 from pseudocal.app.cli.run import calibrate as run_job
 from pseudocal.app.cli.write import rewrite_report
+from pseudocal.app.report import Report
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.calibration import versions
 from pseudocal.extras import MissingExtraError
@@ -134,16 +135,16 @@ def calibrate(
         ray=ray,
         second_opinion=second_opinion,
     )
-    content = (run_job if ray is None else _on_cluster())(
+    report = (run_job if ray is None else _on_cluster())(
         job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))
     )
     if as_json:
-        typer.echo(json.dumps(summary(content, out)))
+        typer.echo(json.dumps(summary(report, out)))
     elif not quiet:
-        typer.echo("\n".join(summary_lines(content, out)))
+        typer.echo("\n".join(summary_lines(report, out)))
 
 
-def _on_cluster() -> Callable[..., dict[str, Any]]:
+def _on_cluster() -> Callable[..., Report]:
     from pseudocal.app.cli.cluster import calibrate_on_cluster
 
     return calibrate_on_cluster

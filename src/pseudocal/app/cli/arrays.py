@@ -12,8 +12,8 @@ from pseudocal.app.cli.errors import OutputError
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_array, read_table
 from pseudocal.app.models.outputs import AsLogits, Meaning
-from pseudocal.app.report import measure
-from pseudocal.app.report.confidences import blocks
+from pseudocal.app.report import measure, row_chunks
+from pseudocal.app.report.fields import to_json
 from pseudocal.arrays import InputError, Logits, as_logits
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes
@@ -36,13 +36,14 @@ def score_files(
     truth = read_labels(labels, [str(i) for i in range(len(values))])
     before = Outcomes.from_logits(values, truth)
     after = None if calibration is None else Outcomes.from_logits(calibration(values), truth)
-    return measure(before, after)
+    rows = [to_json(row) for row in measure(before, after)]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
 def apply_file(
     calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning, field: str | None
 ) -> tuple[int, ...]:
-    """Write calibrated probabilities, a block of rows at a time; the file appears when it is whole."""
+    """Write calibrated probabilities, a chunk of rows at a time; the file appears when it is whole."""
     values = load_logits(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
@@ -50,10 +51,8 @@ def apply_file(
     try:
         dtype = np.float64 if values.dtype.itemsize > 4 else np.float32
         written = np.lib.format.open_memmap(aside, mode="w+", dtype=dtype, shape=values.shape)
-        done = 0
-        for block in blocks(values):
-            written[done : done + len(block)] = calibration.probabilities(block)
-            done += len(block)
+        for rows in row_chunks(values):
+            written[rows] = calibration.probabilities(values[rows])
         written.flush()
         os.replace(aside, out)
     except OSError as error:

@@ -16,18 +16,26 @@ import numpy as np
 from pseudocal.app.cli.first import check_names
 from pseudocal.app.cli.job import Job, open_models
 from pseudocal.app.cli.progress import progress
-from pseudocal.app.cli.run import Say, about_model, asked_of, batch_note, runtimes, ship, write_report
+from pseudocal.app.cli.run import Say, about_model, asked_of, batch_note, runtimes, ship
 from pseudocal.app.cli.second import check_second
-from pseudocal.app.cli.segment import write_segmented_report
 from pseudocal.app.cli.staging import PARTS, staged
 from pseudocal.app.cli.target import Target, open_target
 from pseudocal.app.jobs.parts import read_images
 from pseudocal.app.jobs.predictions import predict_blocks
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.opened import OpenModel
-from pseudocal.app.report import Confidences, Run
-from pseudocal.app.report.segmented import Images
-from pseudocal.arrays import InputError, Labelled, cores
+from pseudocal.app.report import (
+    AboutData,
+    Evidence,
+    ImageEvidence,
+    Report,
+    RowEvidence,
+    Timing,
+    report_of,
+    row_chunks,
+    write_report,
+)
+from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.collected import Collected
 from pseudocal.calibrators.divided import Work, merge_blocks
@@ -35,11 +43,10 @@ from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.distributed import Deferred, RayExecutor
 
 EVERYONE = 100_000  # more workers than any cluster has
-MANY = 10_000  # images that are held to find the few that the report shows
 
 
-def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, Any]:
-    """Do the job and return the content of its report."""
+def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> Report:
+    """Do the job and return its report."""
     started = time.monotonic()
     _refuse(job)
     executor = _executor(job)
@@ -61,12 +68,18 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
             files = ship(job, model, calibration, aside, target.probe, target.inputs, say)
             classes = job.classes or model.classes
             done = _predict(job, calibration, sent, target, executor, classes) if job.predict == "all" else None
-        run = _run(job, model, target, collected, calibration, files, done)
-        if run.mixes.groups is not None:
-            images = _images(job, model, target, run.calibration, collected.real.labelled, done is not None)
-            about = {"model": run.model, "data": run.data, "classes": run.classes}
-            return write_segmented_report(images, run.mixes, about, aside, started)
-        return write_report(run, Confidences.of(run.logits, run.calibration), aside, started)
+        versions = calibration.versions | runtimes() | _ray_version()
+        calibration = replace(calibration, settings=calibration.settings | asked_of(job), versions=versions)
+        calibration.save(aside / "calibration.json")
+        report = report_of(
+            _evidence(job, model, target, calibration, collected, done is not None),
+            collected.mixes.labelled,
+            model=about_model(job, model, files),
+            data=_data(job, target, collected, calibration, done),
+            timing=Timing.since(started),
+        )
+        write_report(report, aside)
+        return report
 
 
 @contextmanager
@@ -159,57 +172,40 @@ class _Shown:
                 raise
 
 
-def _run(
-    job: Job,
-    model: OpenModel,
-    target: Target,
-    collected: Collected,
-    calibration: Calibration,
-    files: list[str],
-    done: dict[str, Any] | None,
-) -> Run:
-    """All that the report is made from: a sample of the inputs stands for all of them."""
-    versions = calibration.versions | runtimes() | _ray_version()
-    real = collected.real.labelled
-    used = collected.inputs
+def _data(
+    job: Job, target: Target, collected: Collected, calibration: Calibration, done: dict[str, Any] | None
+) -> AboutData:
     left_out, unreadable = (
         calibration.settings.get(key, {}) | (done or {}).get(key, {}) for key in ("left_out", "unreadable")
     )
-    data = {
-        "name": job.data,
-        "inputs": target.rows or used,
-        "used": used,
-        "preparation": f"{target.preparation}; in {len(target.blocks):,} blocks, the figures from a sample",
-        "unreadable": [list(item) for item in unreadable.items()],
-        "left_out": [list(item) for item in left_out.items()],
-        "blocks": f"{len(target.blocks):,} {'files' if target.rows is None else 'blocks of inputs'}",
-    }
-    return Run(
-        model=about_model(job, model, files),
-        data=data,
-        calibration=replace(calibration, settings=calibration.settings | asked_of(job), versions=versions),
-        logits=real.logits,
-        names=[f"input {i} of a sample" for i in range(len(real))],
-        classes=job.classes or model.classes,
-        mixes=collected.mixes.labelled,
+    return AboutData(
+        name=job.data,
+        inputs=target.rows or collected.inputs,
+        used=collected.inputs,
+        preparation=f"{target.preparation}; in {len(target.blocks):,} blocks, the figures from a sample",
+        unreadable=tuple(unreadable.items()),
+        left_out=tuple(left_out.items()),
+        blocks=f"{len(target.blocks):,} {'files' if target.rows is None else 'blocks of inputs'}",
     )
 
 
-def _images(
-    job: Job, model: OpenModel, target: Target, calibration: Calibration, pixels: Labelled, predicted: bool
-) -> Images:
-    """What the report shows of images: sums over a sample of pixels, a few maps made here, rows that were written."""
-    images = Images(calibration)
-    images.add_sample(pixels)
-    predict = job.as_logits(model)
+def _evidence(
+    job: Job, model: OpenModel, target: Target, calibration: Calibration, collected: Collected, predicted: bool
+) -> Evidence:
+    """What the report needs to know: a sample of the inputs, or of their pixels, stands for all of them."""
+    real, classes = collected.real.labelled, job.classes or model.classes
+    if collected.mixes.labelled.groups is None:
+        rows = RowEvidence(calibration, classes)
+        for some in row_chunks(real.logits):
+            rows.add(real.logits[some], [f"input {i} of a sample" for i in range(some.start, some.stop)])
+        return rows
+    images, predict = ImageEvidence(calibration, classes), job.as_logits(model)
+    images.add_sample(real)
     for i in np.sort(target.probe).tolist():
         image = predict(target.inputs.read(i)[None])[0]
-        images.show(np.asarray(image), target.inputs.name(i), target.inputs.picture(i))
+        images.show(np.asarray(image), target.inputs.name(i), picture=target.inputs.picture(i))
     for name, row in read_images(job.out / PARTS) if predicted else ():
-        images.add_row(name, target.picture(name), row)
-        if len(images.rows) > MANY:
-            images.forget()
-    images.forget()
+        images.add_row(name, row, picture=target.picture(name))
     return images
 
 

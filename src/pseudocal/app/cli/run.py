@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +22,18 @@ from pseudocal.app.cli.progress import progress
 from pseudocal.app.cli.staging import staged
 from pseudocal.app.inputs import Inputs, read_batches
 from pseudocal.app.models.opened import OpenModel
-from pseudocal.app.report import Confidences, Run, content_of, page, save_content, write_predictions
+from pseudocal.app.report import (
+    AboutData,
+    AboutModel,
+    Evidence,
+    Report,
+    RowEvidence,
+    Timing,
+    report_of,
+    row_chunks,
+    write_predictions,
+    write_report,
+)
 from pseudocal.arrays import cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.trust import DistrustWarning
@@ -42,8 +52,8 @@ RUNTIMES = {
 Say = Callable[[str], None]
 
 
-def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = None) -> dict[str, Any]:
-    """Do the job and return the content of its report; what was assumed is said on the way.
+def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = None) -> Report:
+    """Do the job and return its report; what was assumed is said on the way.
 
     `models` are those of the job, if they are open already.
     """
@@ -54,12 +64,22 @@ def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = No
             say(note)
         with beside(prepare_report) as prepare:
             calibration, mixes = _fit(work, prepare)
+        files = ship(work.job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
+        data = about_data(work)
+        settings = calibration.settings | asked_of(work.job) | {"data": data.name}
+        calibration = replace(calibration, settings=settings, versions=calibration.versions | runtimes())
+        evidence: Evidence
         if work.recorder.maps:
             from pseudocal.app.cli.segment import write_segmented
 
-            return write_segmented(work, calibration, mixes.labelled, aside, started, say)
-        files = ship(work.job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
-        return _write(work.job, _run(work, calibration, mixes, files), aside, started)
+            evidence = write_segmented(work, calibration, aside)
+        else:
+            evidence = _write(work, calibration, aside)
+        calibration.save(aside / "calibration.json")
+        model = about_model(work.job, work.model, files)
+        report = report_of(evidence, mixes.labelled, model=model, data=data, timing=Timing.since(started))
+        write_report(report, aside)
+        return report
 
 
 def batch_note(asked: Job, done: Job) -> list[str]:
@@ -111,24 +131,6 @@ def ship(
     return model.ship(calibration.temperature, aside, np.stack([inputs.read(int(i)) for i in rows]))
 
 
-def _run(work: Work, calibration: Calibration, mixes: Reservoir, files: list[str]) -> Run:
-    """All that the report is made from."""
-    job, rows = work.job, work.recorder.rows
-    data = about_data(work)
-    settings = calibration.settings | asked_of(job) | {"data": data["name"]}
-    return Run(
-        model=about_model(job, work.model, files),
-        data=data,
-        calibration=replace(calibration, settings=settings, versions=calibration.versions | runtimes()),
-        logits=work.recorder.logits,
-        names=[work.inputs.name(int(i)) for i in rows],
-        classes=work.classes,
-        mixes=mixes.labelled,
-        pictures=[work.inputs.picture(int(i)) for i in rows],
-        labels=None if job.labels is None else work.labels[rows],
-    )
-
-
 def asked_of(job: Job) -> dict[str, Any]:
     """What was asked of the command beside the settings of the method."""
     return {
@@ -140,29 +142,29 @@ def asked_of(job: Job) -> dict[str, Any]:
     }
 
 
-def about_model(job: Job, model: OpenModel, files: list[str]) -> dict[str, Any]:
+def about_model(job: Job, model: OpenModel, files: list[str]) -> AboutModel:
     """What the report says of the model."""
     inside = model.kind == "onnx" and model.output is None
-    return {
-        "name": job.model,
-        "title": Path(job.model).name,
-        "kind": model.kind,
-        "recipe": "onnx-inside" if inside else model.kind,
-        "output": model.output,
-        "notes": list(model.notes),
-        "files": files,
-    }
+    return AboutModel(
+        name=job.model,
+        title=Path(job.model).name,
+        kind=model.kind,
+        recipe="onnx-inside" if inside else model.kind,
+        output=model.output,
+        notes=tuple(model.notes),
+        files=tuple(files),
+    )
 
 
-def about_data(work: Work) -> dict[str, Any]:
+def about_data(work: Work) -> AboutData:
     """What the report says of the data."""
-    return {
-        "name": "standard input" if work.job.data == "-" else work.job.data,
-        "inputs": len(work.inputs),
-        "used": len(work.recorder.rows),
-        "preparation": work.preparation,
-        "unreadable": [list(item) for item in work.unreadable.why.items()],
-    }
+    return AboutData(
+        name="standard input" if work.job.data == "-" else work.job.data,
+        inputs=len(work.inputs),
+        used=len(work.recorder.rows),
+        preparation=work.preparation,
+        unreadable=tuple(work.unreadable.why.items()),
+    )
 
 
 def runtimes() -> dict[str, str]:
@@ -170,20 +172,20 @@ def runtimes() -> dict[str, str]:
     return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
 
 
-def _write(job: Job, run: Run, aside: Path, started: float) -> dict[str, Any]:
-    """Write everything that is left to write."""
-    confidences = Confidences.of(run.logits, run.calibration)
-    write_predictions(aside, run.names, confidences, run.classes, kind=job.table)
-    if not job.save_logits:
+def _write(work: Work, calibration: Calibration, aside: Path) -> RowEvidence:
+    """Write the table of predictions, and give back what the report needs to know of them."""
+    evidence, rows, logits = RowEvidence(calibration, work.classes), work.recorder.rows, work.recorder.logits
+    labels = None if work.job.labels is None else work.labels[rows]
+    parts = (
+        evidence.add(
+            logits[some],
+            [work.inputs.name(int(i)) for i in rows[some]],
+            pictures=[work.inputs.picture(int(i)) for i in rows[some]],
+            labels=None if labels is None else labels[some],
+        )
+        for some in row_chunks(logits)
+    )
+    write_predictions(aside, parts, kind=work.job.table)
+    if not work.job.save_logits:
         (aside / "logits.npy").unlink()
-    return write_report(run, confidences, aside, started)
-
-
-def write_report(run: Run, confidences: Confidences, aside: Path, started: float) -> dict[str, Any]:
-    """Write the calibration and what the report says, and return the latter."""
-    run.calibration.save(aside / "calibration.json")
-    finished = {"seconds": time.monotonic() - started, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
-    content = content_of(replace(run, timing=finished), confidences)
-    save_content(content, aside / "report.json")
-    (aside / "report.html").write_text(page(content), encoding="utf-8")
-    return content
+    return evidence

@@ -5,54 +5,29 @@ Logits of all pixels are too many to keep, so once T is known the images go thro
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pseudocal.app.cli.job import Work
 from pseudocal.app.cli.progress import progress
-from pseudocal.app.cli.run import Say, about_data, about_model, asked_of, runtimes, ship
 from pseudocal.app.inputs import read_batches
-from pseudocal.app.report import page, save_content
-from pseudocal.app.report.predictions import IMAGE_COLUMNS, write_table
-from pseudocal.app.report.segmented import Images, segmented_content
-from pseudocal.arrays import Labelled, cores
+from pseudocal.app.report import ImageEvidence, Table, write_predictions
+from pseudocal.arrays import cores
 from pseudocal.calibrators import Calibration
 
 
-def write_segmented(
-    work: Work, calibration: Calibration, mixes: Labelled, aside: Path, started: float, say: Say
-) -> dict[str, Any]:
-    """Write everything that is left to write and return the content of the report."""
-    job = work.job
-    files = ship(job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
-    settings = calibration.settings | asked_of(job)
-    calibration = replace(calibration, settings=settings, versions=calibration.versions | runtimes())
-    images = _second_pass(work, calibration)
-    write_table(aside, iter([images.columns(work.classes)]), IMAGE_COLUMNS, kind=job.table)
-    about = {"model": about_model(job, work.model, files), "data": about_data(work), "classes": work.classes}
-    return write_segmented_report(images, mixes, about, aside, started)
+def write_segmented(work: Work, calibration: Calibration, aside: Path) -> ImageEvidence:
+    """Write the table of predictions, and give back what the report needs to know of them."""
+    evidence = ImageEvidence(calibration, work.classes)
+    write_predictions(aside, _second_pass(work, evidence), kind=work.job.table)
+    return evidence
 
 
-def write_segmented_report(
-    images: Images, mixes: Labelled, about: dict[str, Any], aside: Path, started: float
-) -> dict[str, Any]:
-    """Write the calibration and what the report says, and return the latter."""
-    images.calibration.save(aside / "calibration.json")
-    timing = {"seconds": time.monotonic() - started, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
-    content = segmented_content(images, mixes, timing=timing, **about)
-    save_content(content, aside / "report.json")
-    (aside / "report.html").write_text(page(content), encoding="utf-8")
-    return content
-
-
-def _second_pass(work: Work, calibration: Calibration) -> Images:
-    job, rows, images = work.job, work.recorder.rows, Images(calibration)
+def _second_pass(work: Work, evidence: ImageEvidence) -> Iterator[Table]:
+    job, rows = work.job, work.recorder.rows
     batches = read_batches(
         work.inputs, rows, batch_size=job.batch_size, workers=job.workers or cores(), unreadable=work.unreadable
     )
@@ -60,6 +35,6 @@ def _second_pass(work: Work, calibration: Calibration) -> Images:
         for numbers, x in batches:
             for i, image in zip(numbers.tolist(), work.recorder(x), strict=True):
                 mask = None if work.masks is None else work.masks[i]
-                images.add(np.asarray(image), work.inputs.name(i), work.inputs.picture(i), mask)
+                name, picture = work.inputs.name(i), work.inputs.picture(i)
+                yield evidence.add(np.asarray(image), name, picture=picture, mask=mask)
             advance(len(numbers))
-    return images

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.report.predictions import IMAGE_COLUMNS, image_columns
+from pseudocal.app.report import image_table
 from pseudocal.arrays import Probabilities
 from pseudocal.extras import MissingExtraError
 from pseudocal.metrics.images import ImageRow
@@ -20,7 +20,7 @@ def part_columns(names: list[str], said: Probabilities | list[ImageRow], classes
     """The columns of a part; those of images are the columns that predictions of images have anywhere."""
     pa = _pyarrow()
     if isinstance(said, list):
-        columns = dict(zip(IMAGE_COLUMNS, image_columns(names, said, classes), strict=True))
+        columns = image_table(names, said, classes)
         kinds = {"file": pa.string(), "class": pa.int32(), "class_name": pa.string(), "shares": pa.list_(pa.float32())}
         return {name: pa.array(list(column), kinds.get(name, pa.float32())) for name, column in columns.items()}
     rows: NDArray[np.int64] = np.arange(len(names))
