@@ -15,7 +15,7 @@ from pseudocal.app.inputs import read_batches
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.logits import LogitStore
 from pseudocal.app.jobs.setup import Models, Setup, open_setup
-from pseudocal.app.report import AboutData, ImageSummary, RowSummary, Table, row_chunks, write_predictions
+from pseudocal.app.report import AboutData, ImageEvidence, RowEvidence, Table, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.arrays import Inputs, cores
 from pseudocal.batches import Batch, unread_batches
@@ -38,7 +38,7 @@ class Predicted:
 
     """
 
-    summary: RowSummary | ImageSummary
+    summary: RowEvidence | ImageEvidence
     data: AboutData
     predictions: str | None
 
@@ -97,13 +97,13 @@ class LocalRun:
         setup, total = self.setup, len(self._store.rows)
         tables: list[Table] = []
         if self._store.maps:
-            summary: RowSummary | ImageSummary = ImageSummary(calibration, setup.classes)
+            summary: RowEvidence | ImageEvidence = ImageEvidence(calibration, setup.classes)
             for table in self._image_tables(summary):
                 tables.append(table)
                 yield Tick("predicting", 1, total)
             name = write_predictions(self._aside, tables, kind=setup.job.table)
         else:
-            summary = RowSummary(calibration, setup.classes)
+            summary = RowEvidence(calibration, setup.classes)
             name = write_predictions(self._aside, self._row_tables(summary), kind=setup.job.table)
             if not setup.job.save_logits:
                 (self._aside / "logits.npy").unlink()
@@ -121,7 +121,7 @@ class LocalRun:
         workers = self.setup.job.workers or cores()
         return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
 
-    def _row_tables(self, summary: RowSummary) -> Iterator[Table]:
+    def _row_tables(self, summary: RowEvidence) -> Iterator[Table]:
         """The table of a classifier, a chunk of the stored logits at a time."""
         setup, logits, rows = self.setup, self._store.logits, self._store.rows
         labels = None if setup.job.labels is None else setup.labels[rows]
@@ -134,7 +134,7 @@ class LocalRun:
                 labels=None if labels is None else labels[chunk],
             )
 
-    def _image_tables(self, summary: ImageSummary) -> Iterator[Table]:
+    def _image_tables(self, summary: ImageEvidence) -> Iterator[Table]:
         """The table of a segmenter: logits of all pixels are too many to keep, so the images are predicted again."""
         inputs, masks = self.setup.inputs, self.setup.masks
         with closing(self._batches(self._store.rows)) as batches:

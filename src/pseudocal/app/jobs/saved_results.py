@@ -12,6 +12,7 @@ from pseudocal.app.inputs.tables import read_array, read_table
 from pseudocal.app.jobs.staging import OutputError
 from pseudocal.app.models.outputs import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
+from pseudocal.app.report.fields import to_json
 from pseudocal.arrays import InputError, Logits, as_logits
 from pseudocal.calibrators import Calibration
 from pseudocal.files import allocate_array, replacing
@@ -35,7 +36,8 @@ def score_files(
     truth = read_labels(labels, [str(i) for i in range(len(values))])
     before = Outcomes.from_logits(values, truth)
     after = None if calibration is None else Outcomes.from_logits(calibration(values), truth)
-    return measure(before, after)
+    rows = [to_json(row) for row in measure(before, after)]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
 def apply_file(
