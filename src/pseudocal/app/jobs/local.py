@@ -95,9 +95,9 @@ class LocalRun:
     def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
         """Write the table of predictions, and add up what the report needs."""
         setup, total = self.setup, len(self._store.rows)
-        tables: list[Table] = []
+        summary: RowEvidence | ImageEvidence
         if self._store.maps:
-            summary: RowEvidence | ImageEvidence = ImageEvidence(calibration, setup.classes)
+            summary, tables = ImageEvidence(calibration, setup.classes), list[Table]()
             for table in self._image_tables(summary):
                 tables.append(table)
                 yield Tick("predicting", 1, total)
