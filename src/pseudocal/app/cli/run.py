@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.cli.beside import beside, prepare_report
-from pseudocal.app.cli.first import check_answer, looked_at
+from pseudocal.app.cli.first import check_answer
 from pseudocal.app.cli.job import Job, Models, Work, open_job
 from pseudocal.app.cli.progress import progress
-from pseudocal.app.cli.staging import staged
-from pseudocal.app.inputs import Inputs, read_batches
+from pseudocal.app.inputs import InputSet, read_batches
+from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.app.report import (
     AboutData,
     AboutModel,
-    Evidence,
     Report,
-    RowEvidence,
+    RowSummary,
+    Summary,
     Timing,
     report_of,
     row_chunks,
@@ -35,11 +33,10 @@ from pseudocal.app.report import (
     write_report,
 )
 from pseudocal.arrays import cores
+from pseudocal.batches import unread_batches
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.reservoir import Reservoir
 
-MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
     "pillow": "PIL",
@@ -65,19 +62,18 @@ def calibrate(job: Job, say: Say = lambda text: None, models: Models | None = No
         with beside(prepare_report) as prepare:
             calibration, mixes = _fit(work, prepare)
         files = ship(work.job, work.model, calibration, aside, work.recorder.rows[:2], work.inputs, say)
-        data = about_data(work)
-        settings = calibration.settings | asked_of(work.job) | {"data": data.name}
+        settings = calibration.settings | asked_of(work.job) | {"data": about_data(work).name}
         calibration = replace(calibration, settings=settings, versions=calibration.versions | runtimes())
-        evidence: Evidence
+        summary: Summary
         if work.recorder.maps:
             from pseudocal.app.cli.segment import write_segmented
 
-            evidence = write_segmented(work, calibration, aside)
+            summary = write_segmented(work, calibration, aside)
         else:
-            evidence = _write(work, calibration, aside)
+            summary = _write(work, calibration, aside)
         calibration.save(aside / "calibration.json")
-        model = about_model(work.job, work.model, files)
-        report = report_of(evidence, mixes.labelled, model=model, data=data, timing=Timing.since(started))
+        model, data = about_model(work.job, work.model, files), about_data(work)
+        report = report_of(summary, mixes.labelled, model=model, data=data, timing=Timing.since(started))
         write_report(report, aside)
         return report
 
@@ -90,21 +86,24 @@ def batch_note(asked: Job, done: Job) -> list[str]:
 
 def _fit(work: Work, prepare: Callable[[], None]) -> tuple[Calibration, Reservoir]:
     """Calibrate on the inputs in random order, keeping what the model says of each; `prepare` once it is at work."""
-    job, recorder = work.job, work.recorder
-    order, mixes_rng = work.order, np.random.default_rng(job.method.seed).spawn(5)[4]  # the order had the one before
-    mixes = Reservoir(MIXES_KEPT, mixes_rng)
+    job, recorder, predict = work.job, work.recorder, work.predict
+    order, evidence = work.order, job.method.no_evidence()
     workers = job.workers or cores()
-    batches = read_batches(work.inputs, order, batch_size=job.batch_size, workers=workers, unreadable=work.unreadable)
-    with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
-        warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
-        stream = _watched(recorder.stream(batches), prepare, advance)
-        model = looked_at(recorder, partial(check_answer, work))
-        calibration = job.method.fit(model, stream, second_opinion=work.second, watch=mixes.add)
+    unread = unread_batches(order, job.batch_size)
+    batches = read_batches(work.inputs, unread, workers=workers, unreadable=work.unreadable)
+    with progress(len(order), quiet=job.quiet) as advance, closing(batches):
+        stream = _watched(batches, prepare, advance)
+        for i, step in enumerate(job.method.steps(predict, stream, second_opinion=work.second)):
+            if i == 0:
+                check_answer(work, step.logits)
+            recorder.keep(step.rows, step.logits)
+            evidence.add(step)
+            if evidence.settled(job.method.tolerance):
+                break
         if job.predict == "all":
-            for x in stream:  # what an early stop has left
-                recorder(x)
-    return calibration, mixes
+            for batch in stream:  # what an early stop has left
+                recorder.keep(batch.rows, predict(batch.inputs))
+    return job.method.conclude(evidence), evidence.mixes
 
 
 def _watched(stream: Iterator[Any], start: Callable[[], None], advance: Callable[[int], None]) -> Iterator[Any]:
@@ -113,11 +112,11 @@ def _watched(stream: Iterator[Any], start: Callable[[], None], advance: Callable
         if i == 0:
             start()
         yield x
-        advance(len(x))
+        advance(len(x.rows))
 
 
 def ship(
-    job: Job, model: OpenModel, calibration: Calibration, aside: Path, rows: Iterable[int], inputs: Inputs, say: Say
+    job: Job, model: OpenModel, calibration: Calibration, aside: Path, rows: Iterable[int], inputs: InputSet, say: Say
 ) -> list[str]:
     """Write the model with the temperature inside, where there is a way to; it is tried on some `rows` first."""
     if model.ship is None:
@@ -172,12 +171,12 @@ def runtimes() -> dict[str, str]:
     return {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
 
 
-def _write(work: Work, calibration: Calibration, aside: Path) -> RowEvidence:
+def _write(work: Work, calibration: Calibration, aside: Path) -> RowSummary:
     """Write the table of predictions, and give back what the report needs to know of them."""
-    evidence, rows, logits = RowEvidence(calibration, work.classes), work.recorder.rows, work.recorder.logits
+    summary, rows, logits = RowSummary(calibration, work.classes), work.recorder.rows, work.recorder.logits
     labels = None if work.job.labels is None else work.labels[rows]
     parts = (
-        evidence.add(
+        summary.add(
             logits[some],
             [work.inputs.name(int(i)) for i in rows[some]],
             pictures=[work.inputs.picture(int(i)) for i in rows[some]],
@@ -188,4 +187,4 @@ def _write(work: Work, calibration: Calibration, aside: Path) -> RowEvidence:
     write_predictions(aside, parts, kind=work.job.table)
     if not work.job.save_logits:
         (aside / "logits.npy").unlink()
-    return evidence
+    return summary

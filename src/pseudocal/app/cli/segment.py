@@ -14,27 +14,27 @@ import numpy as np
 from pseudocal.app.cli.job import Work
 from pseudocal.app.cli.progress import progress
 from pseudocal.app.inputs import read_batches
-from pseudocal.app.report import ImageEvidence, Table, write_predictions
+from pseudocal.app.report import ImageSummary, Table, write_predictions
 from pseudocal.arrays import cores
+from pseudocal.batches import unread_batches
 from pseudocal.calibrators import Calibration
 
 
-def write_segmented(work: Work, calibration: Calibration, aside: Path) -> ImageEvidence:
+def write_segmented(work: Work, calibration: Calibration, aside: Path) -> ImageSummary:
     """Write the table of predictions, and give back what the report needs to know of them."""
-    evidence = ImageEvidence(calibration, work.classes)
-    write_predictions(aside, _second_pass(work, evidence), kind=work.job.table)
-    return evidence
+    summary = ImageSummary(calibration, work.classes)
+    write_predictions(aside, _second_pass(work, summary), kind=work.job.table)
+    return summary
 
 
-def _second_pass(work: Work, evidence: ImageEvidence) -> Iterator[Table]:
+def _second_pass(work: Work, summary: ImageSummary) -> Iterator[Table]:
     job, rows = work.job, work.recorder.rows
-    batches = read_batches(
-        work.inputs, rows, batch_size=job.batch_size, workers=job.workers or cores(), unreadable=work.unreadable
-    )
+    unread = unread_batches(rows, job.batch_size)
+    batches = read_batches(work.inputs, unread, workers=job.workers or cores(), unreadable=work.unreadable)
     with progress(len(rows), quiet=job.quiet) as advance, closing(batches):
-        for numbers, x in batches:
-            for i, image in zip(numbers.tolist(), work.recorder(x), strict=True):
+        for batch in batches:
+            for i, image in zip(batch.rows.tolist(), work.predict(batch.inputs), strict=True):
                 mask = None if work.masks is None else work.masks[i]
                 name, picture = work.inputs.name(i), work.inputs.picture(i)
-                yield evidence.add(np.asarray(image), name, picture=picture, mask=mask)
-            advance(len(numbers))
+                yield summary.add(np.asarray(image), name, picture=picture, mask=mask)
+            advance(len(batch.rows))

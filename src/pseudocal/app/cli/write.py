@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pseudocal.app.cli.errors import OutputError
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.app.report import Report, write_page
 
 

@@ -70,12 +70,12 @@ class Tally:
 
 
 @dataclass(eq=False)
-class RowEvidence:
-    """The evidence of a classifier, chunk by chunk.
+class RowSummary:
+    """The summary of a classifier, chunk by chunk.
 
     >>> from pseudocal import TemperatureScaling
-    >>> evidence = RowEvidence(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
-    >>> evidence.add(np.array([[0.0, np.log(9.0)]]), ["a.png"])["class_name"]
+    >>> summary = RowSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
+    >>> summary.add(np.array([[0.0, np.log(9.0)]]), ["a.png"])["class_name"]
     ['dog']
 
     Attributes:
@@ -132,8 +132,8 @@ class RowEvidence:
 
 
 @dataclass(eq=False)
-class ImageEvidence:
-    """The evidence of a segmenter, image by image.
+class ImageSummary:
+    """The summary of a segmenter, image by image.
 
     Attributes:
         calibration: what turns confidences before into confidences after.
@@ -213,7 +213,7 @@ class ImageEvidence:
         return Segmentation(tuple(self._maps), tuple(header), tuple(rows))
 
 
-Evidence = RowEvidence | ImageEvidence
+Summary = RowSummary | ImageSummary
 
 
 def class_name(i: int, classes: Sequence[str]) -> str:
