@@ -14,7 +14,7 @@ import numpy as np
 from pseudocal.app.cli.job import Work
 from pseudocal.app.cli.progress import progress
 from pseudocal.app.inputs import read_batches
-from pseudocal.app.report import ImageSummary, Table, write_predictions
+from pseudocal.app.report import ImageSummary, PredictionTable, write_predictions
 from pseudocal.arrays import cores
 from pseudocal.batches import unread_batches
 from pseudocal.calibrators import Calibration
@@ -27,7 +27,7 @@ def write_segmented(work: Work, calibration: Calibration, aside: Path) -> ImageS
     return summary
 
 
-def _second_pass(work: Work, summary: ImageSummary) -> Iterator[Table]:
+def _second_pass(work: Work, summary: ImageSummary) -> Iterator[PredictionTable]:
     job, rows = work.job, work.recorder.rows
     unread = unread_batches(rows, job.batch_size)
     batches = read_batches(work.inputs, unread, workers=job.workers or cores(), unreadable=work.unreadable)

@@ -24,7 +24,7 @@ A job that has its own table calls `add` and ignores what it gives back. One tha
 from pseudocal.app.report.content import report_of
 from pseudocal.app.report.measurements import measure
 from pseudocal.app.report.page import page, write_page, write_report
-from pseudocal.app.report.predictions import Table, image_table, row_chunks, write_predictions
+from pseudocal.app.report.predictions import PredictionTable, image_table, row_chunks, write_predictions
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import AboutData, AboutModel, Timing
 from pseudocal.app.report.summaries import ImageSummary, RowSummary, Summary
@@ -33,10 +33,10 @@ __all__ = [
     "AboutData",
     "AboutModel",
     "ImageSummary",
+    "PredictionTable",
     "Report",
     "RowSummary",
     "Summary",
-    "Table",
     "Timing",
     "image_table",
     "measure",
