@@ -162,7 +162,7 @@ def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
     writer = None
     try:
         for part in tables:
-            table = pa.PredictionTable.from_arrays([_arrow(pa, column) for column in part.values()], names=list(part))
+            table = pa.Table.from_arrays([_arrow(pa, column) for column in part.values()], names=list(part))
             writer = writer or pq.ParquetWriter(path, table.schema)
             writer.write_table(table)
     finally:
