@@ -92,6 +92,19 @@ def test_seeds_decide_the_weights_and_nothing_outside_changes(images, tmp_path: 
     assert not same_weights(one.out, small(images, tmp_path / "3", method="mcc", seed=1).out)
 
 
+def test_the_layout_of_images_in_memory_does_not_matter(images, tmp_path: Path) -> None:
+    def loaded(domain: Domain) -> Domain:
+        return replace(domain, inputs=np.array(domain.inputs, order="C"))
+
+    def built(domain: Domain) -> Domain:
+        return replace(domain, inputs=np.array(domain.inputs[:, 0])[:, None])  # the new axis has stride 0
+
+    assert built(images[0]).inputs.strides != loaded(images[0]).inputs.strides
+    warm = small([loaded(domain) for domain in images], tmp_path / "warm", iterations=60)
+    cold = small([built(domain) for domain in images], tmp_path / "cold", iterations=60)
+    assert same_weights(warm.out, cold.out)
+
+
 def test_files_of_a_run(images, tmp_path: Path) -> None:
     source, target = images
     trained = small(images, tmp_path, method="mcc", evaluate=target)

@@ -325,7 +325,7 @@ def test_benchmark_list_without_class_folders_is_refused(tmp_path: Path) -> None
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected a data set among digits, emoji, .*, got 'mnist'"):
         load("mnist")
-    with pytest.raises(InputError, match=r"call pseudocal\.data\.scenes"):
+    with pytest.raises(InputError, match=r"call pseudocal\.lab\.data\.scenes"):
         load("scenes")
     with pytest.raises(InputError, match=r"expected a domain of office-home \(Art, .*\), got 'Sketch'"):
         load("office-home", "Sketch", root=tmp_path)

@@ -49,6 +49,17 @@ def test_built_once_and_read_back_the_same(cache: Path) -> None:
     ]
 
 
+def test_built_and_read_arrays_have_one_layout_in_memory(cache: Path) -> None:
+    images = np.zeros((2, 4, 4, 3), dtype=np.uint8)
+    odd = {
+        "channels last": images.transpose(0, 3, 1, 2),
+        "new axis": images[..., 0].copy()[:, None],
+        "fortran": np.asfortranarray(images),
+    }
+    built, read = (cached("odd", lambda: odd, expected=digest(odd)) for _ in range(2))
+    assert {name: array.strides for name, array in built.items()} == {n: a.strides for n, a in read.items()}
+
+
 def test_damaged_file_is_built_again(cache: Path) -> None:
     builder = Builder()
     get(builder)

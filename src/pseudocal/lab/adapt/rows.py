@@ -36,7 +36,9 @@ class Rows:
         return len(self.inputs)
 
     def __getitem__(self, rows: NDArray[np.intp]) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(self.inputs[rows])).to(self.device)
+        # A new array in C order: torch chooses its kernels, and so the last digits, by the strides, and
+        # np.ascontiguousarray keeps odd strides where an axis has length one (a single channel).
+        return torch.from_numpy(np.array(self.inputs[rows], order="C")).to(self.device)
 
 
 def batch_rows(n: int, batch: int, seed: int, stream: int, step: int) -> NDArray[np.intp]:

@@ -45,7 +45,8 @@ def cached(name: str, build: Callable[[], Arrays], *, expected: str) -> Arrays:
     if arrays is not None:
         return arrays
     logging.getLogger(__name__).info("building %s on first use, to be kept in %s", name, path.parent)
-    arrays = build()
+    # Built arrays may lie in memory in another order than those read from a file, and torch rounds differently then.
+    arrays = {name: np.array(array, order="C") for name, array in build().items()}
     if digest(arrays) != expected:
         warnings.warn(_unexpected(name, arrays, expected), RenderingWarning, stacklevel=3)
     write_arrays(path, arrays)
