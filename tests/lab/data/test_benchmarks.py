@@ -318,7 +318,7 @@ def test_benchmark_list_without_class_folders_is_refused(tmp_path: Path) -> None
     images = write_images(tmp_path, ["flat"], each=31)
     lines = [f"{path} {label}\n" for label, path in enumerate(images)]
     (tmp_path / "amazon_list.txt").write_text("".join(lines))
-    with pytest.raises(InputError, match="in a folder called like its class"):
+    with pytest.raises(InputError, match="in a folder named after its class"):
         load("office-31", "amazon", root=tmp_path)
 
 

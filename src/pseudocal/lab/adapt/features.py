@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from pseudocal.files import replacing
 from pseudocal.lab.adapt.backbones import Backbone
-from pseudocal.lab.adapt.rows import Indexable, Rows
+from pseudocal.lab.adapt.rows import Rows
+from pseudocal.lab.data import Indexable
 
 BATCH = 64  # images that pass through the backbone together on an accelerator
 CPU_BATCH = 8  # on a CPU, where what a layer gives out should stay in cache

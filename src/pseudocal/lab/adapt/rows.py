@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,16 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.data import Indexable
 
 SOURCE, TARGET = 0, 1  # each domain has its own stream of random numbers
-
-
-class Indexable(Protocol):
-    """Images or cached features: `inputs[rows]` is an array with one entry for each row."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: Any, /) -> NDArray[Any]: ...
 
 
 class Rows:

@@ -15,14 +15,14 @@ from pseudocal.lab.adapt.features import compute_features
 from pseudocal.lab.adapt.files import load_tensors, save_arrays, save_tensors
 from pseudocal.lab.adapt.heads import build_head
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.rows import Indexable, Rows, predict_arrays
+from pseudocal.lab.adapt.rows import Rows, predict_arrays
 from pseudocal.lab.adapt.runs import load_network
 from pseudocal.lab.adapt.train import train
 from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, backbone_of, features, is_frozen, seen
-from pseudocal.lab.data import Domain
+from pseudocal.lab.data import Domain, Indexable
 from pseudocal.predictors import as_predictor
 
 
