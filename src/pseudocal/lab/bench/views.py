@@ -19,7 +19,7 @@ from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators import PseudoCal
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.features import compute_features, fingerprint
+from pseudocal.lab.adapt.features import compute_features, features_key
 from pseudocal.lab.adapt.loop import seeded
 from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.store import save_array
@@ -124,7 +124,7 @@ def seen(task: Task, view: View, root: Path | None) -> Indexable:
 def features(task: Task, images: Indexable, view: View) -> NDArray[np.float32]:
     """Features of a view, read from the cache folder if these images met these weights before."""
     backbone = backbone_of(task.backbone, task.weights, task.seed)
-    name = fingerprint(backbone, images)
+    name = features_key(backbone, images)
     name = name if view.kind == "real" else f"{name}-{view}"
     path = cache_folder() / "features" / f"{name}.npy"
     if not path.exists():

@@ -34,7 +34,7 @@ class Scenes:
     Attributes:
         name: the name of the domain.
         inputs: the images; indexing gives `(k, 3, height, width)` uint8.
-        masks: the class number of each pixel; indexing gives `(k, height, width)`. ImageArray of 255 are ignored.
+        masks: the class number of each pixel; indexing gives `(k, height, width)`. Pixels of 255 are ignored.
         classes: the class names in the order of their numbers.
 
     """

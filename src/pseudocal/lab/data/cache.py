@@ -1,4 +1,4 @@
-"""NamedArrays that take a while to build: kept in the user's cache folder, checked whenever they are read."""
+"""Arrays that take a while to build: kept in the user's cache folder, checked whenever they are read."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ STREET_LAYOUTS = {
 def streets(
     dataset: str, root: str | Path, *, split: str = "val", classes: int = 19, size: Size | None = None
 ) -> Scenes:
-    """FrameFiles of a data set with the class of each pixel.
+    """Frames of a data set with the class of each pixel.
 
         source = streets("gta5", "/data/gta5", size=(720, 1280))
         target = streets("cityscapes", "/data/cityscapes").unlabelled()
@@ -111,7 +111,7 @@ def streets(
 
 
 def unlabelled_streets(dataset: str, root: str | Path, *, split: str = "val", size: Size | None = None) -> Unlabelled:
-    """FrameFiles without masks, which need not exist.
+    """Frames without masks, which need not exist.
 
     Args:
         dataset: "cityscapes", "gta5" or "synthia".
