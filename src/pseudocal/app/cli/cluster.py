@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,19 @@ from pseudocal.app.cli.progress import progress
 from pseudocal.app.cli.run import Say, about_model, asked_of, batch_note, runtimes, ship, write_report
 from pseudocal.app.cli.second import check_second
 from pseudocal.app.cli.segment import write_segmented_report
-from pseudocal.app.cli.staging import PARTS, staged
 from pseudocal.app.cli.target import Target, open_target
 from pseudocal.app.jobs.parts import read_images
 from pseudocal.app.jobs.predictions import predict_blocks
+from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.app.report import Confidences, Run
 from pseudocal.app.report.segmented import Images
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.collected import Collected
-from pseudocal.calibrators.divided import Work, merge_blocks
-from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.calibrators.blocks import sendable
+from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.executors import BlockWork, Merging
 from pseudocal.distributed import Deferred, RayExecutor
 
 EVERYONE = 100_000  # more workers than any cluster has
@@ -47,7 +46,7 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
         model, second = open_models(job, device="cpu")
         target = open_target(job, model)
         if second is not None:
-            check_second(model, second, target.inputs, job.pixels)
+            check_second(model, second, target.inputs, job.preprocessing)
         asked, job = job, replace(job, batch_size=target.batch_size)
         for note in (*model.notes, target.preparation, *batch_note(asked, job)):
             say(note)
@@ -104,16 +103,13 @@ def _deferred(job: Job, model: str) -> Deferred:
 
 def _fit(
     job: Job, models: tuple[Deferred, Deferred | None], target: Target, executor: RayExecutor
-) -> tuple[Collected, Calibration]:
-    keep_rng = np.random.default_rng(job.method.seed).spawn(2)[1]
+) -> tuple[Evidence, Calibration]:
+    work = BlockWork(job.method, models, sendable(target.source), job.batch_size)
+    merging = Merging(work, target.blocks, executor)
     with progress(len(target.blocks), quiet=job.quiet, unit="blocks") as advance:
-        shown = _Shown(executor, advance)
-        collected, record = merge_blocks(
-            job.method, models, target.blocks, target.source, shown, keep_rng, batch_size=job.batch_size
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
-        return collected, job.method.conclude(collected, record)
+        for _ in merging.steps():
+            advance(1)
+    return merging.evidence, job.method.conclude(merging.evidence, merging.record)
 
 
 def _predict(
@@ -130,40 +126,20 @@ def _predict(
             model,
             target.in_order,
             job.out / PARTS,
-            executor=_Shown(executor, advance),
+            executor=executor,
             source=target.source,
             batch_size=job.batch_size,
             about=target.about,
             classes=classes,
+            advance=lambda rows: advance(1),
         )
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """An executor that tells of each block that is done."""
-
-    executor: RayExecutor
-    advance: Callable[[int], None]
-
-    @property
-    def max_bad(self) -> float:
-        return self.executor.max_bad
-
-    def map(self, start: Callable[[], Work], blocks: Sequence[Any]) -> Generator[Any, None, None]:
-        for result in (results := self.executor.map(start, blocks)):
-            self.advance(1)
-            try:
-                yield result
-            except GeneratorExit:
-                results.close()
-                raise
 
 
 def _run(
     job: Job,
     model: OpenModel,
     target: Target,
-    collected: Collected,
+    collected: Evidence,
     calibration: Calibration,
     files: list[str],
     done: dict[str, Any] | None,

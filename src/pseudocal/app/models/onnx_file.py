@@ -11,7 +11,7 @@ import numpy as np
 from pseudocal.app.models.onnx_graph import calibrated_graph, inner_type, softmax_input
 from pseudocal.app.models.opened import Chunked, Expects, OpenModel
 from pseudocal.app.models.outputs import EPS
-from pseudocal.arrays import Batch, Floats, InputError, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import MissingExtraError
 
 DTYPES = {
@@ -35,8 +35,8 @@ def open_onnx(
     softmaxed = None if output and hidden else softmax_input(graph, name)
     if softmaxed and outputs is None:
         raise InputError(
-            f"expected logits, got the output {name!r}, which is a softmax in the graph: say --output {softmaxed} to "
-            "calibrate the logits before it, or --outputs probabilities"
+            f'expected logits, got the output {name!r}, which is a softmax in the graph: give output="{softmaxed}" to '
+            'calibrate the logits before it, or outputs="probabilities"'
         )
     predict, entry = _predictor(_with_output(graph, name) if hidden else path, name, device)
     return OpenModel(
@@ -67,7 +67,7 @@ class OnnxPredictor:
     output: str
     dtype: str
 
-    def __call__(self, x: Batch, /) -> Floats:
+    def __call__(self, x: Inputs, /) -> Floats:
         """Predict one batch of arrays."""
         x = np.asarray(x)
         x = np.rint(x) if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating) else x
@@ -98,7 +98,10 @@ def _choose(graph: Any, output: str | None) -> str:
         raise InputError("expected an ONNX file, got a graph without outputs")
     if len(given) != 1:
         listed = ", ".join(f"{name} {shape}" for name, shape in given.items())
-        raise InputError(f"expected --output to say which of {len(given)} outputs holds the logits: {listed}")
+        raise InputError(
+            f"expected the name of the output that holds the logits, output=NAME, got none, with "
+            f"{len(given)} outputs: {listed}"
+        )
     return next(iter(given))
 
 
@@ -153,7 +156,7 @@ def _ship(
     temperature: float,
     folder: Path,
     before: Floats,
-    probe: Batch,
+    probe: Inputs,
     *,
     probabilities: bool,
     binary: bool,

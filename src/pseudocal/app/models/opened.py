@@ -9,24 +9,28 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import Batch, Predictor
+from pseudocal.arrays import InputError, Inputs, Predictor
 
 # A temperature, a folder and a few real inputs to check with go in; the names of the files written there come out.
-Ship = Callable[[float, Path, Batch], list[str]]
+Ship = Callable[[float, Path, Inputs], list[str]]
+
+
+class UntrustedError(InputError):
+    """A model file that can run code, and nobody has said that it may; the message ends in `trust=True`."""
 
 
 @dataclass(frozen=True)
 class Expects:
     """What the model says of its input, None where it is silent.
 
-    `shape` is that of one row: (3, 224, 224) for a picture, (30,) for a row of a table. `pixels` are the settings of
-    a preprocessor that came with the model: names of `inputs.Pixels` to values.
+    `shape` is that of one row: (3, 224, 224) for a picture, (30,) for a row of a table. `preprocessing` holds
+    the settings of a preprocessor that came with the model: names of `inputs.Preprocessing` to values.
     """
 
     shape: tuple[int | None, ...] | None = None
     dtype: str | None = None
     columns: tuple[str, ...] | None = None
-    pixels: dict[str, Any] = field(default_factory=dict)
+    preprocessing: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Chunked:
     predict: Predictor
     size: int
 
-    def __call__(self, x: Batch, /) -> Any:
+    def __call__(self, x: Inputs, /) -> Any:
         """Predict one batch."""
         n = len(x)
         rows = np.minimum(np.arange(-(-n // self.size) * self.size), n - 1)
