@@ -146,6 +146,14 @@ def test_evaluation_changes_nothing(images, tmp_path: Path) -> None:
     assert same_weights(with_curve.out, without.out)
 
 
+def test_a_preset_may_be_of_ones_own(images, tmp_path: Path) -> None:
+    source, target = images
+    own = replace(METHODS["mcc"]["paper"], width=16, batch=16)
+    run = TrainingRun(tmp_path / "own", **RUN)
+    trained = train(source, target.unlabelled(), run, method="mcc", preset=own, backbone="digits")
+    assert same_weights(trained.out, small(images, tmp_path / "named").out)
+
+
 def test_a_finished_run_is_not_repeated_and_another_is_refused(images, tmp_path: Path) -> None:
     first = small(images, tmp_path)
     assert small(images, tmp_path, progress=kill_at("mcc", 1)) == first

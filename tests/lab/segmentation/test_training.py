@@ -150,6 +150,14 @@ def test_training_learns_and_a_second_start_returns_what_is_finished(tmp_path):
         load_segmenter(tmp_path / "nowhere")
 
 
+def test_settings_out_of_range_are_named(tmp_path):
+    for name in ("iterations", "checkpoint_every", "batch"):
+        with pytest.raises(InputError, match=f"expected {name} of at least 1, got 0"):
+            SegmenterRun(tmp_path, **{name: 0})
+    with pytest.raises(InputError, match=r"expected a batch of at most 8, the scenes of .*, got 9"):
+        train_segmenter(colours(8, 0), SegmenterRun(tmp_path, batch=9))
+
+
 class Lazy:
     """Rows that someone else decodes."""
 
