@@ -16,7 +16,7 @@ from pseudocal.app.inputs import read_batches
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.logits import LogitStore
 from pseudocal.app.jobs.setup import Models, Setup, open_setup
-from pseudocal.app.report import AboutData, ImageSummary, RowSummary, Table, row_chunks, write_predictions
+from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.arrays import Inputs, cores
 from pseudocal.batches import Batch, unread_batches
@@ -95,7 +95,7 @@ class LocalRun:
         setup, total = self.setup, len(self._store.rows)
         summary: RowSummary | ImageSummary
         if self._store.maps:
-            summary, tables = ImageSummary(calibration, setup.classes), list[Table]()
+            summary, tables = ImageSummary(calibration, setup.classes), list[PredictionTable]()
             for table in self._image_tables(summary):
                 tables.append(table)
                 yield Tick("predicting", 1, total)
@@ -119,7 +119,7 @@ class LocalRun:
         workers = self.setup.job.workers or cores()
         return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
 
-    def _row_tables(self, summary: RowSummary) -> Iterator[Table]:
+    def _row_tables(self, summary: RowSummary) -> Iterator[PredictionTable]:
         """The table of a classifier, a chunk of the stored logits at a time."""
         setup, logits, rows = self.setup, self._store.logits, self._store.rows
         labels = None if setup.job.labels is None else setup.labels[rows]
@@ -132,7 +132,7 @@ class LocalRun:
                 labels=None if labels is None else labels[chunk],
             )
 
-    def _image_tables(self, summary: ImageSummary) -> Iterator[Table]:
+    def _image_tables(self, summary: ImageSummary) -> Iterator[PredictionTable]:
         """The table of a segmenter: logits of all pixels are too many to keep, so the images are predicted again."""
         inputs, masks = self.setup.inputs, self.setup.masks
         with closing(self._batches(self._store.rows)) as batches:
