@@ -289,7 +289,7 @@ def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters,
 def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(network, tmp_path):
     import torch
 
-    from pseudocal.app.models.torchscript import open_torchscript
+    from pseudocal.app.models.torch_files import open_torchscript
 
     class Named(torch.nn.Module):  # as the segmenters of torchvision
         def __init__(self, net):

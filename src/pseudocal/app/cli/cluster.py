@@ -23,7 +23,7 @@ from pseudocal.app.cli.target import Target, open_target
 from pseudocal.app.jobs.parts import read_images
 from pseudocal.app.jobs.predictions import predict_blocks
 from pseudocal.app.models.files import model_file
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import Confidences, Run
 from pseudocal.app.report.segmented import Images
 from pseudocal.arrays import InputError, Labelled, cores

@@ -18,7 +18,7 @@ from torch import nn
 from pseudocal.app.cli.job import Job, Models
 from pseudocal.app.cli.run import Say, calibrate
 from pseudocal.app.cli.training import Stages, check_writable
-from pseudocal.app.models.opened import Expects, OpenModel
+from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
 from pseudocal.lab.adapt import Network, Trained, build_backbone, train

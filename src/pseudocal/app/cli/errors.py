@@ -16,13 +16,12 @@ from __future__ import annotations
 import errno
 import re
 
-from pseudocal.app.models.opened import UntrustedError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 SETTING = re.compile(
-    r'(?<=\s)(binary|features|field|layout|outputs?|resize|size)=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
+    r'(?<=\s)(binary|features|field|layout|outputs?|resize|size|trust)=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
 )  # how errors of the library name what to give
 MODEL_FAILED = "pseudocal: while the model predicted"
 
@@ -41,8 +40,6 @@ def explain(error: BaseException) -> tuple[int, str]:
     note = next((n for n in getattr(error, "__notes__", ()) if n.startswith(MODEL_FAILED)), None)
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
-    if isinstance(error, UntrustedError):
-        return INPUT, text.removesuffix("trust=True") + "--trust-model"
     if isinstance(error, InputError):
         return INPUT, SETTING.sub(_flag, text)
     if isinstance(error, MissingExtraError):
@@ -63,6 +60,5 @@ def _flag(setting: re.Match[str]) -> str:
     'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'
     """
     name, value = setting.groups()
-    if name == "size":
-        return "--size HEIGHTxWIDTH"
-    return f"--{name}" if name == "binary" else f"--{name} {value}".replace('"', "")
+    whole = {"binary": "--binary", "size": "--size HEIGHTxWIDTH", "trust": "--trust-model"}
+    return whole.get(name, f"--{name} {value}".replace('"', ""))

@@ -20,7 +20,7 @@ from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.jobs.recorder import LogitStore
 from pseudocal.app.models.files import open_model
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.app.models.outputs import AsLogits, Meaning
 from pseudocal.arrays import InputError, Predictor
 from pseudocal.batches import fitting

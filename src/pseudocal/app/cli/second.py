@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.inputs import ArraySet, InputSet, Preprocessing
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.arrays import InputError
 
 

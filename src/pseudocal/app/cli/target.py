@@ -17,7 +17,7 @@ from pseudocal.app.inputs.addresses import listed
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.input_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.blocks import Block, row_blocks
 from pseudocal.calibrators.executors import block_order

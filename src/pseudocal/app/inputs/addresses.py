@@ -36,11 +36,6 @@ def check_regular(path: Path, what: str) -> None:
         raise InputError(f"expected {what}, got {path}: {got}")
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, on one line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-
-
 def listed(where: str, suffixes: tuple[str, ...]) -> list[str]:
     """The files that a folder, a pattern or an address stands for, sorted, so that blocks are the same everywhere.
 

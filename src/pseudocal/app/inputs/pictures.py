@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import check_regular, first_line
+from pseudocal.app.inputs.addresses import check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
+from pseudocal.omissions import one_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -122,7 +123,7 @@ def _open(source: Path | BinaryIO, what: str = "a picture") -> Iterator[Image]:
     except bombs as error:
         raise InputError(f"expected {what} of at most {limit:,} pixels, got {name} ({error})") from error
     except Exception as error:  # decoders raise whatever they like on a broken file
-        raise InputError(f"expected {what} that can be read, got {name}: {first_line(error)}") from error
+        raise InputError(f"expected {what} that can be read, got {name}: {one_line(error)}") from error
 
 
 def _plain(image: Image, name: str) -> Image:

@@ -20,10 +20,16 @@ SOFTMAXES = {"Sigmoid", "Softmax"}
 def softmax_input(model: Any, name: str) -> str | None:
     """The tensor that a softmax or sigmoid turns into the output `name`, if one does."""
     makers = {out: node for node in model.graph.node for out in node.output}
-    node = makers.get(name)
-    while node is not None and node.op_type in PASSED:
-        node = makers.get(node.input[0])
-    return str(node.input[0]) if node is not None and node.op_type in SOFTMAXES else None
+    for _ in range(len(model.graph.node)):  # a damaged graph may go in circles
+        node = makers.get(name)
+        if node is None or not node.input:
+            return None
+        if node.op_type in SOFTMAXES:
+            return str(node.input[0])
+        if node.op_type not in PASSED:
+            return None
+        name = node.input[0]
+    return None
 
 
 def inner_type(model: Any, name: str) -> int:
