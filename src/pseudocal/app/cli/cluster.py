@@ -18,10 +18,10 @@ from pseudocal.app.cli.progress import progress
 from pseudocal.app.cli.run import Say, about_model, asked_of, batch_note, runtimes, ship, write_report
 from pseudocal.app.cli.second import check_second
 from pseudocal.app.cli.segment import write_segmented_report
-from pseudocal.app.cli.staging import PARTS, staged
 from pseudocal.app.cli.target import Target, open_target
 from pseudocal.app.jobs.parts import read_images
 from pseudocal.app.jobs.predictions import predict_blocks
+from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import Confidences, Run

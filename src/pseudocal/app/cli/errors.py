@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import re
 
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
@@ -24,10 +25,6 @@ SETTING = re.compile(
     r'(?<=\s)(binary|features|field|layout|outputs?|resize|size|trust)=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
 )  # how errors of the library name what to give
 MODEL_FAILED = "pseudocal: while the model predicted"
-
-
-class OutputError(OSError):
-    """The output folder cannot be written."""
 
 
 def explain(error: BaseException) -> tuple[int, str]:

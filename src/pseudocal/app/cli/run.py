@@ -18,8 +18,8 @@ from pseudocal.app.cli.beside import beside, prepare_report
 from pseudocal.app.cli.first import check_answer
 from pseudocal.app.cli.job import Job, Models, Work, open_job
 from pseudocal.app.cli.progress import progress
-from pseudocal.app.cli.staging import staged
 from pseudocal.app.inputs import InputSet, read_batches
+from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.arrays import cores
