@@ -201,7 +201,7 @@ def masks(patches, tmp_path) -> Path:
 
 def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, patches, masks, tmp_path):
     refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
-    refused("one number a pixel", "--labels", patches / "images", batches=0)
+    refused("one whole number a pixel", "--labels", patches / "images", batches=0)
     np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
     refused("expected masks of shape (40, height, width), got (39,", "--labels", tmp_path / "few.npy", batches=0)
     np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
@@ -212,7 +212,7 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
     found = f"expected a mask of 16 x 16 pixels, as its picture has, got 32 x 16 in {masks / '03.png'}"
     refused(found, "--labels", masks, batches=0)
     (masks / "02.png").write_text("no picture")
-    refused(f"none that can be read at {masks / '02.png'}", "--labels", masks, batches=0)
+    refused(f"expected a mask that can be read, got {masks / '02.png'}", "--labels", masks, batches=0)
     for i in (3, 7, 11, 20):
         (masks / f"{i:02}.png").unlink()
     three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))

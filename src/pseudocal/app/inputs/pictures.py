@@ -122,6 +122,8 @@ def _open(source: Path | BinaryIO, what: str = "a picture") -> Iterator[Image]:
         raise
     except bombs as error:
         raise InputError(f"expected {what} of at most {limit:,} pixels, got {name} ({error})") from error
+    except require("PIL", "cli").UnidentifiedImageError as error:
+        raise InputError(f"expected {what} that can be read, got {name}: no kind of picture that is known") from error
     except Exception as error:  # decoders raise whatever they like on a broken file
         raise InputError(f"expected {what} that can be read, got {name}: {one_line(error)}") from error
 
