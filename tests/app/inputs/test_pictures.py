@@ -221,3 +221,13 @@ def test_a_picture_that_declares_too_many_pixels_is_not_decoded(tmp_path, monkey
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
     with pytest.raises(InputError, match=r"expected a picture of at most [\d,]+ pixels, got .*bomb.png"):
         read_picture(path)
+
+
+def test_a_small_picture_says_the_same_as_the_whole(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = saved(Image.new("RGB", (400, 200), (200, 100, 50)), tmp_path / "a.jpg", exif=exif, quality=95)
+    small, whole = read_picture(path, least=50), read_picture(path)
+    assert whole.size == (200, 400)
+    assert 50 <= small.height < 400
+    np.testing.assert_allclose(small.getpixel((5, 5)), whole.getpixel((5, 5)), atol=2)

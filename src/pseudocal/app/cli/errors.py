@@ -21,9 +21,9 @@ from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
-SETTING = re.compile(
-    r'(?<=\s)(binary|features|field|layout|outputs?|resize|size|trust)=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
-)  # how errors of the library name what to give
+NAMED = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"
+SETTING = re.compile(rf'(?<=\s)({NAMED})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name what to give
+OTHER_FLAGS = {"table": "--format", "trust": "--trust-model"}  # those that are not called as the setting is
 MODEL_FAILED = "pseudocal: while the model predicted"
 
 
@@ -57,5 +57,7 @@ def _flag(setting: re.Match[str]) -> str:
     'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'
     """
     name, value = setting.groups()
-    whole = {"binary": "--binary", "size": "--size HEIGHTxWIDTH", "trust": "--trust-model"}
-    return whole.get(name, f"--{name} {value}".replace('"', ""))
+    if name == "size":
+        return "--size HEIGHTxWIDTH"
+    flag = OTHER_FLAGS.get(name, f"--{name.replace('_', '-')}")
+    return flag if value in ("True", "False") else f"{flag} {value}".replace('"', "")

@@ -40,11 +40,12 @@ COLOURS = {"CMYK", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr"
 SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N"}
 
 
-def read_picture(source: Path | BinaryIO) -> Image:
+def read_picture(source: Path | BinaryIO, *, least: int | None = None) -> Image:
     """Decode a picture, upright: an image of mode "RGB" or "L", or of mode "F" with values from 0 to 255.
 
     Args:
         source: the file, or its content.
+        least: what is needed of the longer side, so that a JPEG need not be decoded whole; None for all of it.
 
     """
     with _open(source) as image:
@@ -52,6 +53,8 @@ def read_picture(source: Path | BinaryIO) -> Image:
         pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         if pages > 1:
             raise InputError(f"expected one picture in a file, got {pages} pages in {name}")
+        if least is not None:
+            image.draft("RGB", (least, least))
         image.load()
         return _upright(_plain(image, name), _orientation(image))
 
