@@ -13,7 +13,7 @@ import pytest
 
 from pseudocal import InputError
 from pseudocal.app.inputs import Preprocessing, open_inputs
-from pseudocal.app.inputs.addresses import listed
+from pseudocal.app.inputs.addresses import files_at
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_array, read_columns, read_table
 
@@ -212,7 +212,7 @@ def test_a_fifo_in_place_of_a_file(tmp_path, name):
     reads = [
         lambda path: open_inputs(str(path), preprocessing=Preprocessing()),
         lambda path: read_labels(path, NAMES),
-        lambda path: listed(str(path), (".npy",)),
+        lambda path: files_at(str(path), (".npy",)),
     ]
     for read in reads:
         with pytest.raises(InputError, match=rf"expected .*, got .*{name}: a pipe or a device"):

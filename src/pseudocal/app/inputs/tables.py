@@ -18,7 +18,7 @@ ARRAYS = frozenset({".npy", ".npz"})
 TABLES = frozenset({".csv", ".parquet"})
 REAL = "fiu"  # the kinds of NumPy types that are real numbers: no complex ones, no dates, no spans of time
 NPY, NPZ = b"\x93NUMPY", b"PK"  # how the files begin
-PICKLE = b"\x80"
+PICKLE_START = b"\x80"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -48,7 +48,7 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
     """NumPy takes whatever it does not know for a pickle; the first bytes know better."""
     known = head.startswith((NPY, NPZ))
-    if head.startswith(PICKLE) or (known and "object" in error.lower()):
+    if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
         return f"expected a NumPy file without pickles, got {path}, which holds one"
     if known and "encrypted" in error:
         return f"expected a NumPy file that is not encrypted, got {path}"

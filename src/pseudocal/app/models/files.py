@@ -21,8 +21,8 @@ from pseudocal.arrays import InputError, Predictor
 from pseudocal.omissions import one_line
 from pseudocal.predictors import Deferred, as_predictor
 
-FORMATS = "a file of ONNX, torch.export, TorchScript or skops"
-PICKLE = (
+MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript or skops"
+PICKLE_REFUSED = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
     "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump"
 )
@@ -100,9 +100,9 @@ def _kind_of_file(path: Path) -> str:
     if not start:
         raise InputError(f"expected a model file, got {path}, which is empty")
     if start[:1] == b"\x80" or path.suffix in (".joblib", ".pickle", ".pkl", ".pth"):
-        raise InputError(f"expected a model file, got {path}, {PICKLE}")
+        raise InputError(f"expected a model file, got {path}, {PICKLE_REFUSED}")
     if path.suffix != ".onnx":
-        raise InputError(f"expected {FORMATS}, got {path}, which is none of them")
+        raise InputError(f"expected {MODEL_FORMATS}, got {path}, which is none of them")
     return "onnx"
 
 
@@ -111,7 +111,7 @@ def _kind_of_zip(path: Path) -> str:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except Exception as error:  # a damaged archive raises whatever it likes
-        raise InputError(f"expected {FORMATS}, got {path}, a damaged archive: {one_line(error)}") from error
+        raise InputError(f"expected {MODEL_FORMATS}, got {path}, a damaged archive: {one_line(error)}") from error
     members = {name.partition("/")[2] or name for name in names} | set(names)
     if "schema.json" in members:
         return "sklearn"
@@ -120,8 +120,8 @@ def _kind_of_zip(path: Path) -> str:
     if "constants.pkl" in members and any(name.startswith("code/") for name in members):
         return "torchscript"
     if "data.pkl" in members:
-        raise InputError(f"expected a model file, got {path}, {PICKLE}")
-    raise InputError(f"expected {FORMATS}, got {path}, another kind of archive")
+        raise InputError(f"expected a model file, got {path}, {PICKLE_REFUSED}")
+    raise InputError(f"expected {MODEL_FORMATS}, got {path}, another kind of archive")
 
 
 def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:

@@ -10,7 +10,7 @@ import numpy as np
 
 from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_shipped
 from pseudocal.app.models.onnx_graph import calibrated_graph, inner_type, softmax_input
-from pseudocal.app.models.outputs import EPS
+from pseudocal.app.models.outputs import SIGMOID_EPS
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
 from pseudocal.omissions import one_line
@@ -182,7 +182,7 @@ def _ship(
 
 def _power(p: Floats, power: float, binary: bool) -> Floats:
     """Probabilities raised to a power and made to sum to one again, as the calibrated graph does."""
-    p = np.clip(p, EPS, 1 - EPS).astype(np.float64) if binary else p.astype(np.float64)
+    p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS).astype(np.float64) if binary else p.astype(np.float64)
     total = p**power + (1 - p) ** power if binary else (p**power).sum(axis=1, keepdims=True)
     return np.asarray(p**power / total)
 
