@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import importlib
 from collections.abc import Generator, Iterator
-from contextlib import closing, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,12 +70,11 @@ class LocalRun:
         setup, method = self.setup, self.setup.job.method
         second = None if setup.second is None else Checked(setup.job.as_logits(setup.second), doubt=False)
         evidence = method.no_evidence()
-        warmup = threading.Thread(target=templates, name="pseudocal-warmup")
-        with closing(self._batches(setup.order)) as batches:
+        with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as beside:
             for step in method.steps(self._predict, batches, second_opinion=second):
                 if evidence.inputs == 0:
                     setup.check(step.logits)
-                    warmup.start()  # the report's half second of imports, while the model works
+                    beside.submit(warm_up)  # while the model is at work
                 self._store.keep(step.rows, step.logits)
                 evidence.add(step)
                 yield Tick("calibrating", len(step.rows), len(setup.order))
@@ -84,8 +84,6 @@ class LocalRun:
                 for batch in batches:  # what an early stop has left
                     self._store.keep(batch.rows, self._predict(batch.inputs))
                     yield Tick("predicting", len(batch.rows), len(setup.order))
-        if warmup.ident is not None:
-            warmup.join()
         return evidence, {"batch_size": setup.batch_size}
 
     def probe(self) -> Inputs:
@@ -95,9 +93,9 @@ class LocalRun:
     def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
         """Write the table of predictions, and add up what the report needs."""
         setup, total = self.setup, len(self._store.rows)
-        tables: list[Table] = []
+        summary: RowEvidence | ImageEvidence
         if self._store.maps:
-            summary: RowEvidence | ImageEvidence = ImageEvidence(calibration, setup.classes)
+            summary, tables = ImageEvidence(calibration, setup.classes), list[Table]()
             for table in self._image_tables(summary):
                 tables.append(table)
                 yield Tick("predicting", 1, total)
@@ -142,3 +140,12 @@ class LocalRun:
                 for i, image in zip(batch.rows.tolist(), self._predict(batch.inputs), strict=True):
                     mask = None if masks is None else masks[i]
                     yield summary.add(np.asarray(image), inputs.name(i), picture=inputs.picture(i), mask=mask)
+
+
+def warm_up() -> None:
+    """Import and compile what the report will need, half a second of work; what is missing is said by who needs it."""
+    for name in ("scipy.special", "pyarrow.parquet"):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with suppress(ImportError):
+        templates()
