@@ -45,3 +45,12 @@ class Omissions:
         """Count some."""
         for name, reason in why.items():
             self.add(name, reason)
+
+
+def one_line(error: BaseException) -> str:
+    r"""The reason that an error gives, on one line.
+
+    >>> one_line(OSError("truncated\nat byte 7"))
+    'truncated'
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

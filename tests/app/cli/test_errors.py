@@ -147,7 +147,7 @@ def test_a_picture_that_declares_60000_by_60000_pixels(refused, hub, tmp_path):
 def test_a_text_file_named_png(refused, hub, tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_text("hello")
-    assert "cannot identify image file" in refused("calibrate", hub, tmp_path / "pictures")
+    assert "no kind of picture that is known" in refused("calibrate", hub, tmp_path / "pictures")
 
 
 def test_few_unreadable_pictures_are_borne_and_listed(pseudocal, hub, pictures, tmp_path):

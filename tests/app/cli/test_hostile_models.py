@@ -14,7 +14,7 @@ import pytest
 
 from pseudocal import InputError, PseudoCal
 from pseudocal.app.models.files import model_file, open_model
-from pseudocal.app.models.opened import UntrustedError
+from pseudocal.app.models.model import UntrustedError
 from pseudocal.distributed import LocalExecutor, RayExecutor
 
 

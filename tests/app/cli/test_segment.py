@@ -212,7 +212,7 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
     found = f"expected a mask of 16 x 16 pixels, as its picture has, got 32 x 16 in {masks / '03.png'}"
     refused(found, "--labels", masks, batches=0)
     (masks / "02.png").write_text("no picture")
-    refused(f"none that can be read at {masks / '02.png'}", "--labels", masks, batches=0)
+    refused(f"expected a mask that can be read, got {masks / '02.png'}", "--labels", masks, batches=0)
     for i in (3, 7, 11, 20):
         (masks / f"{i:02}.png").unlink()
     three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
@@ -293,7 +293,7 @@ def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters,
 def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(network, tmp_path):
     import torch
 
-    from pseudocal.app.models.torchscript import open_torchscript
+    from pseudocal.app.models.torch_files import open_torchscript
 
     class Named(torch.nn.Module):  # as the segmenters of torchvision
         def __init__(self, net):

@@ -201,7 +201,11 @@ def test_what_is_no_picture_is_named(tmp_path):
     whole = saved(Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8)), tmp_path / "a.png")
     (tmp_path / "half.png").write_bytes(whole.read_bytes()[:1000])
     os.mkfifo(tmp_path / "pipe.png")
-    for name, why in (("text.png", "cannot identify"), ("half.png", "truncated"), ("none.png", "no such file")):
+    for name, why in (
+        ("text.png", "no kind of picture that is known"),
+        ("half.png", "truncated"),
+        ("none.png", "no such file"),
+    ):
         with pytest.raises(InputError, match=rf"expected a picture.*, got .*{name}.*{why}"):
             read_picture(tmp_path / name)
     with pytest.raises(InputError, match=r"expected a picture, got .*pipe.png: a pipe or a device"):
@@ -217,3 +221,13 @@ def test_a_picture_that_declares_too_many_pixels_is_not_decoded(tmp_path, monkey
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
     with pytest.raises(InputError, match=r"expected a picture of at most [\d,]+ pixels, got .*bomb.png"):
         read_picture(path)
+
+
+def test_a_small_picture_says_the_same_as_the_whole(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = saved(Image.new("RGB", (400, 200), (200, 100, 50)), tmp_path / "a.jpg", exif=exif, quality=95)
+    small, whole = read_picture(path, least=50), read_picture(path)
+    assert whole.size == (200, 400)
+    assert 50 <= small.height < 400
+    np.testing.assert_allclose(small.getpixel((5, 5)), whole.getpixel((5, 5)), atol=2)

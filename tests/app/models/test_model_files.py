@@ -10,10 +10,9 @@ import pytest
 
 from pseudocal import InputError
 from pseudocal.app.inputs import Preprocessing
-from pseudocal.app.jobs.recorder import Recorder
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import preprocessing_of
-from pseudocal.app.models.opened import Chunked
+from pseudocal.app.models.model import Chunked
 
 
 def archive(path: Path, *members: str) -> Path:
@@ -54,28 +53,6 @@ def test_pictures_are_prepared_as_transformers_does(name, settings, tmp_path):
     processor = getattr(transformers, name)(**settings)
     theirs = np.asarray(processor(Image.open(path), return_tensors="np")["pixel_values"])[0]
     np.testing.assert_allclose(Preprocessing(**preprocessing_of(processor.to_dict())).read(path), theirs, atol=2e-6)
-
-
-def test_the_recorder_keeps_real_inputs_alone(tmp_path):
-    x = np.arange(12.0).reshape(6, 2)
-    recorder = Recorder(lambda x: -x, tmp_path / "z.npy", total=6)
-    for batch in recorder.stream([(np.array([4, 1]), x[[4, 1]]), (np.array([0]), x[[0]])]):
-        recorder(batch)
-        recorder(0.5 * batch)
-    assert recorder.rows.tolist() == [0, 1, 4]
-    np.testing.assert_array_equal(recorder.logits, -x[[0, 1, 4]])
-
-
-def test_the_recorder_refuses_what_does_not_fit(tmp_path):
-    recorder = Recorder(lambda x: x, tmp_path / "z.npy", total=4)
-    with pytest.raises(InputError, match="at least one"):
-        _ = recorder.logits
-    batches = [(np.array([0]), np.zeros((1, 3))), (np.array([1]), np.zeros((1, 2)))]
-    stream = recorder.stream(batches)
-    recorder(next(stream))
-    second = next(stream)
-    with pytest.raises(InputError, match="shape"):
-        recorder(second)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7])

@@ -20,7 +20,7 @@ from pseudocal.app.cli.training import Stages, check_writable
 from pseudocal.app.jobs.job import Job
 from pseudocal.app.jobs.pipeline import job_steps
 from pseudocal.app.jobs.setup import Models
-from pseudocal.app.models.opened import Expects, OpenModel
+from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
 from pseudocal.lab.adapt import Network, Trained, TrainingRun, build_backbone, train

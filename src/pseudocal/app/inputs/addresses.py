@@ -36,12 +36,7 @@ def check_regular(path: Path, what: str) -> None:
         raise InputError(f"expected {what}, got {path}: {got}")
 
 
-def first_line(error: BaseException) -> str:
-    """What an error says, on one line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
-
-
-def listed(where: str, suffixes: tuple[str, ...]) -> list[str]:
+def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
     """The files that a folder, a pattern or an address stands for, sorted, so that blocks are the same everywhere.
 
     Args:
@@ -71,7 +66,7 @@ def fetched(url: str) -> bytes:
     return content
 
 
-def fetch(url: str, path: Path) -> None:
+def fetch_to(url: str, path: Path) -> None:
     """Copy a remote file to `path`."""
     with require("fsspec", "ray").open(url, "rb") as remote, path.open("wb") as local:
         copyfileobj(remote, local, 2**20)

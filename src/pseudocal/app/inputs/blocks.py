@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import fetch, listed
+from pseudocal.app.inputs.addresses import fetch_to, files_at
 from pseudocal.app.inputs.input_sets import ArraySet, InputSet
 from pseudocal.app.inputs.reader import read_batches
 from pseudocal.app.inputs.tables import ARRAYS, REAL, read_array, read_table
@@ -51,7 +51,7 @@ class Shard:
             return self._rows(Path(self.url))
         with TemporaryDirectory(prefix="pseudocal-") as folder:
             local = Path(folder) / self.url.rpartition("/")[2]
-            fetch(self.url, local)
+            fetch_to(self.url, local)
             try:
                 return self._rows(local)
             except InputError as error:
@@ -87,7 +87,7 @@ def shards(
         dtype: the precision of the model.
 
     """
-    urls = listed(str(files), SHARD_SUFFIXES) if isinstance(files, str | Path) else [str(file) for file in files]
+    urls = files_at(str(files), SHARD_SUFFIXES) if isinstance(files, str | Path) else [str(file) for file in files]
     kept = None if columns is None else tuple(columns)
     if not urls:
         raise InputError(f"expected files that end in {', '.join(SHARD_SUFFIXES)}, got none in {files}")

@@ -18,7 +18,7 @@ from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import ARRAYS, REAL, TABLES, check_finite, read_array, read_table
 from pseudocal.arrays import InputError
 
-LARGE = 2**31  # bytes of an array from which on it is checked only as the model reads it
+CHECKED_AT_ONCE = 2**31  # bytes of an array from which on it is checked only as the model reads it
 
 
 class InputSet(Protocol):
@@ -177,7 +177,7 @@ def open_inputs(
 def _rows(array: NDArray[Any], path: Path) -> NDArray[Any]:
     if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
         raise InputError(f"expected an array of inputs, one a row, got {array.dtype} of shape {array.shape} in {path}")
-    if array.nbytes < LARGE:
+    if array.nbytes < CHECKED_AT_ONCE:
         check_finite(array, path)
     return array
 

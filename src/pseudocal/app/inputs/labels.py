@@ -30,7 +30,7 @@ def read_labels(path: Path, names: Sequence[str], classes: Sequence[str] = ()) -
 
     """
     check_regular(path, "a file of labels")
-    values = READERS.get(path.suffix.lower(), _lines)(path, names)
+    values = LABEL_READERS.get(path.suffix.lower(), _lines)(path, names)
     if len(values) != len(names):
         raise InputError(f"expected {len(names)} labels, one for each input, got {len(values)} in {path}")
     return as_numbers(values, classes, path)
@@ -107,4 +107,4 @@ def _array(path: Path, names: Sequence[str]) -> NDArray[Any]:
     return read_array(path)
 
 
-READERS = {".csv": _table, ".npy": _array, ".npz": _array, ".parquet": _table}
+LABEL_READERS = {".csv": _table, ".npy": _array, ".npz": _array, ".parquet": _table}

@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import check_regular, first_line
+from pseudocal.app.inputs.addresses import check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
+from pseudocal.omissions import one_line
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -39,11 +40,12 @@ COLOURS = {"CMYK", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr"
 SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N"}
 
 
-def read_picture(source: Path | BinaryIO) -> Image:
+def read_picture(source: Path | BinaryIO, *, least: int | None = None) -> Image:
     """Decode a picture, upright: an image of mode "RGB" or "L", or of mode "F" with values from 0 to 255.
 
     Args:
         source: the file, or its content.
+        least: what is needed of the longer side, so that a JPEG need not be decoded whole; None for all of it.
 
     """
     with _open(source) as image:
@@ -51,6 +53,8 @@ def read_picture(source: Path | BinaryIO) -> Image:
         pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         if pages > 1:
             raise InputError(f"expected one picture in a file, got {pages} pages in {name}")
+        if least is not None:
+            image.draft("RGB", (least, least))
         image.load()
         return _upright(_plain(image, name), _orientation(image))
 
@@ -121,8 +125,10 @@ def _open(source: Path | BinaryIO, what: str = "a picture") -> Iterator[Image]:
         raise
     except bombs as error:
         raise InputError(f"expected {what} of at most {limit:,} pixels, got {name} ({error})") from error
+    except require("PIL", "cli").UnidentifiedImageError as error:
+        raise InputError(f"expected {what} that can be read, got {name}: no kind of picture that is known") from error
     except Exception as error:  # decoders raise whatever they like on a broken file
-        raise InputError(f"expected {what} that can be read, got {name}: {first_line(error)}") from error
+        raise InputError(f"expected {what} that can be read, got {name}: {one_line(error)}") from error
 
 
 def _plain(image: Image, name: str) -> Image:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.pictures import read_picture
 from pseudocal.arrays import InputError
 
-LARGEST = 10_000  # pixels along a side
+LONGEST_SIDE = 10_000  # pixels along a side
 BILINEAR = 2  # Pillow's number for it
 FILTERS = range(6)  # Pillow's numbers of all filters
 
@@ -46,10 +46,10 @@ class Preprocessing:
     resample: int = BILINEAR
 
     def __post_init__(self) -> None:
-        if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LARGEST:
-            raise InputError(f"expected a picture size from 1 to {LARGEST}, got {self.size}")
-        if self.edge is not None and not 1 <= self.edge <= LARGEST:
-            raise InputError(f"expected a shorter side from 1 to {LARGEST} before the cut, got {self.edge}")
+        if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LONGEST_SIDE:
+            raise InputError(f"expected a picture size from 1 to {LONGEST_SIDE}, got {self.size}")
+        if self.edge is not None and not 1 <= self.edge <= LONGEST_SIDE:
+            raise InputError(f"expected a shorter side from 1 to {LONGEST_SIDE} before the cut, got {self.edge}")
         if self.channels not in (1, 3):
             raise InputError(f"expected pictures of 1 or 3 channels, got {self.channels}")
         for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import first_line
 from pseudocal.app.inputs.input_sets import InputSet
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
-from pseudocal.omissions import Omissions
+from pseudocal.omissions import Omissions, one_line
 
 BATCHES_AHEAD = 2
 
@@ -67,7 +66,7 @@ def _gather(inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]],
         except MissingExtraError:
             raise
         except Exception as error:  # a remote store raises whatever it likes
-            unreadable.add(inputs.name(int(i)), first_line(error))
+            unreadable.add(inputs.name(int(i)), one_line(error))
     if len({x.shape for _, x in read}) > 1:
         raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
     rows = np.array([i for i, _ in read], dtype=np.intp)

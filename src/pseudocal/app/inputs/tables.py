@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import check_regular, first_line
+from pseudocal.app.inputs.addresses import check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
+from pseudocal.omissions import one_line
 
 ARRAYS = frozenset({".npy", ".npz"})
 TABLES = frozenset({".csv", ".parquet"})
 REAL = "fiu"  # the kinds of NumPy types that are real numbers: no complex ones, no dates, no spans of time
 NPY, NPZ = b"\x93NUMPY", b"PK"  # how the files begin
-PICKLE = b"\x80"
+PICKLE_START = b"\x80"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -41,13 +42,13 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
     except InputError:
         raise
     except Exception as error:  # a damaged header or archive raises whatever it likes
-        raise InputError(_what_is_wrong(path, head, first_line(error))) from error
+        raise InputError(_what_is_wrong(path, head, one_line(error))) from error
 
 
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
     """NumPy takes whatever it does not know for a pickle; the first bytes know better."""
     known = head.startswith((NPY, NPZ))
-    if head.startswith(PICKLE) or (known and "object" in error.lower()):
+    if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
         return f"expected a NumPy file without pickles, got {path}, which holds one"
     if known and "encrypted" in error:
         return f"expected a NumPy file that is not encrypted, got {path}"
@@ -77,7 +78,7 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
         names = list(table.column_names)
         columns = [column.to_numpy() for column in table.columns]
     except Exception as error:  # Arrow's own, OSError for a damaged parquet file, UnicodeDecodeError for its names
-        raise InputError(f"expected a table, got {path}: {first_line(error)}") from error
+        raise InputError(f"expected a table, got {path}: {one_line(error)}") from error
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise InputError(f"expected columns of different names, got {twice!r} twice in {path}")

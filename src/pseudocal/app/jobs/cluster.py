@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
-from pseudocal.app.inputs.addresses import listed
+from pseudocal.app.inputs.addresses import files_at
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.input_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
@@ -33,7 +33,7 @@ from pseudocal.app.jobs.setup import (
 )
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutData, ImageSummary, RowSummary
 from pseudocal.arrays import InputError, Inputs, cores
 from pseudocal.calibrators import Calibration
@@ -202,7 +202,7 @@ def _files_of_rows(data: str) -> list[str]:
     """The files of rows that the data stands for, if it is a folder, a pattern or an address of such."""
     if "://" not in data and "*" not in data and not Path(data).is_dir():
         return []
-    files = listed(data, SHARD_SUFFIXES)
+    files = files_at(data, SHARD_SUFFIXES)
     mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURE_SUFFIXES for p in Path(data).rglob("*"))
     return [] if mixed else files
 
@@ -236,7 +236,7 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
 
 def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str]:
     """Pictures at an address."""
-    urls = listed(job.data, tuple(PICTURE_SUFFIXES))
+    urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
     if not urls:
         raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
     preprocessing, assumed = prepared_pictures(job, model)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.app.models.outputs import AsLogits, Meaning
 from pseudocal.app.report import Report
 from pseudocal.arrays import Predictor

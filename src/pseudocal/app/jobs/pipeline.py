@@ -18,7 +18,7 @@ from pseudocal.app.jobs.job import Job, Note, Result, Tick
 from pseudocal.app.jobs.local import LocalRun, Predicted
 from pseudocal.app.jobs.setup import Models, open_models
 from pseudocal.app.jobs.staging import staged
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutModel, Timing, report_of, write_report
 from pseudocal.arrays import Inputs
 from pseudocal.calibrators import Calibration

@@ -19,7 +19,7 @@ from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import open_model
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.model import OpenModel
 from pseudocal.arrays import InputError, Logits, Maps
 from pseudocal.batches import fitting
 from pseudocal.randomness import Streams

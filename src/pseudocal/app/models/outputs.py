@@ -11,7 +11,9 @@ from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor, bina
 from pseudocal.predictors.classifier import floored
 
 Meaning = Literal["logits", "probabilities"]
-EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 stands for a logit beyond what float32 can tell
+SIGMOID_EPS = float(
+    np.finfo(np.float32).eps
+)  # a sigmoid of exactly 0 or 1 stands for a logit beyond what float32 can tell
 
 
 @dataclass(frozen=True)
@@ -73,5 +75,5 @@ def _log(p: Floats) -> Logits:
 def _logit(p: Floats) -> Logits:
     if not _suspicious(p, True):
         raise InputError(f"expected probabilities from 0 to 1, got {p.min()} to {p.max()}")
-    p = np.clip(p, EPS, 1 - EPS)
+    p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS)
     return binary_logits(np.log(p) - np.log1p(-p))

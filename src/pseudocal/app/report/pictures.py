@@ -7,8 +7,9 @@ import io
 from pathlib import Path
 from typing import Any
 
+from pseudocal.app.inputs.pictures import as_rgb, read_picture
 from pseudocal.app.report.sections import MapPictures
-from pseudocal.arrays import Maps
+from pseudocal.arrays import InputError, Maps
 from pseudocal.extras import require
 from pseudocal.metrics import confidence_picture, correct_picture
 from pseudocal.metrics.images import Picture
@@ -20,12 +21,10 @@ MAP_SIDE = 320  # and of a map
 def thumbnail(path: Path, side: int = SIDE) -> str | None:
     """A picture as a data address of a small JPEG, None if it cannot be read any more."""
     try:
-        with require("PIL.Image", "cli").open(path) as image:
-            image.draft("RGB", (side, side))  # a JPEG need not be decoded whole to be shown small
-            small = image.convert("RGB")
-            small.thumbnail((side, side))
-    except Exception:  # decoders raise whatever they like; a page without one picture is still a page
+        small = as_rgb(read_picture(path, least=side))
+    except InputError:  # a page without one picture is still a page
         return None
+    small.thumbnail((side, side))
     return _address(small, "JPEG", quality=82)
 
 
