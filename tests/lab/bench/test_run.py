@@ -12,19 +12,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from pseudocal import PseudoCal
 from pseudocal.calibrators import Calibration, ensemble
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.bench import Store, Suite, Task, run
-from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.executors import Pool, Ray
-from pseudocal.lab.bench.heads import load_model
-from pseudocal.lab.bench.records import gaps
-from pseudocal.lab.bench.stages import calibrate_and_score
+from pseudocal.lab.bench.records import missing_scores
+from pseudocal.lab.bench.stages import compare_calibrators
+from pseudocal.lab.bench.stages import predict as predict_stage
+from pseudocal.lab.bench.stages.predict import load_classifier
 from pseudocal.lab.bench.store import alone
-from pseudocal.lab.bench.views import backbone_of, partners
+from pseudocal.lab.bench.views import backbone_of, domains_of, partners
+from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import STRATEGIES
 
 # the tiny networks of these tests say nearly one class
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.Dis
 
 
 def whole(task: Task, store: Store) -> Network:
-    network = load_model(task, store)
+    network = load_classifier(task, store)
     backbone = backbone_of(task.backbone, task.weights, task.seed) if task.frozen else network.backbone
     return Network(backbone, network.head).eval()
 
@@ -40,13 +40,17 @@ def whole(task: Task, store: Store) -> Network:
 @pytest.mark.parametrize("number", [1, 2])  # a head on frozen features, and a network trained as a whole
 def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
     task = tiny.tasks[number]
-    mixes = []
     images = domains_of(task, None)[1].inputs
-    calibration = PseudoCal(seed=task.seed).fit(whole(task, done), images, watch=mixes.append)
+    predict = as_predictor(whole(task, done))
     with np.load(done.folder(task) / "mixes" / "pseudocal.npz") as stored:
-        np.testing.assert_allclose(stored["logits"], np.concatenate([m.logits for m in mixes]), atol=1e-4)
-        np.testing.assert_array_equal(stored["labels"], np.concatenate([m.labels for m in mixes]))
-        np.testing.assert_array_equal(partners(len(images), task.seed)[stored["first"]], stored["second"])
+        first, second = stored["first"], stored["second"]
+        np.testing.assert_array_equal(partners(len(images), seed=task.seed)[first], second)
+        mixed = 0.65 * images[first] + 0.35 * images[second]
+        np.testing.assert_allclose(stored["logits"], predict(mixed.astype(np.float32)), atol=1e-4)
+        classes = predict(images).argmax(axis=1)
+        np.testing.assert_array_equal(stored["labels"], classes[first])
+        assert (classes[first] != classes[second]).all()
+    calibration = PseudoCal(seed=task.seed).fit(predict, images)
     assert done.scores(task)["pseudocal"]["temperature"] == pytest.approx(calibration.temperature, rel=1e-5)
 
 
@@ -74,12 +78,12 @@ def test_target_labels_lie_apart_and_only_scores_read_them(tiny, done, tmp_path)
     store, task = Store(tmp_path / "copy"), tiny.tasks[0]
     folder = store.folder(task)
     with np.load(folder / "target.npz") as outputs:
-        assert set(outputs) == {"logits", "features", "flipped"}
+        assert set(outputs) == {"logits", "features"}
     (folder / "target_labels.npy").unlink()
     shutil.rmtree(folder / "mixes")
     shutil.rmtree(folder / "calibrations")
     with pytest.raises(FileNotFoundError, match="target_labels"):
-        calibrate_and_score(task, tiny.calibrators, store)
+        compare_calibrators(task, tiny.calibrators, store)
     before = done.folder(task) / "calibrations"
     assert {path.name for path in (folder / "calibrations").iterdir()} | {"oracle.json"} == {
         path.name for path in before.iterdir()
@@ -88,12 +92,15 @@ def test_target_labels_lie_apart_and_only_scores_read_them(tiny, done, tmp_path)
         assert path.read_bytes() == (before / path.name).read_bytes()
 
 
-def test_flipped_images_are_mirrored(tiny, done):
-    task = tiny.tasks[1]
-    images = domains_of(task, None)[1].inputs
-    with torch.no_grad():
-        logits = whole(task, done)(torch.from_numpy(images[:8, ..., ::-1].copy())).numpy()
-    np.testing.assert_allclose(np.load(done.folder(task) / "target.npz")["flipped"][:8], logits, atol=1e-4)
+@pytest.mark.parametrize("number", [0, 2])  # a head on frozen features, and a network trained as a whole
+def test_what_training_wrote_is_used_and_is_what_the_model_says(tiny, cache, tmp_path, content_of, monkeypatch, number):
+    suite, store = replace(tiny, tasks=tiny.tasks[number : number + 1], calibrators=("tempscal",)), Store(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(predict_stage, "load_classifier", None)  # nothing is predicted again
+        assert run(suite, store) == []
+    before = content_of(tmp_path)
+    assert run(suite, store, redo="predict") == []
+    assert content_of(tmp_path) == before
 
 
 @pytest.mark.parametrize("executor", [Pool, Ray])
@@ -137,7 +144,7 @@ def test_a_failed_task_is_recorded_and_stops_nobody(tiny, cache, tmp_path):
     note = json.loads((Store(tmp_path).folder(bad) / "error.json").read_text())
     assert note["stage"] == "train"
     assert set(Store(tmp_path).scores(good)) == {"none", "pseudocal", "oracle"}
-    assert gaps(suite, Store(tmp_path)) == [f"optdigits->fonts mcc seed 0: {note['error']}"]
+    assert missing_scores(suite, Store(tmp_path)) == [f"optdigits->fonts mcc seed 0: {note['error']}"]
 
 
 def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
@@ -146,7 +153,7 @@ def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
     suite = Suite("free", (task,), ("none", "tempscal", "pseudocal", "oracle"))
     assert run(suite, store) == []
     assert set(store.scores(task)) == {"none", "pseudocal", "oracle"}
-    assert gaps(suite, store) == ["optdigits->fonts shot seed 0: no TempScal"]
+    assert missing_scores(suite, store) == ["optdigits->fonts shot seed 0: no TempScal"]
     note = json.loads((store.folder(task) / "calibrations" / "tempscal.error.json").read_text())
     assert "expected source data" in note["error"]
 
