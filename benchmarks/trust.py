@@ -32,18 +32,19 @@ from sklearn.metrics import roc_auc_score
 
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators.agreement import Agreement, agreement_of, count_mistakes
 from pseudocal.calibrators.atc import atc_accuracy
 from pseudocal.calibrators.confidence import confidences, gaps, match_confidence
 from pseudocal.calibrators.doc import doc_accuracy
-from pseudocal.calibrators.second_opinion import Agreement, agreement_of, count_mistakes
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.lab.bench import Store, Suite, Task, run
 from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
 from pseudocal.lab.bench.store import load_arrays
 from pseudocal.lab.bench.suites import SMALL
-from pseudocal.lab.bench.views import View, domains_of, partners, shown
+from pseudocal.lab.bench.views import View, domains_of, shown
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.scaling import TemperatureScaling
+from pseudocal.synthesis import partners
 
 VENDORS = ("noto", "twemoji", "openmoji", "fluent")
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")

@@ -23,9 +23,9 @@ from pseudocal.lab.bench.stages import compare_calibrators
 from pseudocal.lab.bench.stages import predict as predict_stage
 from pseudocal.lab.bench.stages.predict import load_classifier
 from pseudocal.lab.bench.store import alone
-from pseudocal.lab.bench.views import backbone_of, domains_of, partners
+from pseudocal.lab.bench.views import backbone_of, domains_of
 from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import STRATEGIES
+from pseudocal.synthesis import STRATEGIES, partners
 
 # the tiny networks of these tests say nearly one class
 pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")

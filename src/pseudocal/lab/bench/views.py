@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.batches import blend, shuffled
+from pseudocal.batches import blend
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
 from pseudocal.lab.adapt.features import compute_features, fingerprint
 from pseudocal.lab.adapt.loop import seeded
@@ -24,20 +24,9 @@ from pseudocal.lab.adapt.rows import Indexable
 from pseudocal.lab.bench.store import save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Inputs, cache_folder, load, partial_set
-from pseudocal.synthesis import pairs_within
+from pseudocal.synthesis import partners
 
-
-def partners(n: int, *, seed: int) -> NDArray[np.intp]:
-    """With whom `PseudoCal(seed=seed)` pairs each of n rows of an array; the model has no say in it.
-
-    >>> bool(np.all(np.sort(partners(300, seed=0)) == np.arange(300)))  # everyone is someone's partner
-    True
-    """
-    partner = np.empty(n, dtype=np.intp)
-    rng = np.random.default_rng(seed).spawn(4)[0]
-    for pairs in pairs_within(lambda rows: np.zeros((len(rows), 2)), shuffled(np.arange(n), 128, rng), rng=rng):
-        partner[pairs.x] = pairs.partner
-    return partner
+BATCH_SIZE = 128  # of inputs that are paired with each other, as in `PseudoCal.fit`
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,11 @@ class View:
         """The images seen this way, one row for each of them."""
         if self.lam is None:
             return images
-        return Mixed(images, partners(len(images), seed=self.seed), self.lam)
+        return Mixed(images, self.partners(len(images)), self.lam)
+
+    def partners(self, n: int) -> NDArray[np.intp]:
+        """With whom each of n images is mixed: as `PseudoCal(seed=seed).fit` pairs the rows of an array."""
+        return partners(n, batch_size=BATCH_SIZE, seed=self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +104,7 @@ def view_features(task: Task, images: Inputs, view: View) -> NDArray[np.float32]
     backbone = backbone_of(task.backbone, task.weights, task.seed)
     name = fingerprint(backbone, images)
     if view.lam is not None:  # other pairs are other images
-        pairs = hashlib.sha256(partners(len(images), seed=view.seed).tobytes()).hexdigest()[:16]
+        pairs = hashlib.sha256(view.partners(len(images)).tobytes()).hexdigest()[:16]
         name = f"{name}-mixed-{view.lam}-{pairs}"
     path = cache_folder() / "features" / f"{name}.npy"
     if not path.exists():

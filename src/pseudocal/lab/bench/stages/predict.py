@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from pseudocal.arrays import Batch, Logits, Predictor
+from pseudocal.arrays import Inputs, Logits, Predictor
 from pseudocal.lab.adapt.features import compute_features
 from pseudocal.lab.adapt.files import load_tensors, save_arrays
 from pseudocal.lab.adapt.heads import build_head
@@ -72,7 +72,7 @@ def image_predictor(task: Task, store: Store) -> Predictor:
         return as_predictor(network)
     backbone = backbone_of(task.backbone, task.weights, task.seed)
 
-    def predict_images(x: Batch) -> Logits:
+    def predict_images(x: Inputs) -> Logits:
         pixels = x if x.dtype == np.uint8 else np.asarray(x, dtype=np.float32)
         return all_logits(network, compute_features(backbone, pixels))
 

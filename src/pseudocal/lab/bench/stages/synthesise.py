@@ -6,7 +6,7 @@ pairs of row numbers here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor
-from pseudocal.batches import shuffled, take
+from pseudocal.batches import batches_of
 from pseudocal.calibrators import ensemble
 from pseudocal.lab.adapt.files import save_arrays
 from pseudocal.lab.bench.calibrators import COMPARED, Synthesis
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
 from pseudocal.lab.bench.store import NamedArrays, Store, load_arrays
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import View, domains_of, shown
+from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, shown
 from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import STRATEGIES, Pairs, apart, mixup, pairs_within
+from pseudocal.randomness import Streams
+from pseudocal.synthesis import STRATEGIES, Pairs, WithinBatch, apart
+from pseudocal.synthesis.mixup import mixup
 
-BATCH_SIZE = 128  # as in `PseudoCal.fit`
-PIXELS = {"mean": 0.0, "std": 1 / 255}  # of images with values 0 to 255, for augmentations that expect 0 to 1
+NORMALISATION = {"mean": 0.0, "std": 1 / 255}  # of images with values 0 to 255, for augmentations that expect 0 to 1
 
 
 def synthesise(task: Task, name: str, store: Store) -> None:
@@ -49,9 +50,8 @@ def _mixes(task: Task, tasks: Sequence[Task], how: Synthesis, logits: Logits, st
     images = domains_of(task, store.root)[1].inputs
     view = View(how.lam, task.seed)
     mixed = _joined([all_logits(load_classifier(each, store), shown(each, images, view)) for each in tasks])
-    drawn = list(_row_pairs(logits, task.seed))
-    first, second = np.concatenate([pairs.x for pairs in drawn]), np.concatenate([pairs.partner for pairs in drawn])
-    kept = apart(Pairs(np.arange(len(logits)), logits, first, second))
+    rows = np.arange(len(logits))
+    kept = apart(Pairs(rows, logits, rows, view.partners(len(rows))))
     found = mixup(lambda _: mixed[kept.first], kept, lam=how.lam, labels=how.labels)  # the mixes are predicted already
     return {"logits": found.logits, "labels": found.labels, "first": kept.first, "second": kept.second}
 
@@ -59,19 +59,13 @@ def _mixes(task: Task, tasks: Sequence[Task], how: Synthesis, logits: Logits, st
 def _alternative(task: Task, how: Synthesis, logits: Logits, store: Store) -> NamedArrays:
     """Another synthesis of the paper's ablation, batch by batch."""
     strategy, predict, inputs = _strategy(task, how, store)
-    rng = np.random.default_rng(task.seed).spawn(4)[2]
-    parts = [
-        strategy(predict, replace(pairs, rows=take(inputs, pairs.rows)), rng=rng)
-        for pairs in _row_pairs(logits, task.seed)
-    ]
+    streams = Streams(task.seed)
+    pairing, parts = WithinBatch(streams), []
+    for batch in batches_of(np.arange(len(logits)), BATCH_SIZE, streams.order()):  # of row numbers
+        pairs = pairing.of(replace(batch, inputs=inputs[batch.rows]), logits[batch.rows])
+        parts.append(strategy(predict, pairs, rng=streams.synthesis(batch.number)))
     labelled = [part for part in parts if len(part)]
     return {key: np.concatenate([getattr(part, key) for part in labelled or parts]) for key in ("logits", "labels")}
-
-
-def _row_pairs(logits: Logits, seed: int) -> Iterator[Pairs]:
-    """The pairs of each batch that `PseudoCal(seed=seed)` draws from an array, as row numbers."""
-    rng = np.random.default_rng(seed).spawn(4)[0]
-    yield from pairs_within(logits.__getitem__, shuffled(np.arange(len(logits)), BATCH_SIZE, rng), rng=rng)
 
 
 def _strategy(task: Task, how: Synthesis, store: Store) -> tuple[Callable[..., Labelled], Predictor, Any]:
@@ -81,7 +75,7 @@ def _strategy(task: Task, how: Synthesis, store: Store) -> tuple[Callable[..., L
     if how.strategy == "ManifoldMix":
         network = load_classifier(task, store)
         return partial(strategy, module=network, layer="backbone"), as_predictor(network), shown(task, images, View())
-    settings = PIXELS if how.strategy in ("MocoV2Aug", "RandAug") else {}
+    settings = NORMALISATION if how.strategy in ("MocoV2Aug", "RandAug") else {}
     return partial(strategy, **settings), image_predictor(task, store), images
 
 
