@@ -33,7 +33,7 @@ target = ["twemoji", "fluent"]
 method = "source-only"
 width = 4
 iterations = 12
-options = { batch = 4, pixels = 50, scenes = 20 }
+options = { batch = 4, pixels_per_image = 50, scenes = 20 }
 """
 
 # networks of so few steps are not to be believed
@@ -102,7 +102,7 @@ def test_targets_share_their_training(suite, done, counted):
     assert counted == {"features": 0, "models": 3, "calibrations": 4}
     assert len(list(done.out.rglob("model.safetensors"))) == 3
     twemoji, fluent = suite.tasks[:2]
-    assert twemoji.training == replace(fluent, options=(*fluent.options[:2], ("pixels", 9))).training
+    assert twemoji.training == replace(fluent, options=(*fluent.options[:2], ("pixels_per_image", 9))).training
     assert twemoji.training != replace(fluent, width=8).training
 
 

@@ -14,7 +14,7 @@ from pseudocal.lab.segmentation import NETWORKS
 OPTIONS: dict[str, Any] = {
     "batch": 8,  # scenes of a step of training
     "lr": 0.1,
-    "pixels": 2000,  # of an image to fit on
+    "pixels_per_image": 2000,  # to fit on
     "scenes": 150,  # of a target
 }
 SHARE = 0.75  # of a source's scenes that are trained on; TempScal has the others

@@ -90,7 +90,7 @@ class Store:
         path = self.out / "suites" / f"{name}.json"
         if not path.exists():
             there = sorted(p.stem for p in path.parent.glob("*.json"))
-            hint = ": it was run with --quick, say so here too" if f"{name}-quick" in there else ""
+            hint = f": is {name}-quick meant?" if f"{name}-quick" in there else ""
             raise InputError(
                 f"expected a suite that was run into {self.out} ({', '.join(there) or 'none'}), got {name!r}{hint}"
             )

@@ -67,10 +67,10 @@ def parse_suite(
     given = content.get("tasks")
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
         raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
-    pixels = {each.get("data") == "scenes" for each in given}
-    if len(pixels) > 1:
+    kinds = {each.get("data") == "scenes" for each in given}
+    if len(kinds) > 1:
         raise InputError("expected scenes in a suite of their own, got other data too")
-    known = METHODS if True in pixels else tuple(COMPARED)
+    known = METHODS if True in kinds else tuple(COMPARED)
     calibrators = content.get("calibrators", [name for name in CALIBRATORS if name in known])
     _check_among("a calibrator", calibrators, known)
     count = content.get("seeds", 1) if seeds is None else seeds

@@ -122,7 +122,7 @@ PLANS: dict[str, SuitePlan] = {
     "scenes": SuitePlan(
         "segmentation: a small U-Net trained on one vendor's scenes, calibrated on another's",
         "scenes",
-        tuple(permutations(EMOJI, 2)),  # the three of `--quick` have the same source, and so share their segmenters
+        tuple(permutations(EMOJI, 2)),  # the first three, the quick suite, share their segmenters
         ("source-only",),
         calibrators=METHODS,
         settings=SEGMENTERS,

@@ -50,10 +50,10 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
 def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
     if name not in FITS:
         raise InputError(f"expected a calibrator of segmentation among {', '.join(METHODS)}, got {name!r}")
-    model, pixels = load_segmenter(store.folder(task.training)), dict(task.options)["pixels"]
+    model, per_image = load_segmenter(store.folder(task.training)), dict(task.options)["pixels_per_image"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
-        return FITS[name](model, halves(task)[1], target_of(task).unlabelled(), pixels, task.seed)
+        return FITS[name](model, halves(task)[1], target_of(task).unlabelled(), per_image, task.seed)
 
 
 def _of_mixes(task: Task, name: str, store: Store) -> Calibration:

@@ -73,8 +73,8 @@ def image_predictor(task: Task, store: Store) -> Predictor:
     backbone = backbone_of(task.backbone, task.weights, task.seed)
 
     def predict_images(x: Inputs) -> Logits:
-        pixels = x if x.dtype == np.uint8 else np.asarray(x, dtype=np.float32)
-        return all_logits(network, compute_features(backbone, pixels))
+        images = x if x.dtype == np.uint8 else np.asarray(x, dtype=np.float32)
+        return all_logits(network, compute_features(backbone, images))
 
     return predict_images
 

@@ -66,8 +66,8 @@ def _classifier_scores(task: Task, store: Store) -> dict[str, Scored]:
 
 def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
     folder, target = store.folder(task), target_of(task)
-    model = load_segmenter(store.folder(task.training))
-    fit_oracle(model, target, dict(task.options)["pixels"], task.seed).save(folder / "calibrations" / "oracle.json")
+    model, per_image = load_segmenter(store.folder(task.training)), dict(task.options)["pixels_per_image"]
+    fit_oracle(model, target, per_image, task.seed).save(folder / "calibrations" / "oracle.json")
     paths = [path for path in _calibrations(folder) if path.stem != "ensemble"]
     temperatures = [Calibration.load(path).temperature for path in paths]
     seen = evaluate(as_predictor(model), target, temperatures=temperatures)
