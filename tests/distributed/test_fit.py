@@ -18,7 +18,7 @@ from pseudocal.app import model_file, shards
 from pseudocal.distributed import Deferred, LocalExecutor, RayExecutor
 from pseudocal.synthesis import STRATEGIES
 
-from .conftest import clusters, linear, npz_files
+from ..conftest import clusters, linear, npz_files
 
 
 def test_an_array_in_blocks_gives_the_very_digits_of_one_pass(model):

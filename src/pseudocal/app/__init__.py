@@ -1,6 +1,6 @@
 """The application: from the names of a model file and of data to a folder of results."""
 
-from pseudocal.app.inputs.shards import Shard, shards
+from pseudocal.app.inputs.blocks import Shard, shards
 from pseudocal.app.jobs.predictions import predict_blocks
 from pseudocal.app.models.files import model_file
 

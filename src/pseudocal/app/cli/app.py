@@ -116,7 +116,7 @@ def calibrate(
             estimator=estimator,
             on_distrust=on_distrust,
         ),
-        pixels={key: value for key, value in pictures.items() if value is not None},
+        preprocessing={key: value for key, value in pictures.items() if value is not None},
         output=output,
         outputs=outputs,
         binary=binary,

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.cli.errors import OutputError
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_array, read_table
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.app.models.outputs import AsLogits, Meaning
 from pseudocal.app.report import measure
 from pseudocal.app.report.confidences import blocks

@@ -18,10 +18,10 @@ from pseudocal.app.cli.progress import progress
 from pseudocal.app.cli.run import Say, about_model, asked_of, batch_note, runtimes, ship, write_report
 from pseudocal.app.cli.second import check_second
 from pseudocal.app.cli.segment import write_segmented_report
-from pseudocal.app.cli.staging import PARTS, staged
 from pseudocal.app.cli.target import Target, open_target
 from pseudocal.app.jobs.parts import read_images
 from pseudocal.app.jobs.predictions import predict_blocks
+from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.app.report import Confidences, Run
@@ -46,7 +46,7 @@ def calibrate_on_cluster(job: Job, say: Say = lambda text: None) -> dict[str, An
         model, second = open_models(job, device="cpu")
         target = open_target(job, model)
         if second is not None:
-            check_second(model, second, target.inputs, job.pixels)
+            check_second(model, second, target.inputs, job.preprocessing)
         asked, job = job, replace(job, batch_size=target.batch_size)
         for note in (*model.notes, target.preparation, *batch_note(asked, job)):
             say(note)

@@ -134,7 +134,9 @@ def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
     return OpenModel(
         kind="network",
         predict=as_predictor(network) if shared is None else _above(network, shared),
-        expects=Expects(target.inputs.shape[1:], "float32", pixels={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}),
+        expects=Expects(
+            target.inputs.shape[1:], "float32", preprocessing={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}
+        ),
         classes=target.classes,
         notes=(f"trained by pseudocal in {run.out}",),
     )

@@ -14,17 +14,18 @@
 from __future__ import annotations
 
 import errno
+import re
 
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.app.models.opened import UntrustedError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
+SETTING = re.compile(
+    r'(?<=\s)(binary|features|field|layout|outputs?|resize|size)=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
+)  # how errors of the library name what to give
 MODEL_FAILED = "pseudocal: while the model predicted"
-
-
-class OutputError(OSError):
-    """The output folder cannot be written."""
 
 
 def explain(error: BaseException) -> tuple[int, str]:
@@ -40,7 +41,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, UntrustedError):
         return INPUT, text.removesuffix("trust=True") + "--trust-model"
     if isinstance(error, InputError):
-        return INPUT, text
+        return INPUT, SETTING.sub(_flag, text)
     if isinstance(error, MissingExtraError):
         return MISSING, text
     if isinstance(error, OutputError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
@@ -50,3 +51,15 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError):
         return INPUT, text
     return BUG, f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)"
+
+
+def _flag(setting: re.Match[str]) -> str:
+    """A setting of the library as a flag of the command.
+
+    >>> SETTING.sub(_flag, 'give size=(height, width), output="z", outputs="logits" or binary=True, features=a,b')
+    'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'
+    """
+    name, value = setting.groups()
+    if name == "size":
+        return "--size HEIGHTxWIDTH"
+    return f"--{name}" if name == "binary" else f"--{name} {value}".replace('"', "")

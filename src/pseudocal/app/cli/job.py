@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from pseudocal.app.cli.masks import Masks, open_masks
 from pseudocal.app.cli.second import check_second
-from pseudocal.app.inputs import Inputs, Unreadable, open_inputs, pixels_for
+from pseudocal.app.inputs import InputSet, open_inputs, preprocessing_for
+from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
-from pseudocal.app.inputs.opening import ARRAYS, PICTURES, holds_pictures
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.jobs.recorder import LogitStore
 from pseudocal.app.models.files import open_model
 from pseudocal.app.models.opened import OpenModel
@@ -23,6 +25,7 @@ from pseudocal.app.models.outputs import AsLogits, Meaning
 from pseudocal.arrays import InputError, Predictor
 from pseudocal.batches import fitting
 from pseudocal.calibrators import PseudoCal
+from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked
 from pseudocal.randomness import Streams
 
@@ -40,7 +43,7 @@ class Job:
     data: str
     out: Path
     method: PseudoCal
-    pixels: dict[str, Any] = field(default_factory=dict)  # what the user said of size, mean, std, layout, resize
+    preprocessing: dict[str, Any] = field(default_factory=dict)  # what the user said of size, mean, std, layout, resize
     output: str | None = None
     outputs: Meaning | None = None
     binary: bool = False
@@ -81,12 +84,12 @@ class Work:
 
     job: Job
     model: OpenModel
-    inputs: Inputs
+    inputs: InputSet
     preparation: str
     order: NDArray[np.intp]  # the inputs that are used, in the order of the calibration
     recorder: LogitStore
     predict: Checked
-    unreadable: Unreadable
+    unreadable: Omissions
     second: Predictor | None = None
     masks: Masks | None = None
 
@@ -116,7 +119,7 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
     model, second = models or open_models(job)
     inputs, preparation = open_data(job, model)
     if second is not None:
-        check_second(model, second, inputs, job.pixels)
+        check_second(model, second, inputs, job.preprocessing)
     order = Streams(job.method.seed).order().permutation(len(inputs))[: job.max_samples]
     return Work(
         trimmed(job, model, inputs),
@@ -126,13 +129,13 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
         order,
         LogitStore(aside / "logits.npy", len(inputs)),
         Checked(job.as_logits(model), doubt=False),
-        Unreadable(len(inputs), job.max_bad),
+        Omissions(len(inputs), job.max_bad),
         None if second is None else job.as_logits(second),
         None if job.labels is None else open_masks(job.labels, inputs, order),
     )
 
 
-def trimmed(job: Job, model: OpenModel, inputs: Inputs) -> Job:
+def trimmed(job: Job, model: OpenModel, inputs: InputSet) -> Job:
     """The job with batches that fit into memory, if the model labels every pixel; it is asked about the first input."""
     for i in range(min(TRIES, len(inputs)) if job.trim else 0):
         with suppress(Exception):  # those that cannot be read are counted later
@@ -141,7 +144,7 @@ def trimmed(job: Job, model: OpenModel, inputs: Inputs) -> Job:
     return job
 
 
-def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:
+def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str]:
     """Open the data, and say how it is made ready for the model."""
     if job.ray is None:
         _refuse_parts(job.data)
@@ -149,10 +152,10 @@ def open_data(job: Job, model: OpenModel) -> tuple[Inputs, str]:
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
         return inputs, f"{len(inputs):,} rows, passed to the model as they are"
-    pixels, assumed = pixels_for(model.expects.shape, model.expects.pixels, job.pixels)
+    preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
     doubt = f" (assumed, since nobody says: {', '.join(assumed)})" if assumed else ""
-    inputs = open_inputs(job.data, pixels=pixels)
-    return inputs, f"{len(inputs):,} pictures: {pixels.words()}{doubt}"
+    inputs = open_inputs(job.data, preprocessing=preprocessing)
+    return inputs, f"{len(inputs):,} pictures: {preprocessing.words()}{doubt}"
 
 
 def _refuse_parts(data: str) -> None:
@@ -161,6 +164,6 @@ def _refuse_parts(data: str) -> None:
     if "://" in data or ("*" in data and not path.exists()):
         raise InputError(f"expected --ray with an address or a pattern, got {data} without it: {ALONE}")
     found = {p.suffix.lower() for p in path.iterdir()} & PARTS if path.is_dir() else set()
-    if found and not any(p.suffix.lower() in PICTURES for p in path.rglob("*")):
+    if found and not any(p.suffix.lower() in PICTURE_SUFFIXES for p in path.rglob("*")):
         what = ", ".join(sorted(found))
         raise InputError(f"expected --ray with a folder of files of rows ({what}), got {data} without it: {ALONE}")

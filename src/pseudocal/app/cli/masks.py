@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import Inputs, Pictures
-from pseudocal.app.inputs.opening import ARRAYS
-from pseudocal.app.inputs.pixels import open_picture
-from pseudocal.app.inputs.tables import read_array
+from pseudocal.app.inputs import InputSet, PictureSet
+from pseudocal.app.inputs.pictures import mask_size, picture_size, read_mask
+from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
 from pseudocal.maps import IGNORED, check_classes
 
 NAMED = 3  # missing masks that are named
@@ -25,12 +23,12 @@ class Masks:
     """The mask of each input: a picture of the same name in a folder, or a row of an array."""
 
     path: Path
-    inputs: Inputs
+    inputs: InputSet
     array: NDArray[Any] | None = None
 
     def __getitem__(self, i: int) -> NDArray[Any]:
         """The classes of the pixels of input i."""
-        mask = _read(self.file(i)) if self.array is None else np.asarray(self.array[i])
+        mask = read_mask(self.file(i)) if self.array is None else np.asarray(self.array[i])
         return mask.astype(np.uint8) if mask.dtype == bool else mask
 
     def file(self, i: int) -> Path:
@@ -45,7 +43,7 @@ class Masks:
             check_classes(mask, mask != IGNORED, classes, where=where)
 
 
-def open_masks(path: Path, inputs: Inputs, rows: NDArray[np.intp]) -> Masks | None:
+def open_masks(path: Path, inputs: InputSet, rows: NDArray[np.intp]) -> Masks | None:
     """Masks that fit these inputs as far as their files say, or None for a file with one label for each input."""
     if path.is_dir():
         masks = Masks(path, inputs)
@@ -68,44 +66,21 @@ def _check_folder(masks: Masks, rows: NDArray[np.intp]) -> None:
     if missing:
         first = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
         raise InputError(f"expected a mask for each of {len(rows)} images, got {len(missing)} missing: {first}")
-    if isinstance(masks.inputs, Pictures):
+    if isinstance(masks.inputs, PictureSet):
         for i in sorted(rows.tolist()):
             _check_size(masks.file(i), masks.inputs, i)
 
 
-def _check_size(path: Path, pictures: Pictures, i: int) -> None:
+def _check_size(path: Path, pictures: PictureSet, i: int) -> None:
     """Compare a mask with its picture by what their headers say."""
-    with _open_mask(path) as mask:
-        across, down = mask.size
+    across, down = mask_size(path)
     try:
-        with open_picture(pictures.paths[i]) as picture:
-            width, height = picture.size
-    except Exception:  # decoders raise whatever they like; it will be counted among what cannot be read
+        width, height = picture_size(pictures.paths[i])
+    except InputError:  # it will be counted among what cannot be read
         return
     if (across, down) != (width, height):
         raise InputError(
             f"expected a mask of {height} x {width} pixels, as its picture has, got {down} x {across} in {path}"
         )
-    if pictures.pixels.cuts(width, height):
+    if pictures.preprocessing.cuts(width, height):
         raise InputError("expected --resize stretch with masks of whole pictures, got pictures cut to their middle")
-
-
-def _open_mask(path: Path) -> Any:
-    try:
-        image = open_picture(path)
-    except MissingExtraError:
-        raise
-    except Exception as error:  # decoders raise whatever they like
-        raise InputError(f"expected a mask for each image, got none that can be read at {path}") from error
-    if len(image.getbands()) != 1 or image.mode == "F":
-        image.close()
-        raise InputError(f"expected a mask of one number a pixel, got {path} of {image.mode} pixels")
-    return image
-
-
-def _read(path: Path) -> NDArray[Any]:
-    with _open_mask(path) as image:
-        try:
-            return np.asarray(image)
-        except Exception as error:  # as above
-            raise InputError(f"expected a mask for each image, got none that can be read at {path}") from error

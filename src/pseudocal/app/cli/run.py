@@ -18,8 +18,8 @@ from pseudocal.app.cli.beside import beside, prepare_report
 from pseudocal.app.cli.first import check_answer
 from pseudocal.app.cli.job import Job, Models, Work, open_job
 from pseudocal.app.cli.progress import progress
-from pseudocal.app.cli.staging import staged
-from pseudocal.app.inputs import Inputs, read_batches
+from pseudocal.app.inputs import InputSet, read_batches
+from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.app.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.arrays import cores
@@ -97,7 +97,7 @@ def _watched(stream: Iterator[Any], start: Callable[[], None], advance: Callable
 
 
 def ship(
-    job: Job, model: OpenModel, calibration: Calibration, aside: Path, rows: Iterable[int], inputs: Inputs, say: Say
+    job: Job, model: OpenModel, calibration: Calibration, aside: Path, rows: Iterable[int], inputs: InputSet, say: Say
 ) -> list[str]:
     """Write the model with the temperature inside, where there is a way to; it is tried on some `rows` first."""
     if model.ship is None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.inputs import Arrays, Inputs, Pixels
+from pseudocal.app.inputs import ArraySet, InputSet, Preprocessing
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.arrays import InputError
 
 
-def check_second(model: OpenModel, second: OpenModel, inputs: Inputs, given: dict[str, Any]) -> None:
+def check_second(model: OpenModel, second: OpenModel, inputs: InputSet, given: dict[str, Any]) -> None:
     """Refuse a second model that says that it wants other classes, or inputs that are prepared in another way.
 
     `given` is what the user says of pictures, which holds for both.
@@ -22,27 +22,21 @@ def check_second(model: OpenModel, second: OpenModel, inputs: Inputs, given: dic
         raise InputError(
             f"expected a second opinion on the classes of the model, got {theirs!r} in the place of {ours!r}"
         )
-    pixels = getattr(inputs, "pixels", None)
-    shape = inputs.array.shape[1:] if isinstance(inputs, Arrays) else None if pixels is None else shape_of(pixels)
+    preprocessing = getattr(inputs, "preprocessing", None)
+    shape = inputs.array.shape[1:] if isinstance(inputs, ArraySet) else getattr(preprocessing, "shape", None)
     if shape is not None and not fits(shape, second.expects.shape):
         wanted = tuple("?" if d is None else d for d in second.expects.shape or ())
         raise InputError(
             f"expected a second opinion that takes inputs of shape {shape}, as the model does, got one of {wanted}"
         )
-    if pixels is not None and not alike(pixels, own := replace(pixels, **(second.expects.pixels | given))):
+    if preprocessing is None:
+        return
+    own = replace(preprocessing, **(second.expects.preprocessing | given))
+    if not alike(preprocessing, own):
         raise InputError(
-            f"expected a second opinion on pictures as the model sees them ({pixels.words()}), got one that wants "
-            f"{own.words()}"
+            f"expected a second opinion on pictures as the model sees them ({preprocessing.words()}), "
+            f"got one that wants {own.words()}"
         )
-
-
-def shape_of(pixels: Pixels) -> tuple[int, ...]:
-    """The shape of one prepared picture.
-
-    >>> shape_of(Pixels((32, 48)))
-    (3, 32, 48)
-    """
-    return (pixels.channels, *pixels.size) if pixels.layout == "nchw" else (*pixels.size, pixels.channels)
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
@@ -56,19 +50,23 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
     return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
 
 
-def alike(one: Pixels, other: Pixels) -> bool:
+def alike(one: Preprocessing, other: Preprocessing) -> bool:
     """Whether two ways of preparing pictures give the same numbers, but for how they are resized.
 
-    >>> alike(Pixels(mean=(0.5,)), Pixels(mean=(0.5, 0.5, 0.5))), alike(Pixels(), Pixels(scale=1.0))
-    (True, False)
+    >>> alike(Preprocessing(mean=(0.5,)), Preprocessing(mean=(0.5, 0.5, 0.5)))
+    True
+    >>> alike(Preprocessing(), Preprocessing(scale=1.0))
+    False
     """
     same = (one.size, one.layout, one.channels) == (other.size, other.layout, other.channels)
     return same and all(np.allclose(_line(one, v), _line(other, v)) for v in (0, 255))
 
 
-def _line(pixels: Pixels, value: int) -> Any:
+def _line(preprocessing: Preprocessing, value: int) -> Any:
     """What becomes of one value in each channel."""
-    return (value * pixels.scale - np.broadcast_to(pixels.mean, pixels.channels)) / np.asarray(pixels.std)
+    return (value * preprocessing.scale - np.broadcast_to(preprocessing.mean, preprocessing.channels)) / np.asarray(
+        preprocessing.std
+    )
 
 
 def _pairs(ours: tuple[str, ...], theirs: tuple[str, ...]) -> list[tuple[str, str]]:

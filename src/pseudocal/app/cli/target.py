@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.cli.job import Job, open_data, trimmed
-from pseudocal.app.inputs import Arrays, Inputs, Pictures, pixels_for
-from pseudocal.app.inputs.numbered import FarPictures, Numbered, Sent
-from pseudocal.app.inputs.opening import PICTURES
-from pseudocal.app.inputs.shards import SUFFIXES, Shard, listed, shards
+from pseudocal.app.inputs import ArraySet, InputSet, PictureSet, preprocessing_for
+from pseudocal.app.inputs.addresses import listed
+from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
+from pseudocal.app.inputs.input_sets import RemotePictureSet
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.blocks import Block, row_blocks
@@ -37,13 +38,13 @@ class Target:
     rows: int | None  # None as long as nobody has counted them
     preparation: str
     about: str  # what the data is known by
-    inputs: Inputs  # some of them, to try a model on
+    inputs: InputSet  # some of them, to try a model on
     probe: NDArray[np.intp]
     batch_size: int
 
     def picture(self, name: str) -> Path | None:
         """The file of an input, to show it."""
-        if isinstance(self.inputs, Pictures) and (path := self.inputs.root / name).is_file():
+        if isinstance(self.inputs, PictureSet) and (path := self.inputs.root / name).is_file():
             return path
         return None
 
@@ -53,7 +54,7 @@ def open_target(job: Job, model: OpenModel) -> Target:
     if files := _files(job.data):
         return _shards(job, model, files)
     inputs, preparation = _far(job, model) if "://" in job.data else open_data(job, model)
-    if isinstance(inputs, Pictures):
+    if isinstance(inputs, PictureSet):
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
     return _numbered(trimmed(job, model, inputs), inputs, preparation)
 
@@ -62,8 +63,8 @@ def _files(data: str) -> list[str]:
     """The files of rows that DATA stands for, if it is a folder, a pattern or an address of such."""
     if "://" not in data and "*" not in data and not Path(data).is_dir():
         return []
-    files = listed(data, SUFFIXES)
-    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURES for p in Path(data).rglob("*"))
+    files = listed(data, SHARD_SUFFIXES)
+    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURE_SUFFIXES for p in Path(data).rglob("*"))
     return [] if mixed else files
 
 
@@ -75,7 +76,7 @@ def _shards(job: Job, model: OpenModel, files: list[str]) -> Target:
     blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
     order = block_order(job.method.seed, len(blocks))
     some = _first_readable(blocks)
-    inputs = Arrays(some, str(some.dtype))
+    inputs = ArraySet(some, str(some.dtype))
     return Target(
         blocks=[blocks[i] for i in order],
         in_order=blocks,
@@ -100,25 +101,25 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
     raise InputError(f"expected files of rows, got ten that cannot be read: {problem}") from problem
 
 
-def _far(job: Job, model: OpenModel) -> tuple[Inputs, str]:
+def _far(job: Job, model: OpenModel) -> tuple[InputSet, str]:
     """Pictures at an address."""
-    urls = listed(job.data, tuple(PICTURES))
+    urls = listed(job.data, tuple(PICTURE_SUFFIXES))
     if not urls:
-        raise InputError(f"expected pictures or files that end in {', '.join(SUFFIXES)}, got none at {job.data}")
-    pixels, assumed = pixels_for(model.expects.shape, model.expects.pixels, job.pixels)
+        raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
+    preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
     doubt = f" (assumed, since nobody says: {', '.join(assumed)})" if assumed else ""
-    return FarPictures(urls, pixels), f"{len(urls):,} pictures: {pixels.words()}{doubt}"
+    return RemotePictureSet(urls, preprocessing), f"{len(urls):,} pictures: {preprocessing.words()}{doubt}"
 
 
-def _numbered(job: Job, inputs: Inputs, preparation: str) -> Target:
+def _numbered(job: Job, inputs: InputSet, preparation: str) -> Target:
     """Inputs in the very batches that the command makes without a cluster."""
     order = Streams(job.method.seed).order().permutation(len(inputs))[: job.max_samples]
     mixed, plain = row_blocks(order, job.batch_size), row_blocks(np.sort(order), job.batch_size, ROWS)
-    blocks, in_order = ([Numbered(b.batches, b.name) for b in rows] for rows in (mixed, plain))
+    blocks, in_order = ([InputBlock(b.batches, b.name) for b in rows] for rows in (mixed, plain))
     return Target(
         blocks=blocks,
         in_order=in_order,
-        source=Sent(inputs),
+        source=SentInputs(inputs),
         rows=len(inputs),
         preparation=preparation,
         about=_digest(inputs, order),
@@ -128,7 +129,7 @@ def _numbered(job: Job, inputs: Inputs, preparation: str) -> Target:
     )
 
 
-def _readable(inputs: Inputs, order: NDArray[np.intp]) -> NDArray[np.intp]:
+def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
     """A few inputs that can be read; the workers count the others."""
     found: list[int] = []
     for i in order[:100].tolist():
@@ -147,7 +148,7 @@ def _readable(inputs: Inputs, order: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.array(found)
 
 
-def _digest(inputs: Inputs, order: NDArray[np.intp]) -> str:
+def _digest(inputs: InputSet, order: NDArray[np.intp]) -> str:
     """What inputs are known by: their names, and which of them are used."""
     digest = hashlib.sha256(order.tobytes())
     for i in range(len(inputs)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pseudocal.app.cli.errors import OutputError
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.app.report import load_content, page
 from pseudocal.arrays import InputError
 

@@ -24,8 +24,9 @@ from pseudocal.arrays import InputError, Logits, Maps, Probabilities
 from pseudocal.batches import count, is_array
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of, received, sendable
-from pseudocal.calibrators.executors import Executor, Failure, LeftOut, WorkOnBlock, unreadable_in
+from pseudocal.calibrators.executors import Executor, Failure, WorkOnBlock, unreadable_in
 from pseudocal.metrics.image_rows import ImageRow, image_row
+from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked, Deferred, as_predictor
 from pseudocal.scaling import scaling_to_dict
 
@@ -105,7 +106,10 @@ def _work_on(
     advance: Callable[[int], object],
 ) -> dict[str, Any]:
     todo = [(i, block) for i, block in enumerate(blocks) if not (out / PART.format(i)).exists()]
-    left_out, unreadable = LeftOut(len(blocks), executor.max_bad), unreadable_in(blocks, executor.max_bad)
+    left_out, unreadable = (
+        Omissions(len(blocks), executor.max_bad, "blocks to fail"),
+        unreadable_in(blocks, executor.max_bad),
+    )
     rows = 0
     with closing(executor.map(start, todo)) as results:
         for (_, block), result in zip(todo, results, strict=True):

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import Floats, Labelled
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import checked, gaps
-from pseudocal.calibrators.search import bound_at, least, released
+from pseudocal.calibrators.rivals.search import bound_at, least, released
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import as_weights
 
@@ -22,7 +22,7 @@ from pseudocal.scaling.temperature import as_weights
 def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Calibration:
     """The temperature of least Brier score on source rows that count as much as `ratio` says.
 
-    `ratio` is the density ratio at each source row, known or from `pseudocal.calibrators.density.density_ratio`.
+    `ratio` is the density ratio at each source row, known or from `pseudocal.calibrators.rivals.density.density_ratio`.
 
     Rows with the wrong label count nothing here, so the logits cannot be too sure: T is at the end of its range.
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.ensemble import Ensemble, Mean
 from pseudocal.calibrators.pseudocal import PseudoCal
+from pseudocal.calibrators.rivals.ensemble import Ensemble, Mean
 from pseudocal.predictors import as_predictor
 
 

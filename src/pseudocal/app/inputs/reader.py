@@ -1,64 +1,45 @@
-"""Read the next inputs in threads while the model is busy with these."""
+"""The reader: threads read the next inputs while the model is busy with these."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.source import Inputs
+from pseudocal.app.inputs.addresses import first_line
+from pseudocal.app.inputs.input_sets import InputSet
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
+from pseudocal.omissions import Omissions
 
 BATCHES_AHEAD = 2
 
 
-@dataclass
-class Unreadable:
-    """The inputs that could not be read, which are fatal once they are more than a share of all.
-
-    >>> bad = Unreadable(total=100, most=0.01)
-    >>> bad.add("a.png", OSError("cannot identify it"))
-    >>> bad.add("b.png", OSError("truncated"))
-    Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png: cannot identify it
-    """
-
-    total: int
-    most: float = 0.01
-    why: dict[str, str] = field(default_factory=dict)
-
-    def add(self, name: str, error: BaseException) -> None:
-        """Count one, and stop if it is one too many."""
-        text = (str(error).splitlines() or [type(error).__name__])[0]
-        self.why[name] = text.removeprefix("[Errno 2] ")[:300]
-        if len(self.why) > self.most * self.total:
-            first, reason = next(iter(self.why.items()))
-            raise InputError(
-                f"expected at most {self.most * 100:g}% of {self.total} inputs to be unreadable, "
-                f"got {len(self.why)}: {first}: {reason}"
-            )
-
-
 def read_batches(
-    inputs: Inputs, batches: Sequence[Batch], *, workers: int, unreadable: Unreadable
+    inputs: InputSet, batches: Sequence[Batch], *, workers: int, unreadable: Omissions
 ) -> Generator[Batch, None, None]:
     """The batches with their inputs, read ahead in threads; inputs that cannot be read are left out.
 
-    >>> from pseudocal.app.inputs import Arrays
+    >>> from pseudocal.app.inputs import ArraySet
     >>> from pseudocal.batches import unread_batches
-    >>> rows = Arrays(np.arange(6).reshape(3, 2))
+    >>> inputs = ArraySet(np.arange(6).reshape(3, 2))
     >>> batches = unread_batches(np.array([2, 0, 1]), batch_size=2)
-    >>> for batch in read_batches(rows, batches, workers=1, unreadable=Unreadable(3)):
+    >>> for batch in read_batches(inputs, batches, workers=1, unreadable=Omissions(3)):
     ...     print(batch.rows, batch.inputs.tolist())
     [2 0] [[4.0, 5.0], [0.0, 1.0]]
     [1] [[2.0, 3.0]]
+
+    Args:
+        inputs: what to read.
+        batches: which inputs belong together; they are not read yet.
+        workers: threads that read.
+        unreadable: where an input that cannot be read is counted, with the reason.
+
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="pseudocal-read")
     stacker = ThreadPoolExecutor(1, thread_name_prefix="pseudocal-stack")
@@ -77,7 +58,7 @@ def read_batches(
         stacker.shutdown(wait=True, cancel_futures=True)
 
 
-def _gather(inputs: Inputs, batch: Batch, futures: list[Future[NDArray[Any]]], unreadable: Unreadable) -> Batch:
+def _gather(inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]], unreadable: Omissions) -> Batch:
     """A batch with those of its inputs that could be read."""
     read = []
     for i, future in zip(batch.rows, futures, strict=True):
@@ -85,8 +66,8 @@ def _gather(inputs: Inputs, batch: Batch, futures: list[Future[NDArray[Any]]], u
             read.append((i, future.result()))
         except MissingExtraError:
             raise
-        except Exception as error:  # decoders raise whatever they like on a broken file
-            unreadable.add(inputs.name(int(i)), error)
+        except Exception as error:  # a remote store raises whatever it likes
+            unreadable.add(inputs.name(int(i)), first_line(error))
     if len({x.shape for _, x in read}) > 1:
         raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
     rows = np.array([i for i, _ in read], dtype=np.intp)

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import Floats, InputError, Labelled
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import checked, confidences, gaps, match_confidence
-from pseudocal.calibrators.tempscal import tempscal
+from pseudocal.calibrators.rivals.tempscal import tempscal
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import as_weights
 

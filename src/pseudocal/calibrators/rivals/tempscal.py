@@ -5,7 +5,7 @@ from __future__ import annotations
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import checked, nll_loss
-from pseudocal.calibrators.search import released
+from pseudocal.calibrators.rivals.search import released
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
 

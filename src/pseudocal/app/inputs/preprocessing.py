@@ -1,7 +1,8 @@
-"""From a picture file to the numbers a model eats."""
+"""What happens to a picture before the model sees it: it is resized, cut, scaled, normalised and laid out."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -9,20 +10,29 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.pictures import read_picture
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
 
-MOST_PIXELS = 100_000_000  # a header can declare any size; beyond this nothing is decoded
+LARGEST = 10_000  # pixels along a side
 BILINEAR = 2  # Pillow's number for it
+FILTERS = range(6)  # Pillow's numbers of all filters
 
 
 @dataclass(frozen=True)
-class Pixels:
-    """How pictures are prepared: resized, cut, scaled, normalised and laid out.
+class Preprocessing:
+    """How a picture becomes an array: each value v from 0 to 255 becomes (v * scale - mean) / std.
 
-    `resize` "crop" brings the shorter side to `edge`, or a picture to the least that covers the size if that is None,
-    and cuts out the middle; "stretch" brings both sides to the size. Then each value v becomes
-    (v * scale - mean) / std.
+    Attributes:
+        size: the height and the width that the model takes.
+        channels: 3 for colour, 1 for grey.
+        layout: "nchw" for channels first, "nhwc" for channels last.
+        mean: one number for each channel, or one for all.
+        std: one number for each channel, or one for all.
+        scale: what values from 0 to 255 are multiplied by.
+        resize: "crop" keeps the aspect ratio and cuts out the middle, "stretch" brings both sides to the size.
+        edge: with "crop", the length that the shorter side gets before the cut; None for the least that covers `size`.
+        resample: the filter that resizes, by Pillow's number.
+
     """
 
     size: tuple[int, int] = (224, 224)
@@ -36,21 +46,39 @@ class Pixels:
     resample: int = BILINEAR
 
     def __post_init__(self) -> None:
-        if min(self.size) < 1 or max(self.size) > 10_000:
-            raise InputError(f"expected a picture size from 1 to 10000, got {self.size}")
+        if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LARGEST:
+            raise InputError(f"expected a picture size from 1 to {LARGEST}, got {self.size}")
+        if self.edge is not None and not 1 <= self.edge <= LARGEST:
+            raise InputError(f"expected a shorter side from 1 to {LARGEST} before the cut, got {self.edge}")
         if self.channels not in (1, 3):
             raise InputError(f"expected pictures of 1 or 3 channels, got {self.channels}")
-        for name, values in (("mean", self.mean), ("std", self.std)):
+        for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):
             if len(values) not in (1, self.channels):
                 raise InputError(f"expected {name} as 1 or {self.channels} numbers, got {len(values)}")
+            if not all(math.isfinite(v) for v in values):
+                raise InputError(f"expected {name} as finite numbers, got {values}")
         if 0 in self.std:
             raise InputError(f"expected a std without zero, got {self.std}")
+        if self.resample not in FILTERS:
+            raise InputError(f"expected a filter of Pillow from 0 to {FILTERS[-1]}, got {self.resample}")
 
-    def read(self, path: Path | BinaryIO) -> NDArray[np.float32]:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one prepared picture.
+
+        >>> Preprocessing((32, 48)).shape, Preprocessing((32, 48), layout="nhwc").shape
+        ((3, 32, 48), (32, 48, 3))
+        """
+        return (self.channels, *self.size) if self.layout == "nchw" else (*self.size, self.channels)
+
+    def read(self, picture: Path | BinaryIO) -> NDArray[np.float32]:
         """One picture as an array (channels, height, width), or channels last."""
-        image = self._fitted(open_picture(path).convert("L" if self.channels == 1 else "RGB"))
-        values = np.array(image, dtype=np.float32)
-        values = values.reshape(*self.size, self.channels)
+        image = read_picture(picture)
+        if image.mode != "F":  # which stays grey, and keeps its fractions
+            image = image.convert("L" if self.channels == 1 else "RGB")
+        values = np.array(self._fitted(image), dtype=np.float32)
+        if values.ndim == 2:
+            values = np.repeat(values[:, :, None], self.channels, axis=2)
         gain = np.float32(self.scale) / np.asarray(self.std, dtype=np.float32)
         values *= gain
         values -= np.divide(self.mean, self.std).astype(np.float32)
@@ -59,7 +87,7 @@ class Pixels:
     def cuts(self, across: int, down: int) -> bool:
         """Whether a part of a picture so wide and so high is left out.
 
-        >>> Pixels((32, 48)).cuts(96, 64), Pixels((32, 48)).cuts(64, 64)
+        >>> Preprocessing((32, 48)).cuts(96, 64), Preprocessing((32, 48)).cuts(64, 64)
         (False, True)
         """
         height, width = self.size
@@ -80,13 +108,13 @@ class Pixels:
         if self.resize == "stretch":
             return (width, height)
         least = (self.edge, self.edge) if self.edge else (width, height)
-        share = max(least[0] / across, least[1] / down)
-        return (max(least[0], int(across * share)), max(least[1], int(down * share)))
+        ratio = max(least[0] / across, least[1] / down)
+        return (max(least[0], int(across * ratio)), max(least[1], int(down * ratio)))
 
     def words(self) -> str:
         """What is done to a picture, in words.
 
-        >>> Pixels((32, 48), mean=(0.5,), std=(0.5,)).words()
+        >>> Preprocessing((32, 48), mean=(0.5,), std=(0.5,)).words()
         'resized to cover 32 x 48, its middle, (v * 0.00392 - 0.5) / 0.5, nchw'
         """
         height, width = self.size
@@ -100,28 +128,20 @@ class Pixels:
         return f"{fit}, (v * {self.scale:.3g} - {wrap.format(mean)}) / {wrap.format(std)}, {self.layout}"
 
 
-def open_picture(path: Path | BinaryIO) -> Any:
-    """Open a picture without decoding it yet; refuse one whose header declares more than could be meant."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingExtraError("pillow", "cli") from error
-    image = Image.open(path)
-    if image.width * image.height > MOST_PIXELS:
-        raise InputError(f"expected at most {MOST_PIXELS:,} pixels, got {image.width} x {image.height}")
-    return image
-
-
-def pixels_for(
+def preprocessing_for(
     shape: tuple[int | None, ...] | None, known: dict[str, Any], given: dict[str, Any]
-) -> tuple[Pixels, list[str]]:
+) -> tuple[Preprocessing, list[str]]:
     """Settle how pictures are prepared, and say which settings nobody gave.
 
-    What the user gives comes first, then what came with the model (`known`), then the shape of the model's input.
-
-    >>> pixels, assumed = pixels_for((3, 32, 32), {}, {"mean": (0.5,)})
-    >>> pixels.size, pixels.layout, assumed
+    >>> preprocessing, assumed = preprocessing_for((3, 32, 32), {}, {"mean": (0.5,)})
+    >>> preprocessing.size, preprocessing.layout, assumed
     ((32, 32), 'nchw', ['std', 'resize'])
+
+    Args:
+        shape: the shape of one input of the model, None where it does not say. It comes last.
+        known: settings of `Preprocessing` that came with the model. They come second.
+        given: settings that the user gave. They come first.
+
     """
     if shape is not None and len(shape) != 3:
         raise InputError(f"expected a model of pictures for a folder of them, got one that takes rows of shape {shape}")
@@ -129,20 +149,21 @@ def pixels_for(
     settled = read | known | given
     if "size" not in settled:
         raise InputError(
-            "expected --size HEIGHTxWIDTH, since the model does not say the size of its pictures, got none"
+            "expected the size of the pictures, which the model does not say, got none: give size=(height, width)"
         )
     wanted = ("layout", "mean", "std", "resize")
-    return replace(Pixels(), **settled), [name for name in wanted if name not in settled]
+    return replace(Preprocessing(), **settled), [name for name in wanted if name not in settled]
 
 
 def _from_shape(shape: tuple[int | None, ...] | None, layout: str | None) -> dict[str, Any]:
-    """What the shape of one row says: the layout, the channels and the size."""
+    """What the shape of one input says: the layout, the channels and the size."""
     if shape is None:
         return {}
     first, last = shape[0] in (1, 3), shape[2] in (1, 3)
     if layout is None and first == last:
         raise InputError(
-            f"expected --layout nchw or nhwc, since the model's input {shape} does not say which, got none"
+            f"expected an input whose channels are first or last, got {shape}, which does not say: "
+            'give layout="nchw" or layout="nhwc"'
         )
     layout = layout or ("nchw" if first else "nhwc")
     channels, *size = shape if layout == "nchw" else (shape[2], shape[0], shape[1])

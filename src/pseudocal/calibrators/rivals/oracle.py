@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import checked, gaps, nll_loss
-from pseudocal.calibrators.search import bound_at, least, released
+from pseudocal.calibrators.rivals.search import bound_at, least, released
 from pseudocal.metrics.reliability import bin_of, equal_width
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 

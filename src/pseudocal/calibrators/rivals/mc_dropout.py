@@ -9,7 +9,7 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.batches import count, is_array, streamed, take
-from pseudocal.calibrators.ensemble import ensemble
+from pseudocal.calibrators.rivals.ensemble import ensemble
 
 
 def mc_dropout(model: Any, target_inputs: Any, *, passes: int = 10, batch_size: int = 128, seed: int = 0) -> Logits:
