@@ -13,94 +13,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pseudocal import PseudoCal
-from pseudocal.calibrators import Calibration, ensemble
-from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.bench import Store, Suite, Task, run
+from pseudocal.calibrators import Calibration
+from pseudocal.lab.bench import Store, Suite, run
 from pseudocal.lab.bench.executors import Pool, Ray
 from pseudocal.lab.bench.records import missing_scores
-from pseudocal.lab.bench.stages import compare_calibrators
-from pseudocal.lab.bench.stages import predict as predict_stage
-from pseudocal.lab.bench.stages.predict import load_classifier
 from pseudocal.lab.bench.store import alone
-from pseudocal.lab.bench.views import backbone_of, domains_of
-from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import STRATEGIES, partners
 
 # the tiny networks of these tests say nearly one class
 pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
-
-
-def whole(task: Task, store: Store) -> Network:
-    network = load_classifier(task, store)
-    backbone = backbone_of(task.backbone, task.weights, task.seed) if task.frozen else network.backbone
-    return Network(backbone, network.head).eval()
-
-
-@pytest.mark.parametrize("number", [1, 2])  # a head on frozen features, and a network trained as a whole
-def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
-    task = tiny.tasks[number]
-    images = domains_of(task, None)[1].inputs
-    predict = as_predictor(whole(task, done))
-    with np.load(done.folder(task) / "mixes" / "pseudocal.npz") as stored:
-        first, second = stored["first"], stored["second"]
-        np.testing.assert_array_equal(partners(len(images), seed=task.seed)[first], second)
-        mixed = 0.65 * images[first] + 0.35 * images[second]
-        np.testing.assert_allclose(stored["logits"], predict(mixed.astype(np.float32)), atol=1e-4)
-        classes = predict(images).argmax(axis=1)
-        np.testing.assert_array_equal(stored["labels"], classes[first])
-        assert (classes[first] != classes[second]).all()
-    calibration = PseudoCal(seed=task.seed).fit(predict, images)
-    assert done.scores(task)["pseudocal"]["temperature"] == pytest.approx(calibration.temperature, rel=1e-5)
-
-
-@pytest.mark.parametrize(("name", "strategy"), [("cutmix", "CutMix"), ("lambda-0.8-soft", None)])
-def test_other_syntheses_are_those_of_the_whole_network_too(tiny, done, name, strategy):
-    task = tiny.tasks[1]
-    settings = {} if strategy else {"lam": 0.8, "labels": "soft"}
-    chosen = STRATEGIES[strategy] if strategy else None
-    images = domains_of(task, None)[1].inputs
-    calibration = PseudoCal(seed=task.seed, **settings).fit(whole(task, done), images, strategy=chosen)
-    assert done.scores(task)[name]["temperature"] == pytest.approx(calibration.temperature, rel=1e-5)
-
-
-def test_an_ensemble_has_the_members_of_its_group(tiny, done):
-    task = tiny.tasks[0]
-    logits = [np.load(done.folder(member) / "target.npz")["logits"] for member in task.members()]
-    assert len(logits) == 3
-    assert not np.allclose(logits[0], logits[1])
-    together = np.load(done.folder(task) / "calibrations" / "ensemble.npy")
-    np.testing.assert_allclose(together, ensemble(logits))
-
-
-def test_target_labels_lie_apart_and_only_scores_read_them(tiny, done, tmp_path):
-    shutil.copytree(done.out, tmp_path / "copy")
-    store, task = Store(tmp_path / "copy"), tiny.tasks[0]
-    folder = store.folder(task)
-    with np.load(folder / "target.npz") as outputs:
-        assert set(outputs) == {"logits", "features"}
-    (folder / "target_labels.npy").unlink()
-    shutil.rmtree(folder / "mixes")
-    shutil.rmtree(folder / "calibrations")
-    with pytest.raises(FileNotFoundError, match="target_labels"):
-        compare_calibrators(task, tiny.calibrators, store)
-    before = done.folder(task) / "calibrations"
-    assert {path.name for path in (folder / "calibrations").iterdir()} | {"oracle.json"} == {
-        path.name for path in before.iterdir()
-    }
-    for path in (folder / "calibrations").iterdir():
-        assert path.read_bytes() == (before / path.name).read_bytes()
-
-
-@pytest.mark.parametrize("number", [0, 2])  # a head on frozen features, and a network trained as a whole
-def test_what_training_wrote_is_used_and_is_what_the_model_says(tiny, cache, tmp_path, content_of, monkeypatch, number):
-    suite, store = replace(tiny, tasks=tiny.tasks[number : number + 1], calibrators=("tempscal",)), Store(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(predict_stage, "load_classifier", None)  # nothing is predicted again
-        assert run(suite, store) == []
-    before = content_of(tmp_path)
-    assert run(suite, store, redo="predict") == []
-    assert content_of(tmp_path) == before
 
 
 @pytest.mark.parametrize("executor", [Pool, Ray])
@@ -132,6 +52,23 @@ def test_a_stage_can_be_done_again(tiny, done, tmp_path, content_of):
     run(tiny, store, redo="calibrate")
     assert content_of(store.out) == content_of(done.out)
     assert (store.folder(tiny.tasks[0]) / "train.json").stat().st_mtime_ns == trained
+
+
+def test_models_of_a_store_from_before_are_used(tiny, done, tmp_path, content_of):
+    """Stores once had logits of mirrored images too, and no reliability of classifiers."""
+    shutil.copytree(done.out, tmp_path / "copy")
+    store, folder = Store(tmp_path / "copy"), Store(tmp_path / "copy").folder(tiny.tasks[0])
+    with np.load(folder / "target.npz") as file:
+        outputs = dict(file)
+    np.savez(folder / "target.npz", **outputs, flipped=outputs["logits"])
+    (folder / "reliability.npz").unlink()
+    before = {path: path.stat().st_mtime_ns for path in store.out.rglob("*.[sn]*") if path.is_file()}
+    assert run(tiny, store) == []
+    assert {path.name for path, time_of in before.items() if path.stat().st_mtime_ns != time_of} <= {"reliability.npz"}
+    left, right = content_of(store.out), content_of(done.out)
+    assert {name for name in right if left[name] != right[name]} == {
+        str((folder / "target.npz").relative_to(store.out))
+    }
 
 
 def test_a_failed_task_is_recorded_and_stops_nobody(tiny, cache, tmp_path):
