@@ -17,14 +17,13 @@ import errno
 import re
 
 from pseudocal.app.jobs.staging import OutputError
-from pseudocal.app.models.opened import UntrustedError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
-SETTING = re.compile(
-    r'(?<=\s)(binary|features|field|layout|outputs?|resize|size)=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
-)  # how errors of the library name what to give
+NAMED = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"
+SETTING = re.compile(rf'(?<=\s)({NAMED})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name what to give
+OTHER_FLAGS = {"table": "--format", "trust": "--trust-model"}  # those that are not called as the setting is
 MODEL_FAILED = "pseudocal: while the model predicted"
 
 
@@ -38,8 +37,6 @@ def explain(error: BaseException) -> tuple[int, str]:
     note = next((n for n in getattr(error, "__notes__", ()) if n.startswith(MODEL_FAILED)), None)
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
-    if isinstance(error, UntrustedError):
-        return INPUT, text.removesuffix("trust=True") + "--trust-model"
     if isinstance(error, InputError):
         return INPUT, SETTING.sub(_flag, text)
     if isinstance(error, MissingExtraError):
@@ -62,4 +59,5 @@ def _flag(setting: re.Match[str]) -> str:
     name, value = setting.groups()
     if name == "size":
         return "--size HEIGHTxWIDTH"
-    return f"--{name}" if name == "binary" else f"--{name} {value}".replace('"', "")
+    flag = OTHER_FLAGS.get(name, f"--{name.replace('_', '-')}")
+    return flag if value in ("True", "False") else f"{flag} {value}".replace('"', "")

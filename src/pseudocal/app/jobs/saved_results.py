@@ -1,8 +1,7 @@
-"""The work of `evaluate` and `apply`: saved logits."""
+"""Jobs on what was saved before: score logits, apply a calibration to them, draw a report again."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_array, read_table
 from pseudocal.app.jobs.staging import OutputError
 from pseudocal.app.models.outputs import AsLogits, Meaning
-from pseudocal.app.report import measure
-from pseudocal.app.report.confidences import blocks
+from pseudocal.app.report import Report, measure, row_chunks, write_page
+from pseudocal.app.report.fields import to_json
 from pseudocal.arrays import InputError, Logits, as_logits
 from pseudocal.calibrators import Calibration
+from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics import Outcomes
 
 
@@ -36,28 +36,33 @@ def score_files(
     truth = read_labels(labels, [str(i) for i in range(len(values))])
     before = Outcomes.from_logits(values, truth)
     after = None if calibration is None else Outcomes.from_logits(calibration(values), truth)
-    return measure(before, after)
+    rows = [to_json(row) for row in measure(before, after)]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
 def apply_file(
     calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning, field: str | None
 ) -> tuple[int, ...]:
-    """Write calibrated probabilities, a block of rows at a time; the file appears when it is whole."""
+    """Write calibrated probabilities, a chunk of rows at a time; the file appears when it is whole."""
     values = load_logits(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
-    aside = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        dtype = np.float64 if values.dtype.itemsize > 4 else np.float32
-        written = np.lib.format.open_memmap(aside, mode="w+", dtype=dtype, shape=values.shape)
-        done = 0
-        for block in blocks(values):
-            written[done : done + len(block)] = calibration.probabilities(block)
-            done += len(block)
-        written.flush()
-        os.replace(aside, out)
+        with replacing(out) as aside:
+            written = allocate_array(aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32)
+            for rows in row_chunks(values):
+                written[rows] = calibration.probabilities(values[rows])
+            del written
     except OSError as error:
         raise OutputError(f"expected an output file that can be written, got {out}: {error.strerror}") from error
-    finally:
-        aside.unlink(missing_ok=True)
     return tuple(values.shape)
+
+
+def rewrite_report(folder: Path) -> Path:
+    """Draw `report.html` again from `report.json`, and return its path."""
+    report = Report.load(folder / "report.json")
+    try:
+        write_page(report, folder)
+    except OSError as error:
+        raise OutputError(f"expected a folder that can be written, got {folder}: {error.strerror}") from error
+    return folder / "report.html"

@@ -1,4 +1,4 @@
-"""The masks that `--labels` names, for evaluation only: what their files say is checked before the model runs."""
+"""The labels of every pixel, for evaluation only: what their files say is checked before the model runs."""
 
 from __future__ import annotations
 
@@ -83,4 +83,4 @@ def _check_size(path: Path, pictures: PictureSet, i: int) -> None:
             f"expected a mask of {height} x {width} pixels, as its picture has, got {down} x {across} in {path}"
         )
     if pictures.preprocessing.cuts(width, height):
-        raise InputError("expected --resize stretch with masks of whole pictures, got pictures cut to their middle")
+        raise InputError('expected resize="stretch" with masks of whole pictures, got pictures cut to their middle')

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Logits, Maps, check_rows
+from pseudocal.files import allocate_array
 
 Numbers = NDArray[np.intp]
 
@@ -54,7 +55,7 @@ class LogitStore:
         if self._store is None:
             shape = (len(self._kept), logits.shape[1])
             dtype = np.promote_types(logits.dtype, np.float32)
-            self._store = np.lib.format.open_memmap(self._path, mode="w+", dtype=dtype, shape=shape)
+            self._store = allocate_array(self._path, shape, dtype)
         if logits.shape != (len(rows), self._store.shape[1]):
             raise InputError(f"expected logits of shape {(len(rows), self._store.shape[1])}, got {logits.shape}")
         self._store[rows] = logits
