@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +14,7 @@ from pseudocal.arrays import InputError
 from pseudocal.batches import count, is_array, shuffled, size, stack, streamed, take
 
 X = np.arange(12.0).reshape(6, 2)
-KINDS = {
+KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "array": (lambda: X, np.asarray),
     "tensor": (lambda: torch.as_tensor(X), np.asarray),
     "frame": (lambda: pd.DataFrame(X, columns=["a", "b"]), np.asarray),

@@ -3,6 +3,7 @@
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,12 @@ def test_the_other_calibrators_of_segmentation_run_as_they_stand():
     code = text.partition("### Other calibrators")[2].split("```python\n")[1].split("```")[0]
     z = 2 * np.random.default_rng(0).normal(size=(6, 3, 4, 4))
     batches = [(z, np.random.default_rng(1).integers(0, 3, size=(6, 4, 4)))]
-    names = {"model": lambda x: x, "another_model": lambda x: -x, "source_loader": batches, "loader": batches}
+    names: dict[str, Any] = {
+        "model": lambda x: x,
+        "another_model": lambda x: -x,
+        "source_loader": batches,
+        "loader": batches,
+    }
     exec(code, names)
     assert names["together"](z).shape == z.shape
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,10 @@ import pytest
 import scipy.sparse
 import torch
 from sklearn.linear_model import LogisticRegression
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from pseudocal import Calibration, InputError, PseudoCal, fit_temperature, softmax
-from pseudocal.calibrators import pseudocal as module
+from pseudocal.predictors import Checked
 
 CENTRES = np.random.default_rng(5).normal(size=(5, 8)) * 1.2
 
@@ -169,7 +170,7 @@ def test_every_kind_of_data_gives_the_same_temperature():
     y = torch.full((len(x),), -1)
     expected = PseudoCal().fit(model, batches(x, 100)).scaling
     loaders = {
-        "loader": DataLoader(torch.from_numpy(x), batch_size=100),
+        "loader": DataLoader(cast(Dataset[torch.Tensor], torch.from_numpy(x)), batch_size=100),
         "with labels": DataLoader(TensorDataset(torch.from_numpy(x), y), batch_size=100),
         "generator": (b for b in batches(x, 100)),
     }
@@ -316,4 +317,4 @@ def test_nothing_in_fit_takes_labels():
         "watch",
         "executor",
     ]
-    assert "labels" not in inspect.signature(module.Checked.__call__).parameters
+    assert "labels" not in inspect.signature(Checked.__call__).parameters

@@ -18,7 +18,7 @@ from pseudocal.app import model_file, shards
 from pseudocal.distributed import Deferred, LocalExecutor, RayExecutor
 from pseudocal.synthesis import STRATEGIES
 
-from .conftest import clusters, linear, npz_files
+from ..conftest import clusters, linear, npz_files
 
 
 def test_an_array_in_blocks_gives_the_very_digits_of_one_pass(model):
@@ -104,7 +104,7 @@ def test_killing_a_worker_changes_nothing(ray, tmp_path, caplog):
         time.sleep(0.02)
         return predict(x)
 
-    killed = []
+    killed: list[str] = []
 
     def kill_one():
         while not killed:

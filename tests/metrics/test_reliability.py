@@ -1,5 +1,7 @@
 import functools
 import operator
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -32,10 +34,12 @@ def test_torchmetrics_agrees(draw, T, classes):
     p = softmax(logits)
     # torchmetrics works in float32 on bins [a, b), with a bin of its own for 1: leave out what float32 rounds to 1
     keep = p.max(axis=1) < 1 - 1e-6
-    p, labels = torch.from_numpy(p[keep]), torch.from_numpy(labels[keep])
-    outcomes = Outcomes.from_probabilities(p.numpy(), labels.numpy())
-    for norm, metric in (("l1", ece), ("max", mce)):
-        reference = multiclass_calibration_error(p, labels, num_classes=classes, n_bins=15, norm=norm)
+    p, labels = p[keep], labels[keep]
+    outcomes = Outcomes.from_probabilities(p, labels)
+    tensors = torch.from_numpy(p), torch.from_numpy(labels)
+    norms: list[tuple[Literal["l1", "max"], Callable[[Outcomes], float]]] = [("l1", ece), ("max", mce)]
+    for norm, metric in norms:
+        reference = multiclass_calibration_error(*tensors, num_classes=classes, n_bins=15, norm=norm)
         assert metric(outcomes) == pytest.approx(float(reference), abs=1e-6)
 
 

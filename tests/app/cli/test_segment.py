@@ -24,11 +24,11 @@ def network():
     import torch
 
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.AvgPool2d(2), torch.nn.Conv2d(3, 3, 1)).eval()
+    conv = torch.nn.Conv2d(3, 3, 1)
     with torch.no_grad():
-        net[1].weight.copy_(6 * torch.eye(3)[:, :, None, None])
-        net[1].bias.zero_()
-    return net
+        conv.weight.copy_(6 * torch.eye(3)[:, :, None, None])
+        conv.bias.zero_()
+    return torch.nn.Sequential(torch.nn.AvgPool2d(2), conv).eval()
 
 
 @pytest.fixture(scope="session")
@@ -170,7 +170,7 @@ def counted(network, monkeypatch) -> list[int]:
             return network(torch.as_tensor(x)).numpy()
 
     holder = ModuleType("counted_segmenter")
-    holder.model = model
+    vars(holder)["model"] = model
     monkeypatch.setitem(sys.modules, "counted_segmenter", holder)
     return sizes
 
@@ -252,8 +252,8 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
     options = (*PREPARED, "--resize", "crop", "--labels", tmp_path / "bits")
     _, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *options)
     np.save(tmp_path / "bits.npy", np.stack([np.asarray(Image.open(tmp_path / f"bits/{i:02}.png")) for i in range(40)]))
-    options = (*PREPARED, "--labels", tmp_path / "bits.npy")
-    _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *options)
+    labels = ("--labels", tmp_path / "bits.npy")
+    _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels)
     assert same["measured"] == content["measured"]
     assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
 
@@ -331,7 +331,7 @@ def test_batches_of_large_frames_fit_into_memory_unless_the_user_says_how_many(
     monkeypatch.syspath_prepend(large)
     done = pseudocal("calibrate", "large_segmenter:model", large / "frames.npy", "-o", tmp_path / "out", *said)
     assert done.code == 0, done.err
-    from large_segmenter import sizes
+    sizes = sys.modules["large_segmenter"].sizes
 
     assert max(sizes) == (7 if expected == 11 else 14)  # 14 frames in two equal batches, or in one
     assert Calibration.load(tmp_path / "out" / "calibration.json").settings["batch_size"] == expected

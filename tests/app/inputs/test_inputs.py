@@ -16,7 +16,8 @@ class Slow:
     """Inputs that take a while to read; every seventh cannot be."""
 
     def __init__(self, n: int, seconds: float = 0.0, bad: bool = False) -> None:
-        self.n, self.seconds, self.bad, self.read_at = n, seconds, bad, []
+        self.n, self.seconds, self.bad = n, seconds, bad
+        self.read_at: list[float] = []
 
     def __len__(self) -> int:
         return self.n

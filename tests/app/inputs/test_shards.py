@@ -13,7 +13,7 @@ from pseudocal.calibrators.collected import Collected
 from pseudocal.calibrators.divided import in_random_order
 from pseudocal.distributed import LocalExecutor, RayExecutor, dataset_blocks
 
-from .conftest import clusters, npz_files
+from ...conftest import clusters, npz_files
 
 
 def parquet(path, x):

@@ -16,7 +16,7 @@ from pseudocal.calibrators import Calibration
 from pseudocal.distributed import LocalExecutor, RayExecutor
 from pseudocal.scaling import TemperatureScaling
 
-from .conftest import clusters, linear, npz_files
+from ...conftest import clusters, linear, npz_files
 
 HALF = Calibration("pseudocal", TemperatureScaling(2.0))
 

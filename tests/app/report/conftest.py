@@ -13,13 +13,13 @@ from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.report import Confidences, Run, content_of
 from pseudocal.app.report.segmented import Images, segmented_content
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators.trust import Forecast, Trust
+from pseudocal.calibrators.trust import Forecast, Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
 
 
-def make_trust(verdict: str = "apply") -> Trust:
+def make_trust(verdict: Verdict = "apply") -> Trust:
     reasons = (
         f"Two models agree on 62% of the inputs, says {NASTY}.",
         "A second reason, somewhat longer than the first.",
@@ -27,7 +27,9 @@ def make_trust(verdict: str = "apply") -> Trust:
     return Trust(verdict, reasons, Forecast(0.58, 0.46, 0.7), {"confidence after": 0.6}, 0.01)
 
 
-def make_run(pictures: list[Path] | None = None, labelled: bool = False, verdict: str = "apply", **changes: Any) -> Run:
+def make_run(
+    pictures: list[Path] | None = None, labelled: bool = False, verdict: Verdict = "apply", **changes: Any
+) -> Run:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(600, 6)) * 1.5
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)

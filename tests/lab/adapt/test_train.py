@@ -9,6 +9,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -157,7 +158,7 @@ def test_target_labels_and_source_data_have_no_way_in() -> None:
 
 def test_source_free_methods_by_themselves(images, tmp_path: Path) -> None:
     source, target = images
-    options = {"backbone": "digits", "iterations": 12, "batch": 16}
+    options: dict[str, Any] = {"backbone": "digits", "iterations": 12, "batch": 16}
     model = train(
         source, target.unlabelled(), method="source-only", preset="shot", out=tmp_path / "source", **options
     ).load()

@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from pseudocal.lab.bench.records import gaps
 from pseudocal.lab.bench.stages import calibrate_and_score
 from pseudocal.lab.bench.store import alone
 from pseudocal.lab.bench.views import backbone_of, partners
+from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import STRATEGIES
 
 # the tiny networks of these tests say nearly one class
@@ -40,7 +42,7 @@ def whole(task: Task, store: Store) -> Network:
 @pytest.mark.parametrize("number", [1, 2])  # a head on frozen features, and a network trained as a whole
 def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
     task = tiny.tasks[number]
-    mixes = []
+    mixes: list[Any] = []
     images = domains_of(task, None)[1].inputs
     calibration = PseudoCal(seed=task.seed).fit(whole(task, done), images, watch=mixes.append)
     with np.load(done.folder(task) / "mixes" / "pseudocal.npz") as stored:
@@ -53,7 +55,7 @@ def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
 @pytest.mark.parametrize(("name", "strategy"), [("cutmix", "CutMix"), ("lambda-0.8-soft", None)])
 def test_other_syntheses_are_those_of_the_whole_network_too(tiny, done, name, strategy):
     task = tiny.tasks[1]
-    settings = {} if strategy else {"lam": 0.8, "labels": "soft"}
+    settings: dict[str, Any] = {} if strategy else {"lam": 0.8, "labels": "soft"}
     chosen = STRATEGIES[strategy] if strategy else None
     images = domains_of(task, None)[1].inputs
     calibration = PseudoCal(seed=task.seed, **settings).fit(whole(task, done), images, strategy=chosen)
@@ -118,7 +120,7 @@ def test_a_stage_can_be_done_again(tiny, done, tmp_path, content_of):
     shutil.copytree(done.out, tmp_path / "copy")
     store = Store(tmp_path / "copy")
     path = store.folder(tiny.tasks[0]) / "calibrations" / "tempscal.json"
-    Calibration("tempscal", replace(Calibration.load(path).scaling, temperature=9.0)).save(path)
+    Calibration("tempscal", TemperatureScaling(9.0)).save(path)
     trained = (store.folder(tiny.tasks[0]) / "train.json").stat().st_mtime_ns
     run(tiny, store)
     assert Calibration.load(path).temperature == 9.0

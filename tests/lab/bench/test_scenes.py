@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_scores_are_those_of_the_comparison(suite, done, cache, tmp_path):
     for seed in range(3):
         train, held_out = data["noto"].split(0.75, seed=seed)
         out = tmp_path / str(seed)
-        settings = {"seed": seed, "iterations": 12, "batch": 4, "settings": {"width": 4}}
+        settings: dict[str, Any] = {"seed": seed, "iterations": 12, "batch": 4, "settings": {"width": 4}}
         models.append((train_segmenter(train, out=out, **settings).load(), held_out))
     together = compare_ensemble([model for model, _ in models], target)
     for seed in range(2):

