@@ -63,6 +63,9 @@ def calibrate(
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of these classes")] = None,
+    trust_model: Annotated[
+        bool, option("--trust-model", help="open .pt2 and TorchScript, of MODEL and MODEL2: such files can run code")
+    ] = False,
     estimator: Annotated[
         Literal["mixes", "agreement"],
         option(help="T from mixes, or from the agreement of two models", show_default=True),
@@ -109,7 +112,7 @@ def calibrate(
             seed=seed,
             tolerance=tolerance,
             pairing="batch",
-            pixels=pixels or None,
+            pixels_per_image=pixels or None,
             estimator=estimator,
             on_distrust=on_distrust,
         ),
@@ -133,6 +136,7 @@ def calibrate(
         quiet=quiet,
         ray=ray,
         second_opinion=second_opinion,
+        trust=trust_model,
     )
     content = (run_job if ray is None else _on_cluster())(
         job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 
+from pseudocal.app.models.opened import UntrustedError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
@@ -36,6 +37,8 @@ def explain(error: BaseException) -> tuple[int, str]:
     note = next((n for n in getattr(error, "__notes__", ()) if n.startswith(MODEL_FAILED)), None)
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
+    if isinstance(error, UntrustedError):
+        return INPUT, text.removesuffix("trust=True") + "--trust-model"
     if isinstance(error, InputError):
         return INPUT, text
     if isinstance(error, MissingExtraError):

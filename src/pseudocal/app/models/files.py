@@ -13,7 +13,7 @@ from pseudocal.app.models.exported import open_exported
 from pseudocal.app.models.hugging_face import open_hugging_face
 from pseudocal.app.models.named import open_named
 from pseudocal.app.models.onnx_file import open_onnx
-from pseudocal.app.models.opened import OpenModel
+from pseudocal.app.models.opened import OpenModel, UntrustedError
 from pseudocal.app.models.outputs import AsLogits
 from pseudocal.app.models.skops_file import open_skops
 from pseudocal.app.models.torchscript import open_torchscript
@@ -30,20 +30,44 @@ OPENERS: dict[str, Callable[..., OpenModel]] = {
 }
 PICKLE = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
-    "save a torch model with torch.export.save or as ONNX, a scikit-learn model with skops.io.dump"
+    "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump"
 )
+ACTIVE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can run code or write files
 
 
-def open_model(name: str, **options: Any) -> OpenModel:
-    """Open a model file, a Hugging Face folder or hub id, or `module:function`."""
+def open_model(name: str, *, trust: bool = False, **options: Any) -> OpenModel:
+    """Open a model file, a Hugging Face folder or hub id, or `module:function`.
+
+    Args:
+        name: The path, the id or `module:function`, which is the user's own code.
+        trust: Whether a file may run code. Without it `.pt2` and TorchScript are refused before torch sees them.
+        **options: What the opener of that kind takes: `device`, `output`, `outputs`, `binary`.
+
+    """
     kind = kind_of(name)
+    if kind in ACTIVE and not trust:
+        raise UntrustedError(
+            f"expected a model that cannot run code (ONNX, safetensors, skops), got {name}, {ACTIVE[kind]}, which can: "
+            'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
+        )
     is_path = kind not in ("callable", "huggingface") or Path(name).exists()
     return OPENERS[kind](Path(name) if is_path else name, **options)
 
 
-def model_file(name: str, *, outputs: Any = None, binary: bool = False, **options: Any) -> Deferred:
-    """A model that each worker opens for itself: what `open_model` opens, with its outputs read as logits."""
-    return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, **options))
+def model_file(
+    name: str, *, outputs: Any = None, binary: bool = False, trust: bool = False, **options: Any
+) -> Deferred:
+    """A model that each worker opens for itself: what `open_model` opens, with its outputs read as logits.
+
+    Args:
+        name: The path, the id or `module:function`, as the workers know it.
+        outputs: "logits" or "probabilities"; None for logits, refused where they look like probabilities.
+        binary: Whether the one number of a row stands for the second of two classes.
+        trust: Whether the file may run code, as `.pt2` and TorchScript can. They are refused without it.
+        **options: What the opener of that kind takes besides: `device`, `output`.
+
+    """
+    return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, trust=trust, **options))
 
 
 def _logits_of(name: str, *, outputs: Any, binary: bool, **options: Any) -> Predictor:

@@ -1,6 +1,7 @@
 """A TorchScript file: run it, and write it again with the division by T inside.
 
-`torch.jit.load` reads the archive with torch's own restricted reader and runs no Python from it.
+Its `forward` can read and write files (`torch.save`, `torch.from_file`). Only `open_model`, which asks whether the file
+is trusted, calls this.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.models.opened import OpenModel
-from pseudocal.arrays import Batch, Floats, InputError
+from pseudocal.arrays import Floats, InputError, Inputs
 from pseudocal.extras import MissingExtraError
 
 
@@ -43,7 +44,7 @@ def _load(path: Path, device: str) -> Any:
         raise InputError(f"expected a TorchScript file, got {path}, which cannot be read: {first}") from error
 
 
-def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: Batch) -> list[str]:
+def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
     """Write the calibrated module, load it again, run it on a few inputs."""
     import torch
 
