@@ -48,7 +48,7 @@ check: setup
 
 test: check
 	$(BIN)/pytest -n 2 --dist worksteal -q --cov --cov-report=
-	@$(BIN)/python .ci/coverage.py
+	@$(BIN)/python .ci/package_coverage.py
 
 test-all: check
 	$(BIN)/pytest -n 2 --dist worksteal -q -m ''
