@@ -33,9 +33,9 @@ from sklearn.metrics import roc_auc_score
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.agreement import Agreement, agreement_of, count_mistakes
-from pseudocal.calibrators.atc import atc_accuracy
 from pseudocal.calibrators.confidence import confidences, gaps, match_confidence
-from pseudocal.calibrators.doc import doc_accuracy
+from pseudocal.calibrators.rivals.atc import atc_accuracy
+from pseudocal.calibrators.rivals.doc import doc_accuracy
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.lab.bench import Store, Suite, Task, run
 from pseudocal.lab.bench.heads import load_model, logits_of

@@ -1,4 +1,4 @@
-"""Shared fixtures: logits whose true temperature is known, a cheap model and its clusters, one Ray session."""
+"""Shared fixtures: logits whose true temperature is known, clusters and a cheap model for them, a session of Ray."""
 
 from __future__ import annotations
 
@@ -27,6 +27,17 @@ def known():
     return draw
 
 
+@pytest.fixture(scope="session")
+def ray():
+    ray = pytest.importorskip("ray")
+    from pseudocal.distributed.ray_executor import QUIET
+
+    os.environ.update(QUIET)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    yield ray
+    ray.shutdown()
+
+
 @pytest.fixture
 def model() -> Callable[[Any], Any]:
     """A linear classifier that is three times too sure of itself."""
@@ -52,14 +63,3 @@ def npz_files(folder: Path, files: int, rows: int = 150) -> list[Path]:
     for i, path in enumerate(paths):
         np.savez(path, x=clusters(rows, seed=100 + i))
     return paths
-
-
-@pytest.fixture(scope="session")
-def ray():
-    ray = pytest.importorskip("ray")
-    from pseudocal.distributed.ray_executor import QUIET
-
-    os.environ.update(QUIET)
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    yield ray
-    ray.shutdown()

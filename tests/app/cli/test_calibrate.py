@@ -57,12 +57,12 @@ def test_the_temperature_is_the_one_of_the_library_but_for_the_pairs(
 def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime(pseudocal, vision, pictures, tmp_path):
     import onnxruntime
 
-    from pseudocal.app.inputs import Pixels, open_inputs
+    from pseudocal.app.inputs import Preprocessing, open_inputs
 
     pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", *PREPARED, "--save-logits")
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
-    pixels = Pixels((16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch")
-    inputs = open_inputs(str(pictures), pixels=pixels)
+    preprocessing = Preprocessing((16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch")
+    inputs = open_inputs(str(pictures), preprocessing=preprocessing)
     x = np.stack([inputs.read(i) for i in range(len(inputs))])
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     (after,) = session.run(["logits"], {"x": x})

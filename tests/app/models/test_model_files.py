@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pseudocal.app.jobs.recorder import Recorder
 
 from pseudocal import InputError
-from pseudocal.app.inputs import Pixels
-from pseudocal.app.jobs.recorder import Recorder
+from pseudocal.app.inputs import Preprocessing
 from pseudocal.app.models.files import kind_of, open_model
-from pseudocal.app.models.hugging_face import pixels_of
+from pseudocal.app.models.hugging_face import preprocessing_of
 from pseudocal.app.models.opened import Chunked
 
 
@@ -53,7 +53,7 @@ def test_pictures_are_prepared_as_transformers_does(name, settings, tmp_path):
     Image.fromarray(np.random.default_rng(0).integers(0, 255, size=(120, 161, 3), dtype=np.uint8)).save(path)
     processor = getattr(transformers, name)(**settings)
     theirs = np.asarray(processor(Image.open(path), return_tensors="np")["pixel_values"])[0]
-    np.testing.assert_allclose(Pixels(**pixels_of(processor.to_dict())).read(path), theirs, atol=2e-6)
+    np.testing.assert_allclose(Preprocessing(**preprocessing_of(processor.to_dict())).read(path), theirs, atol=2e-6)
 
 
 def test_the_recorder_keeps_real_inputs_alone(tmp_path):

@@ -126,7 +126,9 @@ def test_unreadable_image_is_named(tmp_path: Path) -> None:
     whole = Path(save(tmp_path / "whole.png", np.random.default_rng(0).integers(0, 255, (64, 64, 3)))).read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
     for name in ("text.jpg", "half.png", "absent.png"):
-        with pytest.raises(InputError, match=f"expected a readable image, got .*{name}"):
+        with pytest.raises(
+            InputError, match=f"expected a picture that can be read, got|expected a picture, got .*{name}"
+        ):
             Images((str(tmp_path / name),))[:]
 
 
@@ -135,7 +137,7 @@ def test_unreadable_image_is_named(tmp_path: Path) -> None:
 def test_decompression_bomb_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
     path = save(tmp_path / "bomb.png", np.zeros((30, 40)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
-    with pytest.raises(InputError, match=r"expected an image of at most \d+ pixels, got .*bomb.png"):
+    with pytest.raises(InputError, match=r"expected a picture of at most \d+ pixels, got .*bomb.png"):
         Images((path,))[:]
 
 

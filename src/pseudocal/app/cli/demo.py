@@ -15,9 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from pseudocal.app.cli.job import Job, Models
-from pseudocal.app.cli.run import Say, calibrate
+from pseudocal.app.cli.progress import shown
 from pseudocal.app.cli.training import Stages, check_writable
+from pseudocal.app.jobs.job import Job
+from pseudocal.app.jobs.pipeline import job_steps
+from pseudocal.app.jobs.setup import Models
 from pseudocal.app.models.opened import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
@@ -28,6 +30,7 @@ from pseudocal.lab.adapt.rows import Rows, predict_arrays
 from pseudocal.lab.data import Domain, load
 from pseudocal.predictors import as_predictor
 
+Say = Callable[[str], None]
 Features = Callable[[NDArray[Any]], NDArray[np.float32]]
 NONE, ORACLE = "no calibration", "oracle (needs labels)"
 PSEUDOCAL, AGREEMENT = "PseudoCal", "PseudoCal, agreement"
@@ -134,7 +137,9 @@ def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
     return OpenModel(
         kind="network",
         predict=as_predictor(network) if shared is None else _above(network, shared),
-        expects=Expects(target.inputs.shape[1:], "float32", pixels={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}),
+        expects=Expects(
+            target.inputs.shape[1:], "float32", preprocessing={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}
+        ),
         classes=target.classes,
         notes=(f"trained by pseudocal in {run.out}",),
     )
@@ -155,6 +160,5 @@ def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, me
         method=method,
         labels=demo.out / "labels.csv",
         save_logits=True,
-        quiet=demo.quiet,
     )
-    calibrate(job, models=models)
+    shown(job_steps(job, models), quiet=True)

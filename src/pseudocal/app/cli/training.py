@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.cli.errors import OutputError
 from pseudocal.app.cli.progress import Progress, progress, told_of_building
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.extras import MissingExtraError
 
 

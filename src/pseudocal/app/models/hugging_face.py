@@ -31,41 +31,43 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         first = str(error).strip().splitlines()[0]
         raise InputError(f"expected a Hugging Face image classifier with safetensors, got {name}: {first}") from error
-    pixels = pixels_of(_preprocessor(name))
+    preprocessing = preprocessing_of(_preprocessor(name))
     return OpenModel(
         kind="huggingface",
         predict=TorchPredictor(model.to(device)),
         expects=Expects(
-            (config.num_channels, None, None) if hasattr(config, "num_channels") else None, "float32", pixels=pixels
+            (config.num_channels, None, None) if hasattr(config, "num_channels") else None,
+            "float32",
+            preprocessing=preprocessing,
         ),
         classes=tuple(str(config.id2label[i]) for i in range(config.num_labels)),
-        notes=(type(model).__name__, f"preprocessor: {pixels or 'none'}"),
+        notes=(type(model).__name__, f"preprocessor: {preprocessing or 'none'}"),
         ship=lambda temperature, folder, probe: _ship(config, temperature, folder),
     )
 
 
-def pixels_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """A preprocessor's settings in the words of `inputs.Pixels`.
+def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """A preprocessor's settings in the words of `inputs.Preprocessing`.
 
-    >>> pixels_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224, "image_mean": [0.5] * 3})
-    {'size': (224, 224), 'resize': 'crop', 'edge': 256, 'mean': (0.5, 0.5, 0.5)}
+    >>> preprocessing_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224})
+    {'size': (224, 224), 'resize': 'crop', 'edge': 256}
 
     ConvNeXt and ResNet say a share to crop instead:
 
-    >>> pixels_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
+    >>> preprocessing_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
     {'size': (224, 224), 'resize': 'crop', 'edge': 256}
     """
-    pixels = _size_of(settings)
+    preprocessing = _size_of(settings)
     for key, ours in (("image_mean", "mean"), ("image_std", "std")):
         if settings.get("do_normalize", True) and settings.get(key):
-            pixels[ours] = tuple(settings[key])
+            preprocessing[ours] = tuple(settings[key])
     if not settings.get("do_rescale", True):
-        pixels["scale"] = 1.0
+        preprocessing["scale"] = 1.0
     elif settings.get("rescale_factor"):
-        pixels["scale"] = float(settings["rescale_factor"])
+        preprocessing["scale"] = float(settings["rescale_factor"])
     if "resample" in settings:
-        pixels["resample"] = int(settings["resample"])
-    return pixels
+        preprocessing["resample"] = int(settings["resample"])
+    return preprocessing
 
 
 def _size_of(settings: dict[str, Any]) -> dict[str, Any]:

@@ -35,8 +35,8 @@ def open_onnx(
     softmaxed = None if output and hidden else softmax_input(graph, name)
     if softmaxed and outputs is None:
         raise InputError(
-            f"expected logits, got the output {name!r}, which is a softmax in the graph: say --output {softmaxed} to "
-            "calibrate the logits before it, or --outputs probabilities"
+            f'expected logits, got the output {name!r}, which is a softmax in the graph: give output="{softmaxed}" to '
+            'calibrate the logits before it, or outputs="probabilities"'
         )
     predict, entry = _predictor(_with_output(graph, name) if hidden else path, name, device)
     return OpenModel(
@@ -98,7 +98,10 @@ def _choose(graph: Any, output: str | None) -> str:
         raise InputError("expected an ONNX file, got a graph without outputs")
     if len(given) != 1:
         listed = ", ".join(f"{name} {shape}" for name, shape in given.items())
-        raise InputError(f"expected --output to say which of {len(given)} outputs holds the logits: {listed}")
+        raise InputError(
+            f"expected the name of the output that holds the logits, output=NAME, got none, with "
+            f"{len(given)} outputs: {listed}"
+        )
     return next(iter(given))
 
 

@@ -23,14 +23,14 @@ class UntrustedError(InputError):
 class Expects:
     """What the model says of its input, None where it is silent.
 
-    `shape` is that of one row: (3, 224, 224) for a picture, (30,) for a row of a table. `pixels` are the settings of
-    a preprocessor that came with the model: names of `inputs.Pixels` to values.
+    `shape` is that of one row: (3, 224, 224) for a picture, (30,) for a row of a table. `preprocessing` holds
+    the settings of a preprocessor that came with the model: names of `inputs.Preprocessing` to values.
     """
 
     shape: tuple[int | None, ...] | None = None
     dtype: str | None = None
     columns: tuple[str, ...] | None = None
-    pixels: dict[str, Any] = field(default_factory=dict)
+    preprocessing: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class AsLogits:
         if self.outputs is None and _suspicious(values, self.binary):
             raise InputError(
                 f"expected logits, got numbers from 0 to 1{'' if self.binary else ' that sum to one'}, which look like "
-                "probabilities: say --outputs probabilities, or --outputs logits if they are logits after all"
+                'probabilities: give outputs="probabilities", or outputs="logits" if they are logits after all'
             )
         return binary_logits(values) if self.binary else values
 
@@ -53,7 +53,7 @@ def _check_shape(values: Floats, binary: bool) -> None:
     if not binary and (values.ndim == 1 or values.shape[1] < 2):
         raise InputError(
             f"expected logits for at least two classes, got shape {values.shape}: "
-            "say --binary if the one number of a row stands for the second of two classes"
+            "give binary=True if the one number of a row stands for the second of two classes"
         )
 
 

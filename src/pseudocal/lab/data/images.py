@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from os import listdir
 from os.path import basename, dirname, isdir
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES, as_rgb, picture_size, read_picture
 from pseudocal.arrays import InputError, cores
-from pseudocal.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
     from pseudocal.lab.data.domain import Pixels, Rows
-
-Used = TypeVar("Used")
-
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
 @dataclass(frozen=True)
@@ -71,36 +67,12 @@ class Images:
 
 def read_image(path: str | Path) -> Image:
     """Open an image as RGB; what cannot be read is named."""
-    return _opened(path, _rgb)
+    return as_rgb(read_picture(Path(path)))
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """The width and the height that the header of an image declares; nothing is decoded."""
-    return _opened(path, lambda image: image.size)
-
-
-def _opened(path: str | Path, use: Callable[[Image], Used]) -> Used:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingExtraError("pillow", "data") from error
-    limit = Image.MAX_IMAGE_PIXELS
-    # Pillow only warns between its limit and twice that; here both are refused before anything is decoded.
-    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-    try:
-        with Image.open(path) as image:
-            if limit is not None and image.width * image.height > limit:
-                raise Image.DecompressionBombError(f"{image.width} x {image.height}")
-            return use(image)
-    except bombs as error:
-        raise InputError(f"expected an image of at most {limit} pixels, got {path} ({error})") from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        raise InputError(f"expected a readable image, got {path} ({error})") from error
-
-
-def _rgb(image: Image) -> Image:
-    # A palette with an alpha value for each colour turns into RGB by way of RGBA only.
-    return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
+    """The width and the height of an upright image, by what its header declares."""
+    return picture_size(Path(path))
 
 
 def is_image(path: str | Path) -> bool:
@@ -109,7 +81,7 @@ def is_image(path: str | Path) -> bool:
     >>> is_image("frame_0001.JPG"), is_image("Thumbs.db")
     (True, False)
     """
-    return Path(path).suffix.lower() in SUFFIXES
+    return Path(path).suffix.lower() in PICTURE_SUFFIXES
 
 
 def check_exist(paths: Sequence[str], origin: Path) -> None:

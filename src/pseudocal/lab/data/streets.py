@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.pictures import read_mask
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
 from pseudocal.lab.data.builtin_scenes import Scenes
 from pseudocal.lab.data.domain import Pixels, Rows, Unlabelled
 from pseudocal.lab.data.images import image_size, read_image
@@ -118,18 +118,7 @@ class Masks:
         path = self.paths[i]
         if self.frames is not None and self.size is None:
             _check_sizes(path, self.frames[i])
-        try:
-            from PIL import Image
-        except ImportError as error:
-            raise MissingExtraError("pillow", "data") from error
-        try:
-            with Image.open(path) as image:
-                fitted = image if self.size is None else image.resize((self.size[1], self.size[0]), resample=0)
-                numbers = np.asarray(fitted)  # of the nearest pixel
-        except (OSError, SyntaxError, ValueError) as error:
-            raise InputError(f"expected a readable mask, got {path} ({error})") from error
-        if numbers.ndim != 2 or not np.issubdtype(numbers.dtype, np.integer):
-            raise InputError(f"expected a mask of one number a pixel, got {path} with shape {numbers.shape}")
+        numbers = read_mask(path, self.size)
         return np.asarray(self.table[numbers], dtype=np.uint8)
 
 
