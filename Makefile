@@ -57,7 +57,7 @@ test-all: check
 test-core: $(CORE_READY)
 	$(CORE)/bin/python -c "import numpy, scipy; print('NumPy', numpy.__version__, 'SciPy', scipy.__version__)"
 	$(CORE)/bin/pytest -n 2 --dist worksteal -q --doctest-ignore-import-errors \
-		--ignore src/pseudocal/calibrators/density.py $(CORE_TESTS) $(CORE_EXAMPLES)
+		--ignore-glob '*/density.py' $(CORE_TESTS) $(CORE_EXAMPLES)
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
