@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pseudocal.arrays import InputError, softmax
-from pseudocal.lab.adapt.runs import versions
+from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench import Store, Suite, Task, built_in, run
 from pseudocal.lab.bench.calibrating import title_of
 from pseudocal.lab.bench.executors import Pool
@@ -84,7 +84,7 @@ def _finished(store: Store, name: str) -> Suite | None:
 
 def preface(store: Store, suites: list[Suite]) -> str:
     """How the numbers came about."""
-    packages = ", ".join(f"{name} {version}" for name, version in versions().items())
+    packages = ", ".join(f"{name} {version}" for name, version in training_versions().items())
     tasks = list(dict.fromkeys(task for suite in suites for task in suite.tasks))
     trainings = {training_of(task) for task in tasks if task.runner == "segmentation"}
     seconds = sum(stage["cpu"] for task in [*tasks, *trainings] for stage in _times(store.folder(task)).values())

@@ -53,6 +53,7 @@ class Labelled:
         labels: The class of each row, of shape `(n,)`.
         weights: How much each row counts, of shape `(n,)`; one each when absent.
         groups: The group or the two groups of each row, of shape `(n,)` or `(n, 2)`; every row its own when absent.
+
     """
 
     logits: Logits

@@ -50,6 +50,7 @@ class Forecast:
         accuracy: The share of inputs that the model is expected to get right.
         low: The lower end of the interval.
         high: The upper end of the interval.
+
     """
 
     accuracy: float
@@ -71,6 +72,7 @@ class Trust:
         forecast: The accuracy that is expected on the target.
         evidence: The numbers that the verdict rests on, by name.
         score: The larger the worse; above zero something is wrong. None without a second opinion.
+
     """
 
     verdict: Verdict

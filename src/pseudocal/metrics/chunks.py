@@ -14,7 +14,7 @@ SUM_TOLERANCE = 1e-3  # how far the sum of a row of probabilities may be from on
 
 MANY_CLASSES = 32  # from this many classes on, the inner loops run over classes; below it, over rows
 
-Column = NDArray[np.float64]  # (n,)
+Doubles = NDArray[np.float64]
 Chunk = Floats  # (classes, n): some rows, turned so that each class is contiguous or each row is
 
 

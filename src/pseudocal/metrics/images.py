@@ -12,7 +12,7 @@ from pseudocal.maps import IGNORED, as_masks, at_size, bands, nothing, predicted
 
 Picture = NDArray[np.uint8]  # (height, width) grey, or (height, width, 3)
 Neighbours = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]  # the two old pixels, share of the second
-RIGHT, WRONG, UNKNOWN = (38, 139, 87), (200, 45, 45), (0, 0, 0)
+GREEN, RED, BLACK = (38, 139, 87), (200, 45, 45), (0, 0, 0)
 
 
 def confidence_map(image: ArrayLike, temperature: float = 1.0) -> Floats:
@@ -55,9 +55,9 @@ def correct_picture(image: ArrayLike, labels: ArrayLike, *, ignore: int | None =
     image = _one(image)
     mask = at_size(as_masks(labels, 1), image.shape[1:])[0]
     right = predicted(image[None])[0] == mask
-    shown = np.where(right[..., None], np.array(RIGHT, np.uint8), np.array(WRONG, np.uint8))
+    shown = np.where(right[..., None], np.array(GREEN, np.uint8), np.array(RED, np.uint8))
     if ignore is not None:
-        shown[mask == ignore] = UNKNOWN
+        shown[mask == ignore] = BLACK
     return shown
 
 

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError
-from pseudocal.metrics.chunks import Column
+from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.reliability import check_level
-from pseudocal.metrics.samples import Sample, sample_of
+from pseudocal.metrics.samples import MetricSample, sample_of
 from pseudocal.metrics.scores import Metric
 from pseudocal.metrics.segmented import Segmented
 
@@ -171,11 +171,11 @@ def paired(
 
 class _Resampled(NamedTuple):
     value: float
-    draws: Column  # (resamples,)
+    draws: Doubles  # (resamples,)
     slack: float  # how much lower the truth may lie than resampling shows
 
 
-def _resampled(sample: Sample, level: float, resamples: int, seed: int) -> _Resampled:
+def _resampled(sample: MetricSample, level: float, resamples: int, seed: int) -> _Resampled:
     check_level(level)
     if resamples < 2:
         raise InputError(f"expected at least two resamples, got {resamples}")
@@ -187,12 +187,12 @@ def _resampled(sample: Sample, level: float, resamples: int, seed: int) -> _Resa
     return _Resampled(value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean())))
 
 
-def _limits(sample: Sample) -> tuple[float, float]:
+def _limits(sample: MetricSample) -> tuple[float, float]:
     """What the metric can be."""
     return LIMITS.get(sample.name or "", (-math.inf, math.inf))
 
 
-def ends(value: float, draws: Column, level: float) -> tuple[float, float]:
+def ends(value: float, draws: Doubles, level: float) -> tuple[float, float]:
     """The lower and the upper end of two intervals: the draws mirrored about the value, and shifted onto it."""
     if not math.isfinite(value):  # an impossible label in the sample is one in the population
         return value, value

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits
-from pseudocal.metrics.chunks import Chunk, Column, as_probabilities, logit_chunks, probability_chunks, sum_classes
+from pseudocal.metrics.chunks import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
 from pseudocal.passes import block_starts, in_strips
 
 SAFE_LOGIT = 35.0  # below this size the exponential of a logit, and its square, fit into float32
 
-OutcomeColumns = tuple[Column, NDArray[np.bool_], Column, Column]  # confidence, correct, nll, brier of some rows
+OutcomeColumns = tuple[Doubles, NDArray[np.bool_], Doubles, Doubles]  # confidence, correct, nll, brier of some rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +45,10 @@ class Outcomes:
 
     """
 
-    confidence: Column
+    confidence: Doubles
     correct: NDArray[np.bool_]
-    nll: Column
-    brier: Column
+    nll: Doubles
+    brier: Doubles
 
     def __post_init__(self) -> None:
         shapes = [np.shape(column) for column in self._columns()]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError
-from pseudocal.metrics.chunks import Column
+from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.outcomes import Outcomes
 
 
@@ -40,9 +40,9 @@ class Reliability:
 
     """
 
-    edges: Column
+    edges: Doubles
     count: NDArray[np.int64]
-    confidence_sum: Column
+    confidence_sum: Doubles
     correct_sum: NDArray[np.int64]
 
     @classmethod
@@ -59,7 +59,7 @@ class Reliability:
         return cls._between(np.concatenate([[0.0], upper[:-1], [1.0]]), outcomes)
 
     @classmethod
-    def _between(cls, edges: Column, outcomes: Outcomes) -> Reliability:
+    def _between(cls, edges: Doubles, outcomes: Outcomes) -> Reliability:
         k, bins = bin_of(outcomes.confidence, edges), len(edges) - 1
         confidence = np.bincount(k, weights=outcomes.confidence, minlength=bins).astype(np.float64)
         right = outcomes.correct
@@ -82,12 +82,12 @@ class Reliability:
         return self
 
     @property
-    def accuracy(self) -> Column:
+    def accuracy(self) -> Doubles:
         """The share of right predictions in each bin, NaN where it is empty."""
         return _ratio(self.correct_sum, self.count)
 
     @property
-    def confidence(self) -> Column:
+    def confidence(self) -> Doubles:
         """The mean confidence in each bin, NaN where it is empty."""
         return _ratio(self.confidence_sum, self.count)
 
@@ -106,7 +106,7 @@ class Reliability:
         """Mean confidence minus accuracy: above zero the model is overconfident, below it underconfident."""
         return float((self.confidence_sum - self.correct_sum).sum() / self.count.sum())
 
-    def accuracy_interval(self, level: float = 0.95) -> tuple[Column, Column]:
+    def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
         """The Clopper-Pearson interval of each bin's accuracy: exact for small bins, NaN for empty ones.
 
         Ten right out of ten still leave room for doubt, down to 0.025 ** (1 / 10):
@@ -121,7 +121,7 @@ class Reliability:
         return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
-def equal_width(bins: int) -> Column:
+def equal_width(bins: int) -> Doubles:
     """The edges of `bins` equal bins of [0, 1]; k / bins is rounded once, so that 0.2 is the edge 3 / 15.
 
     >>> equal_width(4)
@@ -130,7 +130,7 @@ def equal_width(bins: int) -> Column:
     return np.arange(check_bins(bins) + 1) / bins
 
 
-def bin_of(confidence: Floats, edges: Column) -> NDArray[np.intp]:
+def bin_of(confidence: Floats, edges: Doubles) -> NDArray[np.intp]:
     """The bin (a, b] that each confidence falls into.
 
     >>> bin_of(np.array([0.0, 0.25, 0.2501, 1.0]), equal_width(4))
@@ -146,7 +146,7 @@ def check_bins(bins: int) -> int:
     return int(bins)
 
 
-def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> tuple[Column, Column]:
+def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> tuple[Doubles, Doubles]:
     """The Clopper-Pearson interval of a share, exact for small counts; for a count of zero it is [0, 1].
 
     Two right out of two still leave room for doubt, down to the root of 0.025:
@@ -164,7 +164,7 @@ def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> 
     return low, high
 
 
-def independent_pixels(right: NDArray[np.int64], count: NDArray[np.int64], level: float = 0.95) -> Column:
+def independent_pixels(right: NDArray[np.int64], count: NDArray[np.int64], level: float = 0.95) -> Doubles:
     """The effective sample size of each bin: how many independent pixels would estimate its accuracy as well.
 
     It is p (1 - p) divided by the variance of p between images, and less if there are few images (Korn and Graubard,
@@ -204,6 +204,6 @@ def check_level(level: float) -> float:
     return level
 
 
-def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Column:
-    mean: Column = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Doubles:
+    mean: Doubles = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
     return mean

@@ -12,16 +12,16 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.metrics.chunks import Column
+from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.scores import METRICS, Metric
 from pseudocal.metrics.segmented import Segmented
 
-Groups = NDArray[np.intp]  # (n,), numbered from zero
-Draws = Column  # (resamples, images): how often each image is drawn
+UnitNumbers = NDArray[np.intp]  # (n,), numbered from zero
+Draws = Doubles  # (resamples, images): how often each image is drawn
 
 
-def sample_of(metric: Metric | str, seen: Outcomes | Segmented, groups: ArrayLike | None = None) -> Sample:
+def sample_of(metric: Metric | str, seen: Outcomes | Segmented, groups: ArrayLike | None = None) -> MetricSample:
     """A metric of rows or of images, by name or, for rows, as a function.
 
     >>> half = Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 1, 0, 1])
@@ -59,7 +59,7 @@ class RowSample:
 
     metric: Metric
     outcomes: Outcomes
-    groups: Groups | None = None
+    groups: UnitNumbers | None = None
     noun = "rows"
 
     def __len__(self) -> int:
@@ -81,7 +81,7 @@ class RowSample:
         """The metric of all rows."""
         return self.metric(self.outcomes)
 
-    def draws(self, resamples: int, rng: Generator) -> Column:
+    def draws(self, resamples: int, rng: Generator) -> Doubles:
         """The metric of units drawn with replacement, many times. Equal generators draw equal units."""
         n = self.units
         if self.groups is None:
@@ -91,7 +91,7 @@ class RowSample:
         drawn = (np.concatenate([members[g] for g in rng.integers(n, size=n)]) for _ in range(resamples))
         return np.array([self.metric(self.outcomes[rows]) for rows in drawn])
 
-    def draws_if_calibrated(self, resamples: int, rng: Generator) -> Column:
+    def draws_if_calibrated(self, resamples: int, rng: Generator) -> Doubles:
         """The metric of what a calibrated model of these confidences might get right, many times."""
         return np.array([self.metric(self._calibrated(rng)) for _ in range(resamples)])
 
@@ -142,29 +142,29 @@ class ImageSample:
         """The metric of all images."""
         return float(getattr(self.seen, self.name))
 
-    def draws(self, resamples: int, rng: Generator) -> Column:
+    def draws(self, resamples: int, rng: Generator) -> Doubles:
         """The metric of images drawn with replacement, many times. Equal generators draw equal images."""
         n = self.units
         drawn = np.zeros((resamples, len(self)))
         drawn[:, self.counted] = rng.multinomial(n, np.full(n, 1 / n), size=resamples)
         return IMAGE_METRICS[self.name](self.seen, drawn)
 
-    def draws_if_calibrated(self, resamples: int, rng: Generator) -> Column:
+    def draws_if_calibrated(self, resamples: int, rng: Generator) -> Doubles:
         """The ECE if the gaps of each image had a random sign, many times.
 
         If the model were calibrated, the gaps of an image would be as likely with the other sign.
         """
         signs = rng.choice([-1.0, 1.0], size=(resamples, self.units))
         gaps = (self.seen.confidence_sum - self.seen.correct_sum)[self.counted]
-        chance: Column = np.abs(signs @ gaps).sum(axis=1) / self.seen.pixels
+        chance: Doubles = np.abs(signs @ gaps).sum(axis=1) / self.seen.pixels
         return chance
 
 
-Sample = RowSample | ImageSample
+MetricSample = RowSample | ImageSample
 
 
-def as_groups(groups: ArrayLike | None, n: int) -> Groups | None:
-    """Groups numbered from zero, None if there are none or if each has one row."""
+def as_groups(groups: ArrayLike | None, n: int) -> UnitNumbers | None:
+    """UnitNumbers numbered from zero, None if there are none or if each has one row."""
     if groups is None:
         return None
     numbers = np.asarray(groups)
@@ -174,23 +174,23 @@ def as_groups(groups: ArrayLike | None, n: int) -> Groups | None:
     return None if len(found) == n else group
 
 
-def _mean(part: Callable[[Segmented], Column]) -> Callable[[Segmented, Draws], Column]:
+def _mean(part: Callable[[Segmented], Doubles]) -> Callable[[Segmented, Draws], Doubles]:
     return lambda seen, drawn: (drawn @ part(seen)) / (drawn @ seen.count.sum(1))
 
 
-def _drawn_ece(seen: Segmented, drawn: Draws) -> Column:
-    gaps: Column = np.abs(drawn @ (seen.confidence_sum - seen.correct_sum)).sum(axis=1)
+def _drawn_ece(seen: Segmented, drawn: Draws) -> Doubles:
+    gaps: Doubles = np.abs(drawn @ (seen.confidence_sum - seen.correct_sum)).sum(axis=1)
     return np.asarray(gaps / (drawn @ seen.count.sum(1)))
 
 
-def _drawn_miou(seen: Segmented, drawn: Draws) -> Column:
+def _drawn_miou(seen: Segmented, drawn: Draws) -> Doubles:
     hits, called, labelled = (drawn @ part for part in (seen.hits, seen.called, seen.labelled))
     union = called + labelled - hits
-    mean: Column = np.nanmean(np.divide(hits, union, out=np.full(union.shape, np.nan), where=union > 0), axis=1)
+    mean: Doubles = np.nanmean(np.divide(hits, union, out=np.full(union.shape, np.nan), where=union > 0), axis=1)
     return mean
 
 
-IMAGE_METRICS: dict[str, Callable[[Segmented, Draws], Column]] = {
+IMAGE_METRICS: dict[str, Callable[[Segmented, Draws], Doubles]] = {
     "accuracy": _mean(lambda seen: seen.correct_sum.sum(1)),
     "nll": _mean(lambda seen: seen.nll_sum),
     "brier": _mean(lambda seen: seen.brier_sum),

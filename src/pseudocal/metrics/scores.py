@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits
-from pseudocal.metrics.chunks import Chunk, Column, as_probabilities, logit_chunks, probability_chunks, sum_classes
+from pseudocal.metrics.chunks import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.reliability import Reliability, bin_of, equal_width
 
@@ -170,7 +170,7 @@ def _softmax_chunks(logits: Logits) -> Iterator[tuple[slice, Chunk]]:
         yield rows, z
 
 
-def _gaps(p: Chunk, labels: Labels, edges: Column) -> Column:
+def _gaps(p: Chunk, labels: Labels, edges: Doubles) -> Doubles:
     """Probability minus occurrence, summed in each bin of each class: `(classes * bins,)`."""
     classes, bins = len(p), len(edges) - 1
     cell = bin_of(p, edges) + bins * np.arange(classes)[:, None]

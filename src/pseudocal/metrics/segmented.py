@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature, cores
 from pseudocal.maps import IGNORED, as_masks, check_classes
-from pseudocal.metrics.chunks import Column
+from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.images import resized_rows
 from pseudocal.metrics.reliability import Reliability, bin_of, clopper_pearson, equal_width, independent_pixels
 
@@ -50,16 +50,16 @@ class Segmented:
 
     """
 
-    edges: Column
+    edges: Doubles
     count: Counts
-    confidence_sum: Column
+    confidence_sum: Doubles
     correct_sum: Counts
-    nll_sum: Column
-    brier_sum: Column
+    nll_sum: Doubles
+    brier_sum: Doubles
     hits: Counts
     called: Counts
     labelled: Counts
-    by_class: Column
+    by_class: Doubles
 
     @classmethod
     def of(
@@ -131,7 +131,7 @@ class Segmented:
         self._counted()
         return Reliability(self.edges, self.count.sum(0), self.confidence_sum.sum(0), self.correct_sum.sum(0))
 
-    def accuracy_interval(self, level: float = 0.95) -> tuple[Column, Column]:
+    def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
         """The interval of each bin's accuracy, by image: pixels of one image are not independent. NaN if it is empty.
 
         Ten images without a mistake count as ten pixels. They leave room for doubt, down to 0.025 ** (1 / 10):
@@ -197,7 +197,7 @@ class Segmented:
             for c in range(len(labelled))
         ]
 
-    def each(self) -> dict[str, Column]:
+    def each(self) -> dict[str, Doubles]:
         """The metrics of each image by itself, `(images,)`; NaN where no pixel counts."""
         n = np.where(self.count.sum(1) > 0, self.count.sum(1), np.nan)
         return {
@@ -222,7 +222,7 @@ def _share(part: float, whole: float) -> float:
 class _Scoring(NamedTuple):
     scale: float
     ignore: int | None
-    edges: Column
+    edges: Doubles
     align_corners: bool
 
 
@@ -253,7 +253,7 @@ def _image(image: Maps, mask: NDArray[Any], scoring: _Scoring) -> Segmented:
     )
 
 
-def _band(image: Maps, mask: NDArray[Any], scoring: _Scoring, rows: slice) -> tuple[Column, Counts, float, float]:
+def _band(image: Maps, mask: NDArray[Any], scoring: _Scoring, rows: slice) -> tuple[Doubles, Counts, float, float]:
     """Sums over some rows of an image, resized to its mask."""
     classes, labels, ignore = len(image), mask[rows], scoring.ignore
     valid = np.ones(labels.shape, dtype=bool) if ignore is None else labels != ignore
@@ -266,7 +266,7 @@ def _band(image: Maps, mask: NDArray[Any], scoring: _Scoring, rows: slice) -> tu
     return _sums(z, labels[valid], scoring.scale, scoring.edges)
 
 
-def _sums(z: Floats, labels: NDArray[Any], scale: float, edges: Column) -> tuple[Column, Counts, float, float]:
+def _sums(z: Floats, labels: NDArray[Any], scale: float, edges: Doubles) -> tuple[Doubles, Counts, float, float]:
     """Sums over pixels of logits `(classes, m)`, which are overwritten."""
     classes, bins = len(z), len(edges) - 1
     called = z.argmax(axis=0)

@@ -211,7 +211,9 @@ def test_labels_that_do_not_fit(refused, tabular, features, tmp_path):
     assert "from 0 to 2" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
 
 
-def test_labels_of_a_classifier_are_read_after_its_first_batch(refused, tabular, features, tmp_path, monkeypatch):
+def test_labels_of_a_classifier_are_read_after_its_first_batch_and_mixes(
+    refused, tabular, features, tmp_path, monkeypatch
+):
     module, sizes = sys.modules["tabular_model"], []
     predict = module.predict
     monkeypatch.setattr(module, "predict", lambda x: sizes.append(len(x)) or predict(x))
@@ -219,8 +221,8 @@ def test_labels_of_a_classifier_are_read_after_its_first_batch(refused, tabular,
     np.save(tmp_path / "masks.npy", np.zeros((400, 2, 2), np.uint8))
     for name, said, batches in (
         ("nowhere", "nowhere: no such file", 0),
-        ("names.txt", "names of the model's classes", 1),
-        ("masks.npy", "expected a label for each input, since the model gives it one class", 1),
+        ("names.txt", "names of the model's classes", 2),
+        ("masks.npy", "expected a label for each input, since the model gives it one class", 2),
     ):
         sizes.clear()
         assert said in refused("calibrate", tabular["callable"], features, "--labels", tmp_path / name)

@@ -117,7 +117,7 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     assert np.mean(table["confidence_after"]) < np.mean(table["confidence_before"])
     assert content["confidence"]["mean_after"] == pytest.approx(np.mean(table["confidence_after"]), rel=1e-4)
     assert found.scaling.groups < 40
-    assert found.settings["pixels"] == 20_000
+    assert found.settings["pixels_per_image"] == 20_000
     html = (tmp_path / "out" / "report.html").read_text()
     assert html.count("confidence before</figcaption>") == html.count("confidence after</figcaption>") == 6
     assert "By class" in html
@@ -150,7 +150,7 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
 
 def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tmp_path):
     found, content = calibrated(pseudocal, segmenters["hub"], patches, tmp_path / "out", "--pixels", 10)
-    assert found.settings["pixels"] == 10
+    assert found.settings["pixels_per_image"] == 10
     assert found.scaling.rows <= 400
     assert {row["name"] for row in content["classes"]} <= {"road", "car", "sky"}
     assert "SemanticSegmentation" in content["usage"]
@@ -201,7 +201,7 @@ def masks(patches, tmp_path) -> Path:
 
 def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, patches, masks, tmp_path):
     refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
-    refused("one number a pixel", "--labels", patches / "images", batches=0)
+    refused("one whole number a pixel", "--labels", patches / "images", batches=0)
     np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
     refused("expected masks of shape (40, height, width), got (39,", "--labels", tmp_path / "few.npy", batches=0)
     np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
@@ -220,7 +220,11 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
 
 
 def test_what_depends_on_the_model_is_refused_after_its_first_batch(refused, masks, tmp_path):
-    refused("expected no --save-logits", "--save-logits", batches=1)
+    refused(
+        "expected no logits to be saved of a model that labels every pixel, got --save-logits",
+        "--save-logits",
+        batches=1,
+    )
     names = tmp_path / "names.txt"
     names.write_text("road\nsky\n")
     refused("expected names of 3 classes, got 2", "--classes", names, batches=1)

@@ -12,7 +12,7 @@ from pseudocal import InputError
 from pseudocal.app.inputs import Preprocessing
 from pseudocal.app.inputs.pictures import as_rgb, mask_size, picture_size, read_mask, read_picture
 from pseudocal.lab.data.images import read_image
-from pseudocal.lab.data.streets import Masks
+from pseudocal.lab.data.street_scenes import MaskFiles
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -179,7 +179,7 @@ def test_masks_are_numbers(tmp_path, dtype, name):
     assert mask_size(path) == (3, 2)
     np.testing.assert_array_equal(read_mask(path), numbers)
     np.testing.assert_array_equal(read_mask(path, (4, 6)), numbers.repeat(2, axis=0).repeat(2, axis=1))
-    np.testing.assert_array_equal(Masks([path])[0], numbers)
+    np.testing.assert_array_equal(MaskFiles([path])[0], numbers)
 
 
 def test_a_mask_with_a_palette_is_its_indices(tmp_path):

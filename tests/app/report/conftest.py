@@ -13,9 +13,9 @@ from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.report import (
     AboutData,
     AboutModel,
-    ImageEvidence,
+    ImageSummary,
     Report,
-    RowEvidence,
+    RowSummary,
     Timing,
     report_of,
     row_chunks,
@@ -63,11 +63,11 @@ def make_run(
     return SimpleNamespace(**(fields | changes))
 
 
-def make_evidence(run: SimpleNamespace) -> tuple[RowEvidence, list[Any]]:
-    """The evidence of a run, and its parts of the table of predictions."""
-    evidence = RowEvidence(run.calibration, run.classes)
+def make_summary(run: SimpleNamespace) -> tuple[RowSummary, list[Any]]:
+    """The summary of a run, and its parts of the table of predictions."""
+    summary = RowSummary(run.calibration, run.classes)
     parts = [
-        evidence.add(
+        summary.add(
             run.logits[rows],
             run.names[rows],
             pictures=run.pictures[rows],
@@ -75,13 +75,13 @@ def make_evidence(run: SimpleNamespace) -> tuple[RowEvidence, list[Any]]:
         )
         for rows in row_chunks(run.logits)
     ]
-    return evidence, parts
+    return summary, parts
 
 
 def make_report(**settings: Any) -> Report:
     run = make_run(**settings)
-    evidence, _ = make_evidence(run)
-    return report_of(evidence, run.mixes, model=run.model, data=run.data, timing=run.timing)
+    summary, _ = make_summary(run)
+    return report_of(summary, run.mixes, model=run.model, data=run.data, timing=run.timing)
 
 
 def make_segmented(
@@ -95,16 +95,16 @@ def make_segmented(
     counts = {"pairs": 12, "mixes": 400, "forward_passes": 24}
     scaling = TemperatureScaling(temperature, log_se=0.03, rows=400)
     calibration = Calibration("pseudocal", scaling, {"lam": 0.65}, counts, trust=make_trust("caution"))
-    evidence = ImageEvidence(calibration, [NASTY, "yellow", "traffic light", "road"])
+    summary = ImageSummary(calibration, [NASTY, "yellow", "traffic light", "road"])
     for i in range(12):
         z = 1.5 * rng.normal(size=(4, *size))
         mask = (z + rng.gumbel(size=(4, 1, 1))).argmax(axis=0)
         mask[0] = 255
         picture = pictures[i % len(pictures)] if pictures else None
-        evidence.add(3 * z, f"{i:02} {NASTY}", picture=picture, mask=mask if labelled else None)
+        summary.add(3 * z, f"{i:02} {NASTY}", picture=picture, mask=mask if labelled else None)
     mixes = Labelled(3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400), groups=np.arange(400) % 12)
     run = make_run(timing=Timing(1.0, "2026-01-01T00:00:00+00:00"))
-    return report_of(evidence, mixes, model=run.model, data=run.data, timing=run.timing)
+    return report_of(summary, mixes, model=run.model, data=run.data, timing=run.timing)
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +113,7 @@ def made() -> SimpleNamespace:
         NASTY=NASTY,
         VERDICTS=VERDICTS,
         make_run=make_run,
-        make_evidence=make_evidence,
+        make_summary=make_summary,
         make_report=make_report,
         make_segmented=make_segmented,
     )

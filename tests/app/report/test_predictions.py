@@ -17,7 +17,7 @@ def test_csv_and_parquet_agree(tmp_path, made):
 
     run = made.make_run()
     for kind in ("csv", "parquet"):
-        _, parts = made.make_evidence(run)
+        _, parts = made.make_summary(run)
         assert write_predictions(tmp_path, parts, kind=kind) == f"predictions.{kind}"
     parquet = pyarrow.parquet.read_table(tmp_path / "predictions.parquet").to_pydict()
     table = pyarrow.csv.read_csv(tmp_path / "predictions.csv").to_pydict()

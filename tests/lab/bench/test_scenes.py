@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -22,8 +21,8 @@ from pseudocal.lab.bench.segmented import calibrate_and_score
 from pseudocal.lab.bench.segmenters import training_of
 from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.data import scenes
-from pseudocal.lab.segmentation import train_segmenter
-from pseudocal.lab.segmentation.comparison import METHODS, compare, compare_ensemble
+from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_calibrators, compare_ensemble
 
 TINY = """
 seeds = 2
@@ -86,15 +85,16 @@ def test_scores_are_those_of_the_comparison(suite, done, cache, tmp_path):
     models, target = [], data["twemoji"][:20]
     for seed in range(3):
         train, held_out = data["noto"].split(0.75, seed=seed)
-        out = tmp_path / str(seed)
-        settings: dict[str, Any] = {"seed": seed, "iterations": 12, "batch": 4, "settings": {"width": 4}}
-        models.append((train_segmenter(train, out=out, **settings).load(), held_out))
+        training = SegmenterRun(tmp_path / str(seed), seed=seed, iterations=12, batch=4)
+        models.append((train_segmenter(train, training, settings={"width": 4}).load(), held_out))
     together = compare_ensemble([model for model, _ in models], target)
     for seed in range(2):
         task = next(task for task in suite.tasks if task.target == "twemoji" and task.seed == seed)
-        cells = {cell.method: cell for cell in compare(*models[seed], target, pixels=50, seed=seed)}
+        cells = {
+            cell.method: cell for cell in compare_calibrators(*models[seed], target, pixels_per_image=50, seed=seed)
+        }
         found = done.scores(task)
-        assert set(found) == set(METHODS)
+        assert set(found) == set(SEGMENTATION_CALIBRATORS)
         assert found.pop("ensemble") == {**together.scores, "temperature": None}
         assert found == {name: {**cell.scores, "temperature": cell.temperature} for name, cell in cells.items()}
         assert cells["none"].scores != cells["pseudocal"].scores
@@ -161,7 +161,7 @@ def test_an_ensemble_that_lacks_a_member_stops_nobody(suite, copy):
     (copy.folder(training_of(task.members()[2])) / "model.safetensors").unlink()
     segmenters.forget(task, copy, "calibrate")
     calibrate_and_score(task, suite.calibrators, copy)
-    assert set(copy.scores(task)) == set(METHODS) - {"ensemble"}
+    assert set(copy.scores(task)) == set(SEGMENTATION_CALIBRATORS) - {"ensemble"}
     assert gaps(suite, copy) == ["noto->twemoji source-only seed 0: no Ensemble"]
 
 

@@ -23,10 +23,10 @@ from pseudocal.app.jobs.setup import Models
 from pseudocal.app.models.opened import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
-from pseudocal.lab.adapt import Network, Trained, build_backbone, train
+from pseudocal.lab.adapt import Network, Trained, TrainingRun, build_backbone, train
 from pseudocal.lab.adapt.features import Remembered
 from pseudocal.lab.adapt.loop import torch_threads
-from pseudocal.lab.adapt.rows import Rows, predict_arrays
+from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.data import Domain, load
 from pseudocal.predictors import as_predictor
 
@@ -121,13 +121,12 @@ def _train(demo: Demo, method: str, seed: int, source: Domain, target: Domain) -
         return train(
             source,
             target.unlabelled(),
+            TrainingRun(
+                demo.out / "models" / f"{method}-{seed}", seed=seed, iterations=demo.iterations, progress=stages
+            ),
             method=method,
-            out=demo.out / "models" / f"{method}-{seed}",
             backbone=demo.backbone,
-            iterations=demo.iterations,
             width=256,
-            seed=seed,
-            progress=stages,
         )
 
 
@@ -148,7 +147,7 @@ def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
 def _above(network: Network, features: Features) -> Callable[[Any], Logits]:
     """The part of a network above a frozen backbone that it shares with others."""
     top = Network(nn.Identity(), network.head).eval()
-    return lambda images: predict_arrays(top, Rows(features(images)))["logits"]
+    return lambda images: predict_arrays(top, Tensors(features(images)))["logits"]
 
 
 def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, method: PseudoCal) -> None:

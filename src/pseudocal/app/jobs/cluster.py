@@ -34,7 +34,7 @@ from pseudocal.app.jobs.setup import (
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.opened import OpenModel
-from pseudocal.app.report import AboutData, ImageEvidence, RowEvidence
+from pseudocal.app.report import AboutData, ImageSummary, RowSummary
 from pseudocal.arrays import InputError, Inputs, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, row_blocks, sendable
@@ -158,14 +158,14 @@ class RayRun:
             blocks=f"{len(plan.blocks):,} {'files' if plan.rows is None else 'blocks of inputs'}",
         )
 
-    def _summary(self, calibration: Calibration, evidence: Evidence, *, predicted: bool) -> RowEvidence | ImageEvidence:
+    def _summary(self, calibration: Calibration, evidence: Evidence, *, predicted: bool) -> RowSummary | ImageSummary:
         """What the report shows: sums over a sample, and of images a few maps made here."""
         real = evidence.real.labelled
         if real.groups is None:
-            rows = RowEvidence(calibration, self.setup.classes)
+            rows = RowSummary(calibration, self.setup.classes)
             rows.add(real.logits, [f"input {i} of a sample" for i in range(len(real))])
             return rows
-        images, inputs = ImageEvidence(calibration, self.setup.classes), self.setup.inputs
+        images, inputs = ImageSummary(calibration, self.setup.classes), self.setup.inputs
         images.add_sample(real)
         predict = self.setup.job.as_logits(self.setup.model)
         for i in np.sort(self._plan.probe).tolist():

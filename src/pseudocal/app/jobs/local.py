@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import importlib
 from collections.abc import Generator, Iterator
-from contextlib import closing, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pseudocal.app.inputs import read_batches
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.logits import LogitStore
 from pseudocal.app.jobs.setup import Models, Setup, open_setup
-from pseudocal.app.report import AboutData, ImageEvidence, RowEvidence, Table, row_chunks, write_predictions
+from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.arrays import Inputs, cores
 from pseudocal.batches import Batch, unread_batches
@@ -38,7 +39,7 @@ class Predicted:
 
     """
 
-    summary: RowEvidence | ImageEvidence
+    summary: RowSummary | ImageSummary
     data: AboutData
     predictions: str | None
 
@@ -69,12 +70,11 @@ class LocalRun:
         setup, method = self.setup, self.setup.job.method
         second = None if setup.second is None else Checked(setup.job.as_logits(setup.second), doubt=False)
         evidence = method.no_evidence()
-        warmup = threading.Thread(target=templates, name="pseudocal-warmup")
-        with closing(self._batches(setup.order)) as batches:
+        with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as beside:
             for step in method.steps(self._predict, batches, second_opinion=second):
                 if evidence.inputs == 0:
                     setup.check(step.logits)
-                    warmup.start()  # the report's half second of imports, while the model works
+                    beside.submit(warm_up)  # while the model is at work
                 self._store.keep(step.rows, step.logits)
                 evidence.add(step)
                 yield Tick("calibrating", len(step.rows), len(setup.order))
@@ -84,8 +84,6 @@ class LocalRun:
                 for batch in batches:  # what an early stop has left
                     self._store.keep(batch.rows, self._predict(batch.inputs))
                     yield Tick("predicting", len(batch.rows), len(setup.order))
-        if warmup.ident is not None:
-            warmup.join()
         return evidence, {"batch_size": setup.batch_size}
 
     def probe(self) -> Inputs:
@@ -95,15 +93,15 @@ class LocalRun:
     def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
         """Write the table of predictions, and add up what the report needs."""
         setup, total = self.setup, len(self._store.rows)
-        tables: list[Table] = []
+        summary: RowSummary | ImageSummary
         if self._store.maps:
-            summary: RowEvidence | ImageEvidence = ImageEvidence(calibration, setup.classes)
+            summary, tables = ImageSummary(calibration, setup.classes), list[PredictionTable]()
             for table in self._image_tables(summary):
                 tables.append(table)
                 yield Tick("predicting", 1, total)
             name = write_predictions(self._aside, tables, kind=setup.job.table)
         else:
-            summary = RowEvidence(calibration, setup.classes)
+            summary = RowSummary(calibration, setup.classes)
             name = write_predictions(self._aside, self._row_tables(summary), kind=setup.job.table)
             if not setup.job.save_logits:
                 (self._aside / "logits.npy").unlink()
@@ -121,7 +119,7 @@ class LocalRun:
         workers = self.setup.job.workers or cores()
         return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
 
-    def _row_tables(self, summary: RowEvidence) -> Iterator[Table]:
+    def _row_tables(self, summary: RowSummary) -> Iterator[PredictionTable]:
         """The table of a classifier, a chunk of the stored logits at a time."""
         setup, logits, rows = self.setup, self._store.logits, self._store.rows
         labels = None if setup.job.labels is None else setup.labels[rows]
@@ -134,7 +132,7 @@ class LocalRun:
                 labels=None if labels is None else labels[chunk],
             )
 
-    def _image_tables(self, summary: ImageEvidence) -> Iterator[Table]:
+    def _image_tables(self, summary: ImageSummary) -> Iterator[PredictionTable]:
         """The table of a segmenter: logits of all pixels are too many to keep, so the images are predicted again."""
         inputs, masks = self.setup.inputs, self.setup.masks
         with closing(self._batches(self._store.rows)) as batches:
@@ -142,3 +140,12 @@ class LocalRun:
                 for i, image in zip(batch.rows.tolist(), self._predict(batch.inputs), strict=True):
                     mask = None if masks is None else masks[i]
                     yield summary.add(np.asarray(image), inputs.name(i), picture=inputs.picture(i), mask=mask)
+
+
+def warm_up() -> None:
+    """Import and compile what the report will need, half a second of work; what is missing is said by who needs it."""
+    for name in ("scipy.special", "pyarrow.parquet"):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with suppress(ImportError):
+        templates()

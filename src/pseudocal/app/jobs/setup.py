@@ -90,7 +90,7 @@ class Setup:
 
     def _check_maps(self, classes: int) -> None:
         if self.job.save_logits:
-            raise InputError("expected save_logits=False for a model that labels every pixel, got True")
+            raise InputError("expected no logits to be saved of a model that labels every pixel, got save_logits=True")
         if self.masks is not None:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:

@@ -2,41 +2,41 @@
 
 How a job makes them, for a classifier from logits `(n, classes)`, which may be a memory map,
 
-    evidence = RowEvidence(calibration, classes)
-    parts = (evidence.add(logits[rows], names[rows], labels=labels[rows]) for rows in row_chunks(logits))
+    summary = RowSummary(calibration, classes)
+    parts = (summary.add(logits[rows], names[rows], labels=labels[rows]) for rows in row_chunks(logits))
 
 and for a segmenter, which keeps no logits, from one image after the other:
 
-    evidence = ImageEvidence(calibration, classes)
-    parts = (evidence.add(image, name, picture=path, mask=mask) for image, name, path, mask in images)
+    summary = ImageSummary(calibration, classes)
+    parts = (summary.add(image, name, picture=path, mask=mask) for image, name, path, mask in images)
 
 `add` gives back the part of the table that belongs to what it was given. What follows is the same for both:
 
     write_predictions(folder, parts, kind="parquet")
-    report = report_of(evidence, mixes, model=AboutModel(...), data=AboutData(...), timing=Timing.since(started))
+    report = report_of(summary, mixes, model=AboutModel(...), data=AboutData(...), timing=Timing.since(started))
     write_report(report, folder)                       # report.json and report.html
 
 A job that has its own table calls `add` and ignores what it gives back. One that never sees all pixels gives an
-`ImageEvidence` a sample of them (`add_sample`), rows of images (`add_row`) and a few images to draw (`show`).
+`ImageSummary` a sample of them (`add_sample`), rows of images (`add_row`) and a few images to draw (`show`).
 `Report.load(path)` reads report.json and refuses what is damaged or of another version; `write_page` draws it again.
 """
 
 from pseudocal.app.report.content import report_of
-from pseudocal.app.report.evidence import Evidence, ImageEvidence, RowEvidence
 from pseudocal.app.report.measurements import measure
 from pseudocal.app.report.page import page, write_page, write_report
-from pseudocal.app.report.predictions import Table, image_table, row_chunks, write_predictions
+from pseudocal.app.report.predictions import PredictionTable, image_table, row_chunks, write_predictions
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import AboutData, AboutModel, Timing
+from pseudocal.app.report.summaries import ImageSummary, RowSummary, Summary
 
 __all__ = [
     "AboutData",
     "AboutModel",
-    "Evidence",
-    "ImageEvidence",
+    "ImageSummary",
+    "PredictionTable",
     "Report",
-    "RowEvidence",
-    "Table",
+    "RowSummary",
+    "Summary",
     "Timing",
     "image_table",
     "measure",

@@ -1,4 +1,4 @@
-"""From evidence to a report: the same for a classifier and a segmenter."""
+"""From summary to a report: the same for a classifier and a segmenter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pseudocal.app.report.evidence import BINS, Candidate, Evidence, Tally, class_name
 from pseudocal.app.report.facts import facts_of
 from pseudocal.app.report.measurements import diagrams_of_labels, diagrams_of_mixes, measure
 from pseudocal.app.report.pictures import thumbnail
@@ -25,6 +24,7 @@ from pseudocal.app.report.sections import (
     Histogram,
     Timing,
 )
+from pseudocal.app.report.summaries import BINS, Candidate, Summary, Tally, class_name
 from pseudocal.app.report.usage import usage_of
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
@@ -33,30 +33,30 @@ CLASSES_SHOWN = 10
 COUNTS = ("pairs", "mixes", "forward_passes")
 
 
-def report_of(evidence: Evidence, mixes: Labelled, *, model: AboutModel, data: AboutData, timing: Timing) -> Report:
+def report_of(summary: Summary, mixes: Labelled, *, model: AboutModel, data: AboutData, timing: Timing) -> Report:
     """All that there is to say about a calibration.
 
     Args:
-        evidence: what was seen of the predictions, with the calibration that it is about.
+        summary: what was seen of the predictions, with the calibration that it is about.
         mixes: a sample of the mixes that the temperature was fitted on; those of pixels have groups.
         model: what was calibrated.
         data: what it was calibrated on.
         timing: when, and how long it took.
 
     """
-    calibration, seen = evidence.calibration, evidence.seen()
+    calibration, seen = summary.calibration, summary.seen()
     report = Report(
         model=model,
         data=data,
         calibration=_fit(calibration),
         trust=_trust(calibration),
-        confidence=_histogram(evidence.tally),
-        classes=_shares(evidence.tally, evidence.classes),
+        confidence=_histogram(summary.tally),
+        classes=_shares(summary.tally, summary.classes),
         reliability=diagrams_of_mixes(mixes, calibration) if seen is None else diagrams_of_labels(*seen),
         measured=None if seen is None else measure(*seen),
-        examples=_examples(evidence.tally),
-        segmentation=evidence.segmentation,
-        usage=usage_of(model, calibration.temperature, segments=evidence.segmentation is not None),
+        examples=_examples(summary.tally),
+        segmentation=summary.segmentation,
+        usage=usage_of(model, calibration.temperature, segments=summary.segmentation is not None),
         settings=calibration.settings,
         versions=calibration.versions,
         timing=timing,

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pseudocal.arrays import InputError
 
-LARGEST, LARGEST_WHOLE = 1e300, 2**63  # of the numbers that a report may hold; NaN and inf are not among them
+LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # of the numbers that a report may hold; NaN and inf are not among them
 WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
 
 
@@ -89,7 +89,7 @@ def _tuple(parts: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 
 def _plain(kind: type, value: Any, where: str) -> Any:
     """Text, a number or a truth value; a whole number will do for a float."""
-    number = type(value) in (int, float) and abs(value) <= (LARGEST if kind is float else LARGEST_WHOLE)
+    number = type(value) in (int, float) and abs(value) <= (LARGEST_NUMBER if kind is float else LARGEST_WHOLE)
     if kind is float and number:
         return float(value)
     fits = type(value) is kind and kind is not float and (kind is not int or number)

@@ -16,7 +16,7 @@ from pseudocal.extras import require
 from pseudocal.files import replacing
 
 FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
-LEAST = 1e-6  # what is narrower than this is rounding, and nobody's concern
+LEAST_GAP = 1e-6  # what is narrower than this is rounding, and nobody's concern
 
 
 def page(report: Report) -> str:
@@ -111,7 +111,7 @@ def _cells(row: Measurement) -> list[list[str]]:
     """
     parts = [(part.value, part.low, part.high) for part in (row.before, row.after, row.change) if part is not None]
     gaps = [abs(end - value) for value, *ends in parts for end in ends if value is not None and end is not None]
-    finest = min((gap for gap in gaps if gap > LEAST), default=1.0)
+    finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
     digits = max(3, 1 - math.floor(math.log10(finest)))  # two of that gap
     return [["unbounded" if number is None else f"{number:z.{digits}f}" for number in part] for part in parts]
 

@@ -24,7 +24,7 @@ CHUNK = 1 << 22  # logits that are processed together: what is computed at a tim
 ROWS_AT_ONCE = 65_536  # of a table that are written together
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins so for a formula
 
-Table = dict[str, list[str] | NDArray[Any]]  # columns of one length, by name; arrays may be (n, k)
+PredictionTable = dict[str, list[str] | NDArray[Any]]  # columns of one length, by name; arrays may be (n, k)
 
 
 def row_chunks(logits: Logits) -> Iterator[slice]:
@@ -75,7 +75,7 @@ class Confidences:
         return cls(top, *both)
 
 
-def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> Table:
+def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
     """A row for each input of a classifier.
 
     >>> seen = Confidences(np.array([[1, 0]]), np.array([[0.9, 0.1]]), np.array([[0.75, 0.25]]))
@@ -95,7 +95,7 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
     }
 
 
-def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]) -> Table:
+def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]) -> PredictionTable:
     """A row for each image of a segmenter.
 
     >>> image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])["class_share"]
@@ -118,7 +118,7 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
     return [classes[i] if i < len(classes) else "" for i in numbers]
 
 
-def write_predictions(folder: Path, tables: Iterable[Table], *, kind: str | None = None) -> str:
+def write_predictions(folder: Path, tables: Iterable[PredictionTable], *, kind: str | None = None) -> str:
     """Write `predictions.parquet` or `predictions.csv` and give back the name of the file.
 
     Args:
@@ -134,9 +134,9 @@ def write_predictions(folder: Path, tables: Iterable[Table], *, kind: str | None
     return path.name
 
 
-def _grouped(tables: Iterable[Table]) -> Iterator[Table]:
+def _grouped(tables: Iterable[PredictionTable]) -> Iterator[PredictionTable]:
     """Parts joined until they have enough rows to be written together."""
-    some: list[Table] = []
+    some: list[PredictionTable] = []
     rows = 0
     for table in tables:
         some.append(table)
@@ -148,7 +148,7 @@ def _grouped(tables: Iterable[Table]) -> Iterator[Table]:
         yield _joined(some)
 
 
-def _joined(tables: list[Table]) -> Table:
+def _joined(tables: list[PredictionTable]) -> PredictionTable:
     columns = {name: [table[name] for table in tables] for name in tables[0]}
     return {name: _column(parts) for name, parts in columns.items()}
 
@@ -157,7 +157,7 @@ def _column(parts: list[Any]) -> list[str] | NDArray[Any]:
     return [text for part in parts for text in part] if isinstance(parts[0], list) else np.concatenate(parts)
 
 
-def _write_parquet(path: Path, tables: Iterator[Table]) -> None:
+def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
     pa, pq = require("pyarrow", "cli"), require("pyarrow.parquet", "cli")
     writer = None
     try:
@@ -185,7 +185,7 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
     return pa.ListArray.from_buffers(pa.list_(kind), len(column), [None, pa.py_buffer(ends)], children=[values])
 
 
-def _write_csv(path: Path, tables: Iterator[Table]) -> None:
+def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)
         for i, table in enumerate(tables):

@@ -12,17 +12,16 @@ from pseudocal.arrays import Inputs, Logits, Predictor
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.backbones import Choice
 from pseudocal.lab.adapt.features import compute_features
-from pseudocal.lab.adapt.files import load_tensors, save_arrays, save_tensors
-from pseudocal.lab.adapt.heads import build_head
-from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.rows import Indexable, Rows, predict_arrays
+from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.runs import load_network
-from pseudocal.lab.adapt.train import train
+from pseudocal.lab.adapt.stages import TrainingRun
+from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_arrays, save_arrays, save_tensors
+from pseudocal.lab.adapt.training import train
 from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, backbone_of, features, is_frozen, seen
-from pseudocal.lab.data import Domain
+from pseudocal.lab.data import Domain, Indexable
 from pseudocal.predictors import as_predictor
 
 
@@ -33,16 +32,18 @@ def train_head(task: Task, store: Store) -> None:
     trained = train(
         source,
         target.unlabelled(),
+        TrainingRun(
+            folder / "training",
+            seed=task.seed,
+            iterations=task.iterations,
+            frozen=is_frozen(task),
+            evaluate=target if isinstance(target.inputs, np.ndarray) else None,  # where it costs next to nothing
+        ),
         method=task.method,
         preset=task.preset,
-        out=folder / "training",
         backbone=Choice(task.backbone, task.weights),
-        frozen=is_frozen(task),
-        seed=task.seed,
-        iterations=task.iterations,
         width=task.width,
         options=dict(task.options),
-        evaluate=target if isinstance(target.inputs, np.ndarray) else None,  # where it costs next to nothing
     )
     tensors, note = load_tensors(trained.out / "model.safetensors")
     save_tensors(folder / "model.safetensors", _trained_part(tensors, task), note)
@@ -56,13 +57,13 @@ def predict(task: Task, store: Store) -> None:
     source, target = domains_of(task, store.root)
     if task.scenario != "source-free":
         learnt, held_out = source_inputs(task, source).split(0.8, seed=task.seed)  # as in training
-        outputs = predict_arrays(network, Rows(held_out.inputs))
+        outputs = predict_arrays(network, Tensors(held_out.inputs))
         save_arrays(folder / "source_val.npz", **outputs, labels=held_out.labels)
-        train_features = predict_arrays(network, Rows(learnt.inputs))["features"]
+        train_features = predict_arrays(network, Tensors(learnt.inputs))["features"]
         save_arrays(folder / "source_train.npz", features=train_features)
     save_array(folder / "target_labels.npy", target.labels)
     flipped = logits_of(network, seen(task, View("flipped"), store.root))
-    real = predict_arrays(network, Rows(seen(task, View(), store.root)))
+    real = predict_arrays(network, Tensors(seen(task, View(), store.root)))
     save_arrays(folder / "target.npz", **real, flipped=flipped)
 
 
@@ -101,7 +102,7 @@ def of_images(task: Task, store: Store) -> Predictor:
 
 def logits_of(network: Network, inputs: Indexable) -> Logits:
     """Logits of all rows."""
-    return predict_arrays(network, Rows(inputs))["logits"]
+    return predict_arrays(network, Tensors(inputs))["logits"]
 
 
 def _trained_part(tensors: dict[str, Tensor], task: Task) -> dict[str, Tensor]:

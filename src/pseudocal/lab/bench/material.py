@@ -11,8 +11,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from pseudocal.arrays import InputError, Labelled, Logits
 from pseudocal.calibrators import CALIBRATORS, Material, Part
-from pseudocal.lab.adapt.heads import Head
-from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.bench.heads import load_model
 from pseudocal.lab.bench.store import Store, read_arrays
 from pseudocal.lab.bench.task import Task

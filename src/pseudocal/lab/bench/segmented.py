@@ -16,12 +16,18 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.files import save_json
-from pseudocal.lab.adapt.files import save_arrays
+from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.bench.segmenters import halves, load_model, members, target_of
 from pseudocal.lab.bench.stages import calibrated, each, reported
 from pseudocal.lab.bench.store import Store, alone, timed
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.segmentation.comparison import FITS, METHODS, evaluate, evaluate_ensemble, fit_oracle
+from pseudocal.lab.segmentation.comparison import (
+    FITS,
+    SEGMENTATION_CALIBRATORS,
+    evaluate_ensemble,
+    evaluate_maps,
+    fit_oracle,
+)
 from pseudocal.predictors import as_predictor
 
 
@@ -47,7 +53,9 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
         save_json(path, {"seeds": [member.seed for member in task.members()]})
         return
     if name not in FITS:
-        raise InputError(f"expected a calibrator of segmentation among {', '.join(METHODS)}, got {name!r}")
+        raise InputError(
+            f"expected a calibrator of segmentation among {', '.join(SEGMENTATION_CALIBRATORS)}, got {name!r}"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
         target = target_of(task).unlabelled()
@@ -62,7 +70,7 @@ def score(task: Task, store: Store) -> None:
     fit_oracle(model, target, dict(task.options)["pixels"], task.seed).save(folder / "calibrations" / "oracle.json")
     names = [name for name in (*FITS, "oracle") if calibrated(folder, name)]
     found = [Calibration.load(folder / "calibrations" / f"{name}.json").temperature for name in names]
-    seen = dict(zip(names, evaluate(as_predictor(model), target, temperatures=found), strict=True))
+    seen = dict(zip(names, evaluate_maps(as_predictor(model), target, temperatures=found), strict=True))
     temperatures: dict[str, float | None] = dict(zip(names, found, strict=True))
     if calibrated(folder, "ensemble"):
         seen["ensemble"] = evaluate_ensemble(members(task, store), target)

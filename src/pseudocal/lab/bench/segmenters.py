@@ -24,7 +24,7 @@ from pseudocal.lab.bench.stages import reported
 from pseudocal.lab.bench.store import Store, alone, timed
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Scenes, scenes
-from pseudocal.lab.segmentation import NETWORKS, load_segmenter, train_segmenter
+from pseudocal.lab.segmentation import NETWORKS, SegmenterRun, load_segmenter, train_segmenter
 
 TRAINING = {"batch": 8, "lr": 0.1}
 OPTIONS = {**TRAINING, "pixels": 2000, "scenes": 150}  # pixels of an image to fit on, scenes of a target
@@ -84,13 +84,15 @@ def _train(job: Task, folder: Path) -> None:
     options = dict(job.options)
     trained = train_segmenter(
         halves(job)[0],
-        out=folder / "training",
+        SegmenterRun(
+            folder / "training",
+            seed=job.seed,
+            iterations=job.iterations,
+            batch=options["batch"],
+            lr=options["lr"],
+        ),
         network=job.backbone,
         settings=_network_settings(job),
-        seed=job.seed,
-        iterations=job.iterations,
-        batch=options["batch"],
-        lr=options["lr"],
     )
     (trained.out / "model.safetensors").replace(folder / "model.safetensors")
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.files import replacing, save_json
-from pseudocal.lab.adapt.runs import versions
+from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench.task import Suite, Task
 
 try:
@@ -67,7 +67,7 @@ class Store:
             if before != settings:
                 raise InputError(f"expected the settings of {task.pair} in {path}, got those of another task")
         else:
-            save_json(path, {"task": settings, "versions": versions()})
+            save_json(path, {"task": settings, "versions": training_versions()})
         return folder
 
     def save_suite(self, suite: Suite) -> None:

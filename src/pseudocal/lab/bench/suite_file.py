@@ -27,14 +27,14 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.adapt import BACKBONES
-from pseudocal.lab.adapt.fit import check_options
-from pseudocal.lab.adapt.train import find_preset
+from pseudocal.lab.adapt.stages import check_options
+from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import segmenters
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
 from pseudocal.lab.bench.synthesis import SYNTHESES
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
-from pseudocal.lab.segmentation.comparison import METHODS
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
 KEYS = ("calibrators", "seeds", "tasks", "about")
 MANY = ("source", "target", "method")  # one name or several
@@ -70,7 +70,7 @@ def parse_suite(
     pixels = {each.get("data") == "scenes" for each in given}
     if len(pixels) > 1:
         raise InputError("expected scenes in a suite of their own, got other data too")
-    known = METHODS if True in pixels else (*CALIBRATORS, *SYNTHESES)
+    known = SEGMENTATION_CALIBRATORS if True in pixels else (*CALIBRATORS, *SYNTHESES)
     calibrators = content.get("calibrators", [name for name in CALIBRATORS if name in known])
     _check_among("a calibrator", calibrators, known)
     count = content.get("seeds", 1) if seeds is None else seeds

@@ -11,7 +11,7 @@ from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.bench import segmenters
 from pseudocal.lab.bench.synthesis import ABLATION, SWEEP
 from pseudocal.lab.bench.task import Scenario, Suite, Task
-from pseudocal.lab.segmentation.comparison import METHODS
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
 ALL = tuple(CALIBRATORS)
 SOURCE_FREE = tuple(name for name, entry in CALIBRATORS.items() if not entry.source_data)
@@ -124,7 +124,7 @@ PLANS: dict[str, Plan] = {
         "scenes",
         tuple(permutations(EMOJI, 2)),  # the three of `--quick` have the same source, and so share their segmenters
         ("source-only",),
-        calibrators=METHODS,
+        calibrators=SEGMENTATION_CALIBRATORS,
         settings=SEGMENTERS,
     ),
     "office31": Plan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet(50)),

@@ -16,7 +16,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor
 from pseudocal.batches import take
 from pseudocal.calibrators import PseudoCal, ensemble
-from pseudocal.lab.adapt.files import save_arrays
+from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.analyses import LAMBDAS
 from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.heads import load_model, logits_of, of_images

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from pseudocal.batches import blend
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.features import compute_features, fingerprint
+from pseudocal.lab.adapt.features import compute_features, features_key
 from pseudocal.lab.adapt.loop import seeded
-from pseudocal.lab.adapt.rows import Indexable
 from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.store import save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.data import Inputs, cache_folder
+from pseudocal.lab.data import Indexable, cache_folder
 from pseudocal.synthesis import partners
 
 
@@ -38,7 +37,7 @@ class View:
     def __str__(self) -> str:
         return f"mixed-{self.lam}-{self.seed}" if self.kind == "mixed" else self.kind
 
-    def of(self, images: Inputs) -> Indexable:
+    def of(self, images: Indexable) -> Indexable:
         """The images seen this way, one row for each of them."""
         if self.kind == "mixed":
             return Mixed(images, partners(len(images), seed=self.seed), self.lam)
@@ -49,10 +48,15 @@ class View:
 class Flipped:
     """Images mirrored left to right."""
 
-    images: Inputs
+    images: Indexable
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the images."""
+        return self.images.shape
 
     def __getitem__(self, rows: Any, /) -> NDArray[Any]:
         return self.images[rows][..., ::-1]
@@ -62,12 +66,17 @@ class Flipped:
 class Mixed:
     """Row i is the mix of image i, the larger share, and its partner."""
 
-    images: Inputs
+    images: Indexable
     partner: NDArray[np.intp]
     lam: float
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the images."""
+        return self.images.shape
 
     def __getitem__(self, rows: Any, /) -> NDArray[Any]:
         shares = np.concatenate([self.images[rows], self.images[self.partner[rows]]])
@@ -94,10 +103,10 @@ def seen(task: Task, view: View, root: Path | None) -> Indexable:
     return features(task, images, view) if is_frozen(task) else view.of(images)
 
 
-def features(task: Task, images: Inputs, view: View) -> NDArray[np.float32]:
+def features(task: Task, images: Indexable, view: View) -> NDArray[np.float32]:
     """Features of a view, read from the cache folder if these images met these weights before."""
     backbone = backbone_of(task.backbone, task.weights, task.seed)
-    name = fingerprint(backbone, images)
+    name = features_key(backbone, images)
     name = name if view.kind == "real" else f"{name}-{view}"
     path = cache_folder() / "features" / f"{name}.npy"
     if not path.exists():

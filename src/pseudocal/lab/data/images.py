@@ -1,4 +1,4 @@
-"""Image files, decoded when rows are asked for."""
+"""Image files, decoded when they are asked for."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ from pseudocal.arrays import InputError, cores
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from pseudocal.lab.data.domain import Pixels, Rows
+    from pseudocal.lab.data.domains import ImageArray, Selector
 
 
 @dataclass(frozen=True)
-class Images:
-    """Image files as rows `(3, crop, crop)`: each squashed to `resize` x `resize`, then cut to its centre.
+class ImageFiles:
+    """Image files as arrays `(3, crop, crop)`: each is resized to a square, then cropped to its centre.
 
-    The squash ignores the aspect ratio, as the papers' test transform does. With `crop` equal to `resize` nothing is
-    cut: a training loop that crops at random starts from there.
+    Resizing ignores the aspect ratio, as the papers' test transform does.
+
+    Attributes:
+        paths: the files.
+        resize: the side of the square in pixels.
+        crop: the side of the centre that is kept; equal to `resize` to keep all.
+
     """
 
     paths: tuple[str, ...]
@@ -43,22 +48,22 @@ class Images:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """What an array of all rows would have; so a calibrator shuffles and reads these as it would an array."""
+        """The shape that an array of all images would have; so calibrators treat these like an array."""
         return (len(self), 3, self.crop, self.crop)
 
-    def __getitem__(self, rows: Rows, /) -> Pixels:
-        """Decode rows, several at a time: Pillow works outside Python's lock."""
-        numbers: NDArray[np.intp] = np.arange(len(self))[rows]
+    def __getitem__(self, chosen: Selector, /) -> ImageArray:
+        """Decode images in several threads: Pillow releases Python's lock."""
+        numbers: NDArray[np.intp] = np.arange(len(self))[chosen]
         if numbers.ndim == 0:
             return self._decode(self.paths[int(numbers)])
         pixels = np.empty((len(numbers), 3, self.crop, self.crop), np.uint8)
         with ThreadPoolExecutor(cores()) as pool:
             decoded = pool.map(self._decode, [self.paths[i] for i in numbers])
-            for row, image in enumerate(decoded):
-                pixels[row] = image
+            for i, image in enumerate(decoded):
+                pixels[i] = image
         return pixels
 
-    def _decode(self, path: str) -> Pixels:
+    def _decode(self, path: str) -> ImageArray:
         image = read_image(path).resize((self.resize, self.resize), resample=2)  # bilinear
         start = round((self.resize - self.crop) / 2)
         end = start + self.crop
@@ -66,12 +71,12 @@ class Images:
 
 
 def read_image(path: str | Path) -> Image:
-    """Open an image as RGB; what cannot be read is named."""
+    """Read an image as RGB, upright."""
     return as_rgb(read_picture(Path(path)))
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """The width and the height of an upright image, by what its header declares."""
+    """The width and the height of the upright image, from its header."""
     return picture_size(Path(path))
 
 
@@ -85,7 +90,7 @@ def is_image(path: str | Path) -> bool:
 
 
 def check_exist(paths: Sequence[str], origin: Path) -> None:
-    """Refuse paths without a file, naming the first; each folder is listed once, so a network disk does not mind."""
+    """Refuse paths without a file; each folder is listed once, which is quick on a network disk too."""
     names: dict[str, set[str]] = {}
     missing = [path for path in paths if basename(path) not in _names_in(dirname(path), names)]
     if missing:

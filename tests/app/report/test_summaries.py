@@ -8,8 +8,8 @@ import io
 import numpy as np
 
 from pseudocal import Calibration, TemperatureScaling
-from pseudocal.app.report import ImageEvidence, page
-from pseudocal.app.report import evidence as module
+from pseudocal.app.report import ImageSummary, page
+from pseudocal.app.report import summaries as module
 from pseudocal.arrays import Labelled
 
 
@@ -53,7 +53,7 @@ def test_chunks_do_not_show(monkeypatch, made):
     monkeypatch.setattr("pseudocal.app.report.predictions.CHUNK", 60)
     monkeypatch.setattr("pseudocal.app.report.predictions.block_starts", lambda shape: range(0, shape[0], 7))
     parts = made.make_report(labelled=True)
-    assert len(made.make_evidence(made.make_run())[1]) == -(-600 // 7)
+    assert len(made.make_summary(made.make_run())[1]) == -(-600 // 7)
     assert parts.examples == whole.examples
     assert parts.classes == whole.classes
     assert parts.confidence.before == whole.confidence.before
@@ -64,40 +64,40 @@ def test_chunks_do_not_show(monkeypatch, made):
 
 def test_the_size_of_the_evidence_does_not_grow_with_the_inputs(made):
     run = made.make_run(names=["a.png"] * 600)
-    evidence, _ = made.make_evidence(run)
+    summary, _ = made.make_summary(run)
     for _ in range(3):
-        evidence.add(run.logits, run.names)
-    assert evidence.tally.histogram.sum() == 2 * 4 * 600
-    assert [len(shown) for shown in evidence.tally.shown.values()] == [12, 12]
+        summary.add(run.logits, run.names)
+    assert summary.tally.histogram.sum() == 2 * 4 * 600
+    assert [len(shown) for shown in summary.tally.shown.values()] == [12, 12]
 
 
-def segmenter() -> ImageEvidence:
-    return ImageEvidence(Calibration("pseudocal", TemperatureScaling(2.0)), ["sky", "road"])
+def segmenter() -> ImageSummary:
+    return ImageSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["sky", "road"])
 
 
 def test_sums_of_many_images_are_joined_on_the_way(monkeypatch):
     rng = np.random.default_rng(0)
     images = [(rng.normal(size=(2, 3, 4)), rng.integers(0, 2, size=(3, 4))) for _ in range(10)]
     plain, joined = segmenter(), segmenter()
-    for evidence, every in ((plain, 256), (joined, 3)):
+    for summary, every in ((plain, 256), (joined, 3)):
         monkeypatch.setattr(module, "JOINED", every)
         for i, (image, mask) in enumerate(images):
-            evidence.add(image, str(i), mask=mask)
+            summary.add(image, str(i), mask=mask)
     assert joined.seen()[0].images == 10
     assert joined.seen()[1].score() == plain.seen()[1].score()
     assert joined.segmentation == plain.segmentation
 
 
 def test_a_sample_of_pixels_with_weights_stands_for_all():
-    evidence = segmenter()
-    evidence.add_sample(Labelled(np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), np.array([3.0, 1.0])))
-    np.testing.assert_array_equal(evidence.tally.by_class[0], [3.0, 1.0])
-    assert evidence.tally.histogram.sum(axis=1).tolist() == [4.0, 4.0]
+    summary = segmenter()
+    summary.add_sample(Labelled(np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), np.array([3.0, 1.0])))
+    np.testing.assert_array_equal(summary.tally.by_class[0], [3.0, 1.0])
+    assert summary.tally.histogram.sum(axis=1).tolist() == [4.0, 4.0]
 
 
 def test_an_image_that_is_all_padding_is_no_example():
-    evidence = segmenter()
-    table = evidence.add(np.full((2, 3, 4), -np.inf), "padding")
+    summary = segmenter()
+    table = summary.add(np.full((2, 3, 4), -np.inf), "padding")
     assert np.isnan(table["confidence_after"]).all()
-    evidence.add(np.zeros((2, 3, 4)), "guess")
-    assert [one.name for one in evidence.tally.shown["unsure"]] == ["guess"]
+    summary.add(np.zeros((2, 3, 4)), "guess")
+    assert [one.name for one in summary.tally.shown["unsure"]] == ["guess"]

@@ -9,50 +9,15 @@ import sys
 import pytest
 
 from pseudocal.app.cli import command
-from pseudocal.app.cli.beside import beside, prepare_report
-from pseudocal.app.cli.run import _watched
+from pseudocal.app.jobs.local import warm_up
 from pseudocal.app.report.page import templates
-
-
-def test_the_report_is_prepared_once_the_first_batch_is_there():
-    events = []
-
-    def reading():
-        for x in ("ab", "c"):
-            events.append("read")
-            yield x
-
-    stream = _watched(reading(), lambda: events.append("prepare"), lambda n: events.append(f"{n} done"))
-    assert next(stream) == "ab"
-    assert events == ["read", "prepare"]
-    assert list(stream) == ["c"]
-    assert events[2:] == ["2 done", "read", "1 done"]
-
-
-def test_what_was_not_started_is_not_waited_for():
-    done = []
-    with pytest.raises(OSError, match="no batch"), beside(lambda: done.append(1)):
-        raise OSError("no batch")
-    assert done == []
-
-
-def test_what_was_started_has_ended_when_the_model_has_failed():
-    done = []
-
-    def model(start):
-        start()
-        raise OSError("broken")
-
-    with pytest.raises(OSError, match="broken"), beside(lambda: done.append(1)) as start:
-        model(start)
-    assert done == [1]
 
 
 def test_a_missing_package_is_left_to_whoever_needs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     templates.cache_clear()
-    prepare_report()
+    warm_up()
     with pytest.raises(ImportError, match=r"pseudocal\[report\]"):
         templates()
 

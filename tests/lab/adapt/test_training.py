@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,24 @@ import torch
 from safetensors.torch import load_file
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.adapt import METHODS, Progress, Run, Trained, dine, load_network, shot, train
+from pseudocal.lab.adapt import METHODS, Trained, TrainingProgress, TrainingRun, dine, load_network, shot, train
 from pseudocal.lab.adapt.loop import _step_seed, torch_threads
 from pseudocal.lab.adapt.method import SCHEDULES, Moment
-from pseudocal.lab.adapt.rows import SOURCE, TARGET, batch_rows
+from pseudocal.lab.adapt.tensors import SOURCE, TARGET, batch_numbers
 from pseudocal.lab.data import Domain, Unlabelled
 
-SMALL = {"backbone": "digits", "iterations": 12, "width": 16, "batch": 16, "checkpoint_every": 5}
+RUN: dict[str, Any] = {"iterations": 12, "checkpoint_every": 5}
+RUN_FIELDS = {field.name for field in fields(TrainingRun)}
 
 
-def small(images: tuple[Domain, Domain], out: Path, **changes) -> Trained:
+def small(images, out: Path, *, method: str = "mcc", preset: str = "paper", **changes) -> Trained:
+    """Train a small network on batches of 16; changes are those of the run, or of `train`."""
     source, target = images
-    return train(source, target.unlabelled(), out=out, **{**SMALL, **changes})
+    run = TrainingRun(out, **{**RUN, **{name: value for name, value in changes.items() if name in RUN_FIELDS}})
+    others = {name: value for name, value in changes.items() if name not in RUN_FIELDS}
+    known = METHODS.get(method, {}).get(preset)
+    chosen = preset if known is None else replace(known, batch=16)
+    return train(source, target.unlabelled(), run, method=method, preset=chosen, backbone="digits", width=16, **others)
 
 
 def same_weights(a: Path, b: Path) -> bool:
@@ -41,7 +47,7 @@ class KilledError(Exception):
 
 
 def kill_at(stage: str, step: int):
-    def progress(p: Progress) -> None:
+    def progress(p: TrainingProgress) -> None:
         if (p.stage, p.done) == (stage, step):
             raise KilledError
 
@@ -65,14 +71,17 @@ def test_a_killed_process_ends_with_the_same_weights(images, tmp_path: Path) -> 
     np.savez(tmp_path / "data.npz", x=images[0].inputs, y=images[0].labels, t=images[1].inputs)
     script = f"""
         import os, signal, sys, numpy as np, torch
-        from pseudocal.lab.adapt import train
+        from dataclasses import replace
+        from pathlib import Path
+        from pseudocal.lab.adapt import METHODS, TrainingRun, train
         from pseudocal.lab.data import Domain, Unlabelled
         torch.set_num_threads(1)
         data = np.load({str(tmp_path / "data.npz")!r})
         source = Domain("plain", data["x"], data["y"], {images[0].classes!r})
         kill = lambda p: p.done == {step} and os.kill(os.getpid(), signal.SIGKILL)
-        train(source, Unlabelled("flipped", data["t"]), method="cdan", preset="official", out={str(tmp_path / "cut")!r},
-              backbone="digits", iterations=30, width=16, batch=16, checkpoint_every=5, progress=kill)
+        run = TrainingRun(Path({str(tmp_path / "cut")!r}), iterations=30, checkpoint_every=5, progress=kill)
+        preset = replace(METHODS["cdan"]["official"], batch=16)
+        train(source, Unlabelled("flipped", data["t"]), run, method="cdan", preset=preset, backbone="digits", width=16)
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -91,6 +100,19 @@ def test_seeds_decide_the_weights_and_nothing_outside_changes(images, tmp_path: 
     torch.manual_seed(6)
     assert same_weights(one.out, small(images, tmp_path / "2", method="mcc").out)
     assert not same_weights(one.out, small(images, tmp_path / "3", method="mcc", seed=1).out)
+
+
+def test_the_layout_of_images_in_memory_does_not_matter(images, tmp_path: Path) -> None:
+    def loaded(domain: Domain) -> Domain:
+        return replace(domain, inputs=np.array(domain.inputs, order="C"))
+
+    def built(domain: Domain) -> Domain:
+        return replace(domain, inputs=np.array(domain.inputs[:, 0])[:, None])  # the new axis has stride 0
+
+    assert np.asarray(built(images[0]).inputs).strides != np.asarray(loaded(images[0]).inputs).strides
+    warm = small([loaded(domain) for domain in images], tmp_path / "warm", iterations=60)
+    cold = small([built(domain) for domain in images], tmp_path / "cold", iterations=60)
+    assert same_weights(warm.out, cold.out)
 
 
 def test_files_of_a_run(images, tmp_path: Path) -> None:
@@ -125,6 +147,14 @@ def test_evaluation_changes_nothing(images, tmp_path: Path) -> None:
     assert same_weights(with_curve.out, without.out)
 
 
+def test_a_preset_may_be_of_ones_own(images, tmp_path: Path) -> None:
+    source, target = images
+    own = replace(METHODS["mcc"]["paper"], width=16, batch=16)
+    run = TrainingRun(tmp_path / "own", **RUN)
+    trained = train(source, target.unlabelled(), run, method="mcc", preset=own, backbone="digits")
+    assert same_weights(trained.out, small(images, tmp_path / "named").out)
+
+
 def test_a_finished_run_is_not_repeated_and_another_is_refused(images, tmp_path: Path) -> None:
     first = small(images, tmp_path)
     assert small(images, tmp_path, progress=kill_at("mcc", 1)) == first
@@ -143,7 +173,10 @@ def test_mistakes_are_named(images, tmp_path: Path) -> None:
             small(images, tmp_path, **changes)
     with pytest.raises(InputError, match=r"expected a finished training with model.safetensors"):
         load_network(tmp_path)
-    with pytest.raises(InputError, match="expected classes to evaluate on"):
+    with pytest.raises(
+        InputError,
+        match=r"expected the classes of the source to evaluate on, bar 0, .* and 1 more, got a, b, c and 1 more",
+    ):
         small(images, tmp_path, evaluate=replace(images[1], classes=("a", "b", "c", "d")))
 
 
@@ -158,19 +191,18 @@ def test_target_labels_and_source_data_have_no_way_in() -> None:
 
 def test_source_free_methods_by_themselves(images, tmp_path: Path) -> None:
     source, target = images
-    options: dict[str, Any] = {"backbone": "digits", "iterations": 12, "batch": 16}
-    model = train(
-        source, target.unlabelled(), method="source-only", preset="shot", out=tmp_path / "source", **options
-    ).load()
+    run = TrainingRun(tmp_path / "source", iterations=12)
+    preset = replace(METHODS["source-only"]["shot"], batch=16)
+    model = train(source, target.unlabelled(), run, method="source-only", preset=preset, backbone="digits").load()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    run = Run(tmp_path / "shot", iterations=4, frozen=False)
+    run = TrainingRun(tmp_path / "shot", iterations=4, frozen=False)
     adapted = shot(model, target.unlabelled(), run, classes=source.classes).load()
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in before.items())
     changed = {n for n, t in adapted.state_dict().items() if not torch.equal(t, before[n])}
     assert changed
     assert not any("classifier" in name for name in changed)
     black_box = np.full((len(target), 4), 0.25)
-    run = Run(tmp_path / "dine", iterations=4)
+    run = TrainingRun(tmp_path / "dine", iterations=4)
     assert dine(black_box, target.unlabelled(), run, classes=source.classes, backbone="digits").target.exists()
     with pytest.raises(InputError, match=r"expected probabilities of shape \(80, 4\)"):
         dine(black_box[:9], target.unlabelled(), run, classes=source.classes, backbone="digits")
@@ -185,12 +217,14 @@ def test_frozen_training_gives_a_whole_network(images, tmp_path: Path) -> None:
         trained = train(
             rgb[0],
             rgb[1].unlabelled(),
+            TrainingRun(
+                tmp_path / "run",
+                iterations=5,
+                cache=tmp_path / "cache",
+                progress=lambda p: threads.update({p.stage: torch.get_num_threads()}),
+            ),
             method="mcd",
-            out=tmp_path / "run",
-            cache=tmp_path / "cache",
-            iterations=5,
             width=8,
-            progress=lambda p: threads.update({p.stage: torch.get_num_threads()}),
         )
         assert torch.get_num_threads() == 2
     assert threads == {"features of plain": 2, "features of flipped": 2, "mcd": 1}
@@ -211,9 +245,9 @@ def test_schedules_end_where_they_should() -> None:
 
 
 def test_batches_cover_each_epoch_once() -> None:
-    epoch = np.concatenate([batch_rows(12, 4, 0, SOURCE, step) for step in (1, 2, 3)])
+    epoch = np.concatenate([batch_numbers(12, 4, 0, SOURCE, step) for step in (1, 2, 3)])
     assert sorted(epoch) == list(range(12))
-    assert not np.array_equal(batch_rows(12, 4, 0, SOURCE, 1), batch_rows(12, 4, 0, SOURCE, 4))
-    assert not np.array_equal(batch_rows(12, 4, 0, SOURCE, 1), batch_rows(12, 4, 0, TARGET, 1))
-    assert len(batch_rows(3, 36, 0, TARGET, 9)) == 3
+    assert not np.array_equal(batch_numbers(12, 4, 0, SOURCE, 1), batch_numbers(12, 4, 0, SOURCE, 4))
+    assert not np.array_equal(batch_numbers(12, 4, 0, SOURCE, 1), batch_numbers(12, 4, 0, TARGET, 1))
+    assert len(batch_numbers(3, 36, 0, TARGET, 9)) == 3
     assert len({_step_seed(0, step) for step in range(1000)}) == 1000

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.data import Images, image_folder, image_list, unlabelled_folder
+from pseudocal.lab.data import ImageFiles, image_folder, image_list, unlabelled_folder
 
 
 def save(path: Path, pixels: object, **options: Any) -> str:
@@ -103,8 +103,8 @@ def test_images_are_squashed_then_cut_to_the_centre(tmp_path: Path) -> None:
     wide = np.zeros((8, 32, 3))
     wide[:, :, 0] = np.arange(32) * 8  # red grows to the right, whatever the height
     path = save(tmp_path / "wide.png", wide)
-    whole = Images((path,), resize=256, crop=256)[:]
-    cut = Images((path,))[:]
+    whole = ImageFiles((path,), resize=256, crop=256)[:]
+    cut = ImageFiles((path,))[:]
     assert whole.shape == (1, 3, 256, 256)
     assert cut.shape == (1, 3, 224, 224)
     assert (cut == whole[:, :, 16:240, 16:240]).all()
@@ -118,7 +118,7 @@ def test_images_of_all_kinds_become_rgb(tmp_path: Path) -> None:
     palette = Image.fromarray(np.full((4, 4, 3), 77, np.uint8)).quantize(4)
     palette.save(tmp_path / "palette.png", transparency=b"\x80\xff")
     paths = (grey, alpha, str(tmp_path / "palette.png"))
-    assert (Images(paths, 4, 4)[np.array([2, 0, 1])] == 77).all()
+    assert (ImageFiles(paths, 4, 4)[np.array([2, 0, 1])] == 77).all()
 
 
 def test_unreadable_image_is_named(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_unreadable_image_is_named(tmp_path: Path) -> None:
         with pytest.raises(
             InputError, match=f"expected a picture that can be read, got|expected a picture, got .*{name}"
         ):
-            Images((str(tmp_path / name),))[:]
+            ImageFiles((str(tmp_path / name),))[:]
 
 
 @pytest.mark.parametrize("times", [1.5, 3])
@@ -138,12 +138,12 @@ def test_decompression_bomb_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = save(tmp_path / "bomb.png", np.zeros((30, 40)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
     with pytest.raises(InputError, match=r"expected a picture of at most \d+ pixels, got .*bomb.png"):
-        Images((path,))[:]
+        ImageFiles((path,))[:]
 
 
 def test_crop_must_fit() -> None:
     with pytest.raises(InputError, match="expected a crop from 1 to resize=10, got 11"):
-        Images((), 10, 11)
+        ImageFiles((), 10, 11)
 
 
 def test_a_slip_of_the_pen_does_not_name_billions_of_classes(tmp_path: Path) -> None:

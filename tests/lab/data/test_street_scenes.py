@@ -10,7 +10,7 @@ from PIL import Image
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.data import Scenes, label_map, street_names, streets, unlabelled_streets
-from pseudocal.lab.data.label_maps import lookup
+from pseudocal.lab.data.street_scenes import lookup
 
 # as published: Cityscapes' own table, and the maps that adaptation code uses for SYNTHIA
 CITYSCAPES_19 = "7:0 8:1 11:2 12:3 13:4 17:5 19:6 20:7 21:8 22:9 23:10 24:11 25:12 26:13 27:14 28:15 31:16 32:17 33:18"

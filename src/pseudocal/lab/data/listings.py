@@ -1,4 +1,7 @@
-"""Which image has which label, as read from a folder or from a list file, before anything is decoded."""
+"""Image folders and list files: which image has which label, and the domains made of them.
+
+Nothing is decoded until images are asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,82 @@ from os import walk
 from os.path import basename, dirname, join
 from pathlib import Path
 
-from pseudocal.arrays import InputError
-from pseudocal.lab.data.images import check_exist, is_image
+import numpy as np
 
-Prefix = tuple[str, str]
+from pseudocal.arrays import InputError
+from pseudocal.lab.data.domains import Domain, Unlabelled, class_count
+from pseudocal.lab.data.images import ImageFiles, check_exist, is_image
+
+Prefix = tuple[str, str]  # how paths begin in a list, and how they begin here
+
+
+def image_folder(
+    folder: str | Path, *, name: str | None = None, ignore_case: bool = False, resize: int = 256, crop: int = 224
+) -> Domain:
+    """Images as `folder/<class>/<image>`, classes numbered by sorted name.
+
+    Args:
+        folder: the folder that holds a folder for each class.
+        name: the name of the domain; that of the folder by default.
+        ignore_case: sort "Table" before "TV", as some published lists do; capitals come first otherwise.
+        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
+        crop: then its centre of so many pixels on both sides is kept.
+
+    """
+    listing = read_folder(Path(folder), ignore_case=ignore_case)
+    classes = tuple(listing.names.values())
+    return listed_domain(listing, name or Path(folder).name, classes, resize=resize, crop=crop)
+
+
+def image_list(
+    path: str | Path,
+    *,
+    root: str | Path | None = None,
+    prefix: Prefix | None = None,
+    classes: Sequence[str] | None = None,
+    name: str | None = None,
+    resize: int = 256,
+    crop: int = 224,
+) -> Domain:
+    """Images as `<path> <label>` lines of a list file; the label comes from the line, never from the folder.
+
+    Args:
+        path: the list file.
+        root: the folder that relative paths start from; that of the list by default.
+        prefix: `(old, new)` replaces the beginning of paths that were written on another machine.
+        classes: the class names. By default a class is named after the folder of its images where folders and labels
+            are one to one, and after its number otherwise.
+        name: the name of the domain; that of the list by default.
+        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
+        crop: then its centre of so many pixels on both sides is kept.
+
+    """
+    listing = read_list(Path(path), roots=[Path(root)] if root else [], prefix=prefix)
+    labels = range(class_count(max(listing.labels), str(path)))
+    names = tuple(classes) if classes else tuple(listing.names.get(label, str(label)) for label in labels)
+    return listed_domain(listing, name or Path(path).stem, names, resize=resize, crop=crop)
+
+
+def unlabelled_folder(folder: str | Path, *, name: str | None = None, resize: int = 256, crop: int = 224) -> Unlabelled:
+    """All images below a folder, in the order of their paths.
+
+    Args:
+        folder: the folder; the images may lie at any depth.
+        name: the name of the domain; that of the folder by default.
+        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
+        crop: then its centre of so many pixels on both sides is kept.
+
+    """
+    root = Path(folder)
+    paths = tuple(images_below(root))
+    if not paths:
+        raise InputError(f"expected images below {root}, got {found_in(root) if root.is_dir() else 'no such folder'}")
+    return Unlabelled(name or root.name, ImageFiles(paths, resize, crop))
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Paths, their labels, and the name of each label as the folders tell it (empty where they do not)."""
+    """Paths, their labels, and the names of the labels by folder (empty if labels and folders are not one to one)."""
 
     origin: Path
     paths: tuple[str, ...]
@@ -26,6 +96,13 @@ class Listing:
     def __add__(self, other: Listing) -> Listing:
         paths, labels = self.paths + other.paths, self.labels + other.labels
         return Listing(self.origin, paths, labels, folder_names(paths, labels))
+
+
+def listed_domain(
+    listing: Listing, name: str, classes: tuple[str, ...], *, resize: int = 256, crop: int = 224
+) -> Domain:
+    """A domain whose images stay on disk until they are asked for."""
+    return Domain(name, ImageFiles(listing.paths, resize, crop), np.array(listing.labels), classes)
 
 
 def read_folder(folder: Path, *, ignore_case: bool = False) -> Listing:
@@ -61,7 +138,7 @@ def _what_is_missing(folder: Path, empty: Sequence[str]) -> str:
 
 
 def found_in(folder: Path) -> str:
-    """What a folder holds, in few words, for an error message."""
+    """The first names in a folder, for an error message."""
     names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     return ", ".join(names[:8]) + more if names else "an empty folder"
@@ -70,11 +147,10 @@ def found_in(folder: Path) -> str:
 def read_list(path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None = None, check: bool = True) -> Listing:
     """Read `<path> <label>` lines; the last word is the label, so a path may hold spaces.
 
-    Relative paths belong to the first of `roots` that has the first of them, and to the list's own folder failing that.
-    `prefix=(old, new)` moves paths that begin with a folder of another machine. Without `check`
-    the images may be absent, which is enough to learn the names of the classes.
+    Relative paths start from the first of `roots` that holds the first image, else from the list's own folder. With
+    `check=False` the images may be absent: the paths are enough to learn the names of the classes.
     """
-    entries = [parse_line(path, number, line) for number, line in _lines(path)]
+    entries = [parse_line(path, number, line) for number, line in _numbered_lines(path)]
     if not entries:
         raise InputError(f"expected lines of `<path> <label>` in {path}, got none")
     written = [moved(name, prefix) for name, _ in entries]
@@ -86,7 +162,7 @@ def read_list(path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None =
     return Listing(path, paths, labels, folder_names(paths, labels))
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

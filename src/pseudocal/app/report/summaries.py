@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.report.pictures import map_pictures
-from pseudocal.app.report.predictions import Confidences, Table, image_table, row_table
+from pseudocal.app.report.predictions import Confidences, PredictionTable, image_table, row_table
 from pseudocal.app.report.sections import MapPictures, Segmentation
 from pseudocal.arrays import Labelled, Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
-from pseudocal.metrics.chunks import Column
+from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.images import ImageRow, pixel_confidences, row_of_pixels
 
 BINS = 20  # of the histogram of confidences
@@ -50,12 +50,12 @@ class Tally:
 
     """
 
-    histogram: Column = field(default_factory=lambda: np.zeros((2, BINS)))
+    histogram: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
     by_class: Any = 0.0
     shown: dict[str, list[Candidate]] = field(default_factory=lambda: {key: [] for key in ORDERS})
 
     def add(
-        self, said: NDArray[Any], both: Sequence[Column], classes: int, weights: NDArray[Any] | None = None
+        self, said: NDArray[Any], both: Sequence[Doubles], classes: int, weights: NDArray[Any] | None = None
     ) -> None:
         """Take in the predicted classes of rows or pixels, and their confidences before and after."""
         weights = np.ones(len(said)) if weights is None else weights
@@ -70,12 +70,12 @@ class Tally:
 
 
 @dataclass(eq=False)
-class RowEvidence:
-    """The evidence of a classifier, chunk by chunk.
+class RowSummary:
+    """The summary of a classifier, chunk by chunk.
 
     >>> from pseudocal import TemperatureScaling
-    >>> evidence = RowEvidence(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
-    >>> evidence.add(np.array([[0.0, np.log(9.0)]]), ["a.png"])["class_name"]
+    >>> summary = RowSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
+    >>> summary.add(np.array([[0.0, np.log(9.0)]]), ["a.png"])["class_name"]
     ['dog']
 
     Attributes:
@@ -98,7 +98,7 @@ class RowEvidence:
         *,
         pictures: Sequence[Path | None] | None = None,
         labels: Labels | None = None,
-    ) -> Table:
+    ) -> PredictionTable:
         """Take in some rows, and give back their part of the table of predictions.
 
         Args:
@@ -132,8 +132,8 @@ class RowEvidence:
 
 
 @dataclass(eq=False)
-class ImageEvidence:
-    """The evidence of a segmenter, image by image.
+class ImageSummary:
+    """The summary of a segmenter, image by image.
 
     Attributes:
         calibration: what turns confidences before into confidences after.
@@ -147,7 +147,9 @@ class ImageEvidence:
     _maps: list[MapPictures] = field(default_factory=list)
     _sums: list[tuple[Segmented, Segmented]] = field(default_factory=list)
 
-    def add(self, image: Maps, name: str, *, picture: Path | None = None, mask: NDArray[Any] | None = None) -> Table:
+    def add(
+        self, image: Maps, name: str, *, picture: Path | None = None, mask: NDArray[Any] | None = None
+    ) -> PredictionTable:
         """Take in one image, and give back its row of the table of predictions.
 
         Args:
@@ -213,7 +215,7 @@ class ImageEvidence:
         return Segmentation(tuple(self._maps), tuple(header), tuple(rows))
 
 
-Evidence = RowEvidence | ImageEvidence
+Summary = RowSummary | ImageSummary
 
 
 def class_name(i: int, classes: Sequence[str]) -> str:
@@ -225,7 +227,7 @@ def class_name(i: int, classes: Sequence[str]) -> str:
     return classes[i] if i < len(classes) else f"class {i}"
 
 
-def _best(before: Column, after: Column) -> list[int]:
+def _best(before: Doubles, after: Doubles) -> list[int]:
     """The rows that may be among the examples, in their order.
 
     >>> _best(np.array([0.9, 0.8]), np.array([0.5, 0.7]))

@@ -1,4 +1,4 @@
-"""ATDOC's two ways to label target rows from what is remembered of the whole target set (Liang et al., CVPR 2021)."""
+"""Pseudo-labels of target inputs: ATDOC's neighbours and centroids (Liang et al., CVPR 2021), SHOT's clusters."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 def neighbour_labels(
     features: Tensor, rows: Tensor, *, memory: Tensor, predictions: Tensor, k: int = 5
 ) -> tuple[Tensor, Tensor]:
-    """Label each feature by its k nearest others in the memory; its weight is how strongly they agree.
+    """Label each feature by its k nearest neighbours in the memory; its weight is how strongly they agree.
 
-    `rows` says which memory slots are the features' own: a row must not vote for itself.
+    `rows` are the features' own rows in the memory: none may vote for itself.
 
     >>> memory = torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
     >>> predictions = torch.tensor([[0.0, 1.0], [0.8, 0.2], [0.0, 1.0]])
@@ -30,7 +30,7 @@ def neighbour_labels(
 def sharpened(p: Tensor) -> Tensor:
     """What the memory keeps of a batch: p**2 over its column sums, so that common classes weigh less.
 
-    Rows do not sum to one; columns do. That balances the classes, and is what the published code does.
+    Columns sum to one, rows do not. That balances the classes, as the published code does.
 
     >>> sharpened(torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
     tensor([[0.9000, 0.1000],
@@ -49,7 +49,7 @@ def centroid_labels(features: Tensor, centroids: Tensor) -> Tensor:
 
 
 def moved_centroids(centroids: Tensor, features: Tensor, labels: Tensor, *, momentum: float = 0.1) -> Tensor:
-    """Move centroids towards the class means of a batch; a class that is absent only shrinks.
+    """Move centroids towards the class means of a batch; the centroid of an absent class shrinks.
 
     >>> moved_centroids(torch.ones(2, 1), torch.tensor([[3.0], [5.0]]), torch.tensor([0, 0]), momentum=0.5)
     tensor([[2.5000],

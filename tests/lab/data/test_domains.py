@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pseudocal import PseudoCal
 from pseudocal.arrays import InputError
 from pseudocal.lab.data import Domain, Unlabelled, check_same_classes, from_arrays, partial, relabel
-from pseudocal.lab.data.domain import Pixels, Rows, Selection
+from pseudocal.lab.data.domains import ImageArray, Selection, Selector
 
 
 class Lazy:
@@ -26,7 +26,7 @@ class Lazy:
     def shape(self) -> tuple[int, ...]:
         return (len(self), 3, 8, 8)
 
-    def __getitem__(self, rows: Rows, /) -> Pixels:
+    def __getitem__(self, rows: Selector, /) -> ImageArray:
         numbers = np.arange(self.n)[rows]
         self.decoded += len(numbers)
         return np.broadcast_to(numbers[:, None, None, None], (len(numbers), 3, 2, 2)).astype(np.uint8)
@@ -127,7 +127,7 @@ def test_partial_keeps_the_label_space() -> None:
     assert len(part) == 10
     with pytest.raises(InputError, match=r"expected a class of lazy .*, got 'z'"):
         partial(lazy_domain(), ["z"])
-    with pytest.raises(InputError, match="expected rows of the classes d in lazy, got none"):
+    with pytest.raises(InputError, match="expected images of the classes d in lazy, got none"):
         partial(lazy_domain(3), ["d"])
 
 
@@ -142,5 +142,5 @@ def test_relabel_matches_by_name() -> None:
 def test_domains_that_number_classes_differently_are_not_mixed() -> None:
     domain = lazy_domain()
     assert check_same_classes(domain, domain) == domain.classes
-    with pytest.raises(InputError, match="got label 0 for 'd' beside 'a'; match them by name"):
+    with pytest.raises(InputError, match="got label 0 for 'd' instead of 'a'; match them by name"):
         check_same_classes(domain, relabel(domain, ["d", "c", "b", "a"]))
