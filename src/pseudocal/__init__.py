@@ -9,8 +9,9 @@
 np.True_
 """
 
-from pseudocal.arrays import InputError, binary_logits, softmax
+from pseudocal.arrays import InputError, Labelled, binary_logits, softmax
 from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators.trust import DistrustWarning, Forecast, Trust
 from pseudocal.metrics import Outcomes, Reliability
 from pseudocal.scaling import (
     MatrixScaling,
@@ -23,12 +24,16 @@ from pseudocal.scaling import (
 
 __all__ = [
     "Calibration",
+    "DistrustWarning",
+    "Forecast",
     "InputError",
+    "Labelled",
     "MatrixScaling",
     "Outcomes",
     "PseudoCal",
     "Reliability",
     "TemperatureScaling",
+    "Trust",
     "VectorScaling",
     "binary_logits",
     "fit_matrix",
