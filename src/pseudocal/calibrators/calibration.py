@@ -6,8 +6,9 @@ import json
 import math
 import os
 import platform
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -18,12 +19,19 @@ import scipy
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Logits, Probabilities, as_numpy, softmax
-from pseudocal.calibrators.trust import Trust
+from pseudocal.calibrators.trust import DistrustWarning, Trust
 from pseudocal.maps import by_rows
-from pseudocal.scaling import Scaling, TemperatureScaling, scaling_from_dict, scaling_to_dict
+from pseudocal.scaling import Scaling
+from pseudocal.scaling.linear import MatrixScaling, VectorScaling
+from pseudocal.scaling.temperature import TemperatureScaling
 
 FORMAT = "pseudocal-calibration"
 FORMAT_VERSION = 1
+KINDS: dict[str, type[TemperatureScaling] | type[VectorScaling] | type[MatrixScaling]] = {
+    "matrix": MatrixScaling,
+    "temperature": TemperatureScaling,
+    "vector": VectorScaling,
+}
 
 
 def versions() -> dict[str, str]:
@@ -141,3 +149,50 @@ class Calibration:
             versions=dict(content.get("versions", {})),
             trust=None if content.get("trust") is None else Trust.from_dict(content["trust"]),
         )
+
+
+def warn_of_distrust(calibration: Calibration) -> None:
+    """Warn of a temperature that should not be applied, unless it was replaced."""
+    trust = calibration.trust
+    if trust is not None and trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "warn":
+        warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=3)
+
+
+def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
+    """Write a scaling as JSON values; what is not finite, which JSON cannot say, becomes None.
+
+    >>> scaling_to_dict(TemperatureScaling(2.0, log_se=0.1, rows=100))
+    {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None,
+    'groups': None, 'skew': 0.0, 'effective_rows': None}
+    """
+    kind = next(name for name, type_ in KINDS.items() if isinstance(scaling, type_))
+    return {"kind": kind} | {f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling)}
+
+
+def scaling_from_dict(value: Any) -> Scaling:
+    """Read what `scaling_to_dict` wrote.
+
+    >>> scaling_from_dict({"kind": "temperature", "temperature": 2.0})([[2.0, 4.0]])
+    array([[1., 2.]])
+    """
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if kind not in KINDS:
+        raise InputError(f"expected a scaling of kind {', '.join(KINDS)}, got {kind!r}")
+    given = {k: v for k, v in value.items() if k != "kind"}
+    try:
+        if kind == "temperature":
+            given |= {k: math.inf if given.get(k) is None else float(given[k]) for k in ("log_se", "effective_rows")}
+            given |= {k: float(given[k]) for k in ("groups", "skew") if given.get(k) is not None}
+            return TemperatureScaling(**given)
+        arrays = {k: np.asarray(v, dtype=np.float64) for k, v in given.items()}
+        return VectorScaling(**arrays) if kind == "vector" else MatrixScaling(**arrays)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputError(f"expected the fields of a {kind} scaling, got {sorted(given)}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
