@@ -225,13 +225,12 @@ def on_workers(workers: str, blocks: str, rows: str, width: str, memory: str = s
 def constants() -> dict[str, Any]:
     """What a block costs beyond its forward passes: bytes sent back, time to merge them."""
     from pseudocal import PseudoCal
-    from pseudocal.calibrators.collected import Collected
 
     packed = [PseudoCal().collect(cheap, target(2048, seed=i), part=i).pack() for i in range(50)]
-    collected = Collected(2**29, np.random.default_rng(0))
+    collected = PseudoCal().no_evidence()
     start = time.process_time()
     for part in packed:
-        collected.merge_packed(part)
+        collected.merge(part)
     merged = time.process_time()
     rows = collected.temperature().rows
     return {

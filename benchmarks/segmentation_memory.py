@@ -61,7 +61,7 @@ def ours(count: int, pixels: int | None) -> dict[str, object]:
 
     model = StandIn()
     started = time.process_time()
-    calibration = PseudoCal(pixels=pixels).fit(model, (x for x, _ in frames(count)))
+    calibration = PseudoCal(pixels_per_image=pixels).fit(model, (x for x, _ in frames(count)))
     fitted = time.process_time()
     before, after = (
         sum(Segmented.of(model(x), mask, temperature=t) for x, mask in frames(count))

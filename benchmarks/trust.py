@@ -32,18 +32,19 @@ from sklearn.metrics import roc_auc_score
 
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators.agreement import Agreement, agreement_of, count_mistakes
 from pseudocal.calibrators.atc import atc_accuracy
 from pseudocal.calibrators.confidence import confidences, gaps, match_confidence
 from pseudocal.calibrators.doc import doc_accuracy
-from pseudocal.calibrators.second_opinion import Agreement, agreement_of, count_mistakes
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.lab.bench import Store, Suite, Task, run
 from pseudocal.lab.bench.heads import load_model, logits_of
 from pseudocal.lab.bench.store import read_arrays
 from pseudocal.lab.bench.suites import SMALL
-from pseudocal.lab.bench.views import View, partners, seen
+from pseudocal.lab.bench.views import View, seen
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.scaling import TemperatureScaling
+from pseudocal.synthesis import partners
 
 VENDORS = ("noto", "twemoji", "openmoji", "fluent")
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")
@@ -125,7 +126,7 @@ def case_of(task: Task, store: Store) -> Case:
     logits, other = (read_arrays(store.folder(t) / "target.npz")["logits"] for t in (task, second))
     view = View("mixed", LAM, task.seed)
     mixed, other_mixed = (logits_of(load_model(t, store), seen(t, view, None)) for t in (task, second))
-    partner = partners(len(logits), task.seed)
+    partner = partners(len(logits), seed=task.seed)
     own, others = logits.argmax(axis=1), other.argmax(axis=1)
     kept = np.flatnonzero(own != own[partner])
     mistakes = count_mistakes(

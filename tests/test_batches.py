@@ -8,7 +8,7 @@ import torch
 
 from pseudocal import batches
 from pseudocal.arrays import InputError
-from pseudocal.batches import count, is_array, shuffled, size, stack, streamed, take
+from pseudocal.batches import batches_of, count, is_array, size, stack, streamed, take
 
 X = np.arange(12.0).reshape(6, 2)
 KINDS = {
@@ -35,14 +35,14 @@ def test_every_kind_of_input_is_indexed_stacked_and_mixed_alike(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_shuffling_keeps_every_row_once(kind):
     make, back = KINDS[kind]
-    batches = [back(x) for x in shuffled(make(), 4, np.random.default_rng(0))]
+    batches = [back(batch.inputs) for batch in batches_of(make(), 4, np.random.default_rng(0))]
     assert [len(b) for b in batches] == [3, 3]
     assert sorted(map(tuple, np.concatenate(batches))) == sorted(map(tuple, X))
 
 
 def test_other_sparse_formats_are_understood():
-    (batch,) = shuffled(scipy.sparse.coo_matrix(X), 10, np.random.default_rng(0))
-    assert count(batch) == 6
+    (batch,) = batches_of(scipy.sparse.coo_matrix(X), 10, np.random.default_rng(0))
+    assert count(batch.inputs) == 6
 
 
 def test_labels_are_dropped_unseen():
@@ -50,8 +50,8 @@ def test_labels_are_dropped_unseen():
         def __getattribute__(self, name):
             raise AssertionError(f"labels were looked at: {name}")
 
-    (x,) = streamed([(X, Untouchable())])
-    assert x is X
+    (batch,) = streamed([(X, Untouchable())])
+    assert batch.inputs is X
 
 
 def test_images_of_different_sizes_cannot_be_mixed():
@@ -77,7 +77,7 @@ def test_what_is_no_batch_is_named(data, message):
 def test_rows_are_mixed_piece_by_piece_as_they_would_be_at_once(kind, monkeypatch):
     x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     first, second = np.array([0, 3, 3, 6, 5]), np.array([1, 0, 2, 6, 4])
-    monkeypatch.setattr(batches, "BLOCK", 2 * x[0].nbytes)  # two rows at a time, the last one alone
+    monkeypatch.setattr(batches, "MIXED_AT_ONCE", 2 * x[0].nbytes)  # two rows at a time, the last one alone
     given = kind(x.copy())
     mixed = batches.blend(given, first, second, 0.65)
     assert np.array_equal(np.asarray(mixed), np.float32(0.65) * x[first] + np.float32(1 - 0.65) * x[second])

@@ -20,7 +20,7 @@ Logits = Floats  # (n, classes)
 Maps = Floats  # (n, classes, height, width): logits of a model that labels every pixel
 Probabilities = Floats  # (n, classes), rows sum to one
 Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
-Batch = Any  # whatever the model eats: indexable by rows, closed under + and *
+Inputs = Any  # what the model eats, many at once: indexable by rows, closed under + and *
 
 
 ONE_LOGIT = "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a model"
@@ -33,7 +33,7 @@ class InputError(ValueError):
 class Predictor(Protocol):
     """A model as the core sees it: a batch of inputs in, logits `(n, classes)` out, or maps of them."""
 
-    def __call__(self, x: Batch, /) -> Logits:
+    def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch."""
         ...
 

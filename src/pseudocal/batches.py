@@ -1,7 +1,7 @@
-"""What a model eats, seen as batches of rows.
+"""Batches of inputs, whatever the model eats.
 
-Inputs are opaque. Whether they are arrays, tensors, sparse matrices or data frames, all that is asked of them is to
-be indexed by rows, stacked, and mixed with `+` and `*`.
+Inputs are opaque: arrays, tensors, sparse matrices or data frames. They are only indexed by rows, stacked, and mixed
+with `+` and `*`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,36 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Batch, InputError, Predictor, as_numpy
+from pseudocal.arrays import InputError, Inputs, Predictor, as_numpy
 
-BLOCK = 2**20  # bytes of rows that are mixed at a time
-COPIES = 8  # of inputs and logits of a batch that may be held at a time, where every pixel has a class
-LARGE = 256  # bytes that all of them may take for each number of an input, before anybody has asked the model
+MIXED_AT_ONCE = 2**20  # bytes of inputs: a piece that stays in the cache
+COPIES = 8  # of the inputs and logits of a batch that may be in memory at the same time, for maps
+BYTES_PER_NUMBER = 256  # that these copies may take for each number of an input, before the model has been asked
 
 
-def count(x: Batch) -> int:
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Inputs that are predicted together.
+
+    Attributes:
+        number: which batch of the pass it is, from 0 on.
+        rows: which inputs of the data it holds.
+        inputs: the inputs themselves.
+
+    """
+
+    number: int
+    rows: NDArray[np.intp]
+    inputs: Inputs
+
+
+def count(x: Inputs) -> int:
     """How many rows a batch has.
 
     >>> count(np.zeros((3, 8, 8)))
@@ -30,7 +47,7 @@ def count(x: Batch) -> int:
     return int(x.shape[0])
 
 
-def take(x: Batch, rows: NDArray[np.intp]) -> Batch:
+def take(x: Inputs, rows: NDArray[np.intp]) -> Inputs:
     """A copy of some rows.
 
     >>> take(np.array([10, 20, 30]), np.array([2, 0]))
@@ -41,7 +58,7 @@ def take(x: Batch, rows: NDArray[np.intp]) -> Batch:
     return x[rows]
 
 
-def stack(parts: list[Batch]) -> Batch:
+def stack(parts: list[Inputs]) -> Inputs:
     """One batch of the rows of several.
 
     >>> stack([np.array([1, 2]), np.array([3])])
@@ -60,7 +77,7 @@ def stack(parts: list[Batch]) -> Batch:
     return sys.modules["torch"].cat(parts)
 
 
-def blend(x: Batch, first: NDArray[np.intp], second: NDArray[np.intp], lam: float) -> Batch:
+def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: float) -> Inputs:
     """The mix `lam * x[first] + (1 - lam) * x[second]` of rows; those of arrays and tensors are copied once.
 
     >>> blend(np.array([10.0, 0.0, 20.0]), np.array([0, 1]), np.array([1, 2]), 0.75)
@@ -70,7 +87,7 @@ def blend(x: Batch, first: NDArray[np.intp], second: NDArray[np.intp], lam: floa
     try:
         if not _is_floating(x):
             return lam * mixed + (1 - lam) * take(x, second)
-        step = max(1, BLOCK * count(x) // max(1, size(x)))
+        step = max(1, MIXED_AT_ONCE * count(x) // max(1, size(x)))
         for start in range(0, len(first), step):  # in pieces that stay in the cache, the copy in place
             place = slice(start, start + step)
             partner = take(x, second[place])
@@ -85,13 +102,13 @@ def blend(x: Batch, first: NDArray[np.intp], second: NDArray[np.intp], lam: floa
         ) from error
 
 
-def _is_floating(x: Batch) -> bool:
+def _is_floating(x: Inputs) -> bool:
     if isinstance(x, np.ndarray):
         return np.issubdtype(x.dtype, np.floating)
     return hasattr(x, "is_floating_point") and bool(x.is_floating_point())  # a torch tensor
 
 
-def size(x: Batch) -> int:
+def size(x: Inputs) -> int:
     """How many bytes a batch takes.
 
     >>> size(np.zeros((2, 3)))
@@ -117,16 +134,48 @@ def is_stream(data: Any) -> bool:
     return isinstance(data, Iterable)
 
 
-def shuffled(data: Batch, batch_size: int, rng: np.random.Generator) -> Iterator[Batch]:
-    """The rows of an array in random order, in batches of nearly equal size.
+def batches_of(data: Any, batch_size: int, order: np.random.Generator) -> Iterator[Batch]:
+    """The batches of an array in random order, or those of a stream as they come.
 
-    >>> [len(x) for x in shuffled(np.arange(10), 4, np.random.default_rng(0))]
+    >>> rng = np.random.default_rng(0)
+    >>> [batch.inputs.tolist() for batch in batches_of([np.array([1.0]), np.array([2.0])], 128, rng)]
+    [[1.0], [2.0]]
+    >>> [len(batch.rows) for batch in batches_of(np.arange(10), 4, rng)]
     [4, 3, 3]
     """
-    data = data.tocsr() if hasattr(data, "tocsr") else data
-    order = rng.permutation(count(data))
-    for rows in np.array_split(order, max(1, -(-len(order) // batch_size))) if len(order) else ():
-        yield take(data, rows)
+    if is_array(data):
+        data = data.tocsr() if hasattr(data, "tocsr") else data
+        for number, rows in enumerate(shuffled(count(data), batch_size, order)):
+            yield Batch(number, rows, take(data, rows))
+    else:
+        yield from streamed(data)
+
+
+def shuffled(n: int, batch_size: int, order: np.random.Generator) -> list[NDArray[np.intp]]:
+    """The numbers from 0 to n - 1 in random order, in batches of nearly equal size.
+
+    >>> sorted(np.concatenate(shuffled(10, 4, np.random.default_rng(0))).tolist())
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    """
+    return cut(order.permutation(n), batch_size)
+
+
+def cut(rows: NDArray[np.intp], batch_size: int) -> list[NDArray[np.intp]]:
+    """Rows in batches of nearly equal size.
+
+    >>> [batch.tolist() for batch in cut(np.arange(5), 2)]
+    [[0, 1], [2, 3], [4]]
+    """
+    return np.array_split(rows, -(-len(rows) // batch_size)) if len(rows) else []
+
+
+def unread_batches(rows: NDArray[np.intp], batch_size: int) -> list[Batch]:
+    """Numbered batches of rows whose inputs are not read yet.
+
+    >>> [(batch.number, batch.rows.tolist()) for batch in unread_batches(np.array([2, 0, 1]), 2)]
+    [(0, [2, 0]), (1, [1])]
+    """
+    return [Batch(number, mine, None) for number, mine in enumerate(cut(rows, batch_size))]
 
 
 def fitting(predict: Predictor, data: Any, batch_size: int, memory: float) -> int:
@@ -160,16 +209,20 @@ def may_be_large(data: Any, batch_size: int, memory: float) -> bool:
     """
     if not is_array(data) or len(data.shape) < 3 or count(data) == 0:
         return False
-    return bool(LARGE * batch_size * math.prod(data.shape[1:]) > memory)
+    return bool(BYTES_PER_NUMBER * batch_size * math.prod(data.shape[1:]) > memory)
 
 
 def streamed(data: Iterable[Any]) -> Iterator[Batch]:
-    """The inputs of each batch of a stream; what comes with them, such as labels, is never looked at.
+    """The batches of a stream, numbered; what comes with the inputs, such as labels, is never looked at.
 
-    >>> list(streamed([(np.array([1.0]), "label")]))
+    >>> [batch.inputs for batch in streamed([(np.array([1.0]), "label")])]
     [array([1.])]
     """
-    for item in data:
+    seen = 0
+    for number, item in enumerate(data):
+        if isinstance(item, Batch):
+            yield item
+            continue
         x = item[0] if isinstance(item, tuple | list) and item else item
         if isinstance(x, Mapping):
             raise InputError(
@@ -178,4 +231,5 @@ def streamed(data: Iterable[Any]) -> Iterator[Batch]:
             )
         if not hasattr(x, "shape") or len(x.shape) == 0:
             raise InputError(f"expected batches that are arrays or tensors with rows, got {type(x).__name__}")
-        yield x.tocsr() if hasattr(x, "tocsr") else x
+        yield Batch(number, np.arange(seen, seen + count(x)), x.tocsr() if hasattr(x, "tocsr") else x)
+        seen += count(x)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps, work_dtype
 
-BLOCK = 1 << 20  # logits per block
+LOGITS_PER_BAND = 1 << 20
 IGNORED = 255  # the label of pixels that do not count, as Cityscapes and its kin have it
 
 ClassMaps = NDArray[np.integer[Any]]  # (n, height, width), of as few bytes as will do
@@ -27,7 +27,7 @@ def bands(maps: Maps) -> Iterator[slice]:
     [slice(0, 3, None)]
     """
     n, classes, height, width = maps.shape
-    step = max(1, BLOCK // (n * classes * width))
+    step = max(1, LOGITS_PER_BAND // (n * classes * width))
     return (slice(start, min(start + step, height)) for start in range(0, height, step))
 
 
@@ -71,20 +71,21 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
     return np.ascontiguousarray(rows, dtype=np.promote_types(image.dtype, np.float32))
 
 
-def check_pixels(pixels: int | None) -> None:
+def check_pixels_per_image(count: int | None) -> None:
     """Refuse a number of pixels that cannot be drawn."""
-    whole = isinstance(pixels, int | np.integer) and not isinstance(pixels, bool)
-    if pixels is not None and (not whole or pixels < 1):
-        raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {pixels!r}")
+    whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+    if count is not None and (not whole or count < 1):
+        raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}")
 
 
-def draw(at: NDArray[np.intp], pixels: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
-    """At most `pixels` of the pixels numbered in `at`, without replacement; all of them if None.
+def draw(at: NDArray[np.intp], pixels_per_image: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
+    """At most `pixels_per_image` of the pixels numbered in `at`, without replacement; all of them if None.
 
     >>> draw(np.array([0, 2, 3]), 3, np.random.default_rng(0))
     array([0, 2, 3])
     """
-    return at if pixels is None or len(at) <= pixels else rng.choice(at, pixels, replace=False, shuffle=False)
+    n = pixels_per_image
+    return at if n is None or len(at) <= n else rng.choice(at, n, replace=False, shuffle=False)
 
 
 def by_rows(function: Callable[[Logits], Logits], maps: Maps) -> Maps:
@@ -105,11 +106,11 @@ def labelled_pixels(
     maps: ArrayLike,
     labels: ArrayLike,
     *,
-    pixels: int | None = 20_000,
+    pixels_per_image: int | None = 20_000,
     ignore: int | None = IGNORED,
     rng: np.random.Generator,
 ) -> Labelled:
-    """Rows of random pixels, at most `pixels` of each image, for whatever takes labelled logits.
+    """Rows of random pixels, at most `pixels_per_image` of each, for whatever takes labelled logits.
 
     Labels `(n, height, width)` that lie denser than the logits are looked up at the centre of each logit's cell, so
     a model is fitted at its own resolution. Pixels with -inf for every class are left out, as padding is. Each row
@@ -127,21 +128,21 @@ def labelled_pixels(
         valid = np.ones(mask.shape, dtype=bool) if ignore is None else mask != ignore
         check_classes(mask, valid, len(image))
         valid &= image.max(axis=0) != -np.inf
-        parts.append(_rows(image, mask, valid, pixels, rng))
+        parts.append(_rows(image, mask, valid, pixels_per_image, rng))
     return joined(parts)
 
 
-def sampled(maps: Maps, said: ClassMaps, pixels: int | None, rng: np.random.Generator) -> Labelled:
+def sampled(maps: Maps, said: ClassMaps, pixels_per_image: int | None, rng: np.random.Generator) -> Labelled:
     """Rows of random pixels with the classes that the model gives them."""
     pairs = zip(maps, said, strict=True)
-    return joined([_rows(z, given, given != nothing(len(z)), pixels, rng) for z, given in pairs])
+    return joined([_rows(z, given, given != nothing(len(z)), pixels_per_image, rng) for z, given in pairs])
 
 
 def _rows(
-    image: Maps, labels: ClassMaps, valid: NDArray[np.bool_], pixels: int | None, rng: np.random.Generator
+    image: Maps, labels: ClassMaps, valid: NDArray[np.bool_], pixels_per_image: int | None, rng: np.random.Generator
 ) -> Labelled:
     there = np.flatnonzero(valid)
-    at = draw(there, pixels, rng)
+    at = draw(there, pixels_per_image, rng)
     share = len(there) / max(1, len(at))
     return Labelled(
         rows_at(image, at),

@@ -89,7 +89,7 @@ def test_the_order_does_matter_to_pairs_within_a_batch():
         gaps.append(math.log(sorted_.temperature / fair.temperature) / fair.scaling.log_se)
         assert distance(PseudoCal(seed=seed, pairing="batch").fit(model, batches(x)), fair) < 3  # as it comes: fine
     assert max(shares) < 0.1
-    assert np.mean(np.abs(gaps)) > 3
+    assert np.mean(np.abs(gaps)) > 2  # 0.8 if it did not matter
 
 
 def test_memory_bounds_the_sample_and_the_error_says_what_it_costs():
@@ -127,7 +127,8 @@ def test_epochs_cannot_reach_a_tolerance_that_the_inputs_do_not_allow():
 def test_a_strategy_is_written_down():
     from functools import partial
 
-    from pseudocal.synthesis import mixup, mixup_beta
+    from pseudocal.synthesis import mixup_beta
+    from pseudocal.synthesis.mixup import mixup
 
     x = target(300)
     same = PseudoCal(lam=0.8).fit(model, x, strategy=partial(mixup, lam=0.65))
@@ -313,7 +314,6 @@ def test_nothing_in_fit_takes_labels():
         "second_opinion",
         "batch_size",
         "strategy",
-        "watch",
         "executor",
     ]
     assert "labels" not in inspect.signature(module.Checked.__call__).parameters

@@ -72,7 +72,7 @@ def test_workers_have_the_batches_of_one_process():
     from pseudocal.distributed import LocalExecutor
 
     x = images(30, (32, 32), np.random.default_rng(18)).astype(np.float32)
-    method = PseudoCal(memory=2**20, pixels=20)
+    method = PseudoCal(memory=2**20, pixels_per_image=20)
     alone, spread = method.fit(segmenter, x), method.fit(segmenter, x, executor=LocalExecutor())
     assert spread.settings["batch_size"] == alone.settings["batch_size"] == 5
     assert spread.counts == alone.counts
@@ -127,7 +127,7 @@ def test_intervals_of_clustered_pixels_hold_the_truth():
     truth = method.fit(segmenter, images(6000, (5, 5), np.random.default_rng(4))).temperature
     held, blind = 0, 0
     for seed in range(120):
-        found = PseudoCal(seed=seed).fit(segmenter, images(40, (5, 5), np.random.default_rng(100 + seed)))
+        found = PseudoCal(seed=seed).fit(segmenter, images(40, (5, 5), np.random.default_rng(1000 + seed)))
         held += found.interval[0] <= truth <= found.interval[1]
         alone = found.scaling.log_se / 3  # about what pixels that were independent would have
         blind += abs(np.log(found.temperature / truth)) <= 1.96 * alone
@@ -137,7 +137,7 @@ def test_intervals_of_clustered_pixels_hold_the_truth():
 
 def test_thinning_estimates_what_all_pixels_say():
     x = images(300, (9, 9), np.random.default_rng(5))
-    whole, some = PseudoCal(pixels=None).fit(segmenter, x), PseudoCal(pixels=10).fit(segmenter, x)
+    whole, some = PseudoCal(pixels_per_image=None).fit(segmenter, x), PseudoCal(pixels_per_image=10).fit(segmenter, x)
     assert some.scaling.rows <= 3000 < whole.scaling.rows == whole.counts["mixes"]
     assert abs(np.log(some.temperature / whole.temperature)) < 0.5 * whole.scaling.log_se
     assert PseudoCal().fit(segmenter, x).scaling == whole.scaling  # 81 pixels are fewer than 20,000
@@ -145,8 +145,8 @@ def test_thinning_estimates_what_all_pixels_say():
 
 def test_all_pixels_go_through_the_reservoir():
     x = images(200, (16, 16), np.random.default_rng(6))
-    small = PseudoCal(pixels=None, memory=2**18).fit(segmenter, x, batch_size=2)
-    whole = PseudoCal(pixels=None).fit(segmenter, x, batch_size=2)  # of the same mixes
+    small = PseudoCal(pixels_per_image=None, memory=2**18).fit(segmenter, x, batch_size=2)
+    whole = PseudoCal(pixels_per_image=None).fit(segmenter, x, batch_size=2)  # of the same mixes
     assert small.scaling.rows < 1000 < small.counts["mixes"]
     assert small.interval[0] < whole.temperature < small.interval[1]
 
@@ -213,13 +213,13 @@ def test_binary_masks_and_other_strategies():
     one = PseudoCal(binary=True).fit(lambda x: segmenter(x)[:, :1], x)
     two = PseudoCal().fit(lambda x: np.concatenate([np.zeros((len(x), 1, 3, 3)), segmenter(x)[:, :1]], axis=1), x)
     assert one.scaling == two.scaling
-    with pytest.raises(InputError, match="expected mixup alone for a model that labels every pixel, got cutmix"):
+    with pytest.raises(InputError, match="expected mixup for a model that labels every pixel, got cutmix"):
         PseudoCal().fit(segmenter, x, strategy=cutmix)
     for bad in (0, 2.5, True, "all"):
         with pytest.raises(InputError, match=f"at least one pixel of each image, a whole number.*got {bad!r}"):
-            PseudoCal(pixels=bad)
+            PseudoCal(pixels_per_image=bad)
         with pytest.raises(InputError, match="at least one pixel of each image"):
-            pixel_rows(segmenter, [(x, np.zeros((60, 3, 3), dtype=int))], pixels=bad)
+            pixel_rows(segmenter, [(x, np.zeros((60, 3, 3), dtype=int))], pixels_per_image=bad)
     with pytest.raises(InputError, match="at least one pixel that is not ignored"):
         pixel_rows(segmenter, [(x, np.full((60, 3, 3), IGNORED))])
 
@@ -228,7 +228,7 @@ def test_parts_merge_and_their_images_stay_apart():
     x = images(80, (4, 4), np.random.default_rng(12))
     method = PseudoCal()
     first, second = method.collect(segmenter, x[:40], part=0), method.collect(segmenter, x[40:], part=1)
-    first.merge(second)
+    first.merge(second.pack())
     merged = method.conclude(first)
     assert 60 < merged.scaling.groups < 80  # 40, had they been mistaken for each other
     assert merged.scaling.rows == merged.counts["mixes"]
@@ -248,7 +248,7 @@ def test_labelled_pixels_for_tempscal_and_oracle():
     assert best.scaling == found.scaling
     assert best.scaling == oracle(rows.logits, rows.labels, groups=rows.groups, weights=rows.weights).scaling
     assert best.interval != oracle(rows.logits, rows.labels).interval
-    thin = pixel_rows(lambda x: x, [(z, masks)], pixels=5)
+    thin = pixel_rows(lambda x: x, [(z, masks)], pixels_per_image=5)
     assert len(thin.labels) == 200
     np.testing.assert_allclose(thin.weights, 6)
     with pytest.raises(InputError, match="labels from 0 to 2 or the ignored one, got 7 at"):

@@ -178,8 +178,6 @@ def test_refuses_what_workers_cannot_read(model):
     for data in ([], iter([clusters(10)]), [clusters(10)]):
         with pytest.raises(InputError, match="an array, or a list of blocks"):
             PseudoCal().fit(model, data, executor=LocalExecutor())
-    with pytest.raises(InputError, match="no watch"):
-        PseudoCal().fit(model, clusters(10), executor=LocalExecutor(), watch=print)
     with pytest.raises(InputError, match="at least one worker"):
         RayExecutor(workers=0)
 

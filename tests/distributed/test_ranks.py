@@ -12,7 +12,6 @@ import pytest
 
 from pseudocal import InputError, PseudoCal
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators.collected import Collected
 from pseudocal.distributed import fit_across_ranks, ranks
 from pseudocal.reservoir import Reservoir
 
@@ -61,10 +60,10 @@ def results(folder: Path, commands: list[list[str]]):
 
 def check(zero, one, model):
     assert zero == one
-    parts = Collected(2**28, np.random.default_rng(0))
+    parts = PseudoCal().no_evidence()
     for rank in (0, 1):
         shard = clusters(4000)[rank::2]
-        parts.merge(PseudoCal().collect(model, shard, second_opinion=lambda x: model(x + 0.1), part=rank))
+        parts.merge(PseudoCal().collect(model, shard, second_opinion=lambda x: model(x + 0.1), part=rank).pack())
     assert parts.mistakes is not None
     temperature, _, counts = zero["None"]
     assert temperature == PseudoCal().conclude(parts).temperature

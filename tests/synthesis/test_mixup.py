@@ -6,14 +6,23 @@ import numpy as np
 import pytest
 import torch
 
+from pseudocal import PseudoCal
 from pseudocal.arrays import softmax
-from pseudocal.synthesis import Pairs, apart, mixup, pairs_anywhere, pairs_within
+from pseudocal.batches import Batch, streamed
+from pseudocal.randomness import Streams
+from pseudocal.synthesis import AnywhereBefore, Pairs, WithinBatch, apart, partners
+from pseudocal.synthesis.mixup import mixup
 
 IDENTITY = lambda x: np.asarray(x)  # noqa: E731
 
 
 def chunks(x, n):
     return [x[i : i + n] for i in range(0, len(x), n)]
+
+
+def paired(pairing, batches):
+    """The pairs of each batch of a stream, whose inputs are its logits."""
+    return [pairing.of(batch, batch.inputs) for batch in streamed(batches)]
 
 
 def test_a_mix_by_hand():
@@ -69,7 +78,7 @@ def test_tensors_are_mixed_as_tensors():
 
 def test_within_a_batch_everyone_leads_once_and_follows_once():
     x = np.random.default_rng(0).normal(size=(50, 3))
-    for pairs in pairs_within(IDENTITY, chunks(x, 25), rng=np.random.default_rng(1)):
+    for pairs in paired(WithinBatch(Streams(1)), chunks(x, 25)):
         assert sorted(pairs.x[:, 0]) == sorted(pairs.partner[:, 0])
         assert not (pairs.x[:, 0] == pairs.partner[:, 0]).any()
         assert np.array_equal(pairs.logits, pairs.x)
@@ -78,9 +87,9 @@ def test_within_a_batch_everyone_leads_once_and_follows_once():
 
 def test_a_batch_of_one_pairs_with_the_past():
     x = np.arange(20.0).reshape(10, 2)
-    pairs = list(pairs_anywhere(IDENTITY, chunks(x, 1), rng=np.random.default_rng(0), memory=10**6))
-    assert len(pairs) == 9
-    assert list(pairs_within(IDENTITY, chunks(x, 1), rng=np.random.default_rng(0))) == []
+    anywhere = AnywhereBefore(10**6, np.random.default_rng(0))
+    assert [len(pairs) for pairs in paired(anywhere, chunks(x, 1))] == [0] + [1] * 9
+    assert [len(pairs) for pairs in paired(WithinBatch(Streams(0)), chunks(x, 1))] == [0] * 10
 
 
 @pytest.mark.parametrize(("batch", "memory"), [(4, 10**6), (7, 10**6), (5, 16 * (2 * 8 + 2 * 8))])
@@ -91,7 +100,9 @@ def test_anywhere_gives_every_ordered_pair_of_the_stream_the_same_weight(batch, 
     total = np.zeros((n, n))
     rng = np.random.default_rng(0)
     for _ in range(repeats):
-        for pairs in pairs_anywhere(IDENTITY, chunks(x, batch), rng=rng, memory=memory):
+        for pairs in paired(AnywhereBefore(memory, rng), chunks(x, batch)):
+            if len(pairs) == 0:
+                continue
             i, j = (pairs.x[:, 0] // 2).astype(int), (pairs.partner[:, 0] // 2).astype(int)
             np.add.at(total, (i, j), pairs.weights)
             assert np.array_equal(pairs.logits, pairs.x)
@@ -109,18 +120,32 @@ def test_waiting_inputs_take_no_more_than_their_memory():
 
     past = _Past(memory=100 * (8 * 8 + 4 * 8), rng=np.random.default_rng(0))
     for _ in range(50):
-        past.add(np.zeros((40, 8)), np.zeros((40, 4)))
+        past.add(Batch(0, np.arange(40), np.zeros((40, 8))), np.zeros((40, 4)), None)
     assert len(past._rows) == 100
-    assert past.seen == 2000
-    assert all(x.base is None or x.base.nbytes <= 64 for x, _, _ in past._rows)  # no view of a whole batch
+    assert past.count((8,)) == 2000
+    assert all(row.inputs.base is None or row.inputs.base.nbytes <= 64 for row in past._rows)
     tiny = _Past(memory=10**9, rng=np.random.default_rng(0))
-    tiny.add(np.zeros((MOST_PARTNERS + 100, 1)), np.zeros((MOST_PARTNERS + 100, 2)))
+    many = MOST_PARTNERS + 100
+    tiny.add(Batch(0, np.arange(many), np.zeros((many, 1))), np.zeros((many, 2)), None)
     assert len(tiny._rows) == MOST_PARTNERS
 
 
 def test_pairs_share_their_rows_until_they_are_asked_for():
     x = np.eye(3)
-    (pairs,) = pairs_within(IDENTITY, [x], rng=np.random.default_rng(0))
+    (pairs,) = paired(WithinBatch(Streams(0)), [x])
     assert pairs.rows is x
     assert apart(pairs).rows is x
     assert not np.shares_memory(pairs.x, x)
+
+
+def test_partners_are_those_of_the_steps():
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    partner, seen = partners(len(x), batch_size=64, seed=3), np.full(len(x), -1)
+
+    def note(predict, pairs, *, rng):
+        seen[pairs.ids[pairs.first]] = pairs.ids[pairs.second]
+        return mixup(predict, pairs)
+
+    for step in PseudoCal(seed=3).steps(IDENTITY, x, batch_size=64, strategy=note):
+        assert len(step.mixes)
+    assert np.array_equal(seen, partner)

@@ -16,13 +16,13 @@ from pseudocal.synthesis import (
     cutmix,
     filtered_pl,
     manifoldmix,
-    mixup,
     mixup_beta,
     mixup_same,
     moco_v2,
     pseudo_label,
     randaug,
 )
+from pseudocal.synthesis.mixup import mixup
 
 
 @pytest.fixture

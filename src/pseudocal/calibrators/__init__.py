@@ -6,11 +6,11 @@ from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.cpcs import cpcs
 from pseudocal.calibrators.doc import doc, doc_accuracy
 from pseudocal.calibrators.ensemble import Ensemble, ensemble
+from pseudocal.calibrators.labelled_pixels import pixel_rows
 from pseudocal.calibrators.material import PARTS, Material, Part
 from pseudocal.calibrators.matrixscal import matrixscal
 from pseudocal.calibrators.mc_dropout import mc_dropout
 from pseudocal.calibrators.oracle import oracle
-from pseudocal.calibrators.pixel_rows import pixel_rows
 from pseudocal.calibrators.pseudo_ensemble import pseudo_ensemble
 from pseudocal.calibrators.pseudocal import PseudoCal
 from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate, comparison_table, needs_table

@@ -1,8 +1,8 @@
-"""Parts of a target that a worker can read by itself."""
+"""Blocks: parts of a target that a worker can read by itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.batches import take
-from pseudocal.synthesis.pairs import ring
+from pseudocal.batches import Batch, take, unread_batches
 
-BLOCK_ROWS = 2048  # rows of an array in a block
+BLOCK_ROWS = 2048  # inputs of an array in a block
 
 
 class Block(Protocol):
@@ -31,77 +30,74 @@ class Block(Protocol):
 
 
 @dataclass(frozen=True)
-class Opened:
-    """The inputs of a block, what each is called if it has a name, and those that could not be read, with why."""
+class Contents:
+    """What a block holds.
+
+    Attributes:
+        inputs: one array, or a list of batches.
+        names: what each input is called, if it has a name.
+        unreadable: the inputs that could not be read, with why.
+
+    """
 
     inputs: Any
     names: list[str] | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def numbered(self) -> bool:
+        """Whether the inputs are batches that know their place in the whole target."""
+        return isinstance(self.inputs, list) and all(isinstance(batch, Batch) for batch in self.inputs)
 
-def opened(block: Block, source: Any) -> Opened:
+
+def contents_of(block: Block, source: Any) -> Contents:
     """Read a block; one that has more to tell than its inputs does so by a method `open`.
 
-    >>> opened(Rows((np.array([2, 0]),), {}), np.array([10, 20, 30]))
-    Opened(inputs=[array([30, 10])], names=None, unreadable={})
+    >>> contents_of(RowBlock((Batch(0, np.array([2, 0]), None),)), np.array([10, 20, 30])).inputs[0].inputs
+    array([30, 10])
     """
     if hasattr(block, "open"):
-        found: Opened = block.open(source)
+        found: Contents = block.open(source)
         return found
-    return Opened(block.read(source))
+    return Contents(block.read(source))
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Some batches of the rows of one source, with the state of the random numbers that pair them.
+class RowBlock:
+    """Some batches of the rows of one source.
 
-    >>> Rows((np.array([2, 0]),), {}).read(np.array([10, 20, 30]))
-    [array([30, 10])]
+    Attributes:
+        batches: their numbers and rows; their inputs are not read yet.
+        name: what to call the block in a report.
+
     """
 
-    batches: tuple[NDArray[np.intp], ...]
-    state: Mapping[str, Any]
+    batches: tuple[Batch, ...]
     name: str = "block"
 
     def __len__(self) -> int:
-        return sum(map(len, self.batches))
+        return sum(len(batch.rows) for batch in self.batches)
 
-    def read(self, source: Any) -> list[Any]:
-        """The batches."""
-        return [take(source, rows) for rows in self.batches]
-
-    def rng(self) -> np.random.Generator:
-        """The random numbers, where a pass over the whole would be when it comes to these rows."""
-        rng = np.random.default_rng()
-        rng.bit_generator.state = self.state
-        return rng
+    def read(self, source: Any) -> list[Batch]:
+        """The batches with their inputs."""
+        return [Batch(batch.number, batch.rows, take(source, batch.rows)) for batch in self.batches]
 
 
-def rows_in_blocks(
-    order: NDArray[np.intp], batch_size: int, rng: np.random.Generator, block_rows: int = BLOCK_ROWS
-) -> list[Rows]:
-    """Cut rows in random order into the batches that one process would make, and those into blocks.
+def row_blocks(order: NDArray[np.intp], batch_size: int, block_rows: int = BLOCK_ROWS) -> list[RowBlock]:
+    """Cut rows into the batches that one process would make, and those into blocks.
 
-    >>> blocks = rows_in_blocks(np.arange(10), 2, np.random.default_rng(0), block_rows=4)
-    >>> [[batch.tolist() for batch in block.batches] for block in blocks]
+    >>> blocks = row_blocks(np.arange(10), 2, block_rows=4)
+    >>> [[batch.rows.tolist() for batch in block.batches] for block in blocks]
     [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9]]]
     """
-    batches = np.array_split(order, max(1, -(-len(order) // batch_size)))
+    batches = unread_batches(order, batch_size)
     at_once = max(1, block_rows // batch_size)
-    blocks: list[Rows] = []
-    for i in range(0, len(batches), at_once):
-        mine = tuple(batches[i : i + at_once])
-        blocks.append(
-            Rows(mine, rng.bit_generator.state, f"block {i // at_once} of {len(batches[0])} x {len(mine)} rows")
-        )
-        for batch in mine:  # draw what pairing them will draw
-            if len(batch) > 1:
-                ring(len(batch), rng)
-    return blocks
+    parts = [tuple(batches[i : i + at_once]) for i in range(0, len(batches), at_once)]
+    return [RowBlock(mine, f"block {i} of {len(batches[0].rows)} x {len(mine)} rows") for i, mine in enumerate(parts)]
 
 
 @dataclass(frozen=True)
-class Mapped:
+class MappedFile:
     """A memory map by the name of its file, which every worker must be able to read."""
 
     path: str
@@ -115,13 +111,13 @@ def sendable(source: Any) -> Any:
     """What stands for `source` on its way to a worker: a memory map goes by name, not by content."""
     if isinstance(source, np.memmap) and source.filename is not None and not isinstance(source.base, np.ndarray):
         order: Literal["C", "F"] = "C" if source.flags.c_contiguous else "F"
-        return Mapped(str(Path(source.filename).resolve()), source.dtype.str, source.shape, source.offset, order)
+        return MappedFile(str(Path(source.filename).resolve()), source.dtype.str, source.shape, source.offset, order)
     return source
 
 
 def received(source: Any) -> Any:
     """What `sendable` stands for."""
-    if isinstance(source, Mapped):
+    if isinstance(source, MappedFile):
         return np.memmap(source.path, source.dtype, "r", source.offset, source.shape, source.order)
     return source
 

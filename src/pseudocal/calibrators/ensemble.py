@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import Batch, InputError, Logits, Maps, Predictor, as_logits, as_numpy, check_rows
+from pseudocal.arrays import InputError, Inputs, Logits, Maps, Predictor, as_logits, as_numpy, check_rows
 from pseudocal.maps import bands
 
 Mean = Literal["probabilities", "logits"]
@@ -66,7 +66,7 @@ class Ensemble:
         if len(self.members) < 2:
             raise InputError(f"expected two members or more, got {len(self.members)}")
 
-    def __call__(self, x: Batch, /) -> Logits:
+    def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch with every member."""
         return ensemble([predict(x) for predict in self.members], mean=self.mean)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import Batch, InputError, Logits
+from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.batches import count, is_array, streamed, take
 from pseudocal.calibrators.ensemble import ensemble
 
@@ -24,13 +24,14 @@ def mc_dropout(model: Any, target_inputs: Any, *, passes: int = 10, batch_size: 
         raise InputError(f"expected at least two passes, got {passes}")
     from pseudocal.predictors.dropout import dropout_passes
 
-    batches = _in_order(target_inputs, batch_size) if is_array(target_inputs) else streamed(target_inputs)
+    array = is_array(target_inputs)
+    batches = _in_order(target_inputs, batch_size) if array else (b.inputs for b in streamed(target_inputs))
     means = [ensemble(logits) for logits in dropout_passes(model, batches, passes=passes, seed=seed)]
     if not means:
         raise InputError("expected at least one batch of target inputs, got none")
     return np.concatenate(means)
 
 
-def _in_order(data: Batch, batch_size: int) -> Iterator[Batch]:
+def _in_order(data: Inputs, batch_size: int) -> Iterator[Inputs]:
     for start in range(0, count(data), batch_size):
         yield take(data, np.arange(start, min(start + batch_size, count(data))))

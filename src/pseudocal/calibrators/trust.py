@@ -15,8 +15,8 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators.agreement import Agreement
 from pseudocal.calibrators.confidence import confidences
-from pseudocal.calibrators.second_opinion import Agreement
 from pseudocal.scaling import TemperatureScaling
 
 Verdict = Literal["apply", "caution", "do not apply"]
@@ -84,7 +84,7 @@ def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement:
     Two models that agree on 90% of the inputs and never in a mistake; the first is sure of all of them, and the
     temperature makes it 90% sure:
 
-    >>> from pseudocal.calibrators.second_opinion import Mistakes
+    >>> from pseudocal.calibrators.agreement import Mistakes
     >>> logits = np.tile(np.eye(10) * 50, (100, 1))
     >>> agreement = Agreement(rows=1000, rate=0.9, mistakes=Mistakes(100.0, 0.0, 100.0))
     >>> real = Labelled(logits, logits.argmax(axis=1))

@@ -1,6 +1,6 @@
 """One target set of any size: on a Ray cluster, on the ranks of `torchrun`, or block by block right here."""
 
-from pseudocal.calibrators.divided import Executor, Failure
+from pseudocal.calibrators.executors import Executor, Failure
 from pseudocal.distributed.local import LocalExecutor
 from pseudocal.distributed.ranks import fit_across_ranks
 from pseudocal.distributed.ray_data import dataset_blocks

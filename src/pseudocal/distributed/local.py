@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pseudocal.calibrators.divided import Failure, Work
+from pseudocal.calibrators.executors import Failure, WorkOnBlock
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,14 @@ class LocalExecutor:
 
     max_bad: float = 0.01
 
-    def map(self, start: Callable[[], Work], blocks: Sequence[Any]) -> Generator[Any, None, None]:
+    def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
         """Work on each block in order."""
         work = start()
         for number, block in enumerate(blocks):
             yield tried(work, number, block)
 
 
-def tried(work: Work, number: int, block: Any) -> Any:
+def tried(work: WorkOnBlock, number: int, block: Any) -> Any:
     """The result, or a `Failure`: decoders, networks and models raise whatever they like."""
     try:
         return work(number, block)

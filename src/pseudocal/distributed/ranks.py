@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError
 from pseudocal.batches import fitting
 from pseudocal.calibrators import Calibration, PseudoCal
-from pseudocal.calibrators.collected import Collected, Packed
+from pseudocal.calibrators.evidence import Packed
+from pseudocal.calibrators.pseudocal import warn_of_distrust
 from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import as_predictor
 
-PARTS = ("counts", "ceilings", "mistakes", "mixes", "real")
+PACKED_NAMES = ("counts", "ceilings", "mistakes", "mixes", "real")
 
 
 def fit_across_ranks(
@@ -34,19 +35,21 @@ def fit_across_ranks(
     tolerance = None if method.tolerance is None else method.tolerance * math.sqrt(world)
     model = as_predictor(model)
     batch_size = fitting(model, data, batch_size, method.memory)
-    collected = replace(method, tolerance=tolerance).collect(
+    evidence = replace(method, tolerance=tolerance).collect(
         model, data, second_opinion=second_opinion, batch_size=batch_size, part=rank
     )
-    mine = collected.pack()
-    whole = Collected(method.memory * 3 // 4, np.random.default_rng(method.seed))
+    mine = evidence.pack()
+    whole = method.no_evidence()
     for sender in range(world):
-        whole.merge_packed(_sent_round(mine, sender))
-    return method.conclude(whole, {"batch_size": batch_size, "ranks": world})
+        whole.merge(_sent_round(mine, sender))
+    calibration = method.conclude(whole, {"batch_size": batch_size, "ranks": world})
+    warn_of_distrust(calibration)
+    return calibration
 
 
 def _sent_round(mine: Packed, sender: int) -> Packed:
     """What `sender` has packed, on every rank."""
-    return {name: array for name in PARTS if (array := _one_sent_round(mine.get(name), sender)) is not None}
+    return {name: array for name in PACKED_NAMES if (array := _one_sent_round(mine.get(name), sender)) is not None}
 
 
 def _one_sent_round(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pseudocal.arrays import InputError, cores
-from pseudocal.calibrators.divided import Failure, Work
+from pseudocal.calibrators.executors import Failure, WorkOnBlock
 from pseudocal.distributed.addresses import check_address
 from pseudocal.distributed.local import tried
 from pseudocal.extras import MissingExtraError
@@ -59,7 +59,7 @@ class RayExecutor:
         if not 0 <= self.max_bad <= 1:
             raise InputError(f"expected a share of bad blocks from 0 to 1, got {self.max_bad}")
 
-    def map(self, start: Callable[[], Work], blocks: Sequence[Any]) -> Generator[Any, None, None]:
+    def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
         """What each block gives, in order; closing the generator stops the workers."""
         with self.connected() as ray:
             crew = _Crew(ray, self, ray.put(start), min(self._fitting(ray), len(blocks)))
@@ -132,10 +132,10 @@ class _Worker:
     """An actor: the work is started with the first block, so that a model that cannot be made is a failed block."""
 
     def __init__(self) -> None:
-        self._work: Work | None = None
+        self._work: WorkOnBlock | None = None
 
     def run(self, start: list[Any], number: int, block: Any) -> Any:
-        """Work on one block; `start` holds a reference, which is followed once."""
+        """WorkOnBlock on one block; `start` holds a reference, which is followed once."""
 
         def work(number: int, block: Any) -> Any:
             import ray

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor, as_labels
-from pseudocal.batches import count, is_array, shuffled, take
+from pseudocal.batches import count, cut, is_array, shuffled, take
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.predictors import Checked, as_predictor
+from pseudocal.randomness import Streams
 from pseudocal.scaling import fit_temperature
-from pseudocal.synthesis import Pairs, apart, mixup, pairs_within
+from pseudocal.synthesis import Pairs, apart, partners
+from pseudocal.synthesis.mixup import mixup
 
 LAMBDAS = (0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 
@@ -107,14 +109,13 @@ def _numbered(predict: Predictor, inputs: Any, batch_size: int, seed: int) -> tu
     """The logits of all rows, and pairs of them that the model tells apart, numbered as the rows are."""
     if not is_array(inputs):
         raise InputError(f"expected target inputs as one array, got {type(inputs).__name__}")
-    rng, row = np.random.default_rng(seed), np.arange(count(inputs))
-    cuts = range(batch_size, len(row), batch_size)
-    logits = np.concatenate([predict(take(inputs, rows)) for rows in np.split(row, cuts)])
-    numbers = pairs_within(logits.__getitem__, shuffled(row, batch_size, rng), rng=rng)
-    everyone = (Pairs(inputs, logits, pairs.x, pairs.partner) for pairs in numbers)
-    kept = [pairs for pairs in map(apart, everyone) if len(pairs)]
+    n = count(inputs)
+    logits = np.concatenate([predict(take(inputs, rows)) for rows in cut(np.arange(n), batch_size)])
+    partner = partners(n, batch_size=batch_size, seed=seed)
+    batches = shuffled(n, batch_size, Streams(seed).order())
+    kept = [pairs for rows in batches if len(pairs := apart(Pairs(inputs, logits, rows, partner[rows])))]
     if not kept:
-        raise InputError(f"expected target inputs that the model tells apart, got one class for all {len(row)}")
+        raise InputError(f"expected target inputs that the model tells apart, got one class for all {n}")
     return logits, kept
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import (
-    Batch,
     InputError,
+    Inputs,
     Logits,
     Maps,
     Predictor,
@@ -58,16 +58,23 @@ class Checked:
 
     It counts the rows it predicts, and adds to an error of the model which batch it was. Maps of logits
     `(n, classes, height, width)` come through as they are.
+
+    Args:
+        predict: the model.
+        binary: it gives one logit per row, which stands for the two columns (0, z).
+        doubt: warn if its first answer looks like probabilities; False where somebody has made sure already.
+
     """
 
-    def __init__(self, predict: Predictor, *, binary: bool = False) -> None:
+    def __init__(self, predict: Predictor, *, binary: bool = False, doubt: bool = True) -> None:
         self.rows = 0
+        self._doubt = doubt
         self._predict = predict
         self._binary = binary
         self._classes: int | None = None
         self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}  # of maps, by the shape of inputs
 
-    def __call__(self, x: Batch, /) -> Logits | Maps:
+    def __call__(self, x: Inputs, /) -> Logits | Maps:
         """Predict one batch."""
         try:
             output = self._predict(x)
@@ -88,7 +95,7 @@ class Checked:
         if self._classes is None:
             self._classes = logits.shape[1]
             few = logits if logits.ndim == 2 else logits[0].reshape(len(logits[0]), -1)[:, :999].T
-            if looks_like_probabilities(few):
+            if self._doubt and looks_like_probabilities(few):
                 warnings.warn(
                     "expected logits, got rows that are non-negative and sum to one: if the model returns "
                     "probabilities, pass their logarithm instead: lambda x: np.log(model(x))",
@@ -99,7 +106,7 @@ class Checked:
         self.rows += len(logits)
         return logits if logits.dtype.itemsize >= 4 or logits.ndim == 4 else logits.astype(np.float32)
 
-    def _check_size(self, x: Batch, maps: Maps) -> None:
+    def _check_size(self, x: Inputs, maps: Maps) -> None:
         """Refuse another size than inputs of this shape had before: pairs of them are compared pixel by pixel."""
         size = self._sizes.setdefault(tuple(x.shape[1:]), maps.shape[2:])
         if size != maps.shape[2:]:

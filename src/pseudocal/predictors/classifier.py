@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import Batch, InputError, Logits, binary_logits
+from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
 
 FLOOR = float(np.log(np.finfo(np.float32).eps))  # the smallest step that a float32 softmax can take below one
 
@@ -18,7 +18,7 @@ class ClassifierPredictor:
 
     model: Any
 
-    def __call__(self, x: Batch, /) -> Logits:
+    def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of features."""
         if not hasattr(self.model, "predict_proba"):
             return self._decisions(x)
@@ -31,7 +31,7 @@ class ClassifierPredictor:
         with np.errstate(divide="ignore"):
             return floored(np.log(probabilities))
 
-    def _decisions(self, x: Batch) -> Logits:
+    def _decisions(self, x: Inputs) -> Logits:
         """The decision function, where it gives one number for each class."""
         scores = np.asarray(self.model.decision_function(x))
         logits = binary_logits(scores) if scores.ndim == 1 else scores

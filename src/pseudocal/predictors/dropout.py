@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from pseudocal.arrays import Batch, InputError, Logits
+from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.predictors.torch_module import TorchPredictor
 
 
-def dropout_passes(module: nn.Module, batches: Iterable[Batch], *, passes: int, seed: int) -> Iterator[list[Logits]]:
+def dropout_passes(module: nn.Module, batches: Iterable[Inputs], *, passes: int, seed: int) -> Iterator[list[Logits]]:
     """For each batch the logits of several passes; dropout layers draw anew in each, all else is in eval mode.
 
     Draws come from `seed`, and torch's own random state is put back after each batch.
@@ -32,7 +32,7 @@ def dropout_passes(module: nn.Module, batches: Iterable[Batch], *, passes: int, 
         yield logits
 
 
-def _dropping(module: nn.Module, x: Batch) -> Logits:
+def _dropping(module: nn.Module, x: Inputs) -> Logits:
     """One pass of `TorchPredictor`, which switches to eval mode: the layers are switched back on as it starts."""
     layers = [m for m in module.modules() if isinstance(m, _DropoutNd)]
     hooks = [layer.register_forward_pre_hook(_switch_on) for layer in layers]

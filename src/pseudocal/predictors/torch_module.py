@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pseudocal.arrays import Batch, InputError, Logits, as_numpy
+from pseudocal.arrays import InputError, Inputs, Logits, as_numpy
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class TorchPredictor:
 
     module: nn.Module
 
-    def __call__(self, x: Batch, /) -> Logits:
+    def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of arrays or tensors."""
         with evaluating(self.module), torch.inference_mode():
             output = self.module(self._placed(x))
             return as_numpy(logits_of(output))
 
-    def _placed(self, x: Batch) -> Tensor:
+    def _placed(self, x: Inputs) -> Tensor:
         """The batch on the module's device; floats in the precision of the module's own."""
         tensor = torch.as_tensor(x)
         weight = next((p for p in self.module.parameters() if p.is_floating_point()), None)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Labelled, Predictor, softmax
+from pseudocal.arrays import InputError, Labelled, Maps, Predictor, softmax
 from pseudocal.batches import blend
-from pseudocal.synthesis.mixup_pixels import mixup_pixels
+from pseudocal.maps import ClassMaps, draw, joined, predicted, rows_at
 from pseudocal.synthesis.pairs import Pairs, apart
 
 
 def check_share(lam: float) -> None:
-    """Refuse a larger share that is not larger."""
+    """Refuse lam outside (0.5, 1)."""
     if not 0.5 < lam < 1:
         raise InputError(f"expected lam, the larger share, between 0.5 and 1, got {lam}")
 
@@ -24,8 +25,8 @@ def mixup(
     *,
     lam: float = 0.65,
     labels: Literal["hard", "soft"] = "hard",
-    pixels: int | None = 20_000,
-    rng: np.random.Generator | None = None,  # for pixels alone: the pairs are drawn already
+    pixels_per_image: int | None = 20_000,
+    rng: np.random.Generator | None = None,
 ) -> Labelled:
     """Mix pairs that the model tells apart; label each mix by its larger share.
 
@@ -40,12 +41,21 @@ def mixup(
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
 
-    Of images whose every pixel has a class, the pixels are mixed, at most `pixels` of each pair.
+    Of images whose every pixel has a class, the pixels are mixed.
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom, and what the model says of them.
+        lam: the larger share of a mix, between 0.5 and 1.
+        labels: "hard" or "soft".
+        pixels_per_image: how many pixels of each pair of images count; None for all.
+        rng: draws these pixels. Nothing else is drawn here.
+
     """
     check_share(lam)
     if pairs.row_logits.ndim > 2:
         rng = rng or np.random.default_rng(0)
-        return mixup_pixels(predict, pairs, lam=lam, labels=labels, pixels=pixels, rng=rng)
+        return mixup_pixels(predict, pairs, lam=lam, labels=labels, pixels_per_image=pixels_per_image, rng=rng)
     kept = apart(pairs)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
@@ -54,3 +64,62 @@ def mixup(
         return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
     shares = lam * softmax(kept.logits) + (1 - lam) * softmax(kept.partner_logits)
     return Labelled(mixed, shares.argmax(axis=1), kept.weights)
+
+
+def mixup_pixels(
+    predict: Predictor,
+    pairs: Pairs,
+    *,
+    lam: float,
+    labels: Literal["hard", "soft"],
+    pixels_per_image: int | None,
+    rng: np.random.Generator,
+) -> Labelled:
+    """Mix pairs of images; keep pixels that the model tells apart, and label each by the larger share's.
+
+    Of each pair at most `pixels_per_image` are drawn, and each then stands for as many as it was drawn from.
+
+    >>> x = np.array([[[[4.0, 4.0]], [[0.0, 0.0]]], [[[4.0, 0.0]], [[0.0, 4.0]]]])    # (n, classes, 1, 2)
+    >>> pairs = Pairs(x, predicted(x), np.array([0, 1]), np.array([1, 0]))
+    >>> rng = np.random.default_rng(0)
+    >>> mix = mixup_pixels(lambda x: x, pairs, lam=0.75, labels="hard", pixels_per_image=None, rng=rng)
+    >>> mix.logits, mix.labels                                    # the two images agree on their first pixel
+    (array([[3., 1.],
+           [1., 3.]]), array([0, 1]))
+    """
+    said = _classes(pairs.row_logits)
+    none = np.iinfo(said.dtype).max
+    two = zip(pairs.first, pairs.second, strict=True)
+    told = [np.flatnonzero(_apart(said[i], said[j], none)) for i, j in two]
+    kept = np.flatnonzero([len(at) > 0 for at in told])
+    if len(kept) == 0:
+        return Labelled(np.empty((0, 2)), np.empty(0, dtype=np.int64))
+    mixes = pairs[kept]
+    parts: list[Labelled] = []
+    mixed = predict(blend(mixes.rows, mixes.first, mixes.second, lam))
+    for image, i, j, k in zip(mixed, mixes.first, mixes.second, kept, strict=True):
+        at = draw(told[k], pixels_per_image, rng)
+        target = said[i].reshape(-1)[at] if labels == "hard" else _surest(pairs.row_logits, i, j, at, lam)
+        weight = (1.0 if pairs.weights is None else float(pairs.weights[k])) * len(told[k]) / len(at)
+        ids = (k, k) if pairs.ids is None else (pairs.ids[i], pairs.ids[j])
+        parts.append(
+            Labelled(rows_at(image, at), target.astype(np.int64), np.full(len(at), weight), np.tile(ids, (len(at), 1)))
+        )
+    return joined(parts)
+
+
+def _apart(first: ClassMaps, second: ClassMaps, none: int) -> NDArray[np.bool_]:
+    differ: NDArray[np.bool_] = (first != second) & (first != none) & (second != none)
+    return differ
+
+
+def _classes(said: Maps | ClassMaps) -> ClassMaps:
+    """What the model said of each pixel, from its logits or kept as classes alone."""
+    return predicted(said) if said.ndim == 4 else said  # type: ignore[arg-type, return-value]
+
+
+def _surest(maps: Maps, i: int, j: int, at: NDArray[np.intp], lam: float) -> NDArray[np.intp]:
+    """The class of the largest mixed probability at some pixels of two images."""
+    shares = lam * softmax(rows_at(maps[i], at)) + (1 - lam) * softmax(rows_at(maps[j], at))
+    surest: NDArray[np.intp] = shares.argmax(axis=1)
+    return surest

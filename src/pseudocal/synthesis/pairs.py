@@ -1,24 +1,27 @@
 """Who is mixed with whom.
 
-The paper pairs rows of one shuffled batch. That is what `pairs_within` does, and for an array, which can be shuffled
-as a whole, it is all one needs. A stream may come sorted, by class or by camera; then a batch holds few partners, or
-the wrong ones. `pairs_anywhere` pairs each row with one drawn from all rows seen so far, of which it keeps a bounded
-uniform sample, and weights the pairs so that every two rows of the stream count the same, in whatever order they came.
+The paper pairs rows of one shuffled batch: `WithinBatch`. For an array, which can be shuffled as a whole, that is all
+one needs. A stream may come sorted, by class or by camera; then a batch holds few partners, or the wrong ones.
+`AnywhereBefore` pairs each row with one drawn from all rows seen so far, of which it keeps a bounded uniform sample,
+and weights the pairs so that every two rows of the stream count the same, in whatever order they came.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Batch, Floats, Logits, Predictor
-from pseudocal.batches import count, size, stack, take
+from pseudocal.arrays import Floats, Inputs, Logits
+from pseudocal.batches import Batch, count, shuffled, size, stack, take
+from pseudocal.randomness import Streams
 
 Numbers = NDArray[np.intp]
+Classes = NDArray[np.integer[Any]]
 
 MOST_PARTNERS = 4096  # more inputs than this do not make the sample of partners any better
 
@@ -33,18 +36,29 @@ class Pairs:
     >>> pairs = Pairs(np.array([[1.0], [2.0], [3.0]]), np.eye(3), np.array([0, 1]), np.array([2, 0]))
     >>> pairs.x.tolist(), pairs.partner.tolist(), pairs.logits.argmax(axis=1).tolist()
     ([[1.0], [2.0]], [[3.0], [1.0]], [0, 1])
+
+    Attributes:
+        rows: the inputs, `(m, ...)`.
+        row_logits: what the model says of each, `(m, classes)`; of images the classes of the pixels are enough.
+        first: the rows that have the larger share, `(n,)`.
+        second: their partners, `(n,)`.
+        weights: how much each pair counts, `(n,)`; one each when absent.
+        ids: which input of the data each row is, `(m,)`: mixes that share one are not independent.
+        opinions: the class that a second opinion gives to each row, `(m,)`, if there is one.
+
     """
 
-    rows: Batch  # (m, ...)
-    row_logits: Logits  # (m, classes)
-    first: Numbers  # (n,): rows that have the larger share
-    second: Numbers  # (n,): their partners
-    weights: Floats | None = None  # (n,)
-    ids: NDArray[np.int64] | None = None  # (m,): which input of the stream each row is, for mixes that share one
+    rows: Inputs
+    row_logits: Logits
+    first: Numbers
+    second: Numbers
+    weights: Floats | None = None
+    ids: NDArray[np.int64] | None = None
+    opinions: Classes | None = None
 
     @classmethod
     def of(
-        cls, x: Batch, partner: Batch, logits: Logits, partner_logits: Logits, weights: Floats | None = None
+        cls, x: Inputs, partner: Inputs, logits: Logits, partner_logits: Logits, weights: Floats | None = None
     ) -> Pairs:
         """Pair each row of `x` with that of `partner` in the same place.
 
@@ -56,12 +70,12 @@ class Pairs:
         return cls(stack([x, partner]), both, np.arange(n), np.arange(n, 2 * n), weights)
 
     @property
-    def x(self) -> Batch:
+    def x(self) -> Inputs:
         """The rows of the larger share, `(n, ...)`."""
         return take(self.rows, self.first)
 
     @property
-    def partner(self) -> Batch:
+    def partner(self) -> Inputs:
         """The rows of the smaller share, `(n, ...)`."""
         return take(self.rows, self.second)
 
@@ -80,7 +94,7 @@ class Pairs:
 
     def __getitem__(self, kept: Numbers) -> Pairs:
         weights = None if self.weights is None else self.weights[kept]
-        return Pairs(self.rows, self.row_logits, self.first[kept], self.second[kept], weights, self.ids)
+        return replace(self, first=self.first[kept], second=self.second[kept], weights=weights)
 
 
 def apart(pairs: Pairs) -> Pairs:
@@ -94,20 +108,36 @@ def apart(pairs: Pairs) -> Pairs:
     return pairs[np.flatnonzero(pseudo[pairs.first] != pseudo[pairs.second])]
 
 
-def pairs_within(predict: Predictor, batches: Iterable[Batch], *, rng: np.random.Generator) -> Iterator[Pairs]:
-    """Pair each row of a batch with another of the same batch, every row once on either side."""
-    seen = 0
-    for x in batches:
-        logits = predict(x)
+class Pairing(Protocol):
+    """How the rows of a batch find their partners."""
+
+    def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
+        """The pairs of a batch, of which the model says `logits` and a second one the classes `opinions`."""
+        ...
+
+
+@dataclass(frozen=True)
+class WithinBatch:
+    """Pair each row of a batch with another of the same batch, every row once on either side: as the paper does.
+
+    Attributes:
+        streams: where the partners are drawn from; they depend on the seed and on the number of the batch alone.
+        epoch: which pass over the data it is.
+
+    """
+
+    streams: Streams
+    epoch: int = 0
+
+    def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
+        """The pairs of a batch; none if it has a single row."""
         n = len(logits)
-        if n > 1:
-            yield Pairs(x, logits, np.arange(n), ring(n, rng), ids=np.arange(seen, seen + n))
-        seen += n
+        first = np.arange(n if n > 1 else 0)
+        second = ring(n, self.streams.pairs(batch.number, self.epoch))[: len(first)]
+        return Pairs(batch.inputs, logits, first, second, ids=batch.rows, opinions=opinions)
 
 
-def pairs_anywhere(
-    predict: Predictor, batches: Iterable[Batch], *, rng: np.random.Generator, memory: int
-) -> Iterator[Pairs]:
+class AnywhereBefore:
     """Pair each row with one of those before it, or of its own batch; inputs that wait take `memory` bytes at most.
 
     With s rows before a batch of n, a row has s + (n - 1)/2 partners to itself (each pair inside the batch is shared
@@ -117,68 +147,109 @@ def pairs_anywhere(
     Batches may differ in the shape of their rows, as images of several sizes do. Rows are then paired with those of
     their own shape: no picture is cut or stretched for it, and what the model says of each lies pixel on pixel.
     """
-    past = _Past(memory, rng)
-    for x in batches:
-        logits = predict(x)
-        n, shape = len(logits), tuple(x.shape[1:])
-        before = past.count(shape)
+
+    def __init__(self, memory: int, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._past = _Past(memory, rng)
+
+    def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
+        """The pairs of the next batch of the stream."""
+        rng, x, n = self._rng, batch.inputs, len(logits)
+        shape = tuple(x.shape[1:])
+        before = self._past.count(shape)
         partners = before + (n - 1) / 2
         if partners > 0:
             older = np.flatnonzero(rng.random(n) < before / partners)
-            x_past, logits_past, ids_past = past.draw(len(older), shape)
-            everyone, all_logits = stack([x, *x_past]), np.concatenate([logits, *logits_past])
+            drawn = self._past.draw(len(older), shape)
             first, second = np.arange(n), ring(n, rng)
             second[older] = n + np.arange(len(older))
             swap = older[rng.random(len(older)) < 0.5]
             first[swap], second[swap] = second[swap], first[swap]
-            ids = np.concatenate([np.arange(past.seen, past.seen + n), ids_past])
-            yield Pairs(everyone, all_logits, first, second, np.full(n, partners), ids)
-        past.add(x, logits)
+            pairs = Pairs(
+                stack([x, *(row.inputs for row in drawn)]),
+                np.concatenate([logits, *(row.logits for row in drawn)]),
+                first,
+                second,
+                np.full(n, partners),
+                np.concatenate([batch.rows, *(row.id for row in drawn)]),
+                None if opinions is None else np.concatenate([opinions, *(row.opinion for row in drawn)]),
+            )
+        else:
+            nobody = np.empty(0, dtype=np.intp)
+            pairs = Pairs(x, logits, nobody, nobody)
+        self._past.add(batch, logits, opinions)
+        return pairs
+
+
+class _Row(NamedTuple):
+    """One row that waits for partners: what it is, what the models say of it, which row of the data it is."""
+
+    inputs: Inputs
+    logits: Logits
+    opinion: Classes
+    id: Classes
 
 
 class _Past:
     """A uniform sample of the rows seen so far, with what the model said of them."""
 
     def __init__(self, memory: int, rng: np.random.Generator) -> None:
-        self.seen = 0
+        self._seen = 0
         self._memory = memory
         self._rng = rng
-        self._rows: list[tuple[Batch, Logits, int]] = []
+        self._rows: list[_Row] = []
         self._shapes: Counter[tuple[int, ...]] = Counter()
 
     def count(self, shape: tuple[int, ...]) -> int:
         """How many rows of this shape there were, if one of them is still here."""
-        return self._shapes[shape] if len(self._fitting(shape)) else 0
+        return self._shapes[shape] if len(self._of_shape(shape)) else 0
 
-    def draw(self, n: int, shape: tuple[int, ...]) -> tuple[list[Batch], list[Logits], NDArray[np.int64]]:
-        """Draw n rows of this shape with replacement, and which of all rows they are."""
+    def draw(self, n: int, shape: tuple[int, ...]) -> list[_Row]:
+        """Draw n rows of this shape with replacement."""
         if n == 0:
-            return [], [], np.empty(0, dtype=np.int64)
-        fitting = self._fitting(shape)
-        drawn = [self._rows[fitting[i]] for i in self._rng.integers(len(fitting), size=n)]
-        x, logits, ids = zip(*drawn, strict=True)
-        return list(x), list(logits), np.array(ids, dtype=np.int64)
+            return []
+        candidates = self._of_shape(shape)
+        return [self._rows[candidates[i]] for i in self._rng.integers(len(candidates), size=n)]
 
-    def add(self, x: Batch, logits: Logits) -> None:
+    def add(self, batch: Batch, logits: Logits, opinions: Classes | None) -> None:
         """Let rows in, each in the place of a random one once the memory is full."""
-        n = count(x)
+        x, n = batch.inputs, count(batch.inputs)
         capacity = max(2, min(MOST_PARTNERS, self._memory * n // (size(x) + logits.nbytes)))
         self._shapes[tuple(x.shape[1:])] += n
         while len(self._rows) > capacity:  # larger rows than before
             del self._rows[int(self._rng.integers(len(self._rows)))]
+        said = batch.rows if opinions is None else opinions  # without a second opinion nobody looks at them
         for i in range(n):
-            self.seen += 1
-            row = np.array([i])
-            if len(self._rows) < capacity:
-                self._rows.append((take(x, row), logits[row], self.seen - 1))  # copies: views would keep all alive
-            elif (place := int(self._rng.integers(self.seen))) < len(self._rows):
-                self._rows[place] = (take(x, row), logits[row], self.seen - 1)
+            self._seen += 1
+            place = len(self._rows) if len(self._rows) < capacity else int(self._rng.integers(self._seen))
+            if place < capacity:
+                row = np.array([i])
+                self._rows[place : place + 1] = [_Row(take(x, row), logits[row], said[row], batch.rows[row])]
 
-    def _fitting(self, shape: tuple[int, ...]) -> Sequence[int]:
+    def _of_shape(self, shape: tuple[int, ...]) -> Sequence[int]:
         everyone = range(len(self._rows))
         if len(self._shapes) < 2:
             return everyone
-        return [i for i in everyone if tuple(self._rows[i][0].shape[1:]) == shape]
+        return [i for i in everyone if tuple(self._rows[i].inputs.shape[1:]) == shape]
+
+
+def partners(n: int, *, batch_size: int = 128, seed: int = 0) -> Numbers:
+    """With whom `PseudoCal(seed=seed)` pairs each of n rows of an array, in its first epoch.
+
+    >>> bool(np.all(np.sort(partners(300)) == np.arange(300)))  # everyone is someone's partner
+    True
+
+    Args:
+        n: how many rows the array has.
+        batch_size: how many rows a batch has, as in `PseudoCal.fit`.
+        seed: the seed of the pairs.
+
+    """
+    streams = Streams(seed)
+    partner = np.empty(n, dtype=np.intp)
+    for number, rows in enumerate(shuffled(n, batch_size, streams.order())):
+        partner[rows] = rows[ring(len(rows), streams.pairs(number))]
+    return partner
 
 
 def ring(n: int, rng: np.random.Generator) -> Numbers:

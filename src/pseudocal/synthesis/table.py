@@ -8,14 +8,10 @@ from typing import Protocol
 import numpy as np
 
 from pseudocal.arrays import Labelled, Predictor
-from pseudocal.synthesis.augment import moco_v2, randaug
-from pseudocal.synthesis.cutmix import cutmix
-from pseudocal.synthesis.manifoldmix import manifoldmix
+from pseudocal.synthesis.alternatives import cutmix, filtered_pl, manifoldmix, mixup_beta, mixup_same, pseudo_label
+from pseudocal.synthesis.augmentations import moco_v2, randaug
 from pseudocal.synthesis.mixup import mixup
-from pseudocal.synthesis.mixup_beta import mixup_beta
-from pseudocal.synthesis.mixup_same import mixup_same
 from pseudocal.synthesis.pairs import Pairs
-from pseudocal.synthesis.pseudo_label import filtered_pl, pseudo_label
 
 
 class Strategy(Protocol):

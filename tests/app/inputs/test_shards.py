@@ -9,8 +9,7 @@ import pytest
 
 from pseudocal import InputError, PseudoCal
 from pseudocal.app import shards
-from pseudocal.calibrators.collected import Collected
-from pseudocal.calibrators.divided import in_random_order
+from pseudocal.calibrators.executors import block_order
 from pseudocal.distributed import LocalExecutor, RayExecutor, dataset_blocks
 
 from .conftest import clusters, npz_files
@@ -71,9 +70,9 @@ def test_a_dataset_of_ray_in_its_own_blocks(ray, model):
         dataset = ray.data.from_numpy(arrays).map_batches(lambda batch: {"x": 2 * batch["data"]})
         blocks = dataset_blocks(dataset, "x")
     halved = PseudoCal().fit(lambda x: model(x / 2), blocks, executor=RayExecutor(workers=1))
-    merged = Collected(2**28, np.random.default_rng(0))
-    for i, j in enumerate(in_random_order(0, 4)):
-        merged.merge(PseudoCal().collect(model, arrays[j], part=i))
+    merged = PseudoCal().no_evidence()
+    for i, j in enumerate(block_order(0, 4)):
+        merged.merge(PseudoCal().collect(model, arrays[j], part=i).pack())
     assert halved.temperature == pytest.approx(PseudoCal().conclude(merged).temperature, rel=1e-6)
 
 

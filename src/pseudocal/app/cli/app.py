@@ -109,7 +109,7 @@ def calibrate(
             seed=seed,
             tolerance=tolerance,
             pairing="batch",
-            pixels=pixels or None,
+            pixels_per_image=pixels or None,
             estimator=estimator,
             on_distrust=on_distrust,
         ),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,9 @@ from pseudocal.app.report import Confidences, Run
 from pseudocal.app.report.segmented import Images
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.collected import Collected
-from pseudocal.calibrators.divided import Work, merge_blocks
-from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.calibrators.blocks import sendable
+from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.executors import BlockWork, Merging
 from pseudocal.distributed import Deferred, RayExecutor
 
 EVERYONE = 100_000  # more workers than any cluster has
@@ -104,16 +103,13 @@ def _deferred(job: Job, model: str) -> Deferred:
 
 def _fit(
     job: Job, models: tuple[Deferred, Deferred | None], target: Target, executor: RayExecutor
-) -> tuple[Collected, Calibration]:
-    keep_rng = np.random.default_rng(job.method.seed).spawn(2)[1]
+) -> tuple[Evidence, Calibration]:
+    work = BlockWork(job.method, models, sendable(target.source), job.batch_size)
+    merging = Merging(work, target.blocks, executor)
     with progress(len(target.blocks), quiet=job.quiet, unit="blocks") as advance:
-        shown = _Shown(executor, advance)
-        collected, record = merge_blocks(
-            job.method, models, target.blocks, target.source, shown, keep_rng, batch_size=job.batch_size
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
-        return collected, job.method.conclude(collected, record)
+        for _ in merging.steps():
+            advance(1)
+    return merging.evidence, job.method.conclude(merging.evidence, merging.record)
 
 
 def _predict(
@@ -130,40 +126,20 @@ def _predict(
             model,
             target.in_order,
             job.out / PARTS,
-            executor=_Shown(executor, advance),
+            executor=executor,
             source=target.source,
             batch_size=job.batch_size,
             about=target.about,
             classes=classes,
+            advance=lambda rows: advance(1),
         )
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """An executor that tells of each block that is done."""
-
-    executor: RayExecutor
-    advance: Callable[[int], None]
-
-    @property
-    def max_bad(self) -> float:
-        return self.executor.max_bad
-
-    def map(self, start: Callable[[], Work], blocks: Sequence[Any]) -> Generator[Any, None, None]:
-        for result in (results := self.executor.map(start, blocks)):
-            self.advance(1)
-            try:
-                yield result
-            except GeneratorExit:
-                results.close()
-                raise
 
 
 def _run(
     job: Job,
     model: OpenModel,
     target: Target,
-    collected: Collected,
+    collected: Evidence,
     calibration: Calibration,
     files: list[str],
     done: dict[str, Any] | None,

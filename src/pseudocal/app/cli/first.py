@@ -2,32 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from pseudocal.app.cli.job import Job, Work
-from pseudocal.arrays import Batch, InputError, Logits, Predictor
-
-
-def looked_at(predict: Predictor, look: Callable[[Any], object]) -> Predictor:
-    """A predictor that shows its first answer.
-
-    >>> seen = []
-    >>> predict = looked_at(lambda x: 2 * x, seen.append)
-    >>> predict(1), predict(2), seen
-    (2, 4, [2])
-    """
-    first = True
-
-    def answer(x: Batch, /) -> Logits:
-        nonlocal first
-        logits = predict(x)
-        if first:
-            look(logits)
-            first = False
-        return logits
-
-    return answer
+from pseudocal.arrays import InputError, Logits
 
 
 def check_answer(work: Work, logits: Logits) -> None:

@@ -16,13 +16,15 @@ from pseudocal.app.cli.second import check_second
 from pseudocal.app.inputs import Inputs, Unreadable, open_inputs, pixels_for
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.opening import ARRAYS, PICTURES, holds_pictures
-from pseudocal.app.jobs.recorder import Recorder
+from pseudocal.app.jobs.recorder import LogitStore
 from pseudocal.app.models.files import open_model
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.app.models.outputs import AsLogits, Meaning
 from pseudocal.arrays import InputError, Predictor
 from pseudocal.batches import fitting
 from pseudocal.calibrators import PseudoCal
+from pseudocal.predictors import Checked
+from pseudocal.randomness import Streams
 
 PARTS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
 BATCH = 64  # inputs per forward pass, unless the user says how many
@@ -81,7 +83,8 @@ class Work:
     inputs: Inputs
     preparation: str
     order: NDArray[np.intp]  # the inputs that are used, in the order of the calibration
-    recorder: Recorder
+    recorder: LogitStore
+    predict: Checked
     unreadable: Unreadable
     second: Predictor | None = None
     masks: Masks | None = None
@@ -113,15 +116,15 @@ def open_job(job: Job, aside: Path, models: Models | None = None) -> Work:
     inputs, preparation = open_data(job, model)
     if second is not None:
         check_second(model, second, inputs, job.pixels)
-    order_rng = np.random.default_rng(job.method.seed).spawn(4)[3]  # the method has the first three
-    order = order_rng.permutation(len(inputs))[: job.max_samples]
+    order = Streams(job.method.seed).order().permutation(len(inputs))[: job.max_samples]
     return Work(
         trimmed(job, model, inputs),
         model,
         inputs,
         preparation,
         order,
-        Recorder(job.as_logits(model), aside / "logits.npy", len(inputs)),
+        LogitStore(aside / "logits.npy", len(inputs)),
+        Checked(job.as_logits(model), doubt=False),
         Unreadable(len(inputs), job.max_bad),
         None if second is None else job.as_logits(second),
         None if job.labels is None else open_masks(job.labels, inputs, order),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.cli.beside import beside, prepare_report
-from pseudocal.app.cli.first import check_answer, looked_at
+from pseudocal.app.cli.first import check_answer
 from pseudocal.app.cli.job import Job, Models, Work, open_job
 from pseudocal.app.cli.progress import progress
 from pseudocal.app.cli.staging import staged
@@ -25,11 +23,10 @@ from pseudocal.app.inputs import Inputs, read_batches
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.app.report import Confidences, Run, content_of, page, save_content, write_predictions
 from pseudocal.arrays import cores
+from pseudocal.batches import unread_batches
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.reservoir import Reservoir
 
-MIXES_KEPT = 2**26  # bytes of mixes for the report's diagram; below that it shows all of them
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
     "pillow": "PIL",
@@ -70,21 +67,24 @@ def batch_note(asked: Job, done: Job) -> list[str]:
 
 def _fit(work: Work, prepare: Callable[[], None]) -> tuple[Calibration, Reservoir]:
     """Calibrate on the inputs in random order, keeping what the model says of each; `prepare` once it is at work."""
-    job, recorder = work.job, work.recorder
-    order, mixes_rng = work.order, np.random.default_rng(job.method.seed).spawn(5)[4]  # the order had the one before
-    mixes = Reservoir(MIXES_KEPT, mixes_rng)
+    job, recorder, predict = work.job, work.recorder, work.predict
+    order, evidence = work.order, job.method.no_evidence()
     workers = job.workers or cores()
-    batches = read_batches(work.inputs, order, batch_size=job.batch_size, workers=workers, unreadable=work.unreadable)
-    with progress(len(order), quiet=job.quiet) as advance, closing(batches), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="expected logits")  # `AsLogits` has asked already
-        warnings.simplefilter("ignore", DistrustWarning)  # the verdict says it
-        stream = _watched(recorder.stream(batches), prepare, advance)
-        model = looked_at(recorder, partial(check_answer, work))
-        calibration = job.method.fit(model, stream, second_opinion=work.second, watch=mixes.add)
+    unread = unread_batches(order, job.batch_size)
+    batches = read_batches(work.inputs, unread, workers=workers, unreadable=work.unreadable)
+    with progress(len(order), quiet=job.quiet) as advance, closing(batches):
+        stream = _watched(batches, prepare, advance)
+        for i, step in enumerate(job.method.steps(predict, stream, second_opinion=work.second)):
+            if i == 0:
+                check_answer(work, step.logits)
+            recorder.keep(step.rows, step.logits)
+            evidence.add(step)
+            if evidence.settled(job.method.tolerance):
+                break
         if job.predict == "all":
-            for x in stream:  # what an early stop has left
-                recorder(x)
-    return calibration, mixes
+            for batch in stream:  # what an early stop has left
+                recorder.keep(batch.rows, predict(batch.inputs))
+    return job.method.conclude(evidence), evidence.mixes
 
 
 def _watched(stream: Iterator[Any], start: Callable[[], None], advance: Callable[[int], None]) -> Iterator[Any]:
@@ -93,7 +93,7 @@ def _watched(stream: Iterator[Any], start: Callable[[], None], advance: Callable
         if i == 0:
             start()
         yield x
-        advance(len(x))
+        advance(len(x.rows))
 
 
 def ship(

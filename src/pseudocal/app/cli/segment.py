@@ -22,6 +22,7 @@ from pseudocal.app.report import page, save_content
 from pseudocal.app.report.predictions import write_table
 from pseudocal.app.report.segmented import Images, segmented_content
 from pseudocal.arrays import Labelled, cores
+from pseudocal.batches import unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics.image_rows import COLUMNS
 
@@ -54,13 +55,12 @@ def write_segmented_report(
 
 def _second_pass(work: Work, calibration: Calibration) -> Images:
     job, rows, images = work.job, work.recorder.rows, Images(calibration)
-    batches = read_batches(
-        work.inputs, rows, batch_size=job.batch_size, workers=job.workers or cores(), unreadable=work.unreadable
-    )
+    unread = unread_batches(rows, job.batch_size)
+    batches = read_batches(work.inputs, unread, workers=job.workers or cores(), unreadable=work.unreadable)
     with progress(len(rows), quiet=job.quiet) as advance, closing(batches):
-        for numbers, x in batches:
-            for i, image in zip(numbers.tolist(), work.recorder(x), strict=True):
+        for batch in batches:
+            for i, image in zip(batch.rows.tolist(), work.predict(batch.inputs), strict=True):
                 mask = None if work.masks is None else work.masks[i]
                 images.add(np.asarray(image), work.inputs.name(i), work.inputs.picture(i), mask)
-            advance(len(numbers))
+            advance(len(batch.rows))
     return images

@@ -18,9 +18,10 @@ from pseudocal.app.inputs.opening import PICTURES
 from pseudocal.app.inputs.shards import SUFFIXES, Shard, listed, shards
 from pseudocal.app.models.opened import OpenModel
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.blocks import Block, rows_in_blocks
-from pseudocal.calibrators.divided import in_random_order
+from pseudocal.calibrators.blocks import Block, row_blocks
+from pseudocal.calibrators.executors import block_order
 from pseudocal.extras import MissingExtraError
+from pseudocal.randomness import Streams
 
 ROWS = 2048  # inputs in a block of predictions
 FEW = 6  # inputs that are also read here, to try a calibrated model and to show what it says
@@ -72,7 +73,7 @@ def _shards(job: Job, model: OpenModel, files: list[str]) -> Target:
     columns = job.features or model.expects.columns
     near = [file if "://" in file else str(Path(file).resolve()) for file in files]
     blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
-    order = in_random_order(job.method.seed, len(blocks))
+    order = block_order(job.method.seed, len(blocks))
     some = _first_readable(blocks)
     inputs = Arrays(some, str(some.dtype))
     return Target(
@@ -111,11 +112,9 @@ def _far(job: Job, model: OpenModel) -> tuple[Inputs, str]:
 
 def _numbered(job: Job, inputs: Inputs, preparation: str) -> Target:
     """Inputs in the very batches that the command makes without a cluster."""
-    pair_rng, _, _, order_rng = np.random.default_rng(job.method.seed).spawn(4)
-    order = order_rng.permutation(len(inputs))[: job.max_samples]
-    mixed = rows_in_blocks(order, job.batch_size, pair_rng)
-    plain = rows_in_blocks(np.sort(order), job.batch_size, pair_rng, ROWS)
-    blocks, in_order = ([Numbered(b.batches, b.state, b.name) for b in rows] for rows in (mixed, plain))
+    order = Streams(job.method.seed).order().permutation(len(inputs))[: job.max_samples]
+    mixed, plain = row_blocks(order, job.batch_size), row_blocks(np.sort(order), job.batch_size, ROWS)
+    blocks, in_order = ([Numbered(b.batches, b.name) for b in rows] for rows in (mixed, plain))
     return Target(
         blocks=blocks,
         in_order=in_order,

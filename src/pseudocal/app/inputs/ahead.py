@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs.source import Inputs
 from pseudocal.arrays import InputError
+from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
 
 BATCHES_AHEAD = 2
@@ -46,41 +47,40 @@ class Unreadable:
 
 
 def read_batches(
-    inputs: Inputs, order: NDArray[np.intp], *, batch_size: int, workers: int, unreadable: Unreadable
-) -> Generator[tuple[NDArray[np.intp], NDArray[Any]], None, None]:
-    """Batches of inputs in the given order, each with the numbers of its rows; those that cannot be read are left out.
+    inputs: Inputs, batches: Sequence[Batch], *, workers: int, unreadable: Unreadable
+) -> Generator[Batch, None, None]:
+    """The batches with their inputs, read ahead in threads; inputs that cannot be read are left out.
 
     >>> from pseudocal.app.inputs import Arrays
+    >>> from pseudocal.batches import unread_batches
     >>> rows = Arrays(np.arange(6).reshape(3, 2))
-    >>> for numbers, x in read_batches(rows, np.array([2, 0, 1]), batch_size=2, workers=1, unreadable=Unreadable(3)):
-    ...     print(numbers, x.tolist())
+    >>> batches = unread_batches(np.array([2, 0, 1]), batch_size=2)
+    >>> for batch in read_batches(rows, batches, workers=1, unreadable=Unreadable(3)):
+    ...     print(batch.rows, batch.inputs.tolist())
     [2 0] [[4.0, 5.0], [0.0, 1.0]]
     [1] [[2.0, 3.0]]
     """
-    parts = np.array_split(order, -(-len(order) // batch_size))
     pool = ThreadPoolExecutor(workers, thread_name_prefix="pseudocal-read")
     stacker = ThreadPoolExecutor(1, thread_name_prefix="pseudocal-stack")
-    waiting: deque[Future[tuple[NDArray[np.intp], NDArray[Any]]]] = deque()
+    waiting: deque[Future[Batch]] = deque()
     try:
-        for part in [*parts, *[None] * BATCHES_AHEAD]:
-            if part is not None:
-                rows = [pool.submit(inputs.read, int(i)) for i in part]
-                waiting.append(stacker.submit(_gather, inputs, part, rows, unreadable))
-            if waiting and (part is None or len(waiting) > BATCHES_AHEAD):
-                numbers, x = waiting.popleft().result()
-                if len(numbers):
-                    yield numbers, x
+        for batch in [*batches, *[None] * BATCHES_AHEAD]:
+            if batch is not None:
+                rows = [pool.submit(inputs.read, int(i)) for i in batch.rows]
+                waiting.append(stacker.submit(_gather, inputs, batch, rows, unreadable))
+            if waiting and (batch is None or len(waiting) > BATCHES_AHEAD):
+                read = waiting.popleft().result()
+                if len(read.rows):
+                    yield read
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
         stacker.shutdown(wait=True, cancel_futures=True)
 
 
-def _gather(
-    inputs: Inputs, part: NDArray[np.intp], futures: list[Future[NDArray[Any]]], unreadable: Unreadable
-) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """The rows of a batch that could be read, with their numbers."""
+def _gather(inputs: Inputs, batch: Batch, futures: list[Future[NDArray[Any]]], unreadable: Unreadable) -> Batch:
+    """A batch with those of its inputs that could be read."""
     read = []
-    for i, future in zip(part, futures, strict=True):
+    for i, future in zip(batch.rows, futures, strict=True):
         try:
             read.append((i, future.result()))
         except MissingExtraError:
@@ -89,4 +89,5 @@ def _gather(
             unreadable.add(inputs.name(int(i)), error)
     if len({x.shape for _, x in read}) > 1:
         raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
-    return np.array([i for i, _ in read], dtype=np.intp), np.stack([x for _, x in read]) if read else np.empty(0)
+    rows = np.array([i for i, _ in read], dtype=np.intp)
+    return Batch(batch.number, rows, np.stack([x for _, x in read]) if read else None)

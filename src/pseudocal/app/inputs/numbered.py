@@ -7,44 +7,39 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import Arrays, Inputs, Pixels, Unreadable, read_batches
 from pseudocal.app.inputs.shards import fetched
-from pseudocal.calibrators.blocks import Opened, Rows, received, sendable
+from pseudocal.batches import Batch
+from pseudocal.calibrators.blocks import Contents, RowBlock, received, sendable
 
 
 @dataclass(frozen=True)
-class Numbered(Rows):
+class Numbered(RowBlock):
     """Some batches of numbered inputs; those that cannot be read are left out and named.
 
+    >>> import numpy as np
     >>> inputs = Sent(Arrays(np.array([[1.0], [2.0], [3.0]])))
-    >>> Numbered((np.array([2, 0]),), {}).open(inputs)
-    Opened(inputs=[array([[3.],
-           [1.]], dtype=float32)], names=['2', '0'], unreadable={})
+    >>> contents = Numbered((Batch(0, np.array([2, 0]), None),)).open(inputs)
+    >>> contents.inputs[0].inputs.tolist(), contents.names, contents.unreadable
+    ([[3.0], [1.0]], ['2', '0'], {})
     """
 
     threads: int = 2
 
-    def read(self, source: Sent) -> list[NDArray[Any]]:
+    def read(self, source: Sent) -> list[Batch]:
         """The batches."""
-        batches: list[NDArray[Any]] = self.open(source).inputs
+        batches: list[Batch] = self.open(source).inputs
         return batches
 
-    def open(self, source: Sent) -> Opened:
+    def open(self, source: Sent) -> Contents:
         """The batches, what each of their rows is called, and what could not be read; whoever counts it judges it."""
-        order, largest = (
-            np.concatenate(self.batches),
-            max(map(len, self.batches)),
-        )  # cut again, they are the same batches
-        unreadable = Unreadable(len(order), most=1.0)
-        read = read_batches(source.inputs, order, batch_size=largest, workers=self.threads, unreadable=unreadable)
-        names, batches = [], []
-        for numbers, x in read:
-            names += [source.inputs.name(int(i)) for i in numbers]
-            batches.append(x)
-        return Opened(batches, names, unreadable.why)
+        unreadable = Unreadable(len(self), most=1.0)
+        read = read_batches(source.inputs, self.batches, workers=self.threads, unreadable=unreadable)
+        batches = list(read)
+        names = [source.inputs.name(int(i)) for batch in batches for i in batch.rows]
+        return Contents(batches, names, unreadable.why)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from pseudocal.app.jobs.parts import part_columns, write_part
 from pseudocal.arrays import InputError, Logits, Maps, Probabilities
 from pseudocal.batches import count, is_array
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.blocks import Block, Opened, as_blocks, opened, received, sendable
-from pseudocal.calibrators.divided import Executor, Failure, LeftOut, Work, unreadable_in
+from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of, received, sendable
+from pseudocal.calibrators.executors import Executor, Failure, LeftOut, WorkOnBlock, unreadable_in
 from pseudocal.metrics.image_rows import ImageRow, image_row
 from pseudocal.predictors import Checked, Deferred, as_predictor
 from pseudocal.scaling import scaling_to_dict
@@ -53,9 +53,9 @@ class Span:
         """The rows."""
         return source[self.start : self.stop]
 
-    def open(self, source: Any) -> Opened:
+    def open(self, source: Any) -> Contents:
         """The rows with the number of each."""
-        return Opened(self.read(source), [str(i) for i in range(self.start, self.stop)])
+        return Contents(self.read(source), [str(i) for i in range(self.start, self.stop)])
 
 
 def spans(n: int, rows: int = 8192) -> list[Span]:
@@ -99,7 +99,7 @@ def predict_blocks(
 
 def _work_on(
     blocks: Sequence[Block],
-    start: Callable[[], Work],
+    start: Callable[[], WorkOnBlock],
     out: Path,
     executor: Executor,
     advance: Callable[[int], object],
@@ -154,14 +154,18 @@ def _run(calibration: Calibration, model: Any, blocks: Sequence[Block], about: s
 
 def _start(
     calibration: Calibration, model: Any, source: Any, out: Path, batch_size: int, binary: bool, classes: Sequence[str]
-) -> Work:
+) -> WorkOnBlock:
     predict, whole = Checked(as_predictor(model), binary=binary), received(source)
 
     def work(number: int, item: tuple[int, Block]) -> tuple[int, dict[str, str]]:
         part, block = item
-        read = opened(block, whole)
+        read = contents_of(block, whole)
         x = read.inputs
-        batches = x if isinstance(x, list) else [x[i : i + batch_size] for i in range(0, len(x), batch_size)]
+        batches = (
+            [batch.inputs for batch in x]
+            if read.numbered
+            else [x[i : i + batch_size] for i in range(0, len(x), batch_size)]
+        )
         said: list[Any] = [_said(calibration, predict(batch)) for batch in batches]
         rows = sum(map(len, said))
         if said:

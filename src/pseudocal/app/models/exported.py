@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.models.opened import Chunked, Expects, OpenModel
-from pseudocal.arrays import Batch, Floats, InputError, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import MissingExtraError
 
 # torch turns such strings into expressions with `eval`, so only arithmetic and classes of sympy, Symbol('n'), may pass:
@@ -50,7 +50,7 @@ def _predictor(program: Any, device: str, dtype: Any, fixed: int | None) -> Pred
 
     module = program.module().to(device)
 
-    def predict(x: Batch, /) -> Floats:
+    def predict(x: Inputs, /) -> Floats:
         from pseudocal.predictors.torch_module import logits_of
 
         with torch.inference_mode():
@@ -66,7 +66,7 @@ def _only_input(program: Any) -> Any:
     return next(node.meta["val"] for node in program.graph.nodes if node.name == names[0])
 
 
-def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: Batch) -> list[str]:
+def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
     """Write the calibrated program, load it again, run it on a few inputs."""
     import torch
 

@@ -11,7 +11,7 @@ import numpy as np
 from pseudocal.app.models.onnx_graph import calibrated_graph, inner_type, softmax_input
 from pseudocal.app.models.opened import Chunked, Expects, OpenModel
 from pseudocal.app.models.outputs import EPS
-from pseudocal.arrays import Batch, Floats, InputError, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import MissingExtraError
 
 DTYPES = {
@@ -67,7 +67,7 @@ class OnnxPredictor:
     output: str
     dtype: str
 
-    def __call__(self, x: Batch, /) -> Floats:
+    def __call__(self, x: Inputs, /) -> Floats:
         """Predict one batch of arrays."""
         x = np.asarray(x)
         x = np.rint(x) if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating) else x
@@ -153,7 +153,7 @@ def _ship(
     temperature: float,
     folder: Path,
     before: Floats,
-    probe: Batch,
+    probe: Inputs,
     *,
     probabilities: bool,
     binary: bool,

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import Batch, Predictor
+from pseudocal.arrays import Inputs, Predictor
 
 # A temperature, a folder and a few real inputs to check with go in; the names of the files written there come out.
-Ship = Callable[[float, Path, Batch], list[str]]
+Ship = Callable[[float, Path, Inputs], list[str]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Chunked:
     predict: Predictor
     size: int
 
-    def __call__(self, x: Batch, /) -> Any:
+    def __call__(self, x: Inputs, /) -> Any:
         """Predict one batch."""
         n = len(x)
         rows = np.minimum(np.arange(-(-n // self.size) * self.size), n - 1)

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.arrays import Batch, Floats, InputError, Logits, Predictor, binary_logits, looks_like_probabilities
+from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor, binary_logits, looks_like_probabilities
 from pseudocal.predictors.classifier import floored
 
 Meaning = Literal["logits", "probabilities"]
@@ -32,7 +32,7 @@ class AsLogits:
     outputs: Meaning | None = None
     binary: bool = False
 
-    def __call__(self, x: Batch, /) -> Logits:
+    def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch."""
         values = np.asarray(self.predict(x))
         _check_shape(values, self.binary)

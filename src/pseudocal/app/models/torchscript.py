@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.models.opened import OpenModel
-from pseudocal.arrays import Batch, Floats, InputError
+from pseudocal.arrays import Floats, InputError, Inputs
 from pseudocal.extras import MissingExtraError
 
 
@@ -43,7 +43,7 @@ def _load(path: Path, device: str) -> Any:
         raise InputError(f"expected a TorchScript file, got {path}, which cannot be read: {first}") from error
 
 
-def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: Batch) -> list[str]:
+def _ship(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
     """Write the calibrated module, load it again, run it on a few inputs."""
     import torch
 

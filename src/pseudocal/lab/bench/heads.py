@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 from torch import Tensor, nn
 
-from pseudocal.arrays import Batch, Logits, Predictor
+from pseudocal.arrays import Inputs, Logits, Predictor
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.backbones import Choice
 from pseudocal.lab.adapt.features import compute_features
@@ -92,7 +92,7 @@ def of_images(task: Task, store: Store) -> Predictor:
         return as_predictor(network)
     backbone = backbone_of(task.backbone, task.weights, task.seed)
 
-    def predict_images(x: Batch) -> Logits:
+    def predict_images(x: Inputs) -> Logits:
         pixels = x if x.dtype == np.uint8 else np.asarray(x, dtype=np.float32)
         return logits_of(network, compute_features(backbone, pixels))
 

@@ -22,9 +22,10 @@ from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.heads import load_model, logits_of, of_images
 from pseudocal.lab.bench.store import Store, read_arrays
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import View, partners, seen
+from pseudocal.lab.bench.views import View, seen
 from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import STRATEGIES, Pairs, Strategy, apart, mixup
+from pseudocal.synthesis import STRATEGIES, Pairs, Strategy, apart, partners
+from pseudocal.synthesis.mixup import mixup
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ def synthesise(task: Task, name: str, store: Store) -> None:
     logits = _joined([read_arrays(store.folder(each) / "target.npz")["logits"] for each in tasks])
     drawn: list[Pairs] = []  # of row numbers
     strategy = _mixup(task, tasks, how, store, drawn) if how.strategy == "PseudoCal" else _other(task, how, store)
-    parts: list[Labelled] = []
-    PseudoCal(seed=task.seed).collect(logits.__getitem__, np.arange(len(logits)), strategy=strategy, watch=parts.append)
+    steps = PseudoCal(seed=task.seed).steps(logits.__getitem__, np.arange(len(logits)), strategy=strategy)
+    parts = [step.mixes for step in steps if len(step.mixes)]
     if not parts:
         raise InputError(f"expected at least one row from {how.title}, got none of {len(logits)} pairs")
     columns = {"logits": [p.logits for p in parts], "labels": [p.labels for p in parts]}
@@ -74,7 +75,7 @@ def _mixup(task: Task, tasks: list[Task], how: Synthesis, store: Store, drawn: l
     """Mixup whose forward pass was done beforehand, for all pairs of this seed; pairs told apart go into `drawn`."""
     view = View("mixed", how.lam, task.seed)
     mixed = _joined([logits_of(load_model(each, store), seen(each, view, store.root)) for each in tasks])
-    partner = partners(len(mixed), task.seed)
+    partner = partners(len(mixed), seed=task.seed)
 
     def strategy(_: Predictor, pairs: Pairs, /, *, rng: np.random.Generator) -> Labelled:
         kept = apart(pairs)

@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
-from pseudocal.calibrators import PseudoCal
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
 from pseudocal.lab.adapt.features import compute_features, fingerprint
 from pseudocal.lab.adapt.loop import seeded
@@ -26,7 +24,7 @@ from pseudocal.lab.bench.domains import domains_of
 from pseudocal.lab.bench.store import save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Inputs, cache_folder
-from pseudocal.synthesis import Pairs
+from pseudocal.synthesis import partners
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class View:
     def of(self, images: Inputs) -> Indexable:
         """The images seen this way, one row for each of them."""
         if self.kind == "mixed":
-            return Mixed(images, partners(len(images), self.seed), self.lam)
+            return Mixed(images, partners(len(images), seed=self.seed), self.lam)
         return Flipped(images) if self.kind == "flipped" else images
 
 
@@ -76,22 +74,6 @@ class Mixed:
         first = np.arange(len(shares) // 2)
         mixed = blend(shares, first, first + len(first), self.lam)
         return np.asarray(mixed, dtype=np.float32)
-
-
-def partners(n: int, seed: int) -> NDArray[np.intp]:
-    """With whom `PseudoCal(seed=seed)` pairs each of n rows of an array; the model has no say in it.
-
-    >>> bool(np.all(np.sort(partners(300, seed=0)) == np.arange(300)))  # everyone is someone's partner
-    True
-    """
-    partner = np.empty(n, dtype=np.intp)
-
-    def note(_: Predictor, pairs: Pairs, *, rng: np.random.Generator) -> Labelled:
-        partner[pairs.x] = pairs.partner
-        return Labelled(pairs.logits[:0], pairs.x[:0])
-
-    PseudoCal(seed=seed).collect(lambda rows: np.zeros((len(rows), 2)), np.arange(n), strategy=note)
-    return partner
 
 
 @lru_cache(maxsize=4)

@@ -20,9 +20,9 @@ Fit = Callable[[Any, Scenes, Unlabelled, int | None, int], Calibration]  # model
 FITS: dict[str, Fit] = {
     "none": lambda model, source_val, target, pixels, seed: uncalibrated(),
     "tempscal": lambda model, source_val, target, pixels, seed: tempscal(
-        pixel_rows(model, _batches(source_val), pixels=pixels, seed=seed)
+        pixel_rows(model, _batches(source_val), pixels_per_image=pixels, seed=seed)
     ),
-    "pseudocal": lambda model, source_val, target, pixels, seed: PseudoCal(pixels=pixels, seed=seed).fit(
+    "pseudocal": lambda model, source_val, target, pixels, seed: PseudoCal(pixels_per_image=pixels, seed=seed).fit(
         model, _inputs(target)
     ),
 }
@@ -75,7 +75,7 @@ def evaluate_ensemble(members: Sequence[Any], domain: Scenes) -> Segmented:
 
 def fit_oracle(model: Any, target: Scenes, pixels: int | None, seed: int) -> Calibration:
     """The temperature of least NLL on the target's masks."""
-    return oracle(pixel_rows(model, _batches(target), pixels=pixels, seed=seed))
+    return oracle(pixel_rows(model, _batches(target), pixels_per_image=pixels, seed=seed))
 
 
 def _batches(domain: Scenes) -> Iterator[tuple[Any, Any]]:

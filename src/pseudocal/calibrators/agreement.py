@@ -12,18 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Labelled, Predictor
+from pseudocal.arrays import Floats, Labelled, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.scaling import TemperatureScaling
-from pseudocal.synthesis import Pairs, apart
-
-Classes = NDArray[np.intp]
+from pseudocal.synthesis.pairs import Classes, Pairs, apart
 
 SAME = 0.9  # shared mistakes: two models that share more of them are one, and their agreement says nothing
 LEAN = 1 / 3  # where between kappa and the raw agreement the accuracy lay on the tasks of development
@@ -47,30 +44,49 @@ class Mistakes:
 
 
 def find_mistakes(second: Predictor, pairs: Pairs, mixes: Labelled, lam: float) -> Mistakes:
-    """Look for sure mistakes among the mixes of one batch of pairs, and ask the second model about them.
+    """Look for sure mistakes among the mixes of one batch of pairs, and ask the second model about these mixes.
 
-    It is asked about three inputs for each: the mix, and its two shares.
+    What it says of the two shares of each is known already: `pairs.opinions`.
 
     >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
-    >>> pairs = Pairs(x, x, np.array([0]), np.array([1]))
+    >>> pairs = Pairs(x, x, np.array([0]), np.array([1]), opinions=np.array([0, 1]))
     >>> mixes = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))  # the third class, which neither of the two has
     >>> find_mistakes(lambda x: x, pairs, mixes, lam=0.6)
     Mistakes(weight=1.0, shared=1.0, squares=1.0)
     """
+    assert pairs.opinions is not None
     kept, said = apart(pairs), mixes.logits.argmax(axis=1)
-    own = kept.row_logits.argmax(axis=1)
-    strange = np.flatnonzero((said != own[kept.first]) & (said != own[kept.second]))
-    if len(strange) == 0:
+    own, other = kept.row_logits.argmax(axis=1), pairs.opinions
+    sure = np.flatnonzero(
+        surely_mistaken(said, [of[rows] for of in (own, other) for rows in (kept.first, kept.second)])
+    )
+    if len(sure) == 0:
         return Mistakes()
-    kept, said = kept[strange], said[strange]
-    inputs = (blend(kept.rows, kept.first, kept.second, lam), kept.x, kept.partner)
-    others = [second(x).argmax(axis=1) for x in inputs]
-    return count_mistakes((said, own[kept.first], own[kept.second]), others, kept.weights)
+    kept = kept[sure]
+    same = second(blend(kept.rows, kept.first, kept.second, lam)).argmax(axis=1) == said[sure]
+    return mistakes_of(same, kept.weights)
 
 
-def count_mistakes(
-    first: Sequence[Classes], second: Sequence[Classes], weights: NDArray[np.floating[Any]] | None = None
-) -> Mistakes:
+def surely_mistaken(said: Classes, shares: Sequence[Classes]) -> NDArray[np.bool_]:
+    """Which mixes have a class that no model gives to either of their shares.
+
+    >>> surely_mistaken(np.array([2, 2, 1]), [np.array([0, 0, 0]), np.array([1, 2, 1])])
+    array([ True, False, False])
+    """
+    return np.logical_and.reduce([said != share for share in shares])  # type: ignore[no-any-return]
+
+
+def mistakes_of(same: NDArray[np.bool_], weights: Floats | None = None) -> Mistakes:
+    """Count sure mistakes, of which the second model makes the `same`.
+
+    >>> mistakes_of(np.array([True, False, False]))
+    Mistakes(weight=3.0, shared=1.0, squares=3.0)
+    """
+    w = np.ones(len(same)) if weights is None else weights
+    return Mistakes(float(w.sum()), float(w[same].sum()), float(np.square(w).sum()))
+
+
+def count_mistakes(first: Sequence[Classes], second: Sequence[Classes], weights: Floats | None = None) -> Mistakes:
     """Count from classes alone: what each model says of the mixes, of their larger and of their smaller shares.
 
     Of three mixes the first is no sure mistake, since the second model gives the class to a share; the others are, and
@@ -83,9 +99,8 @@ def count_mistakes(
     """
     said, *shares = first
     same, *other_shares = second
-    sure = np.logical_and.reduce([said != share for share in (*shares, *other_shares)])
-    w = np.ones(len(said)) if weights is None else weights
-    return Mistakes(float(w[sure].sum()), float(w[sure & (same == said)].sum()), float(np.square(w[sure]).sum()))
+    sure = surely_mistaken(said, [*shares, *other_shares])
+    return mistakes_of((same == said)[sure], None if weights is None else weights[sure])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import pytest
 
 from pseudocal import Calibration, PseudoCal, TemperatureScaling
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators.second_opinion import Agreement, Mistakes, agreement_of
+from pseudocal.calibrators.agreement import Agreement, Mistakes, agreement_of
 from pseudocal.calibrators.trust import DistrustWarning, Trust, judge
 from pseudocal.distributed import LocalExecutor
 
@@ -96,9 +96,11 @@ def test_parts_and_workers_agree(inputs):
 def test_streams_weigh_their_pairs(inputs):
     _, model, second = models()
     batches = [inputs[i : i + 100] for i in range(0, len(inputs), 100)]
-    trust = PseudoCal().fit(model, batches, second_opinion=second).trust
-    whole = PseudoCal().fit(model, inputs, second_opinion=second).trust
-    assert trust.forecast.accuracy == pytest.approx(whole.forecast.accuracy, abs=0.03)
+    streamed, whole = (
+        np.mean([PseudoCal(seed=s).fit(model, x, second_opinion=second).trust.forecast.accuracy for s in range(4)])
+        for x in (batches, inputs)
+    )
+    assert streamed == pytest.approx(whole, abs=0.03)  # of one seed it scatters by 0.015
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_what_makes_no_second_opinion(inputs, settings, second, message):
 
 def test_maps_have_no_second_opinion():
     maps = np.random.default_rng(0).normal(size=(4, 3, 5, 5))
-    with pytest.raises(InputError, match="labels every pixel, got a second opinion"):
+    with pytest.raises(InputError, match="no second opinion on a model that labels every pixel"):
         PseudoCal().fit(lambda x: x, maps, second_opinion=lambda x: x)
 
 

@@ -1,0 +1,231 @@
+"""A target in blocks: workers collect evidence from each, and it is merged here, in the order of the blocks.
+
+What is drawn at random depends on the seed and on the block, never on the worker or on who was first. So one worker,
+a hundred, and no worker at all give the same answer, and one that dies and is replaced changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Sized
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError
+from pseudocal.batches import count, fitting, is_array, may_be_large, take
+from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, received, row_blocks, sendable
+from pseudocal.calibrators.evidence import Evidence, Packed
+from pseudocal.predictors import as_predictor
+from pseudocal.randomness import Streams
+from pseudocal.synthesis import Strategy
+
+if TYPE_CHECKING:
+    from pseudocal.calibrators.pseudocal import PseudoCal
+
+ALWAYS_SENT = 2**23  # bytes that a block may always send back, however many blocks there are
+
+WorkOnBlock = Callable[[int, Any], Any]  # the number of a block and the block itself go in
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a block could not be done."""
+
+    reason: str
+
+
+class Executor(Protocol):
+    """Where blocks are worked on."""
+
+    @property
+    def max_bad(self) -> float:
+        """The share of blocks that may fail."""
+        ...
+
+    def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
+        """What the work that `start` makes on each worker gives for each block, or a `Failure`, in order.
+
+        Whoever closes the generator cancels what is left.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class BlockWork:
+    """What every worker does with its blocks. It travels to the workers, so it holds settings and models alone.
+
+    Attributes:
+        method: the settings of the calibration.
+        models: the model to calibrate, and a second opinion or None.
+        source: what the blocks read from.
+        batch_size: inputs that are predicted together.
+        memory: bytes that a batch of maps may take.
+        strategy: synthesises in the place of mixup.
+
+    """
+
+    method: PseudoCal
+    models: tuple[Any, Any]
+    source: Any = None
+    batch_size: int = 128
+    memory: float = math.inf
+    strategy: Strategy | None = None
+
+    def start(self) -> WorkOnBlock:
+        """On a worker: make the models once; then collect from one block after another."""
+        model, second = self.models
+        predict, opinion = as_predictor(model), None if second is None else as_predictor(second)
+        return partial(self._evidence, predict, opinion, received(self.source))
+
+    def _evidence(self, predict: Any, opinion: Any, whole: Any, number: int, block: Any) -> tuple[Packed, Any]:
+        contents = contents_of(block, whole)
+        evidence = self.method.no_evidence(part=number)
+        for step in self.method.steps(
+            predict,
+            contents.inputs,
+            second_opinion=opinion,
+            batch_size=fitting(predict, contents.inputs, self.batch_size, self.memory),
+            strategy=self.strategy,
+            part=None if contents.numbered else number,
+        ):
+            evidence.add(step)
+        return evidence.pack(), contents.unreadable
+
+
+def collect_in_blocks(
+    method: PseudoCal,
+    models: tuple[Any, Any],
+    data: Any,
+    executor: Executor,
+    *,
+    batch_size: int,
+    strategy: Strategy | None = None,
+) -> tuple[Evidence, dict[str, Any]]:
+    """Collect from an array or from blocks on the workers of `executor`; also what belongs into the record.
+
+    Args:
+        method: the settings of the calibration.
+        models: the model to calibrate, and a second opinion or None.
+        data: an array, or a list of blocks.
+        executor: where the blocks are worked on.
+        batch_size: inputs that are predicted together.
+        strategy: synthesises in the place of mixup.
+
+    """
+    streams, source, memory = Streams(method.seed), None, float(method.memory)
+    if is_array(data):
+        batch_size = _fitting_on_worker(method, models[0], data, executor, batch_size)
+        blocks: Sequence[Any] = row_blocks(streams.order().permutation(count(data)), batch_size)
+        source = data.tocsr() if hasattr(data, "tocsr") else data
+    else:
+        given = as_blocks(data)
+        blocks = [given[i] for i in block_order(method.seed, len(given))]
+    work = BlockWork(method, models, sendable(source), batch_size, memory, strategy)
+    merging = Merging(work, blocks, executor)
+    for _ in merging.steps():
+        pass
+    return merging.evidence, merging.record | {"batch_size": batch_size}
+
+
+def _fitting_on_worker(method: PseudoCal, model: Any, data: Any, executor: Executor, batch_size: int) -> int:
+    """The batch size that one process would choose; the model is asked where it is, on a worker."""
+    if not may_be_large(data, batch_size, method.memory):
+        return batch_size
+    start = partial(_ask_for_size, model, batch_size, method.memory)
+    with closing(executor.map(start, [take(data, np.array([0]))])) as results:
+        found = next(results)
+    return batch_size if isinstance(found, Failure) else int(found)
+
+
+def _ask_for_size(model: Any, batch_size: int, memory: int) -> WorkOnBlock:
+    predict = as_predictor(model)
+    return lambda number, row: fitting(predict, row, batch_size, memory)
+
+
+def block_order(seed: int, n: int) -> NDArray[np.intp]:
+    """The numbers of n blocks as the seed shuffles them: an early stop has then seen blocks from everywhere.
+
+    >>> sorted(block_order(0, 3).tolist())
+    [0, 1, 2]
+    """
+    return Streams(seed).blocks().permutation(n)
+
+
+class Merging:
+    """Merge what workers send of each block, in order, until it is enough.
+
+    `steps` does the work and says after each block how many are done; whoever wants to show progress pulls.
+    """
+
+    def __init__(self, work: BlockWork, blocks: Sequence[Block], executor: Executor) -> None:
+        method = work.method
+        sample = min(method.memory, max(ALWAYS_SENT, 4 * method.memory // len(blocks)))
+        self._tolerance = method.tolerance
+        self._work = replace(work, method=replace(method, memory=sample, tolerance=None, pairing="batch"))
+        self._blocks, self._executor = blocks, executor
+        self._left_out = LeftOut(len(blocks), executor.max_bad)
+        self._unreadable = unreadable_in(blocks, executor.max_bad)
+        self._done = 0
+        self.evidence = method.no_evidence()
+
+    def steps(self) -> Iterator[int]:
+        """Work on the blocks and yield how many are done."""
+        with closing(self._executor.map(self._work.start, self._blocks)) as results:
+            for block, result in zip(self._blocks, results, strict=True):
+                self._done += 1
+                if isinstance(result, Failure):
+                    self._left_out.add(block.name, result.reason)
+                else:
+                    packed, bad = result
+                    self._unreadable.update(bad)
+                    self.evidence.merge(packed)
+                yield self._done
+                if self.evidence.settled(self._tolerance):
+                    break
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What belongs into the record of the run."""
+        used = self._done - len(self._left_out.why)
+        record = {"blocks": len(self._blocks), "blocks_used": used, "left_out": self._left_out.why}
+        return record | ({"unreadable": self._unreadable.why} if self._unreadable.why else {})
+
+
+def unreadable_in(blocks: Sequence[Block], most: float) -> LeftOut:
+    """The count of inputs that cannot be read, among those of blocks that know how many they have."""
+    return LeftOut(sum(len(block) for block in blocks if isinstance(block, Sized)), most, "inputs to be unreadable")
+
+
+class LeftOut:
+    """The blocks that failed, or the inputs, which are fatal once they are more than a share of all.
+
+    >>> left_out = LeftOut(total=100, most=0.01)
+    >>> left_out.add("a.npz", "OSError: truncated")
+    >>> left_out.add("b.npz", "OSError: gone")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected at most 1% of 100 blocks to fail, got 2: a.npz: OSError: truncated
+    """
+
+    def __init__(self, total: int, most: float, what: str = "blocks to fail") -> None:
+        self.total, self.most, self.what = total, most, what
+        self.why: dict[str, str] = {}
+
+    def update(self, why: Mapping[str, str]) -> None:
+        """Count some."""
+        for name, reason in why.items():
+            self.add(name, reason)
+
+    def add(self, name: str, reason: str) -> None:
+        """Count one, and stop if it is one too many."""
+        self.why[name] = reason
+        if len(self.why) > self.most * self.total:
+            first, why = next(iter(self.why.items()))
+            raise InputError(
+                f"expected at most {self.most * 100:g}% of {self.total} {self.what}, "
+                f"got {len(self.why)}: {first}: {why}"
+            )

@@ -1,0 +1,69 @@
+"""Random numbers by name: every consumer has a stream of its own, so no two of them draw the same numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+NAMES = ("order", "pairs", "past", "synthesis", "real", "kept_mixes", "kept_real", "images", "blocks")
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The random streams of one seed. Each call starts a stream from its beginning.
+
+    >>> streams = Streams(seed=0)
+    >>> streams.order().random() == streams.order().random()
+    True
+    >>> streams.pairs(batch=0).random() == streams.pairs(batch=1).random()
+    False
+
+    Attributes:
+        seed: the seed of the run.
+        part: which part of a divided target draws the numbers; None where the target is one whole.
+
+    """
+
+    seed: int
+    part: int | None = None
+
+    def order(self, epoch: int = 0) -> np.random.Generator:
+        """The order of the inputs of an array."""
+        return self._stream("order", epoch)
+
+    def pairs(self, batch: int, epoch: int = 0) -> np.random.Generator:
+        """The partners inside a batch."""
+        return self._stream("pairs", epoch, batch)
+
+    def past(self, epoch: int = 0) -> np.random.Generator:
+        """The partners from earlier batches of a stream, and which of those are remembered."""
+        return self._stream("past", epoch)
+
+    def synthesis(self, batch: int, epoch: int = 0) -> np.random.Generator:
+        """What a synthesis draws, such as the pixels of a mix."""
+        return self._stream("synthesis", epoch, batch)
+
+    def real(self, batch: int) -> np.random.Generator:
+        """The pixels of real images."""
+        return self._stream("real", batch)
+
+    def kept_mixes(self) -> np.random.Generator:
+        """Which mixes stay in the reservoir."""
+        return self._stream("kept_mixes")
+
+    def kept_real(self) -> np.random.Generator:
+        """Which real rows stay in the reservoir."""
+        return self._stream("kept_real")
+
+    def images(self) -> np.random.Generator:
+        """Where the numbers of images start."""
+        return self._stream("images")
+
+    def blocks(self) -> np.random.Generator:
+        """The order of the blocks of a divided target."""
+        return self._stream("blocks")
+
+    def _stream(self, name: str, *index: int) -> np.random.Generator:
+        part = 0 if self.part is None else self.part + 1
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(NAMES.index(name), part, *index)))

@@ -1,0 +1,181 @@
+"""The paper's alternatives to mixup, for its ablation; those that need an image library are in `augmentations`.
+
+CutMix (Yun et al., ICCV 2019), ManifoldMix (Verma et al., ICML 2019), Mixup-Beta (Zhang et al., ICLR 2018),
+PseudoCal-same, Pseudo-Label (Lee 2013) and Filtered-PL (Sohn et al., NeurIPS 2020).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import Floats, InputError, Inputs, Labelled, Predictor, softmax
+from pseudocal.batches import blend
+from pseudocal.synthesis.mixup import check_share
+from pseudocal.synthesis.pairs import Pairs, apart
+
+
+def cutmix(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: float = 0.65) -> Labelled:
+    """Paste a box of the partner, a share `1 - lam` of the area, into images that the model tells apart from it.
+
+    The last two axes of the inputs are taken to be height and width. Each pair has a box of its own, which lies wholly
+    inside the image, so that the share is what it says (CutMix in training lets it stick out).
+
+    >>> x = np.stack([np.zeros((1, 4, 4)), np.ones((1, 4, 4))])
+    >>> logits = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> area = lambda x: np.stack([1 - x.mean(axis=(1, 2, 3)), x.mean(axis=(1, 2, 3))], axis=1)
+    >>> mix = cutmix(area, Pairs(x, logits, np.array([0, 1]), np.array([1, 0])), rng=np.random.default_rng(0), lam=0.75)
+    >>> mix.logits, mix.labels  # a box of 2 by 2 is a quarter
+    (array([[0.75, 0.25],
+           [0.25, 0.75]]), array([0, 1]))
+    """
+    if len(pairs.rows.shape) < 3:
+        raise InputError(f"expected images with height and width as their last two axes, got shape {pairs.rows.shape}")
+    kept = apart(pairs)
+    if len(kept) == 0:
+        return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
+    mixed, partner = kept.x, kept.partner
+    height, width = mixed.shape[-2:]
+    check_share(lam)
+    tall, wide = (max(1, round(side * math.sqrt(1 - lam))) for side in (height, width))
+    tops, lefts = (rng.integers(side - box + 1, size=len(kept)) for side, box in ((height, tall), (width, wide)))
+    for i, (top, left) in enumerate(zip(tops, lefts, strict=True)):
+        box = (i, ..., slice(top, top + tall), slice(left, left + wide))
+        mixed[box] = partner[box]
+    return Labelled(predict(mixed), kept.logits.argmax(axis=1), kept.weights)
+
+
+def manifoldmix(
+    predict: Predictor,
+    pairs: Pairs,
+    *,
+    module: Any,
+    layer: str,
+    lam: float = 0.65,
+    rng: np.random.Generator | None = None,
+) -> Labelled:
+    """Mix what a named layer of the torch `module` behind `predict` gives out for pairs that the model tells apart.
+
+    Names are those of `module.named_modules()`. A first pass over the partners keeps what the layer gives out; a second
+    over the others mixes it in, and what comes after the layer sees the mix. Nothing here is drawn from `rng`.
+    """
+    kept = apart(pairs)
+    if len(kept) == 0:
+        return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
+    spot = _named(module, layer)
+    seen: list[Any] = []
+
+    def keep(_module: Any, _inputs: Any, output: Any) -> None:
+        seen.append(output)
+
+    def mix(_module: Any, _inputs: Any, output: Any) -> Any:
+        return lam * output + (1 - lam) * seen[0]
+
+    _hooked(predict, kept.partner, spot, keep)
+    if len(seen) != 1 or not hasattr(seen[0], "shape"):
+        raise InputError(f"expected a layer that gives out one tensor, once in a pass, got {layer!r}, which does not")
+    return Labelled(_hooked(predict, kept.x, spot, mix), kept.logits.argmax(axis=1), kept.weights)
+
+
+def _hooked(predict: Predictor, x: Any, spot: Any, hook: Any) -> Any:
+    handle = spot.register_forward_hook(hook)
+    try:
+        return predict(x)
+    finally:
+        handle.remove()
+
+
+def _named(module: Any, layer: str) -> Any:
+    layers = dict(module.named_modules())
+    if layer not in layers:
+        raise InputError(f"expected the name of a layer, one of {', '.join(filter(None, layers))}, got {layer!r}")
+    return layers[layer]
+
+
+def mixup_beta(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, alpha: float = 0.3) -> Labelled:
+    """Mix pairs that the model tells apart, with shares from Beta(alpha, alpha); label each by its larger share.
+
+    Most shares of Beta(0.3, 0.3) are near 0 or 1, so most mixes are nearly one of the two.
+
+    >>> x = np.array([[4.0, 0.0]] * 1000)
+    >>> mix = mixup_beta(lambda x: x, Pairs.of(x, x[:, ::-1], x, x[:, ::-1]), rng=np.random.default_rng(0))
+    >>> shares = mix.logits[:, 0] / 4
+    >>> bool(shares.min() >= 0.5), round(float((shares > 0.9).mean()), 1), mix.labels.max()
+    (True, 0.6, np.int64(0))
+    """
+    kept = apart(pairs)
+    shares = rng.beta(alpha, alpha, len(kept))
+    shares = np.maximum(shares, 1 - shares)  # which of the two is called the first was a toss already
+    if len(kept) == 0:
+        return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
+    x, partner = kept.x, kept.partner
+    mixed = predict(_column(shares, x) * x + _column(1 - shares, x) * partner)
+    return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
+
+
+def _column(values: Floats, x: Inputs) -> Any:
+    """One number for each row, in the kind of array that the inputs are."""
+    shaped = values.reshape(-1, *[1] * (len(x.shape) - 1))
+    if hasattr(x, "tocsr"):
+        raise InputError("expected dense inputs, whose rows take shares of their own, got a sparse matrix")
+    if hasattr(x, "new_tensor"):  # a torch tensor: shares in its own precision, or in float32 for integers
+        return x.new_tensor(shaped, dtype=x.dtype if x.is_floating_point() else x.new_empty(0).float().dtype)
+    return shaped.astype(np.result_type(x.dtype, np.float32)) if isinstance(x, np.ndarray) else shaped
+
+
+def mixup_same(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: float = 0.65) -> Labelled:
+    """Mix rows of one predicted class; the mix has that class.
+
+    With many classes few pairs share one, so each row is paired anew with another row of its class.
+
+    >>> x = np.array([[4.0, 0.0], [0.0, 4.0], [2.0, 0.0]])
+    >>> mix = mixup_same(lambda x: x, Pairs.of(x, x, x, x), rng=np.random.default_rng(0), lam=0.75)
+    >>> mix.logits, mix.labels  # the second row is the only one of its class
+    (array([[3.5, 0. ],
+           [2.5, 0. ]]), array([0, 0]))
+    """
+    pseudo = pairs.logits.argmax(axis=1)
+    partner = _within_class(pseudo, rng)
+    rows = np.flatnonzero(partner != np.arange(len(pairs)))
+    kept = pairs[rows]
+    if len(rows) == 0:
+        return Labelled(kept.logits, pseudo[rows], kept.weights)
+    mixed = predict(blend(pairs.rows, kept.first, pairs.first[partner[rows]], lam))
+    return Labelled(mixed, pseudo[rows], kept.weights)
+
+
+def _within_class(pseudo: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
+    """A random partner of the same class for each row; the only one of its class is its own."""
+    partner = np.arange(len(pseudo))
+    for c in np.unique(pseudo):
+        members = rng.permutation(np.flatnonzero(pseudo == c))
+        partner[members] = np.roll(members, 1)
+    return partner
+
+
+def pseudo_label(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator | None = None) -> Labelled:
+    """Real rows with their predictions as labels: every one of them is right, so the model cannot be too sure.
+
+    >>> x = np.array([[4.0, 0.0], [0.0, 4.0]])
+    >>> pseudo_label(lambda x: x, Pairs.of(x, x, x, x)).labels
+    array([0, 1])
+
+    The temperature that fits them is zero, or the lower bound of the search: the ECE is then the error rate, which
+    is what the paper's ablation reports. Nothing is predicted again and nothing is drawn.
+    """
+    return Labelled(pairs.logits, pairs.logits.argmax(axis=1), pairs.weights)
+
+
+def filtered_pl(
+    predict: Predictor, pairs: Pairs, *, rng: np.random.Generator | None = None, threshold: float = 0.95
+) -> Labelled:
+    """Real rows that the model is sure of, with their predictions as labels; 0.95 is FixMatch's threshold.
+
+    >>> x = np.array([[4.0, 0.0], [0.0, 1.0]])
+    >>> len(filtered_pl(lambda x: x, Pairs.of(x, x, x, x)))
+    1
+    """
+    return pseudo_label(predict, pairs[np.flatnonzero(softmax(pairs.logits).max(axis=1) >= threshold)])
