@@ -10,7 +10,7 @@ np.True_
 """
 
 from pseudocal.arrays import InputError, binary_logits, softmax
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators import Answers, Calibration, PseudoCal, ask, refine
 from pseudocal.metrics import Outcomes, Reliability
 from pseudocal.scaling import (
     MatrixScaling,
@@ -22,6 +22,7 @@ from pseudocal.scaling import (
 )
 
 __all__ = [
+    "Answers",
     "Calibration",
     "InputError",
     "MatrixScaling",
@@ -30,9 +31,11 @@ __all__ = [
     "Reliability",
     "TemperatureScaling",
     "VectorScaling",
+    "ask",
     "binary_logits",
     "fit_matrix",
     "fit_temperature",
     "fit_vector",
+    "refine",
     "softmax",
 ]

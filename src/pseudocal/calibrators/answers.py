@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators.survey import ask
@@ -30,6 +30,7 @@ class Answers:
             someone else. Anything else is no sample: rows that were easy to label, or that looked wrong, say nothing
             about the others.
         seed: The seed that `ask` was given.
+
     """
 
     rows: Any
@@ -79,5 +80,3 @@ def check_answers(answers: Answers, logits: Logits, groups: ArrayLike | None = N
             "concluded from them about the rest. If they were drawn at random, say drawn_by='random'. What the person "
             "could not answer is CANNOT_TELL, not left out"
         )
-
-

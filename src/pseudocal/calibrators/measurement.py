@@ -35,6 +35,7 @@ class Measurement:
         error_before: The root mean square calibration error, freed of what chance adds; None of too few answers.
         error_after: The same with the calibration; temperatures are fitted without the row that is scored.
         more: How many more answers would settle the verdict, None where it is settled.
+
     """
 
     verdict: MeasuredVerdict

@@ -42,6 +42,7 @@ class Sample:
         groups: `(n,)` integers from zero; rows of a group go together.
         spread: Whether the rows were spread by `ask` and are given in the order of the survey, so that neighbours stand
             for similar parts of the target. What they have in common is then not left to chance.
+
     """
 
     right: NDArray[np.bool_]
@@ -69,7 +70,7 @@ def accuracy_interval(sample: Sample) -> Interval:
     """
     from scipy.special import betaincinv
 
-    right, n = sample.right, len(sample.right)
+    right = sample.right
     share = float(right.mean())
     if sample.remaining == 0:
         return Interval(share, share, share)

@@ -45,6 +45,7 @@ class Prior:
         temperature: The estimate.
         width: The scale of Student's density of log T around it. `math.inf` leaves the estimate out.
         doubt: The chance that the estimate is worth nothing, from 0 to 1.
+
     """
 
     estimator: str
@@ -83,6 +84,7 @@ class Posterior:
         log_t: `(points,)`, the grid.
         log_likelihood: `(n, points)`, of each answer, times what the answers are worth together.
         log_prior: `(points,)`, up to a constant.
+
     """
 
     log_t: Column
@@ -153,6 +155,7 @@ def posterior(likelihood: Callable[[Column], Column], priors: Sequence[Prior], *
         priors: Any number of them. Without any, every log T between the bounds of `fit_temperature` is as likely.
         worth: How many independent answers one answer is worth: below one where answers go together, above one where
             they are a large part of all rows.
+
     """
     low, high = LOG_T
     while True:

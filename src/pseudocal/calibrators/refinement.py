@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -24,12 +24,14 @@ from pseudocal.calibrators.measures import (
     more_answers,
 )
 from pseudocal.calibrators.posterior import Posterior, Prior, log_likelihood, posterior
-from pseudocal.calibrators.survey import as_row_groups, ask, survey_order
+from pseudocal.calibrators.survey import as_row_groups, survey_order
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
 ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # what temperatures models need
 NARROW = 0.05  # of mean confidence: temperatures that move it by less are as good as one
+WIDTHS = {"mixes": 0.5, "agreement": 0.2}  # of the priors, in log T: chosen on the tasks of development
+OTHER_WIDTH = 1.0  # around an estimate of any other method
 STEP = 0.01  # in log T, for a slope
 MOST_WORTH = 1e6  # of one answer, where all rows have one
 
@@ -41,6 +43,7 @@ def refine(
 
     A model that is 88% sure of all it says, and right three times out of four:
 
+    >>> from pseudocal import ask
     >>> logits = np.tile([[2.0, 0.0], [0.0, 2.0]], (500, 1))
     >>> rows = ask(logits, 60)
     >>> labels = np.where(np.arange(60) % 4, logits[rows].argmax(axis=1), logits[rows].argmin(axis=1))
@@ -53,6 +56,7 @@ def refine(
         answers: What a person says of some rows.
         priors: Label-free estimates of the temperature. Without any, the answers are all there is.
         groups: What `ask` was given.
+
     """
     told = _told(logits, answers, groups)
     found = _fitted(told, priors)
@@ -61,9 +65,7 @@ def refine(
     return scaling, _measured(told, found, temperature, answers, tuple(priors), held_out=True)
 
 
-def measure(
-    logits: ArrayLike, answers: Answers, temperature: float, *, groups: ArrayLike | None = None
-) -> Measurement:
+def measure(logits: ArrayLike, answers: Answers, temperature: float, *, groups: ArrayLike | None = None) -> Measurement:
     """What the answers say of a temperature that did not come from them. They may contradict it.
 
     Args:
@@ -71,10 +73,31 @@ def measure(
         answers: What a person says of some rows.
         temperature: The temperature to judge.
         groups: What `ask` was given.
+
     """
     check_temperature(temperature)
     told = _told(logits, answers, groups)
     return _measured(told, _fitted(told, (ANYTHING,)), temperature, answers, (), held_out=False)
+
+
+def priors_of(estimates: Mapping[str, float], classes: int, widths: Mapping[str, float] | None = None) -> list[Prior]:
+    """Label-free estimates as priors; without any, what temperatures models need.
+
+    Agreement is left out where there are two classes: two models that are both mistaken then always agree, and no mix
+    can show it.
+
+    >>> [prior.estimator for prior in priors_of({"mixes": 2.0, "agreement": 1.5}, classes=2)]
+    ['mixes']
+
+    Args:
+        estimates: Temperatures by estimator.
+        classes: How many there are.
+        widths: Of the priors, by estimator, in the place of the usual ones.
+
+    """
+    of = WIDTHS | dict(widths or {})
+    kept = {name: t for name, t in estimates.items() if not (name == "agreement" and classes == 2)}
+    return [Prior(name, t, of.get(name, OTHER_WIDTH)) for name, t in kept.items()] or [ANYTHING]
 
 
 class _Told(NamedTuple):
@@ -174,6 +197,7 @@ def judge_temperature(
         high: The upper end.
         narrow: Half of an interval of log T that is as good as a point.
         answers: How many there are.
+
     """
     asked = f"{answers} answers ask for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
     holds_one = low <= 0 <= high

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, Maps, as_logits, as_maps, check_rows
 from pseudocal.calibrators.confidence import confidences
-from pseudocal.maps import check_maps, check_pixels, draw, nothing, predicted, rows_at
+from pseudocal.maps import check_maps, check_pixels_per_image, draw, nothing, predicted, rows_at
 
 Rows = NDArray[np.intp]
 
@@ -50,6 +50,7 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
 
     Returns:
         `n` different row numbers.
+
     """
     z = as_logits(logits)
     check_rows(z)
@@ -154,6 +155,7 @@ class PixelPool:
         images: `(n,)`, the number of its image, in the order of the images from 0.
         y: `(n,)`, its line in the map of logits, from the top.
         x: `(n,)`, its column, from the left.
+
     """
 
     logits: Logits
@@ -175,8 +177,9 @@ def pixel_pool(batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, see
         batches: Maps of logits, `(images, classes, height, width)` each.
         pixels_per_image: How many pixels of each image are in the pool, at most.
         seed: Of the draw.
+
     """
-    check_pixels(pixels_per_image)
+    check_pixels_per_image(pixels_per_image)
     rng, parts, number = np.random.default_rng(seed), [], 0
     for batch in batches:
         maps: Maps = as_maps(batch)
