@@ -75,6 +75,8 @@ def accuracy_interval(sample: Sample) -> Interval:
     if sample.remaining == 0:
         return Interval(share, share, share)
     weight = _weight(sample)
+    if independent_answers(sample, weight) <= independent_answers(sample, 0.0):
+        weight = 0.0
     value = min(1.0, max(0.0, share + weight * (sample.expected - float(sample.confidence.mean()))))
     worth = independent_answers(sample, weight)
     low, high = betaincinv(value * worth + 0.5, (1 - value) * worth + 0.5, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()

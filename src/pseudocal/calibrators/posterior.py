@@ -23,8 +23,9 @@ Column = NDArray[np.float64]
 DEGREES = 3  # of freedom
 ANY = (math.log(1.6), 1.0)  # centre and width of log T over the models of the development tasks
 LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
-POINTS = 401  # of each grid
-NEGLIGIBLE = 20.0  # a log density this far below the peak
+POINTS = 101  # of each grid
+FAR = 7.0  # a grid around an estimate reaches 55 widths to either side
+ROUNDS = 6  # each divides the range that holds the peak by 50
 FLOOR = 1e-300  # of a probability, for a logarithm
 
 
@@ -93,8 +94,8 @@ class Posterior:
 
     @property
     def density(self) -> Column:
-        """`(points,)`, summing to one."""
-        return _normalized(self.log_likelihood.sum(axis=0) + self.log_prior)
+        """`(points,)`, the share of each point of the grid; they sum to one."""
+        return self._shares(self.log_likelihood.sum(axis=0))
 
     @property
     def mean(self) -> float:
@@ -108,23 +109,21 @@ class Posterior:
 
     def quantile(self, share: float) -> float:
         """The log T that has `share` of the density below it."""
-        step = self.log_t[1] - self.log_t[0]
-        below = np.cumsum(self.density)
-        return float(np.interp(share, below, self.log_t + step / 2))
+        density = self.density
+        return float(np.interp(share, np.cumsum(density) - density / 2, self.log_t))
 
     def without(self, groups: NDArray[np.intp]) -> Column:
         """`(n,)`: for each answer the posterior mean of log T without the answers of its group, itself included."""
-        all_of_them = self.log_likelihood.sum(axis=0) + self.log_prior
         of_group = np.zeros((int(groups.max()) + 1, len(self.log_t)))
         np.add.at(of_group, groups, self.log_likelihood)
-        means: Column = _normalized(all_of_them - of_group) @ self.log_t
+        means: Column = self._shares(of_group.sum(axis=0) - of_group) @ self.log_t
         return means[groups]
 
-
-def _normalized(log_density: Column) -> Column:
-    density: Column = np.exp(log_density - log_density.max(axis=-1, keepdims=True))
-    density /= density.sum(axis=-1, keepdims=True)
-    return density
+    def _shares(self, log_likelihood: Column) -> Column:
+        log_density = log_likelihood + self.log_prior
+        shares: Column = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * np.gradient(self.log_t)
+        shares /= shares.sum(axis=-1, keepdims=True)
+        return shares
 
 
 def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: Column) -> Column:
@@ -148,23 +147,32 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: Column) -> 
 
 
 def posterior(likelihood: Callable[[Column], Column], priors: Sequence[Prior], *, worth: float = 1.0) -> Posterior:
-    """Sum likelihood and priors on a grid that is made finer until it resolves the peak.
+    """Likelihood and priors on a grid that is fine around the estimates and around the peak of the likelihood.
 
     Args:
         likelihood: From a grid of log T to the log-likelihood of each answer, `(n, points)`.
         priors: Any number of them. Without any, every log T between the bounds of `fit_temperature` is as likely.
         worth: How many independent answers one answer is worth: below one where answers go together, above one where
-            they are a large part of all rows.
+            they are spread well or a large part of all rows.
 
     """
+    peak, width = _peak(lambda g: worth * likelihood(g).sum(axis=0))
+    fine = np.sinh(np.linspace(-FAR, FAR, POINTS))
+    believed = [prior for prior in priors if not math.isinf(prior.width)]
+    around = [math.log(prior.temperature) + prior.width / 10 * fine for prior in believed]
+    grid = np.unique(np.concatenate([np.linspace(*LOG_T, 2 * POINTS), peak + width / 10 * fine, *around]))
+    grid = grid[(grid >= LOG_T[0]) & (grid <= LOG_T[1])]
+    return Posterior(grid, worth * likelihood(grid), sum((p.log_density(grid) for p in priors), np.zeros(len(grid))))
+
+
+def _peak(log_likelihood: Callable[[Column], Column]) -> tuple[float, float]:
+    """Where a function of log T is largest, and how wide it is there: one over the root of its curvature."""
     low, high = LOG_T
-    while True:
+    for _ in range(ROUNDS):
         grid = np.linspace(low, high, POINTS)
-        found = Posterior(grid, worth * likelihood(grid), sum((p.log_density(grid) for p in priors), np.zeros(POINTS)))
-        log_density = found.log_likelihood.sum(axis=0) + found.log_prior
-        mass = np.flatnonzero(log_density > log_density.max() - NEGLIGIBLE)
-        first, last = max(mass[0] - 1, 0), min(mass[-1] + 1, POINTS - 1)
-        step = grid[1] - grid[0]
-        if last - first > POINTS / 3 or step < 1e-9:
-            return found
-        low, high = grid[first], grid[last]
+        best = int(np.argmax(log_likelihood(grid)))
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, POINTS - 1)]
+    peak, step = float(grid[best]), 1e-3
+    left, middle, right = log_likelihood(peak + step * np.array([-1.0, 0.0, 1.0]))
+    curvature = (2 * middle - left - right) / step**2
+    return peak, 1 / math.sqrt(max(float(curvature), 1.0))

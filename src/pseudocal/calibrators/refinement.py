@@ -30,7 +30,7 @@ from pseudocal.scaling import TemperatureScaling
 
 ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # what temperatures models need
 NARROW = 0.05  # of mean confidence: temperatures that move it by less are as good as one
-WIDTHS = {"mixes": 0.5, "agreement": 0.2}  # of the priors, in log T: chosen on the tasks of development
+WIDTHS = {"mixes": 0.5, "agreement": 0.15}  # of the priors, in log T: chosen on the tasks of development
 OTHER_WIDTH = 1.0  # around an estimate of any other method
 STEP = 0.01  # in log T, for a slope
 MOST_WORTH = 1e6  # of one answer, where all rows have one
@@ -49,7 +49,7 @@ def refine(
     >>> labels = np.where(np.arange(60) % 4, logits[rows].argmax(axis=1), logits[rows].argmin(axis=1))
     >>> scaling, measured = refine(logits, Answers(rows, labels), priors=[Prior("mixes", 1.5, 0.5)])
     >>> print(f"{measured.accuracy:.2f}, T = {measured.temperature:.2f}: {measured.verdict}")
-    0.75 [0.65, 0.83], T = 1.88 [1.29, 3.01]: apply
+    0.75 [0.65, 0.83], T = 1.88 [1.29, 3.00]: apply
 
     Args:
         logits: What the model says of the target, `(rows, classes)`: all of it, as `ask` had it.
@@ -98,6 +98,27 @@ def priors_of(estimates: Mapping[str, float], classes: int, widths: Mapping[str,
     of = WIDTHS | dict(widths or {})
     kept = {name: t for name, t in estimates.items() if not (name == "agreement" and classes == 2)}
     return [Prior(name, t, of.get(name, OTHER_WIDTH)) for name, t in kept.items()] or [ANYTHING]
+
+
+class Asked(NamedTuple):
+    """What answers ask for, as a verdict needs it.
+
+    Attributes:
+        low: The lower end of the 90% interval of log T.
+        high: The upper end.
+        narrow: Half of an interval of log T that is as good as a point.
+        gap_before: Mean confidence minus accuracy without calibration.
+        gap_after: The same with the temperature that is judged.
+        answers: How many answers there are.
+
+    """
+
+    low: float
+    high: float
+    narrow: float
+    gap_before: float
+    gap_after: float
+    answers: int
 
 
 class _Told(NamedTuple):
@@ -157,7 +178,8 @@ def _measured(
         float(confidences(told.target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
     )
     narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
-    verdict, reason, more = judge_temperature(math.log(temperature), low, high, narrow, len(right))
+    asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right))
+    verdict, reason, more = judge_temperature(math.log(temperature), asked)
     most = len(told.target) - len(told.rows)
     return Measurement(
         verdict,
@@ -179,37 +201,33 @@ def _measured(
     )
 
 
-def judge_temperature(
-    log_t: float, low: float, high: float, narrow: float, answers: int
-) -> tuple[MeasuredVerdict, str, int | None]:
-    """The verdict, why, and how many more answers would settle it.
+def judge_temperature(log_t: float, asked: Asked) -> tuple[MeasuredVerdict, str, int | None]:
+    """The verdict on a temperature, why, and how many more answers would settle it.
 
-    >>> judge_temperature(0.5, 0.2, 0.8, narrow=0.1, answers=50)[0]
-    'apply'
-    >>> judge_temperature(0.2, -0.1, 0.5, narrow=0.2, answers=50)[::2]
+    >>> asked = Asked(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, answers=50)
+    >>> judge_temperature(0.5, asked)[0], judge_temperature(-0.5, asked)[0]
+    ('apply', 'do not apply')
+    >>> judge_temperature(0.2, Asked(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, answers=50))[::2]
     ('caution', 63)
-    >>> judge_temperature(-0.5, 0.2, 0.8, narrow=0.1, answers=50)[0]
-    'do not apply'
 
     Args:
         log_t: The logarithm of the temperature to judge.
-        low: The lower end of the 90% interval of log T by the answers.
-        high: The upper end.
-        narrow: Half of an interval of log T that is as good as a point.
-        answers: How many there are.
+        asked: What the answers ask for.
 
     """
-    asked = f"{answers} answers ask for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
-    holds_one = low <= 0 <= high
+    low, high, narrow, before, after, n = asked
+    story = f"{n:,} answers ask for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
     off = max(low - log_t, log_t - high, 0.0)
     if off > max(low, -high, 0.0):
-        return "do not apply", f"{asked}; {math.exp(log_t):.2f} is further from that than no calibration.", None
+        return "do not apply", f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.", None
     if off > 0:
-        return "caution", f"{asked}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
-    if not holds_one:
-        side = "overconfident" if low > 0 else "underconfident"
-        return "apply", f"{asked}: the model is {side}.", None
+        return "caution", f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
     if max(-low, high) <= narrow:
-        return "already calibrated", f"{asked}, which makes next to no difference: there is nothing to apply.", None
-    more = more_answers(answers, low, high, narrow)
-    return "caution", f"{asked}, which may be none at all; about {more:,} more answers would settle it.", more
+        return "already calibrated", f"{story}, which makes next to no difference: there is nothing to apply.", None
+    if not low <= 0 <= high and abs(after) > abs(before):
+        away = f"{100 * abs(before):.0f} to {100 * abs(after):.0f} points"
+        return "caution", f"{story}, which moves the mean confidence away from the accuracy, from {away}.", None
+    if not low <= 0 <= high:
+        return "apply", f"{story}: the model is {'over' if low > 0 else 'under'}confident.", None
+    more = more_answers(n, low, high, narrow)
+    return "caution", f"{story}, which may be none at all; about {more:,} more answers would settle it.", more
