@@ -5,8 +5,8 @@
     python benchmarks/answers.py table --data FOLDER                      all tables of docs/answers.md
 
 Answers are the labels of the rows that `ask` draws; calibration errors are of the rows that were not asked. Each task
-gets `--draws` draws for each n, shared by its seeds. Likelihoods and confidences of all rows are computed once on a grid
-of temperatures; tests compare the library with the same grid.
+gets `--draws` draws for each n, shared by its seeds. Likelihoods and confidences of all rows are computed once on a
+grid of temperatures.
 """
 
 from __future__ import annotations
@@ -14,116 +14,21 @@ from __future__ import annotations
 import argparse
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from answers_targets import Target, targets
-from pseudocal import ask, fit_temperature
-from pseudocal.calibrators.confidence import gaps
-from pseudocal.calibrators.measures import LEVEL, Sample, accuracy_interval, design_gain
-from pseudocal.calibrators.posterior import Posterior, Prior, log_likelihood
+from answers_grid import GRID, NUMBERS, Tables
+from answers_targets import targets
+from pseudocal.calibrators.measures import LEVEL, Sample, accuracy_interval
+from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.refinement import ANYTHING, NARROW, WIDTHS, Asked, judge_temperature, priors_of
-from pseudocal.calibrators.survey import survey_order
 from pseudocal.lab.bench import Store
 
-NUMBERS = (10, 20, 50, 100, 200)
-GRID = np.linspace(-3.5, 5.0, 171)
-BINS = 15
 CHOICES = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)  # of widths
-ALONE = (math.log(0.1), math.log(10.0))  # where labels alone may put log T: few of them ask for zero or infinity
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """A target with all that depends on a row and a temperature."""
-
-    target: Target
-    asked: dict[int, np.ndarray] = field(default_factory=dict)  # by seed
-
-    @cached_property
-    def likelihood(self) -> np.ndarray:
-        return log_likelihood(self.target.logits, self.target.labels.astype(np.int64), GRID)
-
-    @cached_property
-    def confidence(self) -> np.ndarray:
-        below = gaps(self.target.logits)
-        return np.stack([1 / np.exp(below * math.exp(-g)).sum(axis=1) for g in GRID], axis=1).astype(np.float32)
-
-    @cached_property
-    def right(self) -> np.ndarray:
-        return self.target.logits.argmax(axis=1) == self.target.labels
-
-    @cached_property
-    def bins(self) -> np.ndarray:
-        return np.clip(np.ceil(self.confidence * BINS).astype(np.int16) - 1, 0, BINS - 1)
-
-    @cached_property
-    def place(self) -> np.ndarray:
-        return np.argsort(survey_order(self.target.logits))
-
-    @cached_property
-    def oracle(self) -> float:
-        return math.log(fit_temperature(self.target.logits, self.target.labels).temperature)
-
-    @cached_property
-    def mean(self) -> np.ndarray:
-        return self.confidence.mean(axis=0)
-
-    @cached_property
-    def noise(self) -> np.ndarray:
-        return (self.confidence * (1 - self.confidence)).mean(axis=0)
-
-    @cached_property
-    def sums(self) -> np.ndarray:
-        return self.gaps_in_bins(np.arange(len(self.right)))
-
-    def gaps_in_bins(self, rows: np.ndarray) -> np.ndarray:
-        """Confidence minus accuracy, summed in each bin at each temperature."""
-        gap = self.confidence[rows] - self.right[rows, None]
-        return np.stack([np.where(self.bins[rows] == b, gap, 0.0).sum(axis=0) for b in range(BINS)])
-
-    def ece(self, log_t: float, asked: np.ndarray) -> float:
-        """In points, of the rows that were not asked."""
-        k = int(np.clip(np.searchsorted(GRID, log_t) - 1, 0, len(GRID) - 2))
-        near = slice(k, k + 2)
-        gap = self.confidence[asked, near] - self.right[asked, None]
-        left = self.sums[:, near].copy()
-        for side in range(2):
-            np.subtract.at(left[:, side], self.bins[asked, k + side], gap[:, side])
-        ends = 100 * np.abs(left).sum(axis=0) / (len(self.right) - len(asked))
-        return float(np.interp(log_t, GRID[near], ends))
-
-    def confidence_at(self, rows: np.ndarray, log_t: np.ndarray) -> np.ndarray:
-        """Of each row at a temperature of its own."""
-        at = np.clip((log_t - GRID[0]) / (GRID[1] - GRID[0]), 0, len(GRID) - 1.001)
-        k, share = at.astype(int), at % 1
-        return (self.confidence[rows, k] * (1 - share) + self.confidence[rows, k + 1] * share).astype(float)
-
-    def draw(self, n: int, seed: int, *, chosen: bool) -> np.ndarray:
-        """Rows to ask about; those of `ask` in the order of the survey."""
-        if not chosen:
-            return np.random.default_rng([seed, n]).choice(len(self.right), n, replace=False)
-        if seed not in self.asked:
-            self.asked[seed] = ask(self.target.logits, max(NUMBERS), seed=seed)
-        rows = self.asked[seed][:n]  # the first questions are the same whatever n is
-        return rows[np.argsort(self.place[rows])]
-
-    def posterior(self, rows: np.ndarray, priors: Iterable[Prior]) -> Posterior:
-        """As `refine` has it, on the grid; rows that `ask` drew."""
-        prior = sum((p.log_density(GRID) for p in priors), np.zeros(len(GRID)))
-        own = self.likelihood[rows] / (1 - len(rows) / len(self.right))
-        k = int(np.clip(np.searchsorted(GRID, Posterior(GRID, own, prior).mean), 1, len(GRID) - 2))
-        gain = design_gain(own[:, k + 1] - own[:, k - 1], np.arange(len(rows)), spread=True)
-        return Posterior(GRID, gain * own, prior)
-
-    def alone(self, rows: np.ndarray) -> float:
-        """The temperature of least NLL on some labels."""
-        return float(np.clip(GRID[np.argmax(self.likelihood[rows].sum(axis=0))], *ALONE))
 
 
 def estimates(t: Tables, widths: dict[str, float] | None = None) -> dict[str, list[Prior]]:
@@ -141,28 +46,25 @@ def errors(all_tables: list[Tables], draws: int) -> dict[tuple[str, str, int], l
     """ECE and error of log T, by family, method and n."""
     found = defaultdict(list)
     for t, seeds in with_seeds(all_tables, draws):
-        family, priors = t.target.family, estimates(t)
         for n, seed in product(NUMBERS, seeds):
-            chosen, random = t.draw(n, seed, chosen=True), t.draw(n, seed, chosen=False)
-
-            def note(method: str, log_t: float, rows: np.ndarray = chosen, n: int = n) -> None:
-                found[family, method, n].append((t.ece(log_t, rows), log_t - t.oracle))
-
-            note("no calibration", 0.0)
-            for name, temperature in t.target.estimates.items():
-                note(f"{name}, no answer", math.log(temperature))
-            note("random labels alone", t.alone(random), random)
-            note("chosen labels alone", t.alone(chosen))
-            for name, prior in priors.items():
-                note(f"chosen labels, {name}", t.posterior(chosen, prior).mean)
-            off = [
-                Prior(p.estimator, math.exp(t.oracle + sign), p.width)
-                for p in priors["mixes"]
-                for sign in [seed % 2 * 2 - 1]
-            ]
-            note("chosen labels, a prior off by e", t.posterior(chosen, off).mean)
-            note("oracle", t.oracle)
+            for method, log_t, rows in fits(t, n, seed):
+                found[t.target.family, method, n].append((t.ece(log_t, rows), log_t - t.oracle))
     return found
+
+
+def fits(t: Tables, n: int, seed: int) -> Iterator[tuple[str, float, np.ndarray]]:
+    """Each method with its log T, and the rows that were asked."""
+    chosen, random = t.draw(n, seed, chosen=True), t.draw(n, seed, chosen=False)
+    yield "no calibration", 0.0, chosen
+    for name, temperature in t.target.estimates.items():
+        yield f"{name}, no answer", math.log(temperature), chosen
+    yield "random labels alone", t.alone(random), random
+    yield "chosen labels alone", t.alone(chosen), chosen
+    for name, prior in estimates(t).items():
+        yield f"chosen labels, {name}", t.posterior(chosen, prior).mean, chosen
+    wrong = Prior("mixes", math.exp(t.oracle + (1 if seed % 2 else -1)), WIDTHS["mixes"])
+    yield "chosen labels, a prior off by e", t.posterior(chosen, [wrong]).mean, chosen
+    yield "oracle", t.oracle, chosen
 
 
 def with_seeds(all_tables: list[Tables], draws: int) -> Iterator[tuple[Tables, range]]:
@@ -252,7 +154,8 @@ def coverage_table(found: dict[tuple[str, int], list[Look]]) -> str:
 def verdict_table(found: dict[tuple[str, int], list[Look]]) -> str:
     """How often the verdict is right."""
     lines = [
-        "| family | n | apply | of these no harm | of those that gain over 2 points: apply | already calibrated | of these off by under 2 points |",
+        "| family | n | apply | of these no harm | of those that gain over 2 points: apply | already calibrated "
+        "| of these off by under 2 points |",
         "|---|---|---|---|---|---|---|",
     ]
     pooled = {("all", n): [one for (_, m), some in found.items() if m == n for one in some] for n in NUMBERS}

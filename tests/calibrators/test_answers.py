@@ -128,7 +128,7 @@ def test_the_verdict_by_answers() -> None:
     logits, labels = model(rows=20_000, temperature=1.0)
     _, few = refine(logits, answered(logits, labels, 20))
     assert few.verdict == "caution"
-    assert few.more is not None and few.more > 0
+    assert few.more
     _, many = refine(logits, answered(logits, labels, 3000))
     assert many.verdict == "already calibrated"
 
@@ -146,9 +146,10 @@ def test_answers_contradict_a_temperature_from_elsewhere() -> None:
 def test_the_calibration_error_needs_answers_and_is_cross_fitted() -> None:
     logits, labels = model(rows=5000, temperature=3.0)
     _, few = refine(logits, answered(logits, labels, FEWEST_FOR_ECE - 1))
-    assert few.error_before is None and few.error_after is None
+    assert (few.error_before, few.error_after) == (None, None)
     _, enough = refine(logits, answered(logits, labels, 300))
-    assert enough.error_before is not None and enough.error_after is not None
+    assert enough.error_before
+    assert enough.error_after
     assert enough.error_after.low == 0 < enough.error_before.low
 
 
@@ -171,7 +172,7 @@ def test_bad_answers_are_named() -> None:
         Answers([3, 4], [0])
     with pytest.raises(InputError, match="'ask' or 'random', got 'lucky'"):
         Answers([3], [0], drawn_by="lucky")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="from 0 to 4, .* got 5 for row 3"):
+    with pytest.raises(InputError, match=r"from 0 to 4, .* got 5 for row 3"):
         refine(logits, Answers([3], [5], drawn_by="random"))
     with pytest.raises(InputError, match="from 0 to 49, got 50"):
         refine(logits, Answers([50], [0], drawn_by="random"))

@@ -69,7 +69,8 @@ class Prior:
         with np.errstate(divide="ignore"):
             believed = np.log(1 - self.doubt) + _student(g, math.log(self.temperature), self.width)
             other = np.log(self.doubt) + _student(g, *ANY)
-        return np.logaddexp(believed, other)
+        density: Column = np.logaddexp(believed, other)
+        return density
 
 
 def _student(g: Column, centre: float, width: float) -> Column:
