@@ -17,8 +17,13 @@ import numpy as np
 
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.data import Scenes
-from pseudocal.lab.segmentation import train_segmenter
-from pseudocal.lab.segmentation.comparison import METHODS, Cell, compare, compare_ensemble
+from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+from pseudocal.lab.segmentation.comparison import (
+    SEGMENTATION_CALIBRATORS,
+    CalibratorScore,
+    compare_calibrators,
+    compare_ensemble,
+)
 
 DUSK, UNLABELLED = "0001TP", 11
 
@@ -52,18 +57,20 @@ def main() -> None:
     print(f"{len(day)} day frames, {len(held)} held out, {len(dusk)} at dusk", flush=True)
     members = []
     for seed in given.seeds:
-        trained = train_segmenter(
-            day, out=given.folder / f"unet-{seed}", seed=seed, iterations=given.iterations, batch=8
-        )
+        run = SegmenterRun(given.folder / f"unet-{seed}", seed=seed, iterations=given.iterations, batch=8)
+        trained = train_segmenter(day, run)
         print(f"seed {seed}: trained in {trained.seconds:.0f} s", flush=True)
         members.append(trained.load())
     for name, domain in (("day, held out", held), ("dusk", dusk)):
-        cells = {cell.method: cell for cell in [*compare(members[0], held, domain), compare_ensemble(members, domain)]}
+        cells = {
+            cell.method: cell
+            for cell in [*compare_calibrators(members[0], held, domain), compare_ensemble(members, domain)]
+        }
         print(f"\n{name}: " + ", ".join(f"{m} T = {c.temperature:.3f}" for m, c in cells.items() if m != "ensemble"))
-        print("\n".join(table_lines([cells[method] for method in METHODS])), flush=True)
+        print("\n".join(table_lines([cells[method] for method in SEGMENTATION_CALIBRATORS])), flush=True)
 
 
-def table_lines(cells: list[Cell]) -> Iterator[str]:
+def table_lines(cells: list[CalibratorScore]) -> Iterator[str]:
     """The table as Markdown."""
     yield "| | ECE | NLL | Brier | pixel accuracy | mIoU |"
     yield "|---|---|---|---|---|---|"

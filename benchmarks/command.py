@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import pseudocal
-from pseudocal.app.inputs import Pixels, open_inputs
+from pseudocal.app.inputs import Preprocessing, open_inputs
 from pseudocal.app.models.onnx_file import open_onnx
 
 ROUNDS = 3
-PIXELS = Pixels((224, 224), mean=(0.498,), std=(0.502,))
+PREPROCESSING = Preprocessing((224, 224), mean=(0.498,), std=(0.502,))
 
 
 def main(pictures: int = 500) -> None:
@@ -57,7 +57,7 @@ def measure(folder: Path) -> dict[str, NDArray[np.float64]]:
     started = clock()
     result = run_command(folder)
     total = clock() - started
-    inputs = open_inputs(str(folder / "pictures"), pixels=PIXELS)
+    inputs = open_inputs(str(folder / "pictures"), preprocessing=PREPROCESSING)
     started = clock()
     pictures = [inputs.read(i) for i in range(len(inputs))]
     decode = clock() - started

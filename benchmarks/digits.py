@@ -8,10 +8,11 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
-from pseudocal.lab.adapt import METHODS, train
+from pseudocal.lab.adapt import METHODS, TrainingRun, train
 from pseudocal.lab.data import digits
 
 
@@ -23,9 +24,8 @@ def main() -> None:
     for method in sys.argv[1:] or METHODS:
         started = time.process_time()
         with tempfile.TemporaryDirectory() as out:
-            trained = train(
-                source, target.unlabelled(), method=method, backbone="digits", iterations=600, width=256, out=out
-            )
+            run = TrainingRun(Path(out), iterations=600)
+            trained = train(source, target.unlabelled(), run, method=method, backbone="digits", width=256)
             with np.load(trained.target) as outputs:
                 accuracy = 100 * (outputs["logits"].argmax(axis=1) == target.labels).mean()
         print(f"| {method} | {accuracy:.1f} | {time.process_time() - started:.0f} |", flush=True)

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from pseudocal.lab.bench import Store, built_in, run
-from pseudocal.lab.bench.executors import Pool, in_process
+from pseudocal.lab.bench.executors import Pool
 from pseudocal.lab.data import cache_folder, emoji
 
 
@@ -28,7 +28,7 @@ def seconds(workers: int) -> float:
             shutil.copy(path, cache)
         os.environ["PSEUDOCAL_CACHE"] = str(cache)
         started = time.perf_counter()
-        with Pool(workers) if workers > 1 else nullcontext(in_process) as executor:
+        with Pool(workers) if workers > 1 else nullcontext(map) as executor:
             failures = run(built_in("emoji", quick=True), Store(Path(folder, "out")), executor=executor)
         took = time.perf_counter() - started
         os.environ["PSEUDOCAL_CACHE"] = str(before)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pseudocal import Outcomes
 from pseudocal.metrics import Interval, Metric, accuracy, bootstrap, ece, nll, paired
-from pseudocal.metrics.intervals import resampled
+from pseudocal.metrics.samples import RowSample
 
 SETTINGS = [(n, t) for n in (300, 1000) for t in (0.7, 1.0, 1.05, 1.2, 2.0)]
 SETS, RESAMPLES = 200, 300
@@ -31,11 +31,11 @@ def plain(value: float, draws: np.ndarray) -> dict[str, Interval]:
 
 def intervals(metric: Metric, before: Outcomes, after: Outcomes | None, seed: int) -> dict[str, Interval]:
     """All three of a metric, or of its change."""
-    old = resampled(metric, before, RESAMPLES, seed)
+    old = RowSample(metric, before).draws(RESAMPLES, np.random.default_rng(seed))
     if after is None:
         ours = bootstrap(metric, before, resamples=RESAMPLES, seed=seed)
         return plain(metric(before), old) | {"here": ours}
-    new = resampled(metric, after, RESAMPLES, seed)
+    new = RowSample(metric, after).draws(RESAMPLES, np.random.default_rng(seed))
     ours = paired(metric, before, after, resamples=RESAMPLES, seed=seed)
     return plain(metric(after) - metric(before), new - old) | {"here": ours}
 

@@ -6,11 +6,12 @@ python benchmarks/partial.py
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 
 import numpy as np
 import torch
 
-from pseudocal.lab.adapt import METHODS, train
+from pseudocal.lab.adapt import METHODS, TrainingRun, train
 from pseudocal.lab.adapt.losses import class_weights
 from pseudocal.lab.data import emoji, partial
 
@@ -25,7 +26,9 @@ def main() -> None:
     print("\nnoto -> twemoji with the first 26 of 52 classes, seed 0\n\n| method | accuracy, % |\n|---|---|")
     for method, preset in CASES:
         with tempfile.TemporaryDirectory() as out:
-            trained = train(source, target.unlabelled(), method=method, preset=preset, width=256, out=out)
+            trained = train(
+                source, target.unlabelled(), TrainingRun(Path(out)), method=method, preset=preset, width=256
+            )
             with np.load(trained.target) as outputs:
                 logits = outputs["logits"]
         print(f"| {method} | {100 * (logits.argmax(axis=1) == target.labels).mean():.1f} |")

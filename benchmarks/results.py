@@ -16,17 +16,16 @@ from pathlib import Path
 import numpy as np
 
 from pseudocal.arrays import InputError, softmax
-from pseudocal.lab.adapt.runs import versions
+from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench import Store, Suite, Task, built_in, run
-from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.executors import Pool
-from pseudocal.lab.bench.figures import draw
+from pseudocal.lab.bench.figures import draw_figures
 from pseudocal.lab.bench.formats import comparisons, markdown
-from pseudocal.lab.bench.records import Record, gaps, read_records, unique
-from pseudocal.lab.bench.segmenters import training_of
-from pseudocal.lab.bench.store import read_arrays
+from pseudocal.lab.bench.records import Record, missing_scores, read_records, unique
+from pseudocal.lab.bench.store import load_arrays
 from pseudocal.lab.bench.suite_file import read_suite
-from pseudocal.lab.bench.tables import compare, tables
+from pseudocal.lab.bench.tables import compare_over_tasks, tables
 from pseudocal.scaling import fit_temperature
 
 HERE = Path(__file__).parents[1]
@@ -84,9 +83,9 @@ def _finished(store: Store, name: str) -> Suite | None:
 
 def preface(store: Store, suites: list[Suite]) -> str:
     """How the numbers came about."""
-    packages = ", ".join(f"{name} {version}" for name, version in versions().items())
+    packages = ", ".join(f"{name} {version}" for name, version in training_versions().items())
     tasks = list(dict.fromkeys(task for suite in suites for task in suite.tasks))
-    trainings = {training_of(task) for task in tasks if task.runner == "segmentation"}
+    trainings = {task.training for task in tasks if task.segments}
     seconds = sum(stage["cpu"] for task in [*tasks, *trainings] for stage in _times(store.folder(task)).values())
     paragraphs = [
         "# Results",
@@ -125,13 +124,13 @@ def section(suite: Suite, store: Store) -> str:
     for metric in ("ece", "nll", "brier"):
         parts += [markdown(table) for table in tables(suite, records, metric)]
     if "pseudocal" in suite.calibrators:
-        parts += ["PseudoCal against each, by ECE:", comparisons(compare(records))]
+        parts += ["PseudoCal against each, by ECE:", comparisons(compare_over_tasks(records))]
         if len(suite.calibrators) > 7:
             parts += ["By target:", *(markdown(table) for table in tables(suite, records, "ece", "target"))]
         parts += losses(records)
     parts += temperatures(suite, store) if {"tempscal", "transcal", "pseudocal"} <= set(suite.calibrators) else []
     parts += figures(suite, store)
-    missing = gaps(suite, store)
+    missing = missing_scores(suite, store)
     parts += ["Missing: " + "; ".join(missing) + "."] if missing else []
     return "\n\n".join(parts)
 
@@ -166,7 +165,7 @@ def temperatures(suite: Suite, store: Store) -> list[str]:
 def _explained(task: Task, store: Store) -> list[float]:
     folder, scores = store.folder(task), store.scores(task)
     target, source, mixes = (
-        read_arrays(folder / name) for name in ("target.npz", "source_val.npz", "mixes/pseudocal.npz")
+        load_arrays(folder / name) for name in ("target.npz", "source_val.npz", "mixes/pseudocal.npz")
     )
     labels = np.load(folder / "target_labels.npy", allow_pickle=False)
     right = fit_temperature(mixes["logits"], labels[mixes["first"]]).temperature
@@ -185,7 +184,7 @@ def figures(suite: Suite, store: Store) -> list[str]:
     folder = HERE / "docs" / "results"
     wanted = FIGURES.get(suite.name, ())
     lines = []
-    for path in draw(suite, store, folder) if wanted else ():
+    for path in draw_figures(suite, store, folder) if wanted else ():
         kind = path.stem.removeprefix(f"{suite.name}-")
         if kind in wanted:
             lines.append(f"![{suite.name}: {kind}](results/{path.name})")
@@ -207,7 +206,7 @@ def losses(records: list[Record]) -> list[str]:
         better = sorted((value, name) for name, value in means.items() if value < mine)
         if better:
             harm = means.get("none", 1.0) < mine
-            names = ", ".join(f"{title_of(name)} {100 * value:.1f}" for value, name in better)
+            names = ", ".join(f"{COMPARED[name].title} {100 * value:.1f}" for value, name in better)
             rows.append(
                 (not harm, -mine, f"| {key[0]} | {key[1]} | {100 * mine:.1f} | {'yes' if harm else ''} | {names} |")
             )

@@ -33,15 +33,15 @@ from sklearn.metrics import roc_auc_score
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.agreement import Agreement, agreement_of, count_mistakes
-from pseudocal.calibrators.atc import atc_accuracy
 from pseudocal.calibrators.confidence import confidences, gaps, match_confidence
-from pseudocal.calibrators.doc import doc_accuracy
+from pseudocal.calibrators.rivals.atc import atc_accuracy
+from pseudocal.calibrators.rivals.doc import doc_accuracy
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.lab.bench import Store, Suite, Task, run
-from pseudocal.lab.bench.heads import load_model, logits_of
-from pseudocal.lab.bench.store import read_arrays
+from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
+from pseudocal.lab.bench.store import load_arrays
 from pseudocal.lab.bench.suites import SMALL
-from pseudocal.lab.bench.views import View, seen
+from pseudocal.lab.bench.views import View, domains_of, shown
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import partners
@@ -123,9 +123,9 @@ class Case:
 def case_of(task: Task, store: Store) -> Case:
     """Read a task and its second opinion; mixes come from the features that all heads share."""
     second = replace(task, seed=(task.seed + 1) % SEEDS)
-    logits, other = (read_arrays(store.folder(t) / "target.npz")["logits"] for t in (task, second))
-    view = View("mixed", LAM, task.seed)
-    mixed, other_mixed = (logits_of(load_model(t, store), seen(t, view, None)) for t in (task, second))
+    logits, other = (load_arrays(store.folder(t) / "target.npz")["logits"] for t in (task, second))
+    images, view = domains_of(task, store.root)[1].inputs, View(LAM, task.seed)
+    mixed, other_mixed = (all_logits(load_classifier(t, store), shown(t, images, view)) for t in (task, second))
     partner = partners(len(logits), seed=task.seed)
     own, others = logits.argmax(axis=1), other.argmax(axis=1)
     kept = np.flatnonzero(own != own[partner])
@@ -135,7 +135,7 @@ def case_of(task: Task, store: Store) -> Case:
     )
     real = Labelled(logits, others)
     val = store.folder(task) / "source_val.npz"
-    source = read_arrays(val) if val.exists() else None
+    source = load_arrays(val) if val.exists() else None
     return Case(
         task,
         real,
@@ -168,7 +168,7 @@ def likelihood(case: Case) -> float:
 
 def second_labels(case: Case) -> float:
     """The mixes of PseudoCal, labelled by the second model."""
-    partner = partners(len(case.logits), case.task.seed)
+    partner = partners(len(case.logits), seed=case.task.seed)
     own = case.logits.argmax(axis=1)
     return fit_temperature(case.mixes.logits, case.real.labels[own != own[partner]]).temperature
 

@@ -1,12 +1,17 @@
-"""Shared fixtures: logits whose true temperature is known, and one Ray session on this machine."""
+"""Shared fixtures: logits whose true temperature is known, clusters and a cheap model for them, a session of Ray."""
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+
+CENTRES = np.random.default_rng(1).normal(size=(10, 16))
 
 
 def draw(n: int, classes: int, temperature: float, *, seed: int = 0, scale: float = 2.0):
@@ -31,3 +36,30 @@ def ray():
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture
+def model() -> Callable[[Any], Any]:
+    """A linear classifier that is three times too sure of itself."""
+    return linear()
+
+
+def linear() -> Callable[[Any], Any]:
+    centres = CENTRES
+
+    def predict(x: Any) -> Any:  # a function inside a function, which workers need not import
+        return 3 * (x @ centres.T - 0.5 * (centres**2).sum(axis=1))
+
+    return predict
+
+
+def clusters(n: int, seed: int = 2) -> Any:
+    rng = np.random.default_rng(seed)
+    return CENTRES[rng.integers(0, 10, n)] + 1.5 * rng.normal(size=(n, 16))
+
+
+def npz_files(folder: Path, files: int, rows: int = 150) -> list[Path]:
+    paths = [folder / f"{i:03d}.npz" for i in range(files)]
+    for i, path in enumerate(paths):
+        np.savez(path, x=clusters(rows, seed=100 + i))
+    return paths

@@ -140,7 +140,7 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
     if low < 0 or high >= classes:
         row = int(np.argmax((array < 0) | (array >= classes)))
         raise InputError(f"expected labels from 0 to {classes - 1}, got {array[row]} in row {row}")
-    return array
+    return array.astype(np.int64) if array.dtype == np.uint64 else array  # which adds up with no other integer
 
 
 def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:

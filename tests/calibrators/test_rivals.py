@@ -19,7 +19,7 @@ from pseudocal.calibrators import (
     transcal,
 )
 from pseudocal.calibrators.confidence import confidences
-from pseudocal.calibrators.transcal import controlled
+from pseudocal.calibrators.rivals.transcal import controlled
 from pseudocal.metrics import Outcomes, ece
 
 

@@ -18,7 +18,7 @@ from pseudocal.app import model_file, shards
 from pseudocal.distributed import Deferred, LocalExecutor, RayExecutor
 from pseudocal.synthesis import STRATEGIES
 
-from .conftest import clusters, linear, npz_files
+from ..conftest import clusters, linear, npz_files
 
 
 def test_an_array_in_blocks_gives_the_very_digits_of_one_pass(model):
@@ -152,7 +152,7 @@ def test_a_block_that_fails_now_and_then_is_tried_again(ray, model, tmp_path):
 @pytest.mark.slow
 def test_a_model_that_cannot_be_made_is_told_as_such(ray):
     with pytest.raises(InputError, match=r"blocks to fail.*no such file"):
-        PseudoCal().fit("missing.onnx", clusters(500), executor=RayExecutor(workers=1, tries=1))
+        PseudoCal().fit(model_file("missing.onnx"), clusters(500), executor=RayExecutor(workers=1, tries=1))
 
 
 @pytest.mark.slow
@@ -163,7 +163,8 @@ def test_a_model_file_is_opened_by_the_workers(ray, tmp_path):
         warnings.simplefilter("ignore")
         torch.jit.trace(module, torch.zeros(2, 16)).save(tmp_path / "model.pt")
     x = clusters(600).astype(np.float32)
-    by_name = PseudoCal().fit(model_file(str(tmp_path / "model.pt")), x, executor=RayExecutor(workers=1))
+    file = model_file(str(tmp_path / "model.pt"), trust=True)
+    by_name = PseudoCal().fit(file, x, executor=RayExecutor(workers=1))
     made = PseudoCal().fit(Deferred(lambda: lambda x: 3 * x), x, executor=LocalExecutor())
     assert by_name.temperature == pytest.approx(PseudoCal().fit(module, x).temperature, rel=1e-5)
     assert made.temperature > 0

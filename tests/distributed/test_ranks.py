@@ -15,7 +15,7 @@ from pseudocal.arrays import Labelled
 from pseudocal.distributed import fit_across_ranks, ranks
 from pseudocal.reservoir import Reservoir
 
-from .conftest import CENTRES, clusters
+from ..conftest import CENTRES, clusters
 
 SCRIPT = """
 import json, os, sys

@@ -10,6 +10,7 @@ from pseudocal.metrics import (
     METRICS,
     Interval,
     Outcomes,
+    Segmented,
     accuracy,
     bootstrap,
     brier,
@@ -135,7 +136,7 @@ def test_an_impossible_label_makes_the_loss_infinite():
 
 
 def test_what_cannot_be_right_is_refused(overconfident):
-    with pytest.raises(InputError, match="same rows before and after, got 10 and 9"):
+    with pytest.raises(InputError, match="same rows before and after, got 10 rows and 9 rows"):
         paired(ece, overconfident[:10], overconfident[:9])
     with pytest.raises(InputError, match="two resamples, got 1"):
         bootstrap(ece, overconfident, resamples=1)
@@ -153,3 +154,22 @@ def test_of_one_row_nothing_is_known():
             change = paired(metric, outcomes, outcomes, groups=groups)
             assert (known.value, known.low, known.high) == (metric(outcomes), least, most)
             assert (change.value, change.low, change.high) == (0, least - most, most - least)
+
+
+def test_rows_and_images_are_not_compared(overconfident):
+    images = Segmented.of(np.zeros((2, 2, 3, 3)), np.zeros((2, 3, 3), int))
+    with pytest.raises(InputError, match="expected the same rows before and after, got 2000 rows and 2 images"):
+        paired("ece", overconfident, images)
+    with pytest.raises(InputError, match=r"expected no groups with images, which are drawn whole, got \[0, 1\]"):
+        bootstrap("ece", images, groups=[0, 1])
+    with pytest.raises(InputError, match="expected a metric among accuracy, nll, brier, ece, miou, got <function ece"):
+        bootstrap(ece, images)
+    with pytest.raises(InputError, match=r"expected a metric among accuracy, nll, .*, got 'miou'"):
+        bootstrap("miou", overconfident)
+
+
+def test_a_metric_by_name_is_the_metric(overconfident):
+    few = overconfident[:200]
+    for name, metric in METRICS.items():
+        assert bootstrap(name, few, resamples=20) == bootstrap(metric, few, resamples=20)
+        assert paired(name, few, few, resamples=20) == paired(metric, few, few, resamples=20)

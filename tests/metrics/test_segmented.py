@@ -15,13 +15,11 @@ from pseudocal.metrics import (
     confidence_picture,
     correct_picture,
     ece,
-    image_change,
-    image_interval,
     nll,
     paired,
 )
-from pseudocal.metrics.proportions import clopper_pearson, independent_pixels
-from pseudocal.metrics.resize import resized_rows
+from pseudocal.metrics.images import resized_rows
+from pseudocal.metrics.reliability import clopper_pearson, independent_pixels
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +127,10 @@ def test_what_cannot_be_right_is_refused(frames):
     for large in (z, z[:, :, ::2, ::2]):
         with pytest.raises(InputError, match="one of them finite"):
             Segmented.of(np.where(large > 5, np.inf, large), masks)
-    with pytest.raises(InputError, match="the same bins and classes"):
+    with pytest.raises(InputError, match="same bins and classes, got 15 bins and 5 classes and 3 bins and 5 classes"):
         Segmented.of(z, masks) + Segmented.of(z, masks, bins=3)
     with pytest.raises(InputError, match="expected a metric among"):
-        image_interval("mce", Segmented.of(z, masks))
+        bootstrap("mce", Segmented.of(z, masks))
 
 
 @pytest.mark.parametrize("temperature", [-1.0, 0.0, np.nan, np.inf])
@@ -159,7 +157,7 @@ def test_of_one_image_nothing_is_known(frames, metric):
     one, ignored = Segmented.of(z[:1], masks[:1]), Segmented.of(z[1:], np.full_like(masks[1:], 255))
     most = np.inf if metric == "nll" else 1
     for seen in (one, one + ignored):  # images without a pixel that counts are no others
-        interval, change = image_interval(metric, seen), image_change(metric, seen, seen)
+        interval, change = bootstrap(metric, seen), paired(metric, seen, seen)
         assert (interval.value, interval.low, interval.high) == (getattr(one, metric), 0, most)
         assert (change.value, change.low, change.high) == (0, -most, most)
 
@@ -170,12 +168,12 @@ def test_images_that_are_ignored_tell_nothing(frames):
     some[3:] = 255
     seen = Segmented.of(z, some)
     for metric in ("accuracy", "ece"):
-        assert image_interval(metric, seen) == image_interval(metric, Segmented.of(z[:3], masks[:3]))
+        assert bootstrap(metric, seen) == bootstrap(metric, Segmented.of(z[:3], masks[:3]))
     with pytest.raises(InputError, match="expected at least one pixel that is not ignored, got none in 6 images"):
         Segmented.of(z, np.full_like(masks, 255)).score()
     for metric in ("accuracy", "nll", "brier", "ece", "miou"):
         with pytest.raises(InputError, match="at least one pixel that is not ignored"):
-            image_interval(metric, Segmented.of(z, np.full_like(masks, 255)))
+            bootstrap(metric, Segmented.of(z, np.full_like(masks, 255)))
 
 
 def clustered(n, rng):
@@ -191,7 +189,7 @@ def test_intervals_are_as_wide_as_images_deserve():
     held, narrow = 0, 0
     for seed in range(60):
         z, masks = clustered(30, np.random.default_rng(1000 + seed))
-        interval = image_interval("accuracy", Segmented.of(z, masks), resamples=200)
+        interval = bootstrap("accuracy", Segmented.of(z, masks), resamples=200)
         held += interval.low <= truth <= interval.high
         pixels = bootstrap(accuracy, rows(z, masks), resamples=20)
         narrow += pixels.low <= truth <= pixels.high
@@ -201,18 +199,18 @@ def test_intervals_are_as_wide_as_images_deserve():
 
 def test_a_calibrated_model_may_have_no_error_at_all():
     z, masks = clustered(60, np.random.default_rng(5))
-    assert image_interval("ece", Segmented.of(z, masks)).low == 0
-    sure = image_interval("ece", Segmented.of(20 * z, masks))
+    assert bootstrap("ece", Segmented.of(z, masks)).low == 0
+    sure = bootstrap("ece", Segmented.of(20 * z, masks))
     assert sure.low > 0.05
-    change = image_change("ece", Segmented.of(20 * z, masks), Segmented.of(z, masks))
+    change = paired("ece", Segmented.of(20 * z, masks), Segmented.of(z, masks))
     assert change.high < 0
-    assert image_interval("miou", Segmented.of(z, masks)).low >= 0
+    assert bootstrap("miou", Segmented.of(z, masks)).low >= 0
 
 
 def test_groups_in_the_bootstrap_of_rows_are_images():
     z, masks = clustered(40, np.random.default_rng(6))
     outcomes, groups = rows(z, masks), np.repeat(np.arange(40), 36)
-    by_image = image_interval("accuracy", Segmented.of(z, masks), resamples=400)
+    by_image = bootstrap("accuracy", Segmented.of(z, masks), resamples=400)
     by_group = bootstrap(accuracy, outcomes, resamples=400, groups=groups)
     assert by_group.high - by_group.low == pytest.approx(by_image.high - by_image.low, rel=0.15)
     alone = bootstrap(accuracy, outcomes, resamples=50, groups=np.arange(len(outcomes)))

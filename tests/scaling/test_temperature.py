@@ -158,6 +158,37 @@ def test_what_is_added_to_a_row_of_logits_does_not_matter(known, offset):
     assert fit_temperature(moved, labels).temperature == pytest.approx(exact(moved, labels), rel=1e-5)
 
 
+@pytest.mark.parametrize("truth", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("accuracy", [0.8, 0.999])
+def test_an_offset_of_ten_thousand_costs_no_digit(truth, accuracy):
+    rng = np.random.default_rng(0)
+    logits = (2 * truth * rng.standard_normal((3000, 6)) + 1e4).astype(np.float32)
+    labels = np.where(rng.random(3000) < accuracy, logits.argmax(axis=1), rng.integers(0, 6, 3000))
+    assert fit_temperature(logits, labels).temperature == pytest.approx(exact(logits - 1e4, labels), rel=2e-6)
+
+
+def test_labels_may_be_unsigned_64_bit_integers(known):
+    logits, labels = known(500, 5, 2.0)
+    assert fit_temperature(logits, labels.astype(np.uint64)) == fit_temperature(logits, labels)
+
+
+@pytest.mark.parametrize("unit", [1e308, 1e300, 1e-300, 1e-320])
+def test_the_unit_of_weights_does_not_matter(known, unit):
+    logits, labels = known(500, 5, 2.0)
+    plain, scaled = fit_temperature(logits, labels), fit_temperature(logits, labels, weights=np.full(500, unit))
+    assert scaled.temperature == pytest.approx(plain.temperature, rel=1e-9)
+    assert scaled.log_se == pytest.approx(plain.log_se, rel=1e-9)
+
+
+def test_weights_so_small_that_whole_samples_of_rows_count_for_nothing(known):
+    logits, labels = known(20_000, 5, 2.0)
+    weights = np.full(20_000, 1e-320)
+    weights[:500] = 1e300
+    assert fit_temperature(logits, labels, weights=weights).temperature == pytest.approx(
+        exact(logits[:500], labels[:500]), rel=1e-5
+    )
+
+
 def test_constant_logits_say_nothing():
     scaling = fit_temperature(np.zeros((50, 3)), np.zeros(50, dtype=int))
     assert scaling.temperature == 1.0

@@ -1,7 +1,9 @@
 """The application: from the names of a model file and of data to a folder of results."""
 
-from pseudocal.app.inputs.shards import Shard, shards
+from pseudocal.app.inputs.blocks import Shard, shards
+from pseudocal.app.jobs.job import Job, Result
+from pseudocal.app.jobs.pipeline import calibrate
 from pseudocal.app.jobs.predictions import predict_blocks
 from pseudocal.app.models.files import model_file
 
-__all__ = ["Shard", "model_file", "predict_blocks", "shards"]
+__all__ = ["Job", "Result", "Shard", "calibrate", "model_file", "predict_blocks", "shards"]

@@ -7,7 +7,7 @@ a hundred, and no worker at all give the same answer, and one that dies and is r
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Generator, Iterator, Sequence, Sized
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
 from pseudocal.batches import count, fitting, is_array, may_be_large, take
 from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, received, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence, Packed
+from pseudocal.omissions import Omissions
 from pseudocal.predictors import as_predictor
 from pseudocal.randomness import Streams
 from pseudocal.synthesis import Strategy
@@ -168,7 +168,7 @@ class Merging:
         self._tolerance = method.tolerance
         self._work = replace(work, method=replace(method, memory=sample, tolerance=None, pairing="batch"))
         self._blocks, self._executor = blocks, executor
-        self._left_out = LeftOut(len(blocks), executor.max_bad)
+        self._left_out = Omissions(len(blocks), executor.max_bad, "blocks to fail")
         self._unreadable = unreadable_in(blocks, executor.max_bad)
         self._done = 0
         self.evidence = method.no_evidence()
@@ -196,36 +196,6 @@ class Merging:
         return record | ({"unreadable": self._unreadable.why} if self._unreadable.why else {})
 
 
-def unreadable_in(blocks: Sequence[Block], most: float) -> LeftOut:
+def unreadable_in(blocks: Sequence[Block], most: float) -> Omissions:
     """The count of inputs that cannot be read, among those of blocks that know how many they have."""
-    return LeftOut(sum(len(block) for block in blocks if isinstance(block, Sized)), most, "inputs to be unreadable")
-
-
-class LeftOut:
-    """The blocks that failed, or the inputs, which are fatal once they are more than a share of all.
-
-    >>> left_out = LeftOut(total=100, most=0.01)
-    >>> left_out.add("a.npz", "OSError: truncated")
-    >>> left_out.add("b.npz", "OSError: gone")
-    Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected at most 1% of 100 blocks to fail, got 2: a.npz: OSError: truncated
-    """
-
-    def __init__(self, total: int, most: float, what: str = "blocks to fail") -> None:
-        self.total, self.most, self.what = total, most, what
-        self.why: dict[str, str] = {}
-
-    def update(self, why: Mapping[str, str]) -> None:
-        """Count some."""
-        for name, reason in why.items():
-            self.add(name, reason)
-
-    def add(self, name: str, reason: str) -> None:
-        """Count one, and stop if it is one too many."""
-        self.why[name] = reason
-        if len(self.why) > self.most * self.total:
-            first, why = next(iter(self.why.items()))
-            raise InputError(
-                f"expected at most {self.most * 100:g}% of {self.total} {self.what}, "
-                f"got {len(self.why)}: {first}: {why}"
-            )
+    return Omissions(sum(len(block) for block in blocks if isinstance(block, Sized)), most)

@@ -13,22 +13,22 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits
-from pseudocal.calibrators.atc import atc
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.cpcs import cpcs
-from pseudocal.calibrators.density import density_ratio
-from pseudocal.calibrators.doc import doc
-from pseudocal.calibrators.ensemble import ensemble
 from pseudocal.calibrators.material import PARTS, Material, Part
-from pseudocal.calibrators.matrixscal import matrixscal
-from pseudocal.calibrators.mc_dropout import mc_dropout
-from pseudocal.calibrators.oracle import oracle
-from pseudocal.calibrators.pseudo_ensemble import pseudo_ensemble
 from pseudocal.calibrators.pseudocal import PseudoCal
-from pseudocal.calibrators.tempscal import tempscal
-from pseudocal.calibrators.transcal import transcal
-from pseudocal.calibrators.uncalibrated import uncalibrated
-from pseudocal.calibrators.vectorscal import vectorscal
+from pseudocal.calibrators.rivals.atc import atc
+from pseudocal.calibrators.rivals.cpcs import cpcs
+from pseudocal.calibrators.rivals.density import density_ratio
+from pseudocal.calibrators.rivals.doc import doc
+from pseudocal.calibrators.rivals.ensemble import ensemble
+from pseudocal.calibrators.rivals.matrixscal import matrixscal
+from pseudocal.calibrators.rivals.mc_dropout import mc_dropout
+from pseudocal.calibrators.rivals.oracle import oracle
+from pseudocal.calibrators.rivals.pseudo_ensemble import pseudo_ensemble
+from pseudocal.calibrators.rivals.tempscal import tempscal
+from pseudocal.calibrators.rivals.transcal import transcal
+from pseudocal.calibrators.rivals.uncalibrated import uncalibrated
+from pseudocal.calibrators.rivals.vectorscal import vectorscal
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""What the paper looks at beside scores: whether mixes behave like the real rows in them, and what lambda does.
+"""Two analyses of the paper: whether mixes behave like the real inputs in them, and what lambda changes.
 
-Rows are paired by their numbers, once, over logits that are predicted once. So each row's own label can be looked up,
-and every lambda mixes the same pairs: what differs between two of them is the lambda.
+Inputs are predicted once and paired once. So the label of each input is known, and every lambda mixes the same pairs:
+two results differ by the lambda only.
 """
 
 from __future__ import annotations
@@ -29,48 +29,74 @@ __all__ = ["LAMBDAS", "Correspondence", "Swept", "correspondence", "lambda_sweep
 
 @dataclass(frozen=True)
 class Correspondence:
-    """How often a mix is right exactly when the real row of its larger share is."""
+    """How often a mix is right exactly when the real input of its larger share is.
+
+    Attributes:
+        rate: the share of mixes for which both are right or both are wrong.
+        accuracy: the accuracy of the model on the real inputs that have the larger share.
+        pseudo_accuracy: the accuracy of the model on the mixes, by their labels.
+        mixes: the number of mixes.
+
+    """
 
     rate: float
-    accuracy: float  # of the model on the real rows that have the larger share
-    pseudo_accuracy: float  # of the model on the mixes, by their labels
+    accuracy: float
+    pseudo_accuracy: float
     mixes: int
 
 
 @dataclass(frozen=True)
 class Swept:
-    """PseudoCal at one lambda."""
+    """PseudoCal at one lambda.
+
+    Attributes:
+        lam: the share of the first input of a mix.
+        labels: the labels of the mixes: "hard" or "soft".
+        temperature: the temperature found.
+        log_se: the standard error of its logarithm.
+        mixes: the number of mixes.
+        pseudo_accuracy: the accuracy of the model on the mixes, by their labels.
+        ece: the ECE of the target at this temperature, if its labels were given.
+
+    """
 
     lam: float
     labels: Literal["hard", "soft"]
     temperature: float
     log_se: float
     mixes: int
-    pseudo_accuracy: float  # of the model on the mixes, by their labels
-    ece: float | None  # of the real target data at this temperature, if its labels were given
+    pseudo_accuracy: float
+    ece: float | None
 
 
 def correspondence(
     model: Any, target_inputs: Any, target_labels: ArrayLike, *, lam: float = 0.65, batch_size: int = 128, seed: int = 0
 ) -> Correspondence:
-    """Count the mixes that are right or wrong together with the real row that has the larger share in them.
+    """Count the mixes that are right or wrong together with the real input of their larger share.
 
-    It needs the true labels, and so belongs to evaluation. Inputs are an array, in the order of the labels.
-
-    This model says which of two numbers is larger, and a mix is always as its larger share; so all mixes correspond.
-    If every label is wrong, the real rows are, the mixes are not, and none corresponds.
+    This model says which of two numbers is larger, which a mix has in common with its larger share: all mixes
+    correspond. If every label is wrong, the model is wrong on the real inputs but right on the mixes: none corresponds.
 
     >>> x = 9 * np.eye(2)[np.random.default_rng(0).integers(0, 2, 100)]
     >>> correspondence(lambda x: x, x, x.argmax(axis=1))
     Correspondence(rate=1.0, accuracy=1.0, pseudo_accuracy=1.0, mixes=...)
     >>> correspondence(lambda x: x, x, x.argmin(axis=1)).rate
     0.0
+
+    Args:
+        model: anything that `as_predictor` takes.
+        target_inputs: one array.
+        target_labels: `(n,)`, the true labels: this is an evaluation.
+        lam: the share of the first input of a mix.
+        batch_size: pairs are drawn within batches of so many inputs.
+        seed: decides the pairs.
+
     """
     predict = Checked(as_predictor(model))
-    logits, numbers = _numbered(predict, target_inputs, batch_size, seed)
+    logits, paired = _logits_and_pairs(predict, target_inputs, batch_size, seed)
     truth = as_labels(target_labels, logits)
-    real = np.concatenate([pairs.logits.argmax(axis=1) == truth[pairs.first] for pairs in numbers])
-    mixes = [mixup(predict, pairs, lam=lam) for pairs in numbers]
+    real = np.concatenate([pairs.logits.argmax(axis=1) == truth[pairs.first] for pairs in paired])
+    mixes = [mixup(predict, pairs, lam=lam) for pairs in paired]
     mixed = np.concatenate([mix.logits.argmax(axis=1) == mix.labels for mix in mixes])
     return Correspondence(float((real == mixed).mean()), float(real.mean()), float(mixed.mean()), len(mixed))
 
@@ -86,27 +112,34 @@ def lambda_sweep(
 ) -> list[Swept]:
     """PseudoCal with hard and with soft labels at each lambda: one pass over the data, and one more per lambda.
 
-    With `target_labels` each record has the ECE that its temperature gives; the temperature never depends on them.
-
-    The nearer a mix is to one real row, the surer the model may be, and the lower is the temperature:
+    The closer a mix is to one real input, the more confident the model may be, and the lower is the temperature:
 
     >>> x = np.random.default_rng(0).normal(size=(500, 2))
     >>> low, high = lambda_sweep(lambda x: 9 * x, x, lams=[0.51, 0.9])[::2]
     >>> (low.lam, high.lam), low.temperature > high.temperature
     ((0.51, 0.9), True)
+
+    Args:
+        model: anything that `as_predictor` takes.
+        target_inputs: one array.
+        target_labels: `(n,)`, the true labels, for the ECE only: no temperature depends on them.
+        lams: the lambdas to try.
+        batch_size: pairs are drawn within batches of so many inputs.
+        seed: decides the pairs.
+
     """
     predict = Checked(as_predictor(model))
-    logits, numbers = _numbered(predict, target_inputs, batch_size, seed)
+    logits, paired = _logits_and_pairs(predict, target_inputs, batch_size, seed)
     truth = None if target_labels is None else Labelled(logits, as_labels(target_labels, logits))
     records = []
     for lam in lams:
-        hard, soft = _mixed(predict, numbers, lam)
+        hard, soft = _mixed(predict, paired, lam)
         records += [_record(lam, "hard", hard, truth), _record(lam, "soft", soft, truth)]
     return records
 
 
-def _numbered(predict: Predictor, inputs: Any, batch_size: int, seed: int) -> tuple[Logits, list[Pairs]]:
-    """The logits of all rows, and pairs of them that the model tells apart, numbered as the rows are."""
+def _logits_and_pairs(predict: Predictor, inputs: Any, batch_size: int, seed: int) -> tuple[Logits, list[Pairs]]:
+    """The logits of all inputs, and the pairs of inputs with different predicted classes."""
     if not is_array(inputs):
         raise InputError(f"expected target inputs as one array, got {type(inputs).__name__}")
     n = count(inputs)
@@ -119,17 +152,17 @@ def _numbered(predict: Predictor, inputs: Any, batch_size: int, seed: int) -> tu
     return logits, kept
 
 
-def _mixed(predict: Predictor, numbers: list[Pairs], lam: float) -> tuple[Labelled, Labelled]:
+def _mixed(predict: Predictor, paired: list[Pairs], lam: float) -> tuple[Labelled, Labelled]:
     """The mixes with hard and with soft labels; the model sees them once."""
     hard, soft = [], []
-    for pairs in numbers:
+    for pairs in paired:
         mix = mixup(predict, pairs, lam=lam)
         hard.append(mix)
         soft.append(mixup(lambda _, seen=mix.logits: seen, pairs, lam=lam, labels="soft"))
-    return _joined(hard), _joined(soft)
+    return _concatenated(hard), _concatenated(soft)
 
 
-def _joined(parts: list[Labelled]) -> Labelled:
+def _concatenated(parts: list[Labelled]) -> Labelled:
     return Labelled(np.concatenate([part.logits for part in parts]), np.concatenate([part.labels for part in parts]))
 
 

@@ -1,9 +1,7 @@
-"""How good confidences are: metrics of `Outcomes`, `Reliability` as sums that merge, intervals of both."""
+"""How good confidences are: metrics of `Outcomes` (rows) and `Segmented` (images), `Reliability`, intervals."""
 
-from pseudocal.metrics.classwise import classwise_ece
-from pseudocal.metrics.images import image_change, image_interval
+from pseudocal.metrics.images import confidence_map, confidence_picture, correct_picture
 from pseudocal.metrics.intervals import Interval, bootstrap, paired
-from pseudocal.metrics.maps import confidence_map, confidence_picture, correct_picture
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.reliability import Reliability
 from pseudocal.metrics.scores import (
@@ -12,6 +10,7 @@ from pseudocal.metrics.scores import (
     accuracy,
     aurc,
     brier,
+    classwise_ece,
     debiased_l2,
     ece,
     equal_mass_ece,
@@ -40,8 +39,6 @@ __all__ = [
     "debiased_l2",
     "ece",
     "equal_mass_ece",
-    "image_change",
-    "image_interval",
     "mce",
     "nll",
     "overconfidence",

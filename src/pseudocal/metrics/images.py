@@ -1,113 +1,174 @@
-"""Intervals of the metrics of segmentation: images are what is drawn again, for pixels of one are not independent."""
+"""The logits of one image `(classes, height, width)`: resized, as confidences, as pictures, in a few numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError
-from pseudocal.metrics.blocks import Column
-from pseudocal.metrics.intervals import Interval, ends
-from pseudocal.metrics.proportions import check_level
-from pseudocal.metrics.segmented import Segmented
+from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature
+from pseudocal.maps import IGNORED, as_masks, at_size, bands, nothing, predicted
 
-Draws = Column  # (resamples, images): how often each image is drawn
-LIMITS = {"accuracy": (0.0, 1.0), "nll": (0.0, np.inf), "brier": (0.0, 2.0), "ece": (0.0, 1.0), "miou": (0.0, 1.0)}
+Picture = NDArray[np.uint8]  # (height, width) grey, or (height, width, 3)
+Neighbours = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]  # the two old pixels, share of the second
+GREEN, RED, BLACK = (38, 139, 87), (200, 45, 45), (0, 0, 0)
 
 
-def image_interval(
-    metric: str, seen: Segmented, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
-) -> Interval:
-    """The interval of a metric by its name, as of so many images rather than of so many pixels.
+def confidence_map(image: ArrayLike, temperature: float = 1.0) -> Floats:
+    """The probability of each pixel's predicted class `(height, width)`, at the resolution of the logits.
 
-    All pixels of an image are right or wrong together here, so it is that of two coins, however many pixels there are:
+    >>> confidence_map(np.array([[[2 * np.log(3)]], [[0.0]]]), temperature=2.0).round(3)
+    array([[0.75]], dtype=float32)
 
-    >>> right, wrong = (Segmented.of(np.zeros((1, 2, 9, 9)), np.full((1, 9, 9), k)) for k in (0, 1))
-    >>> interval = image_interval("accuracy", right + wrong)
-    >>> interval.low, interval.high
-    (0.0, 1.0)
-
-    Of a single image nothing is known of others: the interval is all that the metric can be.
-
-    >>> print(image_interval("accuracy", right))
-    1.0000 [0.0000, 1.0000]
+    It is NaN where every class is at -inf, as in padding.
     """
-    value, draws, slack = _resampled(metric, seen, level, resamples, seed)
-    low, high = ends(value, draws, level)
-    least, most = LIMITS[metric]
-    if _with_pixels(seen).sum() == 1:
-        return Interval(value, least, most)
-    return Interval(value, max(least, low - slack), min(most, max(least, high)))
+    image = _one(image)
+    scale = np.float32(1 / check_temperature(temperature))
+    found = np.empty(image.shape[1:], dtype=np.float32)
+    for band in bands(image[None]):
+        z = image[:, band].astype(np.float32)
+        with np.errstate(invalid="ignore"):
+            z -= z.max(axis=0)
+        z *= scale
+        found[band] = 1 / np.exp(z, out=z).sum(axis=0)
+    return found
 
 
-def image_change(
-    metric: str, before: Segmented, after: Segmented, *, level: float = 0.95, resamples: int = 1000, seed: int = 0
-) -> Interval:
-    """The interval of the change of a metric on the same images; of a single one nothing is known."""
-    if before.images != after.images:
-        raise InputError(f"expected the same images before and after, got {before.images} and {after.images} of them")
-    (old, old_draws, old_slack), (new, new_draws, new_slack) = (
-        _resampled(metric, seen, level, resamples, seed) for seen in (before, after)
-    )
-    low, high = ends(new - old, new_draws - old_draws, level)
-    if _with_pixels(before).sum() == 1:
-        least, most = LIMITS[metric]
-        return Interval(new - old, least - most, most - least)
-    return Interval(new - old, low - new_slack, high + old_slack)
+def confidence_picture(image: ArrayLike, temperature: float = 1.0) -> Picture:
+    """The confidence of each pixel in grey: white is sure, black is a guess or padding.
 
-
-def _resampled(metric: str, seen: Segmented, level: float, resamples: int, seed: int) -> tuple[float, Column, float]:
-    """The value, the values of images drawn with replacement, and how much lower the truth may lie than they show.
-
-    If the model were calibrated, the gaps of an image would be as likely with the other sign. Unless the calibration
-    error is beyond what such signs give by chance, it may be zero.
+    >>> confidence_picture(np.array([[[100.0, 0.0, -np.inf]], [[0.0, 0.0, -np.inf]]]))
+    array([[255,   0,   0]], dtype=uint8)
     """
-    if metric not in METRICS:
-        raise InputError(f"expected a metric among {', '.join(METRICS)}, got {metric!r}")
-    check_level(level)
-    if resamples < 2:
-        raise InputError(f"expected at least two resamples, got {resamples}")
-    value, counts = getattr(seen, metric), _with_pixels(seen)
-    n, rng = int(counts.sum()), np.random.default_rng(seed)
-    drawn = np.zeros((resamples, seen.images))
-    drawn[:, counts] = rng.multinomial(n, np.full(n, 1 / n), size=resamples)
-    draws = METRICS[metric](seen, drawn)
-    if metric != "ece":
-        return value, draws, 0.0
-    signs = np.random.default_rng([seed, 1]).choice([-1.0, 1.0], size=(resamples, n))
-    chance = np.abs(signs @ (seen.confidence_sum - seen.correct_sum)[counts]).sum(axis=1) / seen.pixels
-    beyond = value > np.quantile(chance, (1 + level) / 2)
-    return value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean()))
+    guess = 1 / len(_one(image))
+    share = (confidence_map(image, temperature) - guess) / (1 - guess)
+    return np.asarray(np.clip(np.rint(255 * np.nan_to_num(share)), 0, 255), dtype=np.uint8)
 
 
-def _with_pixels(seen: Segmented) -> NDArray[np.bool_]:
-    """Which images have a pixel that counts; the others tell nothing, and none is drawn."""
-    counted: NDArray[np.bool_] = seen.count.sum(axis=1) > 0
-    return counted
+def correct_picture(image: ArrayLike, labels: ArrayLike, *, ignore: int | None = IGNORED) -> Picture:
+    """Green where the model is right, red where it is wrong, black where there is no label.
+
+    >>> correct_picture(np.array([[[1.0, 1.0]], [[0.0, 0.0]]]), [[0, 255]]).tolist()
+    [[[38, 139, 87], [0, 0, 0]]]
+    """
+    image = _one(image)
+    mask = at_size(as_masks(labels, 1), image.shape[1:])[0]
+    right = predicted(image[None])[0] == mask
+    shown = np.where(right[..., None], np.array(GREEN, np.uint8), np.array(RED, np.uint8))
+    if ignore is not None:
+        shown[mask == ignore] = BLACK
+    return shown
 
 
-def _mean(part: Callable[[Segmented], Column]) -> Callable[[Segmented, Draws], Column]:
-    return lambda seen, drawn: (drawn @ part(seen)) / (drawn @ seen.count.sum(1))
+class ImageRow(NamedTuple):
+    """One image as a whole: a row of the table of predictions.
+
+    Attributes:
+        shares: the share of each class among the pixels, `(classes,)`.
+        before: the mean confidence of the pixels before calibration; NaN if no pixel has a class.
+        after: the mean confidence after it.
+
+    """
+
+    shares: NDArray[np.float64]
+    before: float
+    after: float
 
 
-def _ece(seen: Segmented, drawn: Draws) -> Column:
-    gaps: Column = np.abs(drawn @ (seen.confidence_sum - seen.correct_sum)).sum(axis=1)
-    return np.asarray(gaps / (drawn @ seen.count.sum(1)))
+def pixel_confidences(image: Maps, temperature: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """The class of each pixel that has one, and its confidence before and after.
+
+    >>> classes, before, after = pixel_confidences(np.array([[[2 * np.log(3)]], [[0.0]]]), temperature=2.0)
+    >>> classes, before.round(3), after.round(3)
+    (array([0], dtype=uint8), array([0.9]), array([0.75]))
+    """
+    said = predicted(image[None])[0]
+    counts = said != nothing(len(image))
+    before, after = (confidence_map(image, t)[counts].astype(np.float64) for t in (1.0, temperature))
+    return said[counts], before, after
 
 
-def _miou(seen: Segmented, drawn: Draws) -> Column:
-    hits, called, labelled = (drawn @ part for part in (seen.hits, seen.called, seen.labelled))
-    union = called + labelled - hits
-    mean: Column = np.nanmean(np.divide(hits, union, out=np.full(union.shape, np.nan), where=union > 0), axis=1)
-    return mean
+def image_row(image: Maps, temperature: float) -> ImageRow:
+    """One image `(classes, height, width)` in a few numbers.
+
+    >>> image_row(np.array([[[9.0, 9.0, 0.0, 9.0]], [[0.0, 0.0, 9.0, 0.0]]]), 2.0).shares
+    array([0.75, 0.25])
+    """
+    return row_of_pixels(*pixel_confidences(image, temperature), classes=len(image))
 
 
-METRICS: dict[str, Callable[[Segmented, Draws], Column]] = {
-    "accuracy": _mean(lambda seen: seen.correct_sum.sum(1)),
-    "nll": _mean(lambda seen: seen.nll_sum),
-    "brier": _mean(lambda seen: seen.brier_sum),
-    "ece": _ece,
-    "miou": _miou,
-}
+def row_of_pixels(said: NDArray[Any], before: Floats, after: Floats, *, classes: int) -> ImageRow:
+    """The row of an image whose `pixel_confidences` are known.
+
+    >>> row_of_pixels(np.array([0, 0, 1, 0]), np.full(4, 0.75), np.full(4, 0.5), classes=2)
+    ImageRow(shares=array([0.75, 0.25]), before=0.75, after=0.5)
+    """
+    shares = np.bincount(said, minlength=classes) / max(1, len(said))
+    if len(said) == 0:
+        return ImageRow(shares, np.nan, np.nan)
+    return ImageRow(shares, float(before.mean()), float(after.mean()))
+
+
+def resized_rows(image: Maps, size: tuple[int, int], rows: slice, *, align_corners: bool = False) -> Maps:
+    """Some rows of one image `(classes, height, width)`, resized bilinearly to `size`, as float32.
+
+    The edges of the two images are aligned, or with `align_corners` the centres of their corner pixels.
+
+    >>> resized_rows(np.array([[[0.0, 4.0]], [[0.0, 0.0]]]), (1, 4), slice(0, 1))[0]
+    array([[0., 1., 3., 4.]], dtype=float32)
+
+    A class at -inf is impossible. It is impossible in each new pixel to which such a pixel contributes. Pixels where
+    every class is impossible, such as padding, contribute nothing: their neighbours count alone.
+
+    >>> resized_rows(np.array([[[0.0, 4.0, -np.inf]], [[0.0, -np.inf, -np.inf]]]), (1, 6), slice(0, 1))
+    array([[[  0.,   1.,   3.,   4.,   4., -inf]],
+    <BLANKLINE>
+           [[  0., -inf, -inf, -inf, -inf, -inf]]], dtype=float32)
+    """
+    above, below, share = _neighbours(image.shape[1], size[0], align_corners)
+    first, last = above[rows][0], below[rows][-1]
+    part = image[:, first : last + 1]
+    down = (above[rows] - first, below[rows] - first, share[rows])
+    across = _neighbours(image.shape[2], size[1], align_corners)
+    impossible: NDArray[np.bool_] = np.isneginf(part)
+    if not impossible.any():
+        return _bilinear(part, down, across)
+    nothing: NDArray[np.bool_] = np.all(impossible, axis=0, keepdims=True)
+    there = _bilinear(~nothing, down, across)
+    wide = _bilinear(np.where(impossible, 0, part), down, across)
+    np.divide(wide, there, out=wide, where=there > 0)
+    wide[(_bilinear(impossible & ~nothing, down, across) > 0) | (there == 0)] = -np.inf
+    return wide
+
+
+def _bilinear(image: NDArray[Any], down: Neighbours, across: Neighbours) -> Maps:
+    (above, below, rows), (left, right, columns) = down, across
+    band = image[:, above].astype(np.float32)
+    with np.errstate(invalid="ignore"):  # +inf and NaN are refused later
+        band += (image[:, below] - band) * rows[:, None]
+        wide = band.take(left, axis=2)
+        wide += (band.take(right, axis=2) - wide) * columns
+    return wide
+
+
+def _neighbours(old: int, new: int, corners: bool) -> Neighbours:
+    """For each new pixel along one axis, the two old ones it lies between and how far it is towards the second."""
+    at = np.arange(new)
+    place = at * ((old - 1) / max(new - 1, 1)) if corners else (at + 0.5) * (old / new) - 0.5
+    place = np.clip(place, 0, old - 1)
+    first = np.floor(place).astype(np.intp)
+    return first, np.minimum(first + 1, old - 1), (place - first).astype(np.float32)
+
+
+def _one(image: ArrayLike) -> Maps:
+    """See the logits of one image as `(classes, height, width)`; a batch of one is one too.
+
+    >>> _one(np.zeros((1, 3, 4, 4))).shape
+    (3, 4, 4)
+    """
+    maps = as_maps(image)
+    if len(maps) > 1:
+        raise InputError(f"expected the logits of one image (classes, height, width), got a batch of {len(maps)}")
+    one: Maps = maps[0]
+    return one

@@ -1,9 +1,10 @@
-"""How far a metric can be trusted: bootstrap intervals, of one set of outcomes or of a change.
+"""How far a metric can be trusted: bootstrap intervals of a metric and of its change.
 
-The basic bootstrap mirrors the resamples about the value, and so takes off the bias that resampling shows. For
-a metric that cannot go below zero that bias is known badly, so the interval also spans the resamples moved onto the
-value. Calibration errors need one thing more: near zero, resampling shows less than half of their bias. So labels are
-drawn as if the model were calibrated; unless the value is beyond what chance then gives, the truth may be zero.
+What is drawn again are independent units: rows, groups of rows, or images (`samples`). The basic bootstrap mirrors the
+resamples about the value, and so removes the bias that resampling shows. For a metric that cannot go below zero that
+bias is estimated badly, so the interval also spans the resamples shifted onto the value. Calibration errors need one
+thing more: near zero, resampling shows less than half of their bias. So outcomes are drawn as if the model were
+calibrated. Unless the value is beyond what chance then gives, the truth may be zero.
 
 How often 95 % intervals held the truth: the least and the most over ten settings (300 or 1,000 rows of ten classes,
 true temperatures 0.7, 1, 1.05, 1.2 and 2), the change being that which the true temperature makes, as printed by
@@ -18,28 +19,29 @@ true temperatures 0.7, 1, 1.05, 1.2 and 2), the change being that which the true
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError
+from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.outcomes import Outcomes
-from pseudocal.metrics.proportions import check_level
-from pseudocal.metrics.scores import Metric, accuracy, aurc, brier, debiased_l2, ece, equal_mass_ece, mce, nll
+from pseudocal.metrics.reliability import check_level
+from pseudocal.metrics.samples import MetricSample, sample_of
+from pseudocal.metrics.scores import Metric
+from pseudocal.metrics.segmented import Segmented
 
-CALIBRATION_ERRORS = (ece, equal_mass_ece, mce, debiased_l2)  # zero for a calibrated model, never below
-LIMITS: dict[Metric, tuple[float, float]] = {
-    accuracy: (0, 1),
-    nll: (0, math.inf),
-    brier: (0, 2),
-    aurc: (0, 1),
-    **dict.fromkeys(CALIBRATION_ERRORS, (0, 1)),
+CALIBRATION_ERRORS = ("ece", "equal_mass_ece", "mce", "debiased_l2")  # zero for a calibrated model, never below
+LIMITS: dict[str, tuple[float, float]] = {
+    "accuracy": (0.0, 1.0),
+    "nll": (0.0, math.inf),
+    "brier": (0.0, 2.0),
+    "aurc": (0.0, 1.0),
+    "miou": (0.0, 1.0),
+    **dict.fromkeys(CALIBRATION_ERRORS, (0.0, 1.0)),
 }
-Groups = NDArray[np.intp]  # (n,), from zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,12 @@ class Interval:
     0.0421 [0.0380, 0.0495]
     >>> f"{Interval(0.0421, 0.038, 0.0495):.1%}"
     '4.2% [3.8%, 5.0%]'
+
+    Attributes:
+        value: the metric of the data at hand.
+        low: the lower end.
+        high: the upper end.
+
     """
 
     value: float
@@ -65,157 +73,130 @@ class Interval:
 
 
 def bootstrap(
-    metric: Metric,
-    outcomes: Outcomes,
+    metric: Metric | str,
+    seen: Outcomes | Segmented,
     *,
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> Interval:
-    """The interval of any metric of `Outcomes`; give options with `functools.partial(ece, bins=10)`.
-
-    Of 95 % intervals 93 to 98 % held the true accuracy, NLL or ECE where plain percentile intervals hold the ECE of a
-    calibrated model never: see the module's table. A lambda hides from it that a metric is a calibration error.
+    """The interval of a metric.
 
     >>> half = Outcomes.from_probabilities([[0.75, 0.25]] * 100, labels=[0, 1] * 50)
-    >>> interval = bootstrap(accuracy, half)
+    >>> interval = bootstrap("accuracy", half)
     >>> interval.value, abs(interval.high - 0.6) < 0.02          # 1/2 + 1.96 / sqrt(4 * 100)
     (0.5, True)
 
-    `groups` `(n,)` are numbers that rows share which are not independent, such as pixels of one image: whole groups
-    are drawn.
+    Groups of rows are drawn whole. Here each group is all right or all wrong, so there are two coins, not a hundred:
 
-    >>> coins = bootstrap(accuracy, half, groups=[0, 1] * 50)
-    >>> coins.high - coins.low                                   # all right or all wrong: two coins, not a hundred
-    1
-
-    Of a single row, or group, nothing is known of others: the interval is all that the metric can be.
-
-    >>> print(bootstrap(accuracy, half, groups=[0] * 100))
+    >>> print(bootstrap("accuracy", half, groups=[0, 1] * 50))
     0.5000 [0.0000, 1.0000]
+
+    Images are drawn whole, too, however many pixels they have:
+
+    >>> right, wrong = (Segmented.of(np.zeros((1, 2, 9, 9)), np.full((1, 9, 9), k)) for k in (0, 1))
+    >>> print(bootstrap("accuracy", right + wrong))
+    0.5000 [0.0000, 1.0000]
+
+    A single row, group or image says nothing about others: the interval is the whole range of the metric.
+
+    >>> print(bootstrap("accuracy", right))
+    1.0000 [0.0000, 1.0000]
+
+    Args:
+        metric: a name in `METRICS`, or for images one that `Segmented.score` gives. For rows it may also be a function
+            of `Outcomes`, such as `functools.partial(ece, bins=10)`. A lambda hides that a metric is a calibration
+            error.
+        seen: outcomes of rows, or sums of images.
+        level: how often the interval should hold the truth.
+        resamples: how many times the units are drawn.
+        seed: the seed of the draws.
+        groups: numbers `(n,)`; rows that share one are not independent. For rows only.
+
     """
-    group = as_groups(groups, len(outcomes))
-    sample = _resample(metric, outcomes, level, resamples, seed, group)
-    low, high = ends(sample.value, sample.draws, level)
-    least, most = LIMITS.get(_unwrapped(metric), (-math.inf, math.inf))
-    if _is_one(outcomes, group):
-        return Interval(sample.value, least, most)
-    return Interval(sample.value, max(least, low - sample.slack), min(most, max(least, high)))
+    sample = sample_of(metric, seen, groups)
+    value, draws, slack = _resampled(sample, level, resamples, seed)
+    low, high = ends(value, draws, level)
+    least, most = _limits(sample)
+    if sample.units == 1:
+        return Interval(value, least, most)
+    return Interval(value, max(least, low - slack), min(most, max(least, high)))
 
 
 def paired(
-    metric: Metric,
-    before: Outcomes,
-    after: Outcomes,
+    metric: Metric | str,
+    before: Outcomes | Segmented,
+    after: Outcomes | Segmented,
     *,
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> Interval:
-    """The interval of the change `metric(after) - metric(before)` on the same rows, or groups of rows.
+    """The interval of the change `metric(after) - metric(before)` on the same rows, groups of rows or images.
 
-    What the two share cancels, so a small gain shows that two separate intervals would hide. Where the ECE after may
-    be chance alone, the interval reaches down to the change that this would mean. Of one row or group nothing is
-    known here either.
+    What the two share cancels, so it shows a small gain that two separate intervals would hide. Where the ECE after
+    may be chance alone, the interval reaches down to the change that this would mean.
 
     >>> before = Outcomes.from_probabilities([[0.9, 0.1]] * 100, labels=[0, 1] * 50)
     >>> after = Outcomes.from_probabilities([[0.6, 0.4]] * 100, labels=[0, 1] * 50)
-    >>> change = paired(ece, before, after)
+    >>> change = paired("ece", before, after)
     >>> round(change.value, 3), change.high < 0
     (-0.3, True)
+
+    Args:
+        metric: as in `bootstrap`.
+        before: outcomes of rows, or sums of images.
+        after: of the same rows or images, in the same order.
+        level: how often the interval should hold the truth.
+        resamples: how many times the units are drawn.
+        seed: the seed of the draws.
+        groups: as in `bootstrap`.
+
     """
-    if len(before) != len(after):
-        raise InputError(f"expected the same rows before and after, got {len(before)} and {len(after)} of them")
-    group = as_groups(groups, len(before))
-    old, new = (_resample(metric, outcomes, level, resamples, seed, group) for outcomes in (before, after))
-    with np.errstate(invalid="ignore"):  # of two infinite losses the change is NaN
-        low, high = ends(new.value - old.value, new.draws - old.draws, level)
-    if _is_one(before, group):
-        least, most = LIMITS.get(_unwrapped(metric), (-math.inf, math.inf))
-        return Interval(new.value - old.value, least - most, most - least)
-    return Interval(new.value - old.value, low - new.slack, high + old.slack)
+    first, second = (sample_of(metric, seen, groups) for seen in (before, after))
+    if type(first) is not type(second) or len(first) != len(second):
+        got = " and ".join(f"{len(sample)} {sample.noun}" for sample in (first, second))
+        raise InputError(f"expected the same {first.noun} before and after, got {got}")
+    old, new = (_resampled(sample, level, resamples, seed) for sample in (first, second))
+    change = new.value - old.value
+    with np.errstate(invalid="ignore"):  # the difference of two infinite losses is NaN
+        low, high = ends(change, new.draws - old.draws, level)
+    if first.units == 1:
+        least, most = _limits(first)
+        return Interval(change, least - most, most - least)
+    return Interval(change, low - new.slack, high + old.slack)
 
 
-class _Sample(NamedTuple):
+class _Resampled(NamedTuple):
     value: float
-    draws: NDArray[np.float64]  # (resamples,)
+    draws: Doubles  # (resamples,)
     slack: float  # how much lower the truth may lie than resampling shows
 
 
-def _resample(
-    metric: Metric, outcomes: Outcomes, level: float, resamples: int, seed: int, groups: Groups | None = None
-) -> _Sample:
+def _resampled(sample: MetricSample, level: float, resamples: int, seed: int) -> _Resampled:
     check_level(level)
-    value, draws = metric(outcomes), resampled(metric, outcomes, resamples, seed, groups)
-    if _unwrapped(metric) not in CALIBRATION_ERRORS:
-        return _Sample(value, draws, 0.0)
-    rng = np.random.default_rng([seed, 1])
-    chance = np.array([metric(_calibrated(outcomes, rng, groups)) for _ in range(resamples)])
-    beyond = value > np.quantile(chance, (1 + level) / 2)
-    return _Sample(value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean())))
-
-
-def resampled(
-    metric: Metric, outcomes: Outcomes, resamples: int, seed: int, groups: Groups | None = None
-) -> NDArray[np.float64]:
-    """The metric of rows, or of groups of them, drawn with replacement, `resamples` times.
-
-    The same seed and number of rows give the same rows: this is what pairs before with after.
-    """
     if resamples < 2:
         raise InputError(f"expected at least two resamples, got {resamples}")
-    rng = np.random.default_rng(seed)
-    if groups is None:
-        n = len(outcomes)
-        return np.array([metric(outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
-    order = np.argsort(groups, kind="stable")
-    members = np.split(order, np.cumsum(np.bincount(groups))[:-1])
-    n = len(members)
-    return np.array(
-        [metric(outcomes[np.concatenate([members[g] for g in rng.integers(n, size=n)])]) for _ in range(resamples)]
-    )
+    value, draws = sample.value, sample.draws(resamples, np.random.default_rng(seed))
+    if sample.name not in CALIBRATION_ERRORS:
+        return _Resampled(value, draws, 0.0)
+    chance = sample.draws_if_calibrated(resamples, np.random.default_rng([seed, 1]))
+    beyond = value > np.quantile(chance, (1 + level) / 2)
+    return _Resampled(value, draws, 0.0 if beyond else max(0.0, 2 * value - float(draws.mean())))
 
 
-def as_groups(groups: ArrayLike | None, n: int) -> Groups | None:
-    """Groups numbered from zero, None if there are none or if each has one row."""
-    if groups is None:
-        return None
-    numbers = np.asarray(groups)
-    if numbers.shape != (n,):
-        raise InputError(f"expected groups of shape ({n},), one for each row, got shape {numbers.shape}")
-    found, group = np.unique(numbers, return_inverse=True)
-    return None if len(found) == n else group
+def _limits(sample: MetricSample) -> tuple[float, float]:
+    """What the metric can be."""
+    return LIMITS.get(sample.name or "", (-math.inf, math.inf))
 
 
-def _is_one(outcomes: Outcomes, groups: Groups | None) -> bool:
-    """Whether there is but one row, or one group of them, to draw."""
-    return len(outcomes) == 1 if groups is None else int(groups.max()) == 0
-
-
-def _calibrated(outcomes: Outcomes, rng: Generator, groups: Groups | None = None) -> Outcomes:
-    """What a calibrated model of these confidences might get right (Bröcker and Smith, 2007).
-
-    How rows of a group go together is not known. But if the model were calibrated, the gaps of a group would be as
-    likely with the other sign: c - s (c - r) in the place of r is as often above c as below.
-    """
-    if groups is None:
-        return replace(outcomes, correct=rng.random(len(outcomes)) < outcomes.confidence)
-    sign = rng.choice([-1.0, 1.0], size=int(groups.max()) + 1)[groups]
-    right: NDArray[Any] = outcomes.confidence - sign * (outcomes.confidence - outcomes.correct)
-    return replace(outcomes, correct=right)
-
-
-def ends(value: float, draws: NDArray[np.float64], level: float) -> tuple[float, float]:
-    """From the lower to the higher ends of two intervals: the resamples mirrored about the value, and moved onto it."""
+def ends(value: float, draws: Doubles, level: float) -> tuple[float, float]:
+    """The lower and the upper end of two intervals: the draws mirrored about the value, and shifted onto it."""
     if not math.isfinite(value):  # an impossible label in the sample is one in the population
         return value, value
     tail = (1 - level) / 2
     low, high = np.quantile(draws, [tail, 1 - tail]).tolist()
     bias = float(draws.mean()) - value
     return min(2 * value - high, low - bias), max(2 * value - low, high - bias)
-
-
-def _unwrapped(metric: Metric) -> Metric:
-    return metric.func if isinstance(metric, partial) else metric

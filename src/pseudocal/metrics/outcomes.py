@@ -1,4 +1,4 @@
-"""What the metrics need to know of each prediction: four numbers a row, however many classes there are."""
+"""What the metrics need to know about each prediction: four numbers a row, however many classes there are."""
 
 from __future__ import annotations
 
@@ -10,26 +10,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits
-from pseudocal.metrics.blocks import (
-    Column,
-    Columns,
-    as_probabilities,
-    logit_blocks,
-    probability_blocks,
-    sum_classes,
-)
+from pseudocal.metrics.chunks import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
 from pseudocal.passes import block_starts, in_strips
 
-SAFE = 35.0  # logits whose exponential, and its square, are neither too large nor too small for float32
+SAFE_LOGIT = 35.0  # below this size the exponential of a logit, and its square, fit into float32
 
-Part = tuple[Column, NDArray[np.bool_], Column, Column]  # confidence, correct, nll, brier of some rows
+OutcomeColumns = tuple[Doubles, NDArray[np.bool_], Doubles, Doubles]  # confidence, correct, nll, brier of some rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
     """How sure each prediction was, whether it was right, and what it cost.
 
-    Every metric is a function of these. They are made by name, for nothing here guesses logits or probabilities:
+    Every metric is a function of these. Say whether you have logits or probabilities; nothing here guesses:
 
     >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25], [0.5, 0.5]], labels=[1, 0])
     >>> outcomes.confidence, outcomes.correct
@@ -43,12 +36,19 @@ class Outcomes:
 
     >>> len(outcomes), len(outcomes[:1]), len(outcomes + outcomes)
     (2, 1, 4)
+
+    Attributes:
+        confidence: the probability of the predicted class, `(n,)`.
+        correct: whether the predicted class is the label.
+        nll: minus the logarithm of the label's probability, in nats; inf where that class was impossible.
+        brier: the squared error summed over the classes, from 0 to 2.
+
     """
 
-    confidence: Column  # the probability of the predicted class
+    confidence: Doubles
     correct: NDArray[np.bool_]
-    nll: Column  # -log of the label's probability, in nats; inf where that class was impossible
-    brier: Column  # squared error summed over the classes, from 0 to 2
+    nll: Doubles
+    brier: Doubles
 
     def __post_init__(self) -> None:
         shapes = [np.shape(column) for column in self._columns()]
@@ -57,27 +57,38 @@ class Outcomes:
 
     @classmethod
     def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> Outcomes:
-        """Score logits `(n, classes)` of any floating dtype, layout or memory map against labels `(n,)`.
+        """Score logits against labels.
 
-        A class at -inf is impossible; should it be the label, its NLL is inf. Of equal logits the first is predicted.
+        A class at -inf is impossible. If it is the label, its NLL is inf. Of equal logits the first is predicted.
 
         >>> Outcomes.from_logits([[0.0, -np.inf]], [1]).nll
         array([inf])
+
+        Args:
+            logits: `(n, classes)`, of any floating dtype and layout; may be a memory map.
+            labels: the true classes `(n,)`.
+
         """
         logits = as_logits(logits)
         labels = as_labels(labels, logits)
-        return cls(*_columns(logits, labels, logit_blocks, _of_logits))
+        return cls(*_columns(logits, labels, logit_chunks, _of_logits))
 
     @classmethod
     def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> Outcomes:
-        """Score probabilities `(n, classes)`, taken as they are: a row that sums to 0.9995 is not scaled."""
+        """Score probabilities against labels.
+
+        Args:
+            probabilities: `(n, classes)`, taken as they are: a row that sums to 0.9995 is not rescaled.
+            labels: the true classes `(n,)`.
+
+        """
         probabilities = as_probabilities(probabilities)
         labels = as_labels(labels, probabilities)
-        return cls(*_columns(probabilities, labels, probability_blocks, _of_probabilities))
+        return cls(*_columns(probabilities, labels, probability_chunks, _of_probabilities))
 
     @classmethod
     def concatenate(cls, parts: Iterable[Outcomes]) -> Outcomes:
-        """Join batches in their order; one pass, where repeated `+` would copy again and again."""
+        """Join batches in their order, in one pass; repeated `+` would copy again and again."""
         columns = zip(*(part._columns() for part in parts), strict=True)
         joined = [np.concatenate(column) for column in columns]
         if not joined:
@@ -100,15 +111,15 @@ class Outcomes:
 def _columns(
     array: Floats,
     labels: Labels,
-    blocks: Callable[[Floats, range], Iterator[tuple[slice, Columns]]],
-    of: Callable[[Columns, Labels], Part],
-) -> Part:
-    """The columns of `Outcomes`, filled block by block on several cores."""
+    chunks: Callable[[Floats, range], Iterator[tuple[slice, Chunk]]],
+    of: Callable[[Chunk, Labels], OutcomeColumns],
+) -> OutcomeColumns:
+    """The columns of `Outcomes`, filled chunk by chunk on several cores."""
     n = len(array)
     filled = (np.empty(n), np.empty(n, dtype=bool), np.empty(n), np.empty(n))
 
     def strip(starts: range) -> None:
-        for rows, x in blocks(array, starts):
+        for rows, x in chunks(array, starts):
             for column, part in zip(filled, of(x, labels[rows]), strict=True):
                 column[rows] = part
 
@@ -116,11 +127,11 @@ def _columns(
     return filled
 
 
-def _of_logits(z: Columns, labels: Labels) -> Part:
+def _of_logits(z: Chunk, labels: Labels) -> OutcomeColumns:
     row = np.arange(len(labels))
     predicted = z.argmax(axis=0)
     top, at_label = z[predicted, row].astype(np.float64), z[labels, row].astype(np.float64)
-    if not np.abs(top).max() < SAFE:
+    if not np.abs(top).max() < SAFE_LOGIT:
         z -= z[predicted, row]
         top, at_label = np.zeros_like(top), at_label - top
     np.exp(z, out=z)
@@ -130,9 +141,9 @@ def _of_logits(z: Columns, labels: Labels) -> Part:
     return np.exp(top) / total, predicted == labels, np.log(total) - at_label, brier
 
 
-def _of_probabilities(p: Columns, labels: Labels) -> Part:
+def _of_probabilities(p: Chunk, labels: Labels) -> OutcomeColumns:
     row = np.arange(len(labels))
-    with np.errstate(divide="ignore"):  # an impossible label costs inf, as it should
+    with np.errstate(divide="ignore"):  # an impossible label costs inf
         nll = -np.log(p[labels, row].astype(np.float64))
     confidence, correct = p.max(axis=0).astype(np.float64), p.argmax(axis=0) == labels
     p[labels, row] -= 1

@@ -1,4 +1,4 @@
-"""Confidence against accuracy, bin by bin, as sums that stream and merge."""
+"""Confidence against accuracy, bin by bin, as sums that stream and merge; the interval of each bin's accuracy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError
-from pseudocal.metrics.blocks import Column
+from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.outcomes import Outcomes
-from pseudocal.metrics.proportions import clopper_pearson
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,11 +31,18 @@ class Reliability:
 
     >>> round((reliability + reliability).ece, 3), (reliability + reliability).count
     (0.133, array([0, 6]))
+
+    Attributes:
+        edges: the ends of the bins, `(bins + 1,)`, ascending from 0 to 1.
+        count: the number of predictions in each bin, `(bins,)`.
+        confidence_sum: the sum of their confidences.
+        correct_sum: how many of them are right.
+
     """
 
-    edges: Column  # (bins + 1,)
-    count: NDArray[np.int64]  # (bins,)
-    confidence_sum: Column
+    edges: Doubles
+    count: NDArray[np.int64]
+    confidence_sum: Doubles
     correct_sum: NDArray[np.int64]
 
     @classmethod
@@ -53,7 +59,7 @@ class Reliability:
         return cls._between(np.concatenate([[0.0], upper[:-1], [1.0]]), outcomes)
 
     @classmethod
-    def _between(cls, edges: Column, outcomes: Outcomes) -> Reliability:
+    def _between(cls, edges: Doubles, outcomes: Outcomes) -> Reliability:
         k, bins = bin_of(outcomes.confidence, edges), len(edges) - 1
         confidence = np.bincount(k, weights=outcomes.confidence, minlength=bins).astype(np.float64)
         right = outcomes.correct
@@ -76,12 +82,12 @@ class Reliability:
         return self
 
     @property
-    def accuracy(self) -> Column:
+    def accuracy(self) -> Doubles:
         """The share of right predictions in each bin, NaN where it is empty."""
         return _ratio(self.correct_sum, self.count)
 
     @property
-    def confidence(self) -> Column:
+    def confidence(self) -> Doubles:
         """The mean confidence in each bin, NaN where it is empty."""
         return _ratio(self.confidence_sum, self.count)
 
@@ -100,8 +106,8 @@ class Reliability:
         """Mean confidence minus accuracy: above zero the model is overconfident, below it underconfident."""
         return float((self.confidence_sum - self.correct_sum).sum() / self.count.sum())
 
-    def accuracy_interval(self, level: float = 0.95) -> tuple[Column, Column]:
-        """The Clopper-Pearson interval of each bin's accuracy: exact however few the bin holds, NaN if it is empty.
+    def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
+        """The Clopper-Pearson interval of each bin's accuracy: exact for small bins, NaN for empty ones.
 
         Ten right out of ten still leave room for doubt, down to 0.025 ** (1 / 10):
 
@@ -115,7 +121,7 @@ class Reliability:
         return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
-def equal_width(bins: int) -> Column:
+def equal_width(bins: int) -> Doubles:
     """The edges of `bins` equal bins of [0, 1]; k / bins is rounded once, so that 0.2 is the edge 3 / 15.
 
     >>> equal_width(4)
@@ -124,7 +130,7 @@ def equal_width(bins: int) -> Column:
     return np.arange(check_bins(bins) + 1) / bins
 
 
-def bin_of(confidence: Floats, edges: Column) -> NDArray[np.intp]:
+def bin_of(confidence: Floats, edges: Doubles) -> NDArray[np.intp]:
     """The bin (a, b] that each confidence falls into.
 
     >>> bin_of(np.array([0.0, 0.25, 0.2501, 1.0]), equal_width(4))
@@ -140,6 +146,64 @@ def check_bins(bins: int) -> int:
     return int(bins)
 
 
-def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Column:
-    mean: Column = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> tuple[Doubles, Doubles]:
+    """The Clopper-Pearson interval of a share, exact for small counts; for a count of zero it is [0, 1].
+
+    Two right out of two still leave room for doubt, down to the root of 0.025:
+
+    >>> low, high = clopper_pearson([2, 0], [2, 0])
+    >>> low.round(3), high
+    (array([0.158, 0.   ]), array([1., 1.]))
+    """
+    from scipy.special import betaincinv
+
+    tail, right = (1 - check_level(level)) / 2, np.asarray(right, dtype=np.float64)
+    wrong = np.asarray(count, dtype=np.float64) - right
+    low = np.where(right > 0, betaincinv(np.where(right > 0, right, 1), wrong + 1, tail), 0.0)
+    high = np.where(wrong > 0, betaincinv(right + 1, np.where(wrong > 0, wrong, 1), 1 - tail), 1.0)
+    return low, high
+
+
+def independent_pixels(right: NDArray[np.int64], count: NDArray[np.int64], level: float = 0.95) -> Doubles:
+    """The effective sample size of each bin: how many independent pixels would estimate its accuracy as well.
+
+    It is p (1 - p) divided by the variance of p between images, and less if there are few images (Korn and Graubard,
+    1998). Images of sizes n count as (sum of n)^2 / (sum of n^2) images of equal size. If the images show no variance,
+    each counts as one pixel. From a single image nothing is known about others, so the size is zero.
+
+    >>> pixels = np.full((4, 1), 100)
+    >>> independent_pixels(pixels, pixels), independent_pixels(pixels[:1], pixels[:1])
+    (array([4.]), array([0.]))
+
+    Args:
+        right: right pixels of each image and bin, `(images, bins)`.
+        count: all pixels of each image and bin, `(images, bins)`.
+        level: the level of the interval that the size is for.
+
+    """
+    from scipy.special import stdtrit
+
+    pixels = count.sum(axis=0)
+    n = np.maximum(pixels, 1.0)
+    share = right.sum(axis=0) / n
+    images = n**2 / np.maximum((count**2.0).sum(axis=0), 1)
+    several = images > 1
+    others = np.where(several, images - 1, 1)
+    variance = images / others * ((right - share * count) ** 2).sum(axis=0) / n**2
+    tail = (1 - check_level(level)) / 2
+    shows = variance > 1e-12 * share * (1 - share)  # more than rounding leaves
+    fewer = (stdtrit(np.maximum(n - 1, 1), tail) / stdtrit(others, tail)) ** 2
+    found = np.where(shows, share * (1 - share) / np.where(shows, variance, 1) * fewer, images)
+    return np.where(several, np.minimum(found, pixels), 0.0)
+
+
+def check_level(level: float) -> float:
+    """Refuse a confidence level that is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise InputError(f"expected a level between 0 and 1, got {level!r}")
+    return level
+
+
+def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Doubles:
+    mean: Doubles = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
     return mean

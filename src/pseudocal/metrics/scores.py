@@ -1,14 +1,16 @@
-"""The metrics: each takes `Outcomes` and gives one number."""
+"""The metrics: each takes `Outcomes` and gives one number; `classwise_ece` needs all probabilities."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits
+from pseudocal.metrics.chunks import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
 from pseudocal.metrics.outcomes import Outcomes
-from pseudocal.metrics.reliability import Reliability
+from pseudocal.metrics.reliability import Reliability, bin_of, equal_width
 
 Metric = Callable[[Outcomes], float]
 
@@ -52,21 +54,21 @@ def ece(outcomes: Outcomes, bins: int = 15) -> float:
 def equal_mass_ece(outcomes: Outcomes, bins: int = 15) -> float:
     """The expected calibration error over bins of equally many rows ("adaptive ECE").
 
-    Rows of the same confidence share a bin: their order must not matter.
+    Rows of the same confidence share a bin, so that their order does not matter.
     """
     return Reliability.equal_mass(outcomes, bins).ece
 
 
 def mce(outcomes: Outcomes, bins: int = 15) -> float:
-    """The maximum calibration error: the gap of the worst bin, however few rows it holds."""
+    """The maximum calibration error: the gap of the worst bin, even if it holds a single row."""
     return Reliability.of(outcomes, bins).mce
 
 
 def debiased_l2(outcomes: Outcomes, bins: int = 15) -> float:
-    """The root mean squared calibration error over bins of equal mass, freed of what chance adds (Kumar et al. 2019).
+    """The root mean squared calibration error over bins of equal mass, without its bias (Kumar et al. 2019).
 
     The squared gap of a bin overstates the true one by the variance of its accuracy, which is known: a (1 - a) / n.
-    Where the estimate falls below zero it is zero. A bin of a single row says nothing and counts as calibrated.
+    An estimate below zero becomes zero. A bin of a single row says nothing and counts as calibrated.
 
     Here the gap is 1/4 and the variance (1/2 * 1/2) / 3, more than the square of the gap:
 
@@ -81,15 +83,15 @@ def debiased_l2(outcomes: Outcomes, bins: int = 15) -> float:
 
 
 def overconfidence(outcomes: Outcomes) -> float:
-    """Mean confidence minus accuracy: above zero the model claims more than it keeps."""
+    """Mean confidence minus accuracy: above zero the model is overconfident."""
     return float(outcomes.confidence.mean() - outcomes.correct.mean())
 
 
 def aurc(outcomes: Outcomes) -> float:
     """The area under the risk-coverage curve: the error rate of the k surest predictions, averaged over k.
 
-    It says how well confidence ranks right above wrong. Rows of the same confidence share their error rate, which
-    is what all orders of them give on average.
+    It says how well confidence ranks right predictions above wrong ones. Rows of the same confidence share their
+    error rate, which is the average over all orders of them.
 
     Errors 0, 1/2, 1/2 in order of confidence, so risks of 0, 1/4 and 1/3:
 
@@ -122,3 +124,56 @@ def score(outcomes: Outcomes) -> dict[str, float]:
     (0.75, 0.0)
     """
     return {name: metric(outcomes) for name, metric in METRICS.items()}
+
+
+def classwise_ece(
+    labels: ArrayLike, *, logits: ArrayLike | None = None, probabilities: ArrayLike | None = None, bins: int = 15
+) -> float:
+    """The binned calibration error of each class's probability, averaged over the classes.
+
+    Known as class-wise ECE (Kull et al. 2019) and static calibration error (Nixon et al. 2019). With many classes
+    nearly every probability is near zero, and so is the average.
+
+    Both classes have a gap of 1/4: one is given 3/4, the other 1/4, and each is the label half of the time.
+
+    >>> classwise_ece([0, 0, 1, 1], probabilities=[[0.75, 0.25]] * 4)
+    0.25
+
+    Args:
+        labels: the true classes `(n,)`.
+        logits: `(n, classes)`; give either these or the probabilities.
+        probabilities: `(n, classes)`, rows that sum to one.
+        bins: the number of bins of equal width.
+
+    """
+    array, chunks = _read(logits, probabilities)
+    labels, edges = as_labels(labels, array), equal_width(bins)
+    gap = sum(_gaps(p, labels[rows], edges) for rows, p in chunks)
+    return float(np.abs(gap).sum() / array.size)
+
+
+def _read(logits: ArrayLike | None, probabilities: ArrayLike | None) -> tuple[Floats, Iterator[tuple[slice, Chunk]]]:
+    if logits is not None and probabilities is None:
+        array = as_logits(logits)
+        return array, _softmax_chunks(array)
+    if probabilities is not None and logits is None:
+        array = as_probabilities(probabilities)
+        return array, probability_chunks(array)
+    raise InputError(f"expected either logits or probabilities, got {'neither' if logits is None else 'both'}")
+
+
+def _softmax_chunks(logits: Logits) -> Iterator[tuple[slice, Chunk]]:
+    for rows, z in logit_chunks(logits):
+        z -= z.max(axis=0)
+        np.exp(z, out=z)
+        z /= sum_classes(z)
+        yield rows, z
+
+
+def _gaps(p: Chunk, labels: Labels, edges: Doubles) -> Doubles:
+    """Probability minus occurrence, summed in each bin of each class: `(classes * bins,)`."""
+    classes, bins = len(p), len(edges) - 1
+    cell = bin_of(p, edges) + bins * np.arange(classes)[:, None]
+    said = np.bincount(cell.ravel(), weights=p.ravel(), minlength=classes * bins).astype(np.float64)
+    occurred = np.bincount(cell[labels, np.arange(len(labels))], minlength=classes * bins)
+    return said - occurred

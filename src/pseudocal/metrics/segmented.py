@@ -1,31 +1,30 @@
-"""How good the confidences of pixels are: sums that stream and merge, per class and per image."""
+"""How good the confidences of pixels are: sums per image and per class that stream and merge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature, cores
 from pseudocal.maps import IGNORED, as_masks, check_classes
-from pseudocal.metrics.blocks import Column
-from pseudocal.metrics.proportions import clopper_pearson, independent_pixels
-from pseudocal.metrics.reliability import Reliability, bin_of, equal_width
-from pseudocal.metrics.resize import resized_rows
+from pseudocal.metrics.chunks import Doubles
+from pseudocal.metrics.images import resized_rows
+from pseudocal.metrics.reliability import Reliability, bin_of, clopper_pearson, equal_width, independent_pixels
 
-BLOCK = 1 << 18  # logits per block: with its scratch it stays in a core's cache
+BAND = 1 << 18  # logits that are scored together: with their scratch they stay in a core's cache
 
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segmented:
-    """What the metrics of segmentation need of each image: a kilobyte, however many pixels it has.
+    """What the metrics of segmentation need to know about each image: a kilobyte, however many pixels it has.
 
     >>> logits = np.log([[[[0.75, 0.5]], [[0.25, 0.5]]]])          # one image of two pixels
     >>> seen = Segmented.of(logits, [[[0, 1]]])
@@ -36,18 +35,31 @@ class Segmented:
 
     >>> (seen + seen).images, (seen + seen).miou
     (2, 0.25)
+
+    Attributes:
+        edges: the ends of the bins of confidence, `(bins + 1,)`.
+        count: pixels of each image and bin, `(images, bins)`.
+        confidence_sum: the sum of their confidences, `(images, bins)`.
+        correct_sum: how many of them are right, `(images, bins)`.
+        nll_sum: the sum of the losses of each image, `(images,)`.
+        brier_sum: the sum of the Brier scores of each image, `(images,)`.
+        hits: pixels of each class that are predicted as it, `(images, classes)`.
+        called: pixels that are predicted as each class, `(images, classes)`.
+        labelled: pixels whose label is each class, `(images, classes)`.
+        by_class: count, confidence and right pixels of each predicted class, `(classes, 3, bins)`.
+
     """
 
-    edges: Column  # (bins + 1,)
-    count: Counts  # (images, bins), and so are the next two
-    confidence_sum: Column
+    edges: Doubles
+    count: Counts
+    confidence_sum: Doubles
     correct_sum: Counts
-    nll_sum: Column  # (images,)
-    brier_sum: Column  # (images,)
-    hits: Counts  # (images, classes): pixels that are and are called so
-    called: Counts  # (images, classes)
-    labelled: Counts  # (images, classes)
-    by_class: Column  # (classes, 3, bins): count, confidence and right of the pixels that are called so
+    nll_sum: Doubles
+    brier_sum: Doubles
+    hits: Counts
+    called: Counts
+    labelled: Counts
+    by_class: Doubles
 
     @classmethod
     def of(
@@ -60,25 +72,34 @@ class Segmented:
         bins: int = 15,
         align_corners: bool = False,
     ) -> Segmented:
-        """Score logits `(n, classes, h, w)`, divided by `temperature`, against labels `(n, height, width)`.
+        """Score the logits of images against their labels.
 
-        Where the labels lie denser than the logits, the logits are resized, bilinearly, a few rows at a time.
+        Args:
+            maps: logits `(n, classes, h, w)`.
+            labels: classes `(n, height, width)`; logits of another size are resized to it, a few rows at a time.
+            temperature: what the logits are divided by.
+            ignore: the label of pixels that do not count; None if all count.
+            bins: the number of bins of confidence.
+            align_corners: how logits are resized: whether the centres of the corner pixels stay in place.
+
         """
         images = as_maps(maps)
         masks = as_masks(labels, len(images))
-        check_temperature(temperature)
-        edges = equal_width(bins)
-        parts = [
-            _image(image, mask, temperature, ignore, edges, align_corners)
-            for image, mask in zip(images, masks, strict=True)
-        ]
-        return sum(parts[1:], start=parts[0])
+        scoring = _Scoring(1 / check_temperature(temperature), ignore, equal_width(bins), align_corners)
+        return cls.concatenate(_image(image, mask, scoring) for image, mask in zip(images, masks, strict=True))
+
+    @classmethod
+    def concatenate(cls, parts: Iterable[Segmented]) -> Segmented:
+        """Join images in their order, in one pass; repeated `+` would copy again and again."""
+        parts = list(parts)
+        if len({(tuple(part.edges), part.hits.shape[1]) for part in parts}) != 1:
+            sizes = [f"{len(part.edges) - 1} bins and {part.hits.shape[1]} classes" for part in parts]
+            raise InputError(f"expected parts of the same bins and classes, got {' and '.join(sizes) or 'none'}")
+        joined = [np.concatenate(columns) for columns in zip(*(part._per_image() for part in parts), strict=True)]
+        return cls(parts[0].edges, *joined, np.sum([part.by_class for part in parts], axis=0))  # type: ignore[call-arg]
 
     def __add__(self, other: Segmented) -> Segmented:
-        if not np.array_equal(self.edges, other.edges) or self.hits.shape[1] != other.hits.shape[1]:
-            raise InputError("expected the same bins and classes on both sides, got others")
-        joined = [np.concatenate([a, b]) for a, b in zip(self._per_image(), other._per_image(), strict=True)]
-        return Segmented(self.edges, *joined, self.by_class + other.by_class)  # type: ignore[call-arg]
+        return Segmented.concatenate([self, other])
 
     def __radd__(self, other: int) -> Segmented:
         if other != 0:  # what `sum` starts from
@@ -86,16 +107,7 @@ class Segmented:
         return self
 
     def _per_image(self) -> tuple[NDArray[Any], ...]:
-        return (
-            self.count,
-            self.confidence_sum,
-            self.correct_sum,
-            self.nll_sum,
-            self.brier_sum,
-            self.hits,
-            self.called,
-            self.labelled,
-        )
+        return tuple(getattr(self, field.name) for field in fields(self)[1:-1])
 
     @property
     def images(self) -> int:
@@ -119,10 +131,10 @@ class Segmented:
         self._counted()
         return Reliability(self.edges, self.count.sum(0), self.confidence_sum.sum(0), self.correct_sum.sum(0))
 
-    def accuracy_interval(self, level: float = 0.95) -> tuple[Column, Column]:
-        """The interval of each bin's accuracy, as of so many images rather than of so many pixels; NaN if it is empty.
+    def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
+        """The interval of each bin's accuracy, by image: pixels of one image are not independent. NaN if it is empty.
 
-        Ten images that are right as a whole are like ten pixels: they leave room for doubt down to 0.025 ** (1 / 10).
+        Ten images without a mistake count as ten pixels. They leave room for doubt, down to 0.025 ** (1 / 10):
 
         >>> seen = Segmented.of(np.zeros((10, 2, 9, 9)), np.zeros((10, 9, 9), int), bins=1)
         >>> low, high = seen.accuracy_interval()
@@ -185,7 +197,7 @@ class Segmented:
             for c in range(len(labelled))
         ]
 
-    def each(self) -> dict[str, Column]:
+    def each(self) -> dict[str, Doubles]:
         """The metrics of each image by itself, `(images,)`; NaN where no pixel counts."""
         n = np.where(self.count.sum(1) > 0, self.count.sum(1), np.nan)
         return {
@@ -207,14 +219,19 @@ def _share(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")
 
 
-def _image(
-    image: Maps, mask: NDArray[Any], temperature: float, ignore: int | None, edges: Column, corners: bool
-) -> Segmented:
-    """Sums over the pixels of one image, a band of rows at a time on every core; added up in a fixed order."""
-    size = (mask.shape[0], mask.shape[1])
-    step = max(1, BLOCK // (len(image) * size[1]))
-    bands = [slice(start, min(start + step, size[0])) for start in range(0, size[0], step)]
-    sums = partial(_band, image, mask, size, 1 / temperature, ignore, edges, corners)
+class _Scoring(NamedTuple):
+    scale: float
+    ignore: int | None
+    edges: Doubles
+    align_corners: bool
+
+
+def _image(image: Maps, mask: NDArray[Any], scoring: _Scoring) -> Segmented:
+    """Sums over the pixels of one image, a band of rows at a time on every core, added up in a fixed order."""
+    height, width = mask.shape
+    step = max(1, BAND // (len(image) * width))
+    bands = [slice(start, min(start + step, height)) for start in range(0, height, step)]
+    sums = partial(_band, image, mask, scoring)
     if len(bands) == 1:
         parts = [sums(bands[0])]
     else:
@@ -223,48 +240,41 @@ def _image(
     cells, labelled, nll, brier = (np.sum(part, axis=0) for part in zip(*parts, strict=True))  # (3, classes, bins), ...
     count, confidence, correct = cells
     return Segmented(
-        edges,
-        count.sum(0)[None].astype(np.int64),
-        confidence.sum(0)[None],
-        correct.sum(0)[None].astype(np.int64),
-        np.array([nll]),
-        np.array([brier]),
-        correct.sum(1)[None].astype(np.int64),
-        count.sum(1)[None].astype(np.int64),
-        labelled[None],
-        cells.transpose(1, 0, 2),
+        edges=scoring.edges,
+        count=count.sum(0)[None].astype(np.int64),
+        confidence_sum=confidence.sum(0)[None],
+        correct_sum=correct.sum(0)[None].astype(np.int64),
+        nll_sum=np.array([nll]),
+        brier_sum=np.array([brier]),
+        hits=correct.sum(1)[None].astype(np.int64),
+        called=count.sum(1)[None].astype(np.int64),
+        labelled=labelled[None],
+        by_class=cells.transpose(1, 0, 2),
     )
 
 
-def _band(
-    image: Maps,
-    mask: NDArray[Any],
-    size: tuple[int, int],
-    b: float,
-    ignore: int | None,
-    edges: Column,
-    corners: bool,
-    rows: slice,
-) -> tuple[Column, Counts, float, float]:
-    classes, bins = len(image), len(edges) - 1
-    labels = mask[rows]
+def _band(image: Maps, mask: NDArray[Any], scoring: _Scoring, rows: slice) -> tuple[Doubles, Counts, float, float]:
+    """Sums over some rows of an image, resized to its mask."""
+    classes, labels, ignore = len(image), mask[rows], scoring.ignore
     valid = np.ones(labels.shape, dtype=bool) if ignore is None else labels != ignore
     check_classes(labels, valid, classes, top=rows.start)
-    same = image.shape[1:] == size
-    z = image[:, rows].astype(np.float32) if same else resized_rows(image, size, rows, align_corners=corners)
+    if image.shape[1:] == mask.shape:
+        z = image[:, rows].astype(np.float32)
+    else:
+        z = resized_rows(image, (mask.shape[0], mask.shape[1]), rows, align_corners=scoring.align_corners)
     z = z.reshape(classes, -1) if valid.all() else z[:, valid]
-    return _sums(z, labels[valid], b, edges, bins)
+    return _sums(z, labels[valid], scoring.scale, scoring.edges)
 
 
-def _sums(z: Floats, labels: NDArray[Any], b: float, edges: Column, bins: int) -> tuple[Column, Counts, float, float]:
+def _sums(z: Floats, labels: NDArray[Any], scale: float, edges: Doubles) -> tuple[Doubles, Counts, float, float]:
     """Sums over pixels of logits `(classes, m)`, which are overwritten."""
-    classes = len(z)
+    classes, bins = len(z), len(edges) - 1
     called = z.argmax(axis=0)
-    z *= np.float32(b)
-    with np.errstate(invalid="ignore"):  # told in words
+    z *= np.float32(scale)
+    with np.errstate(invalid="ignore"):  # refused just below
         z -= z.max(axis=0)
     if np.isnan(z.min(initial=0)):
-        raise InputError("expected logits below +inf, one of them finite at each pixel that counts, got others")
+        raise InputError("expected logits below +inf, one of them finite at each pixel that counts, got NaN or inf")
     at_label = z.reshape(-1)[labels * np.intp(z.shape[1]) + np.arange(z.shape[1])]
     np.exp(z, out=z)
     total = z.sum(axis=0)

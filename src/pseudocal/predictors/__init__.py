@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,25 @@ from pseudocal.arrays import (
 )
 from pseudocal.batches import count
 from pseudocal.maps import check_maps
-from pseudocal.predictors.deferred import Deferred
 
 __all__ = ["Checked", "Deferred", "as_predictor"]
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A model that each worker makes for itself, rather than one that is sent to it.
+
+    >>> as_predictor(Deferred(lambda: lambda x: 2 * x))(21)
+    42
+
+    `pseudocal.app.model_file("model.onnx")` is one that each worker opens from a path that it can read.
+
+    Attributes:
+        make: makes the model where it will run.
+
+    """
+
+    make: Callable[[], Any]
 
 
 def as_predictor(model: Any) -> Predictor:

@@ -26,7 +26,7 @@ def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
 
     >>> scaling_to_dict(TemperatureScaling(2.0, log_se=0.1, rows=100))
     {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None,
-    'groups': None, 'skew': 0.0}
+    'groups': None, 'skew': 0.0, 'effective_rows': None}
     """
     kind = next(name for name, type_ in KINDS.items() if isinstance(scaling, type_))
     return {"kind": kind} | {f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling)}
@@ -44,7 +44,7 @@ def scaling_from_dict(value: Any) -> Scaling:
     given = {k: v for k, v in value.items() if k != "kind"}
     try:
         if kind == "temperature":
-            given["log_se"] = math.inf if given.get("log_se") is None else float(given["log_se"])
+            given |= {k: math.inf if given.get(k) is None else float(given[k]) for k in ("log_se", "effective_rows")}
             given |= {k: float(given[k]) for k in ("groups", "skew") if given.get(k) is not None}
             return TemperatureScaling(**given)
         arrays = {k: np.asarray(v, dtype=np.float64) for k, v in given.items()}

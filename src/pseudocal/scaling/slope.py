@@ -17,16 +17,24 @@ from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, wor
 from pseudocal.passes import block_starts, in_strips, let_go, picked, row_sums, scaled
 
 SAFE = 1e17  # rows whose sum e is neither above this nor below its inverse need no shift: nothing that counts is lost
+ROUNDING = (
+    1e-5  # an error of E[x], beside the variance of x, that is none: it is how far log T is off if rows err alike
+)
 IMPOSSIBLE = -1e100  # stands in for -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 rather than NaN
 
 
 class Slope(NamedTuple):
-    """The mean slope at b, its first two derivatives in log b, and the standard error of the mean slope."""
+    """The mean slope at b, its first two derivatives in log b, and the standard error of the mean slope.
+
+    `effective` says how many rows with slopes of one size would make that error as reliable. On a model that is nearly
+    always right it is about the number of its mistakes.
+    """
 
     value: float
     first: float
     second: float
     error: float
+    effective: float = math.inf
 
     def step(self) -> tuple[float, float]:
         """Halley's step in log b towards the root, and a bound on the error that it leaves.
@@ -41,13 +49,16 @@ class Slope(NamedTuple):
             return math.copysign(math.inf, -self.value), math.inf
         newton = -self.value / self.first
         bend = newton * self.second / (2 * self.first)
-        if abs(bend) > 0.5:
-            return newton, math.inf
+        if abs(bend) > 0.5:  # far off: Newton's step, from below in b, where it falls short of the root
+            return (math.log1p(newton) if newton > 0 else newton), math.inf
         return newton / (1 + bend), abs(newton) * (bend**2 + 0.5 * newton**2)
 
     def log_se(self) -> float:
         """The sandwich estimate of the standard error of log b, and so of log T."""
         return self.error / self.first if self.first > 0 else math.inf
+
+
+NOTHING = Slope(0.0, 0.0, 0.0, math.inf)  # the slope of rows that say nothing
 
 
 def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray[np.intp] | None, b: float) -> Slope:
@@ -60,7 +71,7 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
 
     def strip(mine: range) -> NDArray[np.float64]:
         scratch = np.empty((2, size, logits.shape[1]), dtype=work_dtype(logits))
-        sums = np.empty((len(mine), 5))
+        sums = np.empty((len(mine), 6))
         with np.errstate(all="ignore"):  # what overflows shows in the sums and is done again with care
             for k, start in enumerate(mine):
                 at: Any = slice(start, start + size) if rows is None else rows[start : start + size]
@@ -74,11 +85,12 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
         return sums
 
     sums = np.concatenate(in_strips(starts, strip))
-    weight, mean, variance, third, squares = sums.sum(axis=0).tolist()
-    if weight == 0:  # a sample of rows may hold none that count
-        return Slope(0.0, 0.0, 0.0, math.inf)
+    weight, mean, variance, third, squares, fourths = sums.sum(axis=0).tolist()
+    if weight < 1e-150:  # a sample of rows may hold none that count
+        return NOTHING
     scale = 1 / (b * weight)
-    return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares))
+    effective = squares**2 / fourths if fourths > 0 else math.inf
+    return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares), effective)
 
 
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
@@ -86,25 +98,39 @@ def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
 
 
 def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
-    """Sums over the rows of one block: weight, slope, its two derivatives, squared weighted slope, all in b z."""
+    """Sums over the rows of one block: weight, slope, its two derivatives, slope^2 and slope^4, all in b z.
+
+    They are taken of b z as it is, which is fast. Where that overflows or loses digits that count, each row's largest
+    logit is taken off first: its differences from the others are exact or nearly so, whatever was added to all of them.
+    """
     x, e = scratch[:, : len(z)]
     sums = np.empty((4, len(z)), dtype=e.dtype)
     scaled(z, b, x)
     np.exp(x, out=e)
     row_sums(e, sums[0])
-    if not (sums[0].min() > 1 / SAFE and sums[0].max() < SAFE):
-        x -= x.max(axis=1, keepdims=True)
-        np.exp(x, out=e)
-        row_sums(e, sums[0])
+    if sums[0].min() > 1 / SAFE and sums[0].max() < SAFE:
+        totals = _totals(_means(x, e, sums), at_target(x, targets), weights)
+        rounding = np.finfo(x.dtype).eps * math.sqrt(sums[1] @ sums[1] / len(z))
+        if rounding * totals[0] < ROUNDING * totals[2]:
+            return totals
+    np.subtract(z, z.max(axis=1, keepdims=True), out=x, dtype=x.dtype)
+    x *= b
+    np.exp(x, out=e)
+    row_sums(e, sums[0])
+    return _totals(_means(x, e, sums), at_target(x, targets), weights)
+
+
+def _means(x: Floats, e: Floats, sums: Floats) -> NDArray[np.float64]:
+    """E[x], E[x^2] and E[x^3] of each row, where `e` is exp(x) and its sums are in `sums[0]`; `e` is used up."""
     for moment in sums[1:]:
         e *= x
         row_sums(e, moment)
     sums[1:] /= sums[0]
-    return _totals(sums[1:].astype(np.float64), at_target(x, targets), weights)
+    return sums[1:].astype(np.float64)
 
 
 def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArray[np.float64]:
-    """Add up rows of which E[x], E[x^2] and E[x^3] are known: weight, slope, variance, third moment, slope squared."""
+    """Add up rows of which E[x], E[x^2] and E[x^3] are known: as `_sums` does."""
     m1, m2, m3 = moments
     slopes = m1 - at_target
     if weights is None:
@@ -113,7 +139,8 @@ def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArr
         weight, second, third, weighted = weights.sum(), weights @ m2, weights @ m3, weights * m1
         slopes *= weights
     third += 2 * ((weighted * m1) @ m1) - 3 * (weighted @ m2)
-    return np.array([weight, slopes.sum(), second - weighted @ m1, third, slopes @ slopes])
+    squares = slopes**2
+    return np.array([weight, slopes.sum(), second - weighted @ m1, third, squares.sum(), squares @ squares])
 
 
 def at_target(x: Floats, targets: Labels) -> Floats:

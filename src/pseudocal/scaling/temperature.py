@@ -13,7 +13,7 @@ always enough, and the full data is read once or twice. Samples that are not nee
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, check_temperature, work_dtype
 from pseudocal.passes import is_mapped
 from pseudocal.scaling.clustering import all_alone, clustering
-from pseudocal.scaling.slope import Slope, slope
+from pseudocal.scaling.slope import NOTHING, Slope, slope
 
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
@@ -32,6 +32,7 @@ FEWEST = 256  # no sample of rows is smaller than this
 LARGEST = 2**19  # nor larger than this, which is close enough for one pass over all rows to be the last
 RUN = 64  # rows of a file that are read in one go: to fetch one costs as much
 GROWTH = 16  # each sample of rows is so many times the one before
+PATIENCE = 4  # looks at the slope after which the bracket around its root is halved, whatever they said
 CLOSE = 1e-6  # an error in log T that is none
 CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
 
@@ -46,7 +47,8 @@ class TemperatureScaling:
     A fitted one says how well its temperature is known: `log_se` is the standard error of log T, and `bound` is
     "lower" or "upper" when the likelihood has its maximum beyond the range that was searched. `groups` says how many
     equal and independent groups of rows that error would come from, if not every row is its own, and `skew` how far the
-    error of 1 / T leans to one side then.
+    error of 1 / T leans to one side then. `effective_rows` does the same for rows that are independent: as many rows
+    that pull equally hard would make the error as reliable, about as many as there were mistakes if those were few.
     """
 
     temperature: float
@@ -55,6 +57,7 @@ class TemperatureScaling:
     bound: Literal["lower", "upper"] | None = None
     groups: float | None = None
     skew: float = 0.0
+    effective_rows: float = math.inf
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
@@ -88,6 +91,12 @@ class TemperatureScaling:
         >>> low, high = TemperatureScaling(2.0, log_se=0.1, groups=5, skew=-0.2).interval()
         >>> round(low, 3), round(high, 3)
         (1.619, 3.129)
+
+        So it is where a few rows, mostly mistakes, decide:
+
+        >>> low, high = TemperatureScaling(2.0, log_se=0.1, effective_rows=4).interval()
+        >>> round(low, 3), round(high, 3)
+        (1.565, 2.769)
         """
         from scipy.special import ndtri, stdtrit
 
@@ -95,8 +104,9 @@ class TemperatureScaling:
             raise InputError(f"expected a level between 0 and 1, got {level}")
         if self.bound is not None:
             return (0.0, math.inf)
-        few = self.groups is not None and self.groups > 1
-        quantile = float(stdtrit(self.groups - 1, (1 + level) / 2) if few else ndtri((1 + level) / 2))  # type: ignore[operator]
+        freedom = self.effective_rows if self.groups is None else self.groups - 1
+        few = 0 < freedom < math.inf
+        quantile = float(stdtrit(freedom, (1 + level) / 2) if few else ndtri((1 + level) / 2))
         above = max(_leaning(quantile, self.skew), 0.0) * self.log_se
         below = min(_leaning(-quantile, self.skew), 0.0) * self.log_se
         return (self.temperature / (1 - below), math.inf if above >= 1 else self.temperature / (1 - above))
@@ -138,16 +148,18 @@ def fit_temperature(
     """
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
-    row_weights = None if weights is None else as_weights(weights, len(logits))
-    log_b, log_se = 0.0, math.inf
+    row_weights = None if weights is None else _near_one(as_weights(weights, len(logits)))
+    guesses, there = [0.0], NOTHING
     for rows in _samples(len(logits), RUN if is_mapped(logits) else 1):
-        if rows is not None and 0.5 * (3 * log_se) ** 3 < CLOSE:
+        if rows is not None and 0.5 * (3 * there.log_se()) ** 3 < CLOSE:
             continue  # from here one step on all rows will do
         close = CLOSE if rows is None else CLOSE_ENOUGH
-        log_b, log_se = _root(partial(slope, logits, targets, row_weights, rows), log_b, close)
+        log_b, there = _root(partial(slope, logits, targets, row_weights, rows), guesses, close)
+        # a sample of rows that are all right points to an end: all rows are asked there once, then as if it were not
+        guesses = [log_b, guesses[-1]] if log_b in LOG_B else [log_b]
     bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
     temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
-    fitted = TemperatureScaling(temperature, log_se, len(logits), bound)
+    fitted = TemperatureScaling(temperature, there.log_se(), len(logits), bound, effective_rows=there.effective)
     return fitted if groups is None else _clustered(fitted, logits, targets, row_weights, groups)
 
 
@@ -193,6 +205,15 @@ def as_weights(weights: ArrayLike, n: int) -> Floats:
     return array
 
 
+def _near_one(weights: Floats) -> Floats:
+    """Weights times a power of two, which changes no digit: their squares neither overflow nor vanish.
+
+    >>> _near_one(np.array([2.0**1000, 0.0, 2.0**998]))
+    array([0.5  , 0.   , 0.125])
+    """
+    return np.ldexp(weights, -math.frexp(weights.max())[1])
+
+
 def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
     """Ever larger samples of rows, sorted and spread evenly, in runs; the last, None, stands for all of them."""
     rng = np.random.default_rng(0)
@@ -204,30 +225,40 @@ def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
     yield None
 
 
-def _root(slope_at: Callable[[float], Slope], log_b: float, close: float) -> tuple[float, float]:
-    """Where the rising slope crosses zero, or the end of the range that it points out of; and its standard error.
+def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: float) -> tuple[float, Slope]:
+    """Where the rising slope crosses zero, or the end of the range that it points out of; and the slope close by.
 
-    Halley's step is taken while it stays inside the bracket and shrinks the slope well. Else the end of the range
-    that the slope points to is looked at, once; and from then on the bracket is halved.
+    The guesses are looked at first, in order. From the last of them on Halley's step is taken while it stays inside
+    the bracket and shrinks the slope well. Else the end of the range that the slope points to is looked at, once; and
+    from then on the middle of the bracket, whenever Halley's step leads out of it.
+
+    Whatever the slopes are, every look of number `PATIENCE`, 2 `PATIENCE`, ... is followed by one at the middle, which
+    halves the bracket. The range is 23 wide and 2^25 times `CLOSE`, so a hundred looks are the most there can be.
     """
-    low, high = LOG_B
-    last = math.inf
+    (low, high), unseen, last = LOG_B, set(LOG_B), math.inf
+    log_b, *others = guesses
+    look = 0
     while high - low > close:
+        look += 1
+        unseen.discard(log_b)
         slope = slope_at(math.exp(log_b))
         if slope.value == 0 == slope.first:  # flat: all is right beyond doubt, or the logits say nothing at all
-            return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), math.inf
+            return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), NOTHING
         if log_b == LOG_B[slope.value <= 0]:
-            return log_b, math.inf
+            return log_b, NOTHING
         low, high = (low, log_b) if slope.value > 0 else (log_b, high)
         step, error = slope.step()
         inside = low <= log_b + step <= high
         if inside and error < close:
-            return log_b + step, slope.log_se()
-        if inside and abs(slope.value) < last / 8:
-            log_b += step
-        elif (end := low if slope.value > 0 else high) in LOG_B:
-            log_b = end
-        else:
+            return log_b + step, slope
+        end = low if slope.value > 0 else high
+        if others:
+            log_b = others.pop(0)
+        elif look % PATIENCE == 0:
             log_b = (low + high) / 2
+        elif end in unseen:
+            log_b = log_b + step if inside and abs(slope.value) < last / 8 else end
+        else:
+            log_b = log_b + step if inside else (low + high) / 2
         last = abs(slope.value)
-    return log_b, slope_at(math.exp(log_b)).log_se()
+    return log_b, slope_at(math.exp(log_b))

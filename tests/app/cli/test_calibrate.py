@@ -32,7 +32,7 @@ def at_hub(pseudocal, hub, pictures, tmp_path) -> Path:
 
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
 def test_vision_models_of_any_kind_agree(kind, pseudocal, vision, at_hub, pictures, tmp_path):
-    done = pseudocal("calibrate", vision[kind], pictures, "-o", tmp_path / kind, *PREPARED)
+    done = pseudocal("calibrate", vision[kind], pictures, "-o", tmp_path / kind, "--trust-model", *PREPARED)
     assert done.code == 0, done.err
     assert temperature(tmp_path / kind) == pytest.approx(temperature(at_hub), rel=1e-4)
 
@@ -40,7 +40,7 @@ def test_vision_models_of_any_kind_agree(kind, pseudocal, vision, at_hub, pictur
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
 def test_tabular_models_of_any_kind_agree(kind, pseudocal, tabular, features, tmp_path):
     for name in ("sklearn", kind):
-        done = pseudocal("calibrate", tabular[name], features, "-o", tmp_path / name)
+        done = pseudocal("calibrate", tabular[name], features, "-o", tmp_path / name, "--trust-model")
         assert done.code == 0, done.err
     assert temperature(tmp_path / kind) == pytest.approx(temperature(tmp_path / "sklearn"), rel=1e-4)
 
@@ -57,12 +57,12 @@ def test_the_temperature_is_the_one_of_the_library_but_for_the_pairs(
 def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime(pseudocal, vision, pictures, tmp_path):
     import onnxruntime
 
-    from pseudocal.app.inputs import Pixels, open_inputs
+    from pseudocal.app.inputs import Preprocessing, open_inputs
 
     pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", *PREPARED, "--save-logits")
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
-    pixels = Pixels((16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch")
-    inputs = open_inputs(str(pictures), pixels=pixels)
+    preprocessing = Preprocessing((16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch")
+    inputs = open_inputs(str(pictures), preprocessing=preprocessing)
     x = np.stack([inputs.read(i) for i in range(len(inputs))])
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     (after,) = session.run(["logits"], {"x": x})
@@ -77,7 +77,7 @@ def test_calibrated_torch_files_divide(pseudocal, tabular, features, tmp_path):
 
     x = torch.as_tensor(np.load(features))
     for kind, name in (("pt2", "model.pt2"), ("torchscript", "model.pt")):
-        pseudocal("calibrate", tabular[kind], features, "-o", tmp_path / kind, "--save-logits")
+        pseudocal("calibrate", tabular[kind], features, "-o", tmp_path / kind, "--save-logits", "--trust-model")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             load = torch.jit.load if kind == "torchscript" else (lambda path: torch.export.load(path).module())
@@ -194,7 +194,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(pseudocal, tab
     out = tmp_path / "out"
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--format", "csv")
     (out / "notes.txt").write_text("mine")
-    pseudocal("calibrate", tabular["pt2"], features, "-o", out)
+    pseudocal("calibrate", tabular["pt2"], features, "-o", out, "--trust-model")
     expected = ["calibration.json", "model.pt2", "notes.txt", "predictions.parquet", "report.html", "report.json"]
     assert sorted(os.listdir(out)) == expected
     assert sorted(os.listdir(tmp_path)) == ["out"]

@@ -61,7 +61,7 @@ def test_of_several_outputs_one_is_chosen(pseudocal, export, features, plain, tm
     path = export(lambda z: (z, z.mean(dim=1)), ["logits", "mean"])
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
     assert done.code == 3
-    assert "which of 2 outputs holds the logits: logits (?, 3), mean (?)" in done.err
+    assert "--output NAME, got none, with 2 outputs: logits (?, 3), mean (?)" in done.err
     assert pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "nothing").code == 3
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "logits", "--json")
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
@@ -72,7 +72,7 @@ def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, t
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
     assert done.code == 3
     assert "which is a softmax in the graph" in done.err
-    inner = done.err.split("say --output ")[1].split(" to ")[0]
+    inner = done.err.split("give --output ")[1].split(" to ")[0]
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "inner", "--output", inner, "--json")
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
     (after,) = run_onnx(tmp_path / "inner" / "model.onnx", features)
@@ -128,4 +128,4 @@ def test_segmentation_has_no_second_opinion(pseudocal, tabular, features, tmp_pa
     twice = ("tabular_model:dense", features, "-o", tmp_path / "out", "--second-opinion", "tabular_model:dense")
     done = pseudocal("calibrate", *twice)
     assert done.code == 3
-    assert "labels every pixel, got a second opinion" in done.err
+    assert "no second opinion on a model that labels every pixel" in done.err

@@ -23,7 +23,7 @@ def read(out: Path) -> Calibration:
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
 def test_any_kind_of_model_is_a_second_opinion(kind, pseudocal, tabular, tabular_second, features, tmp_path):
     for name in ("sklearn", kind):
-        options = ("-o", tmp_path / name, "--second-opinion", tabular_second[name])
+        options = ("-o", tmp_path / name, "--second-opinion", tabular_second[name], "--trust-model")
         done = pseudocal("calibrate", tabular["onnx"], features, *options)
         assert done.code == 0, done.err
     one, other = read(tmp_path / kind).trust, read(tmp_path / "sklearn").trust

@@ -97,13 +97,14 @@ def test_a_calibrated_segmenter_divides_by_t(kind, pseudocal, segmenters, networ
 
     from pseudocal.app.models.files import open_model
 
-    found, _ = calibrated(pseudocal, segmenters[kind], patches, tmp_path / kind, *PREPARED)
+    found, _ = calibrated(pseudocal, segmenters[kind], patches, tmp_path / kind, "--trust-model", *PREPARED)
     assert found.temperature > 1.5
     written = next(path for path in (tmp_path / kind).iterdir() if path.name.startswith("model."))
     x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
     with torch.no_grad():
         before = network(torch.from_numpy(x)).numpy()
-    np.testing.assert_allclose(open_model(str(written)).predict(x), before / found.temperature, rtol=1e-3, atol=1e-4)
+    after = open_model(str(written), trust=True).predict(x)
+    np.testing.assert_allclose(after, before / found.temperature, rtol=1e-3, atol=1e-4)
 
 
 def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tmp_path):
@@ -116,7 +117,7 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     assert np.mean(table["confidence_after"]) < np.mean(table["confidence_before"])
     assert content["confidence"]["mean_after"] == pytest.approx(np.mean(table["confidence_after"]), rel=1e-4)
     assert found.scaling.groups < 40
-    assert found.settings["pixels"] == 20_000
+    assert found.settings["pixels_per_image"] == 20_000
     html = (tmp_path / "out" / "report.html").read_text()
     assert html.count("confidence before</figcaption>") == html.count("confidence after</figcaption>") == 6
     assert "By class" in html
@@ -149,7 +150,7 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
 
 def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tmp_path):
     found, content = calibrated(pseudocal, segmenters["hub"], patches, tmp_path / "out", "--pixels", 10)
-    assert found.settings["pixels"] == 10
+    assert found.settings["pixels_per_image"] == 10
     assert found.scaling.rows <= 400
     assert {row["name"] for row in content["classes"]} <= {"road", "car", "sky"}
     assert "SemanticSegmentation" in content["usage"]
@@ -200,7 +201,7 @@ def masks(patches, tmp_path) -> Path:
 
 def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, patches, masks, tmp_path):
     refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
-    refused("one number a pixel", "--labels", patches / "images", batches=0)
+    refused("one whole number a pixel", "--labels", patches / "images", batches=0)
     np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
     refused("expected masks of shape (40, height, width), got (39,", "--labels", tmp_path / "few.npy", batches=0)
     np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
@@ -211,7 +212,7 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
     found = f"expected a mask of 16 x 16 pixels, as its picture has, got 32 x 16 in {masks / '03.png'}"
     refused(found, "--labels", masks, batches=0)
     (masks / "02.png").write_text("no picture")
-    refused(f"none that can be read at {masks / '02.png'}", "--labels", masks, batches=0)
+    refused(f"expected a mask that can be read, got {masks / '02.png'}", "--labels", masks, batches=0)
     for i in (3, 7, 11, 20):
         (masks / f"{i:02}.png").unlink()
     three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
@@ -219,7 +220,11 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
 
 
 def test_what_depends_on_the_model_is_refused_after_its_first_batch(refused, masks, tmp_path):
-    refused("expected no --save-logits", "--save-logits", batches=1)
+    refused(
+        "expected no logits to be saved of a model that labels every pixel, got --save-logits",
+        "--save-logits",
+        batches=1,
+    )
     names = tmp_path / "names.txt"
     names.write_text("road\nsky\n")
     refused("expected names of 3 classes, got 2", "--classes", names, batches=1)
@@ -288,7 +293,7 @@ def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters,
 def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(network, tmp_path):
     import torch
 
-    from pseudocal.app.models.torchscript import open_torchscript
+    from pseudocal.app.models.torch_files import open_torchscript
 
     class Named(torch.nn.Module):  # as the segmenters of torchvision
         def __init__(self, net):

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.inputs import Arrays, Pixels, Unreadable, open_inputs, pixels_for, read_batches
+from pseudocal.app.inputs import ArraySet, Preprocessing, open_inputs, preprocessing_for, read_batches
 from pseudocal.app.inputs.labels import read_labels
+from pseudocal.batches import unread_batches
+from pseudocal.omissions import Omissions
 
 
 class Slow:
@@ -37,8 +39,8 @@ class Slow:
 
 def batches(inputs, order=None, **settings):
     order = np.arange(len(inputs)) if order is None else order
-    unreadable = settings.pop("unreadable", Unreadable(len(inputs)))
-    return read_batches(inputs, order, **({"batch_size": 8, "workers": 2, "unreadable": unreadable} | settings))
+    unread = unread_batches(order, settings.pop("batch_size", 8))
+    return read_batches(inputs, unread, **({"workers": 2, "unreadable": Omissions(len(inputs))} | settings))
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8, 30, 100])
@@ -46,13 +48,13 @@ def batches(inputs, order=None, **settings):
 def test_every_row_once_and_in_order(batch_size, workers):
     order = np.random.default_rng(0).permutation(30)
     read = list(batches(Slow(30), order, batch_size=batch_size, workers=workers))
-    np.testing.assert_array_equal(np.concatenate([rows for rows, _ in read]), order)
-    np.testing.assert_array_equal(np.concatenate([x for _, x in read])[:, 0], order)
+    np.testing.assert_array_equal(np.concatenate([batch.rows for batch in read]), order)
+    np.testing.assert_array_equal(np.concatenate([batch.inputs for batch in read])[:, 0], order)
 
 
 def test_bad_rows_are_left_out_and_named():
-    unreadable = Unreadable(30, most=0.2)
-    rows = np.concatenate([rows for rows, _ in batches(Slow(30, bad=True), unreadable=unreadable)])
+    unreadable = Omissions(30, most=0.2)
+    rows = np.concatenate([batch.rows for batch in batches(Slow(30, bad=True), unreadable=unreadable)])
     assert sorted(set(range(30)) - set(rows.tolist())) == [0, 7, 14, 21, 28]
     assert unreadable.why["input 7"] == "broken"
 
@@ -60,7 +62,7 @@ def test_bad_rows_are_left_out_and_named():
 def test_reading_runs_beside_whoever_uses_the_batches():
     inputs = Slow(64, seconds=0.01)
     stream = batches(inputs, workers=2)
-    first, _ = next(stream)
+    first = next(stream).rows
     deadline = time.monotonic() + 30  # while nobody asks for more, the next batch is read all the same
     while len(inputs.read_at) < 2 * len(first) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -81,7 +83,7 @@ def test_pictures_of_any_mode_become_three_channels(tmp_path):
 
     for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
         Image.new(mode, (20, 10)).save(tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}")
-    inputs = open_inputs(str(tmp_path), pixels=Pixels((8, 8)))
+    inputs = open_inputs(str(tmp_path), preprocessing=Preprocessing((8, 8)))
     assert {inputs.read(i).shape for i in range(len(inputs))} == {(3, 8, 8)}
 
 
@@ -89,27 +91,27 @@ def test_layout_size_and_normalisation(tmp_path):
     from PIL import Image
 
     Image.new("RGB", (40, 20), (255, 0, 51)).save(tmp_path / "a.png")
-    first = Pixels((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2)).read(tmp_path / "a.png")
+    first = Preprocessing((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2)).read(tmp_path / "a.png")
     np.testing.assert_allclose(first[:, 0, 0], [1, -2, -1.5], rtol=1e-5)
-    last = Pixels((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2), layout="nhwc").read(tmp_path / "a.png")
+    last = Preprocessing((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2), layout="nhwc").read(tmp_path / "a.png")
     np.testing.assert_array_equal(last, first.transpose(1, 2, 0))
 
 
 def test_the_user_comes_first_then_the_preprocessor_then_the_shape():
     known = {"size": (32, 32), "mean": (0.1,)}
-    pixels, assumed = pixels_for((3, 16, 16), known, {"mean": (0.2,)})
-    assert pixels.size == (32, 32)
-    assert pixels.mean == (0.2,)
+    preprocessing, assumed = preprocessing_for((3, 16, 16), known, {"mean": (0.2,)})
+    assert preprocessing.size == (32, 32)
+    assert preprocessing.mean == (0.2,)
     assert assumed == ["std", "resize"]
 
 
 @pytest.mark.parametrize(
     ("shape", "given", "problem"),
     [
-        ((None, None, None), {"size": (8, 8)}, "--layout"),
-        ((3, 3, 3), {}, "--layout"),
-        ((3, None, None), {}, "--size"),
-        (None, {}, "--size"),
+        ((None, None, None), {"size": (8, 8)}, "layout="),
+        ((3, 3, 3), {}, "layout="),
+        ((3, None, None), {}, "size="),
+        (None, {}, "size="),
         ((30,), {}, "rows of shape"),
         ((3, 8, 8), {"mean": (1.0, 2.0)}, "mean"),
         ((3, 8, 8), {"std": (0.0,)}, "zero"),
@@ -118,12 +120,12 @@ def test_the_user_comes_first_then_the_preprocessor_then_the_shape():
 )
 def test_what_cannot_be_settled_is_said(shape, given, problem):
     with pytest.raises(InputError, match=problem):
-        pixels_for(shape, {}, given)
+        preprocessing_for(shape, {}, given)
 
 
 def test_whole_numbers_become_floats_since_rows_are_mixed():
-    assert Arrays(np.zeros((2, 3), dtype=np.uint8), "uint8").read(0).dtype == np.float32
-    assert Arrays(np.zeros((2, 3), dtype=np.float64), "float16").read(0).dtype == np.float16
+    assert ArraySet(np.zeros((2, 3), dtype=np.uint8), "uint8").read(0).dtype == np.float32
+    assert ArraySet(np.zeros((2, 3), dtype=np.float64), "float16").read(0).dtype == np.float16
 
 
 @pytest.mark.parametrize(("size", "wanted"), [((64, 96), (64, 96)), ((128, 192), (64, 96)), ((64, 96), (32, 96))])
@@ -133,7 +135,7 @@ def test_a_picture_is_cut_no_more_than_it_must_be(tmp_path, size, wanted):
 
     pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "a.png")
-    found = Pixels(wanted, layout="nhwc", scale=1.0).read(tmp_path / "a.png")
+    found = Preprocessing(wanted, layout="nhwc", scale=1.0).read(tmp_path / "a.png")
     expected = Image.fromarray(pixels)
     if size[1] != wanted[1]:
         expected = expected.resize(wanted[::-1], Image.Resampling.BILINEAR)

@@ -12,7 +12,7 @@ from pseudocal.app import shards
 from pseudocal.calibrators.executors import block_order
 from pseudocal.distributed import LocalExecutor, RayExecutor, dataset_blocks
 
-from .conftest import clusters, npz_files
+from ...conftest import clusters, npz_files
 
 
 def parquet(path, x):

@@ -11,12 +11,12 @@ import pytest
 
 from pseudocal import InputError, PseudoCal
 from pseudocal.app import model_file, predict_blocks, shards
-from pseudocal.app.jobs.predictions import spans
+from pseudocal.app.jobs.predictions import Parts, PartWork, spans
 from pseudocal.calibrators import Calibration
 from pseudocal.distributed import LocalExecutor, RayExecutor
 from pseudocal.scaling import TemperatureScaling
 
-from .conftest import clusters, linear, npz_files
+from ...conftest import clusters, linear, npz_files
 
 HALF = Calibration("pseudocal", TemperatureScaling(2.0))
 
@@ -113,7 +113,8 @@ def test_what_fails_at_once_leaves_nothing_behind(tmp_path):
 
 def test_images_are_one_row_each(tmp_path):
     z = np.random.default_rng(0).normal(size=(5, 3, 4, 6))
-    predict_blocks(HALF, lambda x: x, z, tmp_path, executor=LocalExecutor(), batch_size=2, classes=("a", "b", "c"))
+    work = PartWork(HALF, lambda x: x, tmp_path, z, batch_size=2, classes=("a", "b", "c"))
+    assert list(Parts(work, spans(5), LocalExecutor()).steps()) == [1]
     table = written(tmp_path)
     assert len(table["file"]) == 5
     np.testing.assert_allclose(

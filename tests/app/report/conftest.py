@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, TemperatureScaling
-from pseudocal.app.report import Confidences, Run, content_of
-from pseudocal.app.report.segmented import Images, segmented_content
+from pseudocal.app.report import (
+    AboutData,
+    AboutModel,
+    ImageSummary,
+    Report,
+    RowSummary,
+    Timing,
+    report_of,
+    row_chunks,
+)
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.trust import Forecast, Trust
 
@@ -27,7 +35,9 @@ def make_trust(verdict: str = "apply") -> Trust:
     return Trust(verdict, reasons, Forecast(0.58, 0.46, 0.7), {"confidence after": 0.6}, 0.01)
 
 
-def make_run(pictures: list[Path] | None = None, labelled: bool = False, verdict: str = "apply", **changes: Any) -> Run:
+def make_run(
+    pictures: list[Path] | None = None, labelled: bool = False, verdict: str = "apply", **changes: Any
+) -> SimpleNamespace:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(600, 6)) * 1.5
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
@@ -37,14 +47,10 @@ def make_run(pictures: list[Path] | None = None, labelled: bool = False, verdict
     counts = {"pairs": 600, "mixes": 580, "forward_passes": 1180}
     settings = {"lam": 0.65, "seed": 0, "model": NASTY}
     fields: dict[str, Any] = {
-        "model": {
-            "name": f"models/{NASTY}", "title": NASTY, "kind": "onnx", "recipe": "onnx", "output": "logits",
-            "notes": [NASTY], "files": ["model.onnx"],
-        },
-        "data": {
-            "name": f"data/{NASTY}", "inputs": 602, "used": 600, "preparation": "as they are",
-            "unreadable": [[f"{NASTY}.jpg", f"cannot identify {NASTY}"], ["b.jpg", "truncated"]],
-        },
+        "model": AboutModel(f"models/{NASTY}", NASTY, "onnx", "onnx", "logits", (NASTY,), ("model.onnx",)),
+        "data": AboutData(
+            f"data/{NASTY}", 602, 600, "as they are", ((f"{NASTY}.jpg", f"cannot identify {NASTY}"), ("b.jpg", "cut"))
+        ),
         "calibration": Calibration("pseudocal", scaling, settings, counts, trust=make_trust(verdict)),
         "logits": 3 * z,
         "names": names,
@@ -52,14 +58,30 @@ def make_run(pictures: list[Path] | None = None, labelled: bool = False, verdict
         "mixes": Labelled(3 * z[:580], labels[:580]),
         "pictures": [pictures[i % len(pictures)] for i in range(600)] if pictures else [None] * 600,
         "labels": labels if labelled else None,
-        "timing": {"seconds": 12.3, "finished": "2026-01-01T00:00:00+00:00"},
-    }  # fmt: skip
-    return Run(**(fields | changes))
+        "timing": Timing(12.3, "2026-01-01T00:00:00+00:00"),
+    }
+    return SimpleNamespace(**(fields | changes))
 
 
-def make_content(**settings: Any) -> dict[str, Any]:
+def make_summary(run: SimpleNamespace) -> tuple[RowSummary, list[Any]]:
+    """The summary of a run, and its parts of the table of predictions."""
+    summary = RowSummary(run.calibration, run.classes)
+    parts = [
+        summary.add(
+            run.logits[rows],
+            run.names[rows],
+            pictures=run.pictures[rows],
+            labels=None if run.labels is None else run.labels[rows],
+        )
+        for rows in row_chunks(run.logits)
+    ]
+    return summary, parts
+
+
+def make_report(**settings: Any) -> Report:
     run = make_run(**settings)
-    return content_of(run, Confidences.of(run.logits, run.calibration))
+    summary, _ = make_summary(run)
+    return report_of(summary, run.mixes, model=run.model, data=run.data, timing=run.timing)
 
 
 def make_segmented(
@@ -67,24 +89,22 @@ def make_segmented(
     labelled: bool = False,
     temperature: float = 3.0,
     size: tuple[int, int] = (20, 40),
-) -> dict[str, Any]:
+) -> Report:
     """Twelve frames, two to one, of a segmenter with logits three times too large; the top row has no label."""
     rng = np.random.default_rng(0)
     counts = {"pairs": 12, "mixes": 400, "forward_passes": 24}
     scaling = TemperatureScaling(temperature, log_se=0.03, rows=400)
-    images = Images(Calibration("pseudocal", scaling, {"lam": 0.65}, counts, trust=make_trust("caution")))
+    calibration = Calibration("pseudocal", scaling, {"lam": 0.65}, counts, trust=make_trust("caution"))
+    summary = ImageSummary(calibration, [NASTY, "yellow", "traffic light", "road"])
     for i in range(12):
         z = 1.5 * rng.normal(size=(4, *size))
         mask = (z + rng.gumbel(size=(4, 1, 1))).argmax(axis=0)
         mask[0] = 255
-        images.add(
-            3 * z, f"{i:02} {NASTY}", pictures[i % len(pictures)] if pictures else None, mask if labelled else None
-        )
-    mixes = Labelled(3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400))
-    run = make_run()
-    timing = {"seconds": 1.0, "finished": "2026-01-01T00:00:00+00:00"}
-    classes = [NASTY, "yellow", "traffic light", "road"]
-    return segmented_content(images, mixes, model=run.model, data=run.data, classes=classes, timing=timing)
+        picture = pictures[i % len(pictures)] if pictures else None
+        summary.add(3 * z, f"{i:02} {NASTY}", picture=picture, mask=mask if labelled else None)
+    mixes = Labelled(3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400), groups=np.arange(400) % 12)
+    run = make_run(timing=Timing(1.0, "2026-01-01T00:00:00+00:00"))
+    return report_of(summary, mixes, model=run.model, data=run.data, timing=run.timing)
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +113,8 @@ def made() -> SimpleNamespace:
         NASTY=NASTY,
         VERDICTS=VERDICTS,
         make_run=make_run,
-        make_content=make_content,
+        make_summary=make_summary,
+        make_report=make_report,
         make_segmented=make_segmented,
     )
 

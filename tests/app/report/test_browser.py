@@ -41,7 +41,7 @@ def show(browser, pictures, tmp_path, made):
 
     def open_report(width: int, scheme: str = "light", segments: bool = False, **settings):
         path = tmp_path / f"{made.NASTY.replace('/', '')} report.html"
-        make = made.make_segmented if segments else made.make_content
+        make = made.make_segmented if segments else made.make_report
         path.write_text(page(make(pictures=pictures, **settings)), encoding="utf-8")
         assert path.stat().st_size < 2_000_000
         tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pseudocal.lab.adapt.fit import _draw
-from pseudocal.lab.adapt.heads import build_head
-from pseudocal.lab.adapt.loop import Plan, descend, seeded
+from pseudocal.lab.adapt.loop import DescentPlan, descend, seeded
 from pseudocal.lab.adapt.method import Preset, Problem
-from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.rows import Rows, predict
+from pseudocal.lab.adapt.networks import Network, build_head
+from pseudocal.lab.adapt.stages import _draw
+from pseudocal.lab.adapt.tensors import Tensors, predict_tensors
 from pseudocal.lab.data import Domain
 
 CLASSES = 4
@@ -74,14 +73,14 @@ def adapt(tmp_path: Path) -> Callable[..., Outcome]:
         iterations: int = 150,
         **extra: object,
     ) -> Outcome:
-        rows = Rows(target.inputs)
+        rows = Tensors(target.inputs)
         with seeded(0):
             network = network or Network(nn.Identity(), build_head(preset.head, 8, 16, CLASSES))
             problem = Problem(CLASSES, network.head.width, rows)
             method = preset.method(problem, **{**preset.options, **extra})
-        plan = Plan(preset, 0, iterations, tmp_path / "none.safetensors", checkpoint_every=10**9)
+        plan = DescentPlan(preset, 0, iterations, tmp_path / "none.safetensors", checkpoint_every=10**9)
         descend(network, method, _draw(source, rows, plan), plan)
-        features, logits = predict(network, rows)
+        features, logits = predict_tensors(network, rows)
         accuracy = (logits.argmax(dim=1) == torch.from_numpy(target.labels)).float().mean().item()
         return Outcome(network, method, features, logits, accuracy)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pseudocal.lab.adapt import losses
-from pseudocal.lab.adapt.neighbours import cluster_labels, moved_centroids, neighbour_labels, sharpened
+from pseudocal.lab.adapt.pseudo_labels import cluster_labels, moved_centroids, neighbour_labels, sharpened
 
 # Values computed by the methods' published code, on logits s * sin(1.3 i + 0.7 j + 0.11 i j + phase).
 

@@ -11,16 +11,15 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.adapt.heads import build_head
 from pseudocal.lab.adapt.losses import domain_confusion, entropies, mcc, per_domain
-from pseudocal.lab.adapt.method import Moment, Pair, Preset, Problem, TargetBatch
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, TargetBatch
 from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.methods.atdoc import Centroids, Neighbourhood
 from pseudocal.lab.adapt.methods.cdan import CDAN
 from pseudocal.lab.adapt.methods.dine import Distil, FineTune
 from pseudocal.lab.adapt.methods.shot import SHOT
-from pseudocal.lab.adapt.networks import Network, reverse_gradient
-from pseudocal.lab.adapt.rows import Rows, predict
+from pseudocal.lab.adapt.networks import Network, build_head, reverse_gradient
+from pseudocal.lab.adapt.tensors import Tensors, predict_tensors
 from pseudocal.lab.data import Domain
 
 CLASSES = 4
@@ -96,7 +95,7 @@ def test_cdan_sees_what_only_the_condition_shows() -> None:
 
     def told_apart(*, conditional: bool) -> float:
         torch.manual_seed(0)
-        method = CDAN(Problem(2, 2, Rows(np.zeros((1, 2)))), conditional=conditional, hidden=16)
+        method = CDAN(Problem(2, 2, Tensors(np.zeros((1, 2)))), conditional=conditional, hidden=16)
         optimiser = torch.optim.Adam(method.parameters(), lr=0.05)
         ones = torch.ones(len(features))
         for _ in range(60):
@@ -204,7 +203,7 @@ def test_shot_labels_by_clusters_not_by_predictions() -> None:
     method = SHOT(problem(16))
     rows = torch.arange(6)
     list(method.steps(network, TargetBatch(method.target[rows.numpy()], rows), Moment(1, 15)))
-    predicted = predict(network, method.target)[1].argmax(dim=1)
+    predicted = predict_tensors(network, method.target)[1].argmax(dim=1)
     assert not torch.equal(method.labels, predicted)
 
 
@@ -218,7 +217,7 @@ def test_dine_smooths_what_the_black_box_says_and_then_trusts_itself() -> None:
     batch = TargetBatch(smooth.target[rows.numpy()], rows)
     list(smooth.steps(network, batch, Moment(1, 20)))
     torch.testing.assert_close(smooth.teacher[0], torch.tensor([0.5, 0.5 / 3, 0.5 / 3, 0.5 / 3]))
-    own = predict(network, smooth.target)[1].softmax(dim=1)
+    own = predict_tensors(network, smooth.target)[1].softmax(dim=1)
     expected = 0.6 * smooth.teacher + 0.4 * own
     list(smooth.steps(network, batch, Moment(3, 20)))
     torch.testing.assert_close(smooth.teacher, expected)
@@ -255,12 +254,12 @@ def test_dine_stops_tuning_when_predictions_stand_still() -> None:
 
 def problem(width: int, classes: int = CLASSES) -> Problem:
     x = np.random.default_rng(3).standard_normal((40, 8)).astype(np.float32)
-    return Problem(classes, width, Rows(x))
+    return Problem(classes, width, Tensors(x))
 
 
-def pair() -> Pair:
+def pair() -> SourceTargetBatch:
     torch.manual_seed(0)
-    return Pair(torch.randn(10, 8), torch.arange(10), torch.randn(8, 8), torch.arange(8) % CLASSES)
+    return SourceTargetBatch(torch.randn(10, 8), torch.arange(10), torch.randn(8, 8), torch.arange(8) % CLASSES)
 
 
 def test_toy_domains_have_the_same_classes(toy) -> None:

@@ -12,7 +12,7 @@ import torch
 from pseudocal.lab.bench import Store, Suite, run
 from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.data import builtin_digits, builtin_scenes
-from pseudocal.lab.data.cache import write_arrays
+from pseudocal.lab.data.cache import write_checked
 
 torch.set_num_threads(1)  # these networks are tiny: threads that wait for each other cost more than they give
 
@@ -73,8 +73,8 @@ def cache(tmp_path_factory):
     """A cache folder of our own, for workers too: environment variables reach them."""
     before = os.environ.get("PSEUDOCAL_CACHE")
     folder = tmp_path_factory.mktemp("cache")
-    write_arrays(folder / f"digits-{builtin_digits.DIGEST[:12]}.npz", small_digits())
-    write_arrays(folder / f"scenes-{builtin_scenes.DIGEST[:12]}.npz", small_scenes())
+    write_checked(folder / f"digits-{builtin_digits.DIGITS_DIGEST[:12]}.npz", small_digits())
+    write_checked(folder / f"scenes-{builtin_scenes.SCENES_DIGEST[:12]}.npz", small_scenes())
     os.environ["PSEUDOCAL_CACHE"] = str(folder)
     yield folder
     if before is None:

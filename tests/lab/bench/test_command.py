@@ -10,7 +10,7 @@ import pytest
 import pseudocal.lab.bench
 from pseudocal.app.cli import main
 from pseudocal.lab.bench import PLANS, Store
-from pseudocal.lab.bench.figures import draw
+from pseudocal.lab.bench.figures import draw_figures
 from pseudocal.lab.data.cache import cached, digest
 
 
@@ -37,7 +37,7 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
 
 def test_a_figure_is_the_same_every_time(tiny, done, tmp_path):
     suite = replace(tiny, tasks=tiny.tasks[:1], calibrators=("none",))
-    one, two = (draw(suite, done, tmp_path / folder)[0] for folder in ("one", "two"))
+    one, two = (draw_figures(suite, done, tmp_path / folder)[0] for folder in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
 
 
@@ -57,7 +57,7 @@ def test_a_failure_is_told_and_counted(tiny_file, cache, tmp_path, capsys):
 def test_a_quick_run_is_pointed_to(done, tiny, tmp_path, capsys):
     Store(tmp_path).save_suite(replace(tiny, name="emoji-quick"))
     assert bench("table", "emoji", "--out", tmp_path) == 3
-    assert "(emoji-quick), got 'emoji': it was run with --quick, say so here too" in capsys.readouterr().err
+    assert "(emoji-quick), got 'emoji': is emoji-quick meant?" in capsys.readouterr().err
     for words in (["emoji", "--quick"], ["emoji-quick"]):
         assert bench("table", *words, "--out", tmp_path) == 3
         assert "expected scores of emoji-quick" in capsys.readouterr().err  # found, though not run to the end

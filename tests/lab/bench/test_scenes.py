@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -14,15 +13,15 @@ from dataclasses import replace
 import pytest
 
 from pseudocal.app.cli import main
-from pseudocal.lab.bench import Store, run, segmenters
+from pseudocal.lab.bench import Store, run
 from pseudocal.lab.bench.executors import Pool, Ray
-from pseudocal.lab.bench.records import gaps
-from pseudocal.lab.bench.segmented import calibrate_and_score
-from pseudocal.lab.bench.segmenters import training_of
+from pseudocal.lab.bench.records import missing_scores
+from pseudocal.lab.bench.stages import compare_calibrators, forget_stages
+from pseudocal.lab.bench.stages import train as train_stage
 from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.data import scenes
 from pseudocal.lab.segmentation import train_segmenter
-from pseudocal.lab.segmentation.comparison import METHODS, compare, compare_ensemble
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_calibrators, compare_ensemble
 
 TINY = """
 seeds = 2
@@ -34,7 +33,7 @@ target = ["twemoji", "fluent"]
 method = "source-only"
 width = 4
 iterations = 12
-options = { batch = 4, pixels = 50, scenes = 20 }
+options = { batch = 4, pixels_per_image = 50, scenes = 20 }
 """
 
 # networks of so few steps are not to be believed
@@ -91,20 +90,20 @@ def test_scores_are_those_of_the_comparison(suite, done, cache, tmp_path):
     together = compare_ensemble([model for model, _ in models], target)
     for seed in range(2):
         task = next(task for task in suite.tasks if task.target == "twemoji" and task.seed == seed)
-        cells = {cell.method: cell for cell in compare(*models[seed], target, pixels=50, seed=seed)}
+        cells = {cell.method: cell for cell in compare_calibrators(*models[seed], target, pixels=50, seed=seed)}
         found = done.scores(task)
-        assert set(found) == set(METHODS)
+        assert set(found) == set(SEGMENTATION_CALIBRATORS)
         assert found.pop("ensemble") == {**together.scores, "temperature": None}
         assert found == {name: {**cell.scores, "temperature": cell.temperature} for name, cell in cells.items()}
         assert cells["none"].scores != cells["pseudocal"].scores
 
 
 def test_targets_share_their_training(suite, done, counted):
-    assert counted == {"features": 0, "segmenters": 3, "models": 6, "calibrations": 4}
+    assert counted == {"features": 0, "models": 3, "calibrations": 4}
     assert len(list(done.out.rglob("model.safetensors"))) == 3
     twemoji, fluent = suite.tasks[:2]
-    assert training_of(twemoji) == training_of(replace(fluent, options=(*fluent.options[:2], ("pixels", 9))))
-    assert training_of(twemoji) != training_of(replace(fluent, width=8))
+    assert twemoji.training == replace(fluent, options=(*fluent.options[:2], ("pixels_per_image", 9))).training
+    assert twemoji.training != replace(fluent, width=8).training
 
 
 def test_what_is_there_is_not_done_again(suite, copy, done, content_of):
@@ -122,7 +121,7 @@ def test_what_is_there_is_not_done_again(suite, copy, done, content_of):
 @pytest.mark.parametrize(("stage", "trainings"), [("calibrate", 0), ("train", 3)])
 def test_a_stage_can_be_done_again(suite, copy, done, content_of, monkeypatch, stage, trainings):
     calls = []
-    monkeypatch.setattr(segmenters, "train_segmenter", lambda *a, **k: calls.append(1) or train_segmenter(*a, **k))
+    monkeypatch.setattr(train_stage, "train_segmenter", lambda *a, **k: calls.append(1) or train_segmenter(*a, **k))
     before = written(copy)
     assert run(suite, copy, redo=stage) == []
     assert len(calls) == trainings
@@ -142,7 +141,7 @@ def test_a_killed_run_ends_as_if_undisturbed(file, suite, done, tmp_path, conten
 
 
 def test_what_a_kill_left_of_a_training_is_cleared_away(suite, copy, done, content_of):
-    (copy.folder(training_of(suite.tasks[0])) / "training").mkdir()
+    (copy.folder(suite.tasks[0].training) / "training").mkdir()
     assert run(suite, copy) == []
     assert content_of(copy.out) == content_of(done.out)
 
@@ -157,11 +156,11 @@ def test_other_executors_leave_the_same_files(suite, done, tmp_path, content_of,
 
 def test_an_ensemble_that_lacks_a_member_stops_nobody(suite, copy):
     task = suite.tasks[0]
-    (copy.folder(training_of(task.members()[2])) / "model.safetensors").unlink()
-    segmenters.forget(task, copy, "calibrate")
-    calibrate_and_score(task, suite.calibrators, copy)
-    assert set(copy.scores(task)) == set(METHODS) - {"ensemble"}
-    assert gaps(suite, copy) == ["noto->twemoji source-only seed 0: no Ensemble"]
+    (copy.folder(task.members()[2].training) / "model.safetensors").unlink()
+    forget_stages(task, copy, "calibrate")
+    compare_calibrators(task, suite.calibrators, copy)
+    assert set(copy.scores(task)) == set(SEGMENTATION_CALIBRATORS) - {"ensemble"}
+    assert missing_scores(suite, copy) == ["noto->twemoji source-only seed 0: no Ensemble"]
 
 
 def test_a_failed_training_is_recorded(suite, cache, tmp_path):
@@ -169,7 +168,7 @@ def test_a_failed_training_is_recorded(suite, cache, tmp_path):
     store, failing = Store(tmp_path), replace(suite, tasks=tuple(bad), calibrators=("none", "pseudocal", "oracle"))
     failures = run(failing, store)
     assert [failure.task for failure in failures] == bad
-    note = json.loads((store.folder(bad[0]) / "error.json").read_text())
+    note = store.error(bad[0])
     assert note["stage"] == "train"
     assert "expected a finite loss" in note["error"]
 

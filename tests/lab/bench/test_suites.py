@@ -97,7 +97,10 @@ def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
         ({"tasks": [{**SCENES, "backbone": "vit-b16"}]}, "expected a network among unet, .*, got 'vit-b16'"),
         ({"tasks": [{**SCENES, "weights": "hub"}]}, "expected settings of unet among width, levels, got 'weights'"),
         ({"tasks": [{**SCENES, "options": {"weight": 1}}]}, "expected options among batch, .*, got 'weight'"),
-        ({"tasks": [{**SCENES, "options": {"pixels": 0.5}}]}, "expected pixels, a number above zero, got 0.5"),
+        (
+            {"tasks": [{**SCENES, "options": {"pixels_per_image": 0.5}}]},
+            "expected pixels_per_image, a number above zero, got 0.5",
+        ),
         ({"tasks": [{"data": "emoji"}]}, "expected data, source, target and method in each task, got no source"),
     ],
 )

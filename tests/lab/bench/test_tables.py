@@ -9,7 +9,7 @@ import pytest
 
 from pseudocal.lab.bench.formats import comma_separated, comparisons, latex, markdown
 from pseudocal.lab.bench.records import Record
-from pseudocal.lab.bench.tables import compare, tables
+from pseudocal.lab.bench.tables import compare_over_tasks, tables
 from pseudocal.lab.bench.task import Suite, Task
 
 ECE = {  # calibrator -> pair -> by seed
@@ -64,7 +64,7 @@ def test_of_an_miou_more_is_better():
     assert not cells(table, "No calibration")["mcc"].best
     assert "mIoU" not in dict(table.rows)
     assert markdown(table).startswith("| mIoU, mean over tasks, % | mcc |")
-    assert [c.wins for c in compare(found, "miou")] == [c.wins for c in compare(found, "ece")]
+    assert [c.wins for c in compare_over_tasks(found, "miou")] == [c.wins for c in compare_over_tasks(found, "ece")]
 
 
 def test_tasks_with_one_target_are_averaged():
@@ -105,7 +105,7 @@ def test_a_column_with_a_hole_has_no_winner():
 
 
 def test_paired_comparison_over_tasks():
-    found = {(c.rival, c.where): c for c in compare(records() + records("bnm"))}
+    found = {(c.rival, c.where): c for c in compare_over_tasks(records() + records("bnm"))}
     assert set(found) == {("none", "mcc"), ("none", "bnm"), ("none", "all")}
     one = found["none", "mcc"]
     assert (one.tasks, one.wins) == (3, 2)
@@ -117,7 +117,7 @@ def test_paired_comparison_over_tasks():
 
 def test_no_difference_is_no_evidence():
     same = [replace(r, ece=0.1) for r in records()]
-    assert compare(same)[0].p == 1.0
+    assert compare_over_tasks(same)[0].p == 1.0
 
 
 def test_markdown_latex_and_csv_hold_the_same_numbers():
@@ -128,7 +128,7 @@ def test_markdown_latex_and_csv_hold_the_same_numbers():
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     mine = next(row for row in rows if row["calibrator"] == "PseudoCal" and row["column"] == "mcc")
     assert float(mine["mean"]) == pytest.approx(0.5 / 3)
-    assert "| No calibration | 2 of 3, p = 0.500 |" in comparisons(compare(records()))
+    assert "| No calibration | 2 of 3, p = 0.500 |" in comparisons(compare_over_tasks(records()))
 
 
 def test_the_papers_numbers_stand_beside_ours():

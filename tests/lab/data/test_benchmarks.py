@@ -318,14 +318,14 @@ def test_benchmark_list_without_class_folders_is_refused(tmp_path: Path) -> None
     images = write_images(tmp_path, ["flat"], each=31)
     lines = [f"{path} {label}\n" for label, path in enumerate(images)]
     (tmp_path / "amazon_list.txt").write_text("".join(lines))
-    with pytest.raises(InputError, match="in a folder called like its class"):
+    with pytest.raises(InputError, match="in a folder named after its class"):
         load("office-31", "amazon", root=tmp_path)
 
 
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"expected a data set among digits, emoji, .*, got 'mnist'"):
         load("mnist")
-    with pytest.raises(InputError, match=r"call pseudocal\.data\.scenes"):
+    with pytest.raises(InputError, match=r"call pseudocal\.lab\.data\.scenes"):
         load("scenes")
     with pytest.raises(InputError, match=r"expected a domain of office-home \(Art, .*\), got 'Sketch'"):
         load("office-home", "Sketch", root=tmp_path)

@@ -9,21 +9,21 @@ import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.data import RenderingWarning, cache_folder
-from pseudocal.lab.data.cache import Arrays, cached, digest, read_arrays, write_arrays
+from pseudocal.lab.data.cache import NamedArrays, cached, digest, read_checked, write_checked
 
-ARRAYS: Arrays = {"images": np.arange(12, dtype=np.uint8).reshape(3, 4), "names": np.array(["a", "bc"])}
+ARRAYS: NamedArrays = {"images": np.arange(12, dtype=np.uint8).reshape(3, 4), "names": np.array(["a", "bc"])}
 
 
 class Builder:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self) -> Arrays:
+    def __call__(self) -> NamedArrays:
         self.calls += 1
         return ARRAYS
 
 
-def get(builder: Builder) -> Arrays:
+def get(builder: Builder) -> NamedArrays:
     return cached("thing", builder, expected=digest(ARRAYS))
 
 
@@ -49,6 +49,17 @@ def test_built_once_and_read_back_the_same(cache: Path) -> None:
     ]
 
 
+def test_built_and_read_arrays_have_one_layout_in_memory(cache: Path) -> None:
+    images = np.zeros((2, 4, 4, 3), dtype=np.uint8)
+    odd = {
+        "channels last": images.transpose(0, 3, 1, 2),
+        "new axis": images[..., 0].copy()[:, None],
+        "fortran": np.asfortranarray(images),
+    }
+    built, read = (cached("odd", lambda: odd, expected=digest(odd)) for _ in range(2))
+    assert {name: array.strides for name, array in built.items()} == {n: a.strides for n, a in read.items()}
+
+
 def test_damaged_file_is_built_again(cache: Path) -> None:
     builder = Builder()
     get(builder)
@@ -68,19 +79,19 @@ def test_damaged_file_is_built_again(cache: Path) -> None:
         damage()
         assert digest(get(builder)) == digest(ARRAYS)
         assert builder.calls == count
-        assert read_arrays(file) is not None  # and it was repaired on disk
+        assert read_checked(file) is not None  # and it was repaired on disk
 
 
 def test_pickles_are_neither_written_nor_read(cache: Path) -> None:
     objects = {"x": np.array([None])}
     with pytest.raises(ValueError, match="allow_pickle"):
-        write_arrays(cache / "thing.npz", objects)
+        write_checked(cache / "thing.npz", objects)
     content = BytesIO()
     np.savez(content, allow_pickle=True, **objects)
     cache.mkdir()
     (cache / "thing.npz").write_bytes(content.getvalue())
     (cache / "thing.npz.sha256").write_text(sha256(content.getvalue()).hexdigest())
-    assert read_arrays(cache / "thing.npz") is None
+    assert read_checked(cache / "thing.npz") is None
 
 
 def test_other_content_than_documented_warns_once(cache: Path) -> None:

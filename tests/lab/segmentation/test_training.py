@@ -12,8 +12,15 @@ from PIL import Image
 
 from pseudocal import InputError
 from pseudocal.lab.data import Scenes, streets
-from pseudocal.lab.segmentation import DeepLab, build_segmenter, load_deeplab, load_segmenter, train_segmenter
-from pseudocal.lab.segmentation.comparison import METHODS, compare, compare_ensemble
+from pseudocal.lab.segmentation import (
+    DeepLab,
+    SegmenterRun,
+    build_segmenter,
+    load_deeplab,
+    load_segmenter,
+    train_segmenter,
+)
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_calibrators, compare_ensemble
 from pseudocal.predictors import as_predictor
 
 SHALLOW = (1, 1, 1, 1)
@@ -127,20 +134,28 @@ def colours(n: int, seed: int, name: str = "colours") -> Scenes:
     return Scenes(name, pictures, masks, ("red", "green", "blue"))
 
 
-SMALL = {"settings": {"width": 4, "levels": 2}, "batch": 8}
+SMALL = {"width": 4, "levels": 2}
 
 
 def test_training_learns_and_a_second_start_returns_what_is_finished(tmp_path):
-    trained = train_segmenter(colours(40, 0), out=tmp_path, iterations=60, **SMALL)
+    trained = train_segmenter(colours(40, 0), SegmenterRun(tmp_path, iterations=60, batch=8), settings=SMALL)
     new = colours(20, 1)
     said = as_predictor(trained.load())(new.inputs).argmax(axis=1)
     counted = new.masks != 255
     assert (said == new.masks)[counted].mean() > 0.8
-    assert train_segmenter(colours(40, 0), out=tmp_path, iterations=60, **SMALL) == trained
+    assert train_segmenter(colours(40, 0), SegmenterRun(tmp_path, iterations=60, batch=8), settings=SMALL) == trained
     with pytest.raises(InputError, match="iterations 60"):
-        train_segmenter(colours(40, 0), out=tmp_path, iterations=61, **SMALL)
+        train_segmenter(colours(40, 0), SegmenterRun(tmp_path, iterations=61, batch=8), settings=SMALL)
     with pytest.raises(InputError, match="a finished training"):
         load_segmenter(tmp_path / "nowhere")
+
+
+def test_settings_out_of_range_are_named(tmp_path):
+    for name in ("iterations", "checkpoint_every", "batch"):
+        with pytest.raises(InputError, match=f"expected {name} of at least 1, got 0"):
+            SegmenterRun(tmp_path, **{name: 0})
+    with pytest.raises(InputError, match=r"expected a batch of at most 8, the scenes of .*, got 9"):
+        train_segmenter(colours(8, 0), SegmenterRun(tmp_path, batch=9))
 
 
 class Lazy:
@@ -164,12 +179,12 @@ def lazy(n: int, seed: int) -> Scenes:
 
 @pytest.mark.parametrize("make", [colours, lazy])
 def test_a_model_of_other_data_is_not_returned(make, tmp_path):
-    trained = train_segmenter(make(8, 0), out=tmp_path, iterations=1, **SMALL)
+    trained = train_segmenter(make(8, 0), SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL)
     other = replace(make(8, 0), masks=make(8, 1).masks)
     for source in (make(8, 1), other, make(8, 0)[::-1], make(9, 0)):
         with pytest.raises(InputError, match=r"expected the settings that .* \(source .*, got source"):
-            train_segmenter(source, out=tmp_path, iterations=1, **SMALL)
-    assert train_segmenter(make(8, 0), out=tmp_path, iterations=1, **SMALL) == trained
+            train_segmenter(source, SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL)
+    assert train_segmenter(make(8, 0), SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL) == trained
 
 
 def test_a_model_of_other_files_is_not_returned(tmp_path):
@@ -182,7 +197,7 @@ def test_a_model_of_other_files_is_not_returned(tmp_path):
             ):
                 (tmp_path / root / kind).mkdir(parents=True, exist_ok=True)
                 Image.fromarray(array.astype(np.uint8)).save(tmp_path / root / kind / f"{i}.png")
-    small = {"out": tmp_path / "out", "iterations": 1, **SMALL, "batch": 2}
+    small = {"run": SegmenterRun(tmp_path / "out", iterations=1, batch=2), "settings": SMALL}
     trained = train_segmenter(streets("gta5", tmp_path / "a", size=(8, 16)), **small)
     for other in (
         streets("gta5", tmp_path / "a", size=(16, 32)),
@@ -196,7 +211,9 @@ def test_a_model_of_other_files_is_not_returned(tmp_path):
 
 
 def test_a_killed_training_ends_where_a_whole_one_does(tmp_path):
-    whole = train_segmenter(colours(20, 0), out=tmp_path / "whole", iterations=12, checkpoint_every=5, **SMALL).load()
+    whole = train_segmenter(
+        colours(20, 0), SegmenterRun(tmp_path / "whole", iterations=12, checkpoint_every=5, batch=8), settings=SMALL
+    ).load()
 
     class KilledError(Exception):
         pass
@@ -206,8 +223,14 @@ def test_a_killed_training_ends_where_a_whole_one_does(tmp_path):
             raise KilledError
 
     with pytest.raises(KilledError):
-        train_segmenter(colours(20, 0), out=tmp_path / "cut", iterations=12, checkpoint_every=5, progress=kill, **SMALL)
-    cut = train_segmenter(colours(20, 0), out=tmp_path / "cut", iterations=12, checkpoint_every=5, **SMALL).load()
+        train_segmenter(
+            colours(20, 0),
+            SegmenterRun(tmp_path / "cut", iterations=12, checkpoint_every=5, progress=kill, batch=8),
+            settings=SMALL,
+        )
+    cut = train_segmenter(
+        colours(20, 0), SegmenterRun(tmp_path / "cut", iterations=12, checkpoint_every=5, batch=8), settings=SMALL
+    ).load()
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, cut.state_dict()[name]), name
 
@@ -218,9 +241,8 @@ def test_a_segformer_trains_from_a_folder_and_comes_back_without_it(tmp_path):
     first.backbone.net.save_pretrained(tmp_path / "hub")
     settings = {"weights": str(tmp_path / "hub")}
     large = replace(colours(8, 0), inputs=np.zeros((8, 3, 64, 64), np.uint8), masks=np.zeros((8, 64, 64), np.uint8))
-    trained = train_segmenter(
-        large, out=tmp_path / "run", network="segformer", settings=settings, iterations=2, batch=4
-    )
+    run = SegmenterRun(tmp_path / "run", iterations=2, batch=4)
+    trained = train_segmenter(large, run, network="segformer", settings=settings)
     (tmp_path / "hub" / "config.json").unlink()
     assert trained.load()(torch.zeros(1, 3, 64, 96)).shape == (1, 3, 16, 24)
     with pytest.raises(InputError, match="expected a network among unet, segformer, deeplab"):
@@ -229,14 +251,19 @@ def test_a_segformer_trains_from_a_folder_and_comes_back_without_it(tmp_path):
 
 def test_the_table_compares_every_method(tmp_path):
     members = [
-        train_segmenter(colours(40, 0), out=tmp_path / str(seed), seed=seed, iterations=40, **SMALL).load()
+        train_segmenter(
+            colours(40, 0), SegmenterRun(tmp_path / str(seed), seed=seed, iterations=40, batch=8), settings=SMALL
+        ).load()
         for seed in (0, 1)
     ]
     cells = {
         c.method: c
-        for c in [*compare(members[0], colours(20, 2), colours(20, 3)), compare_ensemble(members, colours(20, 3))]
+        for c in [
+            *compare_calibrators(members[0], colours(20, 2), colours(20, 3)),
+            compare_ensemble(members, colours(20, 3)),
+        ]
     }
-    assert set(cells) == set(METHODS)
+    assert set(cells) == set(SEGMENTATION_CALIBRATORS)
     best = min(cell.scores["nll"] for name, cell in cells.items() if name != "ensemble")
     assert cells["oracle"].scores["nll"] == pytest.approx(best, abs=1e-6)
     assert cells["none"].scores["accuracy"] == cells["pseudocal"].scores["accuracy"]

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from pseudocal.app.cli.arrays import apply_file, score_files
 from pseudocal.app.cli.bench import bench
-from pseudocal.app.cli.job import BATCH, Job
 from pseudocal.app.cli.options import EPILOG, option
 from pseudocal.app.cli.parsing import fraction, names_in, numbers, sides, words
 from pseudocal.app.cli.printing import score_lines, summary, summary_lines
-from pseudocal.app.cli.run import calibrate as run_job
-from pseudocal.app.cli.write import rewrite_report
+from pseudocal.app.cli.progress import shown
+from pseudocal.app.jobs.job import USUAL_BATCH, Job
+from pseudocal.app.jobs.pipeline import job_steps
+from pseudocal.app.jobs.saved_results import apply_file, rewrite_report, score_files
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.calibration import versions
 from pseudocal.extras import MissingExtraError
@@ -63,6 +63,9 @@ def calibrate(
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of these classes")] = None,
+    trust_model: Annotated[
+        bool, option("--trust-model", help="open .pt2 and TorchScript, of MODEL and MODEL2: such files can run code")
+    ] = False,
     estimator: Annotated[
         Literal["mixes", "agreement"],
         option(help="T from mixes, or from the agreement of two models", show_default=True),
@@ -74,7 +77,8 @@ def calibrate(
     max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
     pixels: Annotated[int, option(min=0, help="segmentation: pixels an image; 0: all", show_default=True)] = 20_000,
     batch_size: Annotated[
-        int | None, option(min=2, help=f"inputs per forward pass [default: {BATCH}; of large segmenters what fits]")
+        int | None,
+        option(min=2, help=f"inputs per forward pass [default: {USUAL_BATCH}; of large segmenters what fits]"),
     ] = None,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
@@ -113,7 +117,7 @@ def calibrate(
             estimator=estimator,
             on_distrust=on_distrust,
         ),
-        pixels={key: value for key, value in pictures.items() if value is not None},
+        preprocessing={key: value for key, value in pictures.items() if value is not None},
         output=output,
         outputs=outputs,
         binary=binary,
@@ -123,30 +127,21 @@ def calibrate(
         labels=labels,
         device=device,
         workers=workers,
-        batch_size=batch_size or BATCH,
-        trim=batch_size is None,
+        batch_size=batch_size,
         max_samples=max_samples,
         max_bad=fraction(max_bad),
         predict=predict,
         table=table,
         save_logits=save_logits,
-        quiet=quiet,
         ray=ray,
         second_opinion=second_opinion,
+        trust=trust_model,
     )
-    content = (run_job if ray is None else _on_cluster())(
-        job, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))
-    )
+    result = shown(job_steps(job), quiet=quiet)
     if as_json:
-        typer.echo(json.dumps(summary(content, out)))
+        typer.echo(json.dumps(summary(result.report, out)))
     elif not quiet:
-        typer.echo("\n".join(summary_lines(content, out)))
-
-
-def _on_cluster() -> Callable[..., dict[str, Any]]:
-    from pseudocal.app.cli.cluster import calibrate_on_cluster
-
-    return calibrate_on_cluster
+        typer.echo("\n".join(summary_lines(result.report, out)))
 
 
 @app.command(epilog=EPILOG)

@@ -19,7 +19,7 @@ from pseudocal.extras import MissingExtraError
 if TYPE_CHECKING:
     from pseudocal.lab.bench import Suite
 
-bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw its figures.", epilog=EPILOG)
+bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw_figures its figures.", epilog=EPILOG)
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
 OUT = Annotated[Path, option("--out", "-o", help="folder for everything that is computed", show_default=True)]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
@@ -49,7 +49,7 @@ def run(
 ) -> None:
     """Do what is missing of SUITE; goes on where it was killed."""
     package = _package()
-    from pseudocal.lab.bench.executors import Pool, Ray, in_process
+    from pseudocal.lab.bench.executors import Pool, Ray
 
     processes = workers or cores()
     changes = {name: value for name, value in (("backbone", backbone), ("weights", weights)) if value is not None}
@@ -57,9 +57,7 @@ def run(
     check_writable(out)
     store = package.Store(out, root, threads)
     on_ray = bool(ray or ray_address)
-    using: Any = (
-        Ray(ray_address, processes) if on_ray else Pool(processes) if processes > 1 else nullcontext(in_process)
-    )
+    using: Any = Ray(ray_address, processes) if on_ray else Pool(processes) if processes > 1 else nullcontext(map)
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
 
         def progress(what: str, done: int, total: int) -> None:
@@ -92,8 +90,8 @@ def table(
     """Print the tables of SUITE as it was last run into the folder."""
     package = _package()
     from pseudocal.lab.bench.formats import FORMATS, comparisons
-    from pseudocal.lab.bench.records import gaps, read_records
-    from pseudocal.lab.bench.tables import compare, tables
+    from pseudocal.lab.bench.records import missing_scores, read_records
+    from pseudocal.lab.bench.tables import compare_over_tasks, tables
 
     store = package.Store(out)
     found = store.load_suite(_name(suite, quick=quick))
@@ -104,9 +102,13 @@ def table(
         raise InputError(f"expected a suite of segmentation, whose models have an mIoU, got {found.name}")
     for each in (metric,) if metric else ("ece", "nll", "brier"):
         parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
-        parts += [comparisons(compare(records, each))] if form == "md" and "pseudocal" in found.calibrators else []
+        parts += (
+            [comparisons(compare_over_tasks(records, each))]
+            if form == "md" and "pseudocal" in found.calibrators
+            else []
+        )
         typer.echo("\n\n".join(parts) + "\n")
-    for line in gaps(found, store):
+    for line in missing_scores(found, store):
         typer.echo(line, err=True)
 
 
@@ -120,11 +122,11 @@ def figures(
 ) -> None:
     """Draw the figures of SUITE as it was last run into the folder."""
     package = _package()
-    from pseudocal.lab.bench.figures import draw
+    from pseudocal.lab.bench.figures import draw_figures
 
     store = package.Store(out)
     found = store.load_suite(_name(suite, quick=quick))
-    for path in draw(found, store, folder or out / "figures", form=form):
+    for path in draw_figures(found, store, folder or out / "figures", form=form):
         typer.echo(path)
 
 

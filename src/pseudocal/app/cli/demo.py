@@ -15,19 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from pseudocal.app.cli.job import Job, Models
-from pseudocal.app.cli.run import Say, calibrate
+from pseudocal.app.cli.progress import shown
 from pseudocal.app.cli.training import Stages, check_writable
-from pseudocal.app.models.opened import Expects, OpenModel
+from pseudocal.app.jobs.job import Job
+from pseudocal.app.jobs.pipeline import job_steps
+from pseudocal.app.jobs.setup import Models
+from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
-from pseudocal.lab.adapt import Network, Trained, build_backbone, train
+from pseudocal.lab.adapt import Network, Trained, TrainingRun, build_backbone, train
 from pseudocal.lab.adapt.features import Remembered
 from pseudocal.lab.adapt.loop import torch_threads
-from pseudocal.lab.adapt.rows import Rows, predict_arrays
+from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.data import Domain, load
 from pseudocal.predictors import as_predictor
 
+Say = Callable[[str], None]
 Features = Callable[[NDArray[Any]], NDArray[np.float32]]
 NONE, ORACLE = "no calibration", "oracle (needs labels)"
 PSEUDOCAL, AGREEMENT = "PseudoCal", "PseudoCal, agreement"
@@ -118,13 +121,12 @@ def _train(demo: Demo, method: str, seed: int, source: Domain, target: Domain) -
         return train(
             source,
             target.unlabelled(),
+            TrainingRun(
+                demo.out / "models" / f"{method}-{seed}", seed=seed, iterations=demo.iterations, progress=stages
+            ),
             method=method,
-            out=demo.out / "models" / f"{method}-{seed}",
             backbone=demo.backbone,
-            iterations=demo.iterations,
             width=256,
-            seed=seed,
-            progress=stages,
         )
 
 
@@ -134,7 +136,9 @@ def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
     return OpenModel(
         kind="network",
         predict=as_predictor(network) if shared is None else _above(network, shared),
-        expects=Expects(target.inputs.shape[1:], "float32", pixels={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}),
+        expects=Expects(
+            target.inputs.shape[1:], "float32", preprocessing={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}
+        ),
         classes=target.classes,
         notes=(f"trained by pseudocal in {run.out}",),
     )
@@ -143,7 +147,7 @@ def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
 def _above(network: Network, features: Features) -> Callable[[Any], Logits]:
     """The part of a network above a frozen backbone that it shares with others."""
     top = Network(nn.Identity(), network.head).eval()
-    return lambda images: predict_arrays(top, Rows(features(images)))["logits"]
+    return lambda images: predict_arrays(top, Tensors(features(images)))["logits"]
 
 
 def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, method: PseudoCal) -> None:
@@ -155,6 +159,5 @@ def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, me
         method=method,
         labels=demo.out / "labels.csv",
         save_logits=True,
-        quiet=demo.quiet,
     )
-    calibrate(job, models=models)
+    shown(job_steps(job, models), quiet=True)

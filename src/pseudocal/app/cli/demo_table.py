@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pseudocal.app.cli.demo import NONE, Demo, Shown, run_demo
-from pseudocal.app.cli.run import Say
+from pseudocal.app.cli.demo import NONE, Demo, Say, Shown, run_demo
 from pseudocal.calibrators import Calibration
 from pseudocal.lab.bench.figures import pyplot
 from pseudocal.metrics import Outcomes, Reliability, accuracy, ece, paired

@@ -14,16 +14,17 @@
 from __future__ import annotations
 
 import errno
+import re
 
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
+NAMED = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"
+SETTING = re.compile(rf'(?<=\s)({NAMED})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name what to give
+OTHER_FLAGS = {"table": "--format", "trust": "--trust-model"}  # those that are not called as the setting is
 MODEL_FAILED = "pseudocal: while the model predicted"
-
-
-class OutputError(OSError):
-    """The output folder cannot be written."""
 
 
 def explain(error: BaseException) -> tuple[int, str]:
@@ -37,7 +38,7 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
     if isinstance(error, InputError):
-        return INPUT, text
+        return INPUT, SETTING.sub(_flag, text)
     if isinstance(error, MissingExtraError):
         return MISSING, text
     if isinstance(error, OutputError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
@@ -47,3 +48,16 @@ def explain(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError):
         return INPUT, text
     return BUG, f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)"
+
+
+def _flag(setting: re.Match[str]) -> str:
+    """A setting of the library as a flag of the command.
+
+    >>> SETTING.sub(_flag, 'give size=(height, width), output="z", outputs="logits" or binary=True, features=a,b')
+    'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'
+    """
+    name, value = setting.groups()
+    if name == "size":
+        return "--size HEIGHTxWIDTH"
+    flag = OTHER_FLAGS.get(name, f"--{name.replace('_', '-')}")
+    return flag if value in ("True", "False") else f"{flag} {value}".replace('"', "")

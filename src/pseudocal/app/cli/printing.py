@@ -6,35 +6,38 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pseudocal.app.report import Report
+
 NAMES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
 
 
-def summary(content: dict[str, Any], out: Path) -> dict[str, Any]:
+def summary(report: Report, out: Path) -> dict[str, Any]:
     """What a program wants to know of a calibration."""
-    calibration, confidence = content["calibration"], content["confidence"]
+    content = report.to_dict()
+    fit, data, trust = report.calibration, report.data, content["trust"]
     return {
-        "temperature": calibration["temperature"],
-        "interval": [calibration["low"], calibration["high"]],
-        "bound": calibration["bound"],
-        "mixes": calibration["mixes"],
-        "pairs": calibration["pairs"],
-        "inputs": content["data"]["inputs"],
-        "used": content["data"]["used"],
-        "unreadable": len(content["data"]["unreadable"]),
-        "left_out": len(content["data"].get("left_out", ())),
-        "confidence": {"before": confidence["mean_before"], "after": confidence["mean_after"]},
+        "temperature": fit.temperature,
+        "interval": [fit.low, fit.high],
+        "bound": fit.bound,
+        "mixes": fit.mixes,
+        "pairs": fit.pairs,
+        "inputs": data.inputs,
+        "used": data.used,
+        "unreadable": len(data.unreadable),
+        "left_out": len(data.left_out),
+        "confidence": {"before": report.confidence.mean_before, "after": report.confidence.mean_after},
         "measured": content["measured"],
-        **_trust(content["trust"]),
-        "cautions": [fact["text"] for fact in content["facts"] if fact["level"] == "caution"],
+        **{key: trust[key] for key in ("verdict", "reasons", "forecast", "replaced")},
+        "cautions": [fact.text for fact in report.facts if fact.level == "caution"],
         "out": str(out),
-        "model_files": content["model"]["files"],
-        "seconds": content["timing"]["seconds"],
+        "model_files": list(report.model.files),
+        "seconds": report.timing.seconds,
     }
 
 
-def summary_lines(content: dict[str, Any], out: Path) -> Iterator[str]:
+def summary_lines(report: Report, out: Path) -> Iterator[str]:
     """What a person wants to know of a calibration."""
-    short = summary(content, out)
+    short = summary(report, out)
     yield _temperature(short)
     yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
     yield f"mean confidence {short['confidence']['before']:.1%} before, {short['confidence']['after']:.1%} after"
@@ -42,16 +45,12 @@ def summary_lines(content: dict[str, Any], out: Path) -> Iterator[str]:
     if short["unreadable"]:
         yield f"{short['unreadable']:,} inputs could not be read; the report lists them"
     if short["left_out"]:
-        yield f"{short['left_out']:,} of {content['data']['blocks']} were left out; the report lists them"
+        yield f"{short['left_out']:,} of {report.data.blocks} were left out; the report lists them"
     yield from (f"caution: {text}" for text in short["cautions"])
     if short["measured"]:
         yield from score_lines(short["measured"])
     yield from (f"calibrated model: {out / name}" for name in short["model_files"])
     yield f"report: {out / 'report.html'}"
-
-
-def _trust(trust: dict[str, Any]) -> dict[str, Any]:
-    return {key: trust[key] for key in ("verdict", "reasons", "forecast", "replaced")}
 
 
 def _temperature(short: dict[str, Any]) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Protocol, TextIO
+
+from pseudocal.app.jobs.job import Note, Result, Tick
 
 EVERY = 10.0  # seconds between lines
 BUILDING = "pseudocal.lab.data"  # the logger that is told when data are built
@@ -32,6 +34,27 @@ def progress(
             yield advance
     else:
         yield Lines(total, stream, unit)
+
+
+def shown(steps: Generator[Note | Tick, None, Result], *, quiet: bool) -> Result:
+    """Pull the steps of a job: print its notes, show how far it is, and give back its result."""
+    what, advance = "", None
+    with closing(steps), ExitStack() as bar:
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                result: Result = end.value
+                return result
+            if isinstance(step, Note):
+                if not quiet:
+                    sys.stderr.write(step.text + "\n")
+                continue
+            if advance is None or step.what != what:
+                bar.close()
+                what = step.what
+                advance = bar.enter_context(progress(step.total, quiet=quiet, what=what, unit=step.unit))
+            advance(step.done)
 
 
 class Lines:

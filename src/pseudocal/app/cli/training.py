@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.cli.errors import OutputError
 from pseudocal.app.cli.progress import Progress, progress, told_of_building
+from pseudocal.app.jobs.staging import OutputError
 from pseudocal.extras import MissingExtraError
 
 
@@ -28,7 +28,7 @@ def train_on(
     try:
         import torch
 
-        from pseudocal.lab.adapt import train
+        from pseudocal.lab.adapt import TrainingRun, train
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "adapt") from error
     check_writable(Path(settings["out"]))
@@ -36,10 +36,12 @@ def train_on(
         domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
     here, there = domains[0], domains[-1]
     there = partial_set(dataset, there) if partial else there
-    if settings["backbone"] == "digits":
+    chosen = {name: settings.pop(name) for name in ("method", "preset", "backbone")}
+    if chosen["backbone"] == "digits":
         torch.set_num_threads(1)  # a network so small gains nothing from threads, and loses much on a busy machine
     with Stages(quiet=quiet) as stages:
-        trained = train(here, there.unlabelled(), progress=stages, evaluate=there if evaluate else None, **settings)
+        run = TrainingRun(**settings, progress=stages, evaluate=there if evaluate else None)
+        trained = train(here, there.unlabelled(), run, **chosen)
     result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
     if trained.curve:
         last = trained.curve[-1]

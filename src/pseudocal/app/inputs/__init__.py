@@ -1,8 +1,15 @@
 """Unlabelled inputs as they lie about: folders of pictures, lists of paths, arrays and tables."""
 
-from pseudocal.app.inputs.ahead import Unreadable, read_batches
-from pseudocal.app.inputs.opening import open_inputs
-from pseudocal.app.inputs.pixels import Pixels, pixels_for
-from pseudocal.app.inputs.source import Arrays, Inputs, Pictures
+from pseudocal.app.inputs.input_sets import ArraySet, InputSet, PictureSet, open_inputs
+from pseudocal.app.inputs.preprocessing import Preprocessing, preprocessing_for
+from pseudocal.app.inputs.reader import read_batches
 
-__all__ = ["Arrays", "Inputs", "Pictures", "Pixels", "Unreadable", "open_inputs", "pixels_for", "read_batches"]
+__all__ = [
+    "ArraySet",
+    "InputSet",
+    "PictureSet",
+    "Preprocessing",
+    "open_inputs",
+    "preprocessing_for",
+    "read_batches",
+]

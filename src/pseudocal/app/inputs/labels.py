@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.tables import read_array, read_columns
+from pseudocal.app.inputs.addresses import check_regular
+from pseudocal.app.inputs.tables import REAL, read_array, read_columns
 from pseudocal.arrays import InputError
+
+NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # fits into 64 bits
 
 
 def read_labels(path: Path, names: Sequence[str], classes: Sequence[str] = ()) -> NDArray[np.int64]:
     """A class number for each input.
 
-    A table with the columns `file` and `label` is matched by name; an array, a table without `file`, or a text file
-    with one label a line are taken in the order of the data. Labels are class numbers, or names of classes.
+    A table with the columns `file` and `label` is matched by name. An array, a table without `file`, or a text file
+    with one label a line are taken in the order of the data.
+
+    Args:
+        path: the file.
+        names: what the inputs are called, in order.
+        classes: the names of the classes, which labels may be instead of numbers.
+
     """
-    if not path.is_file():
-        raise InputError(f"expected a file of labels, got {path}: no such file")
-    values = READERS.get(path.suffix.lower(), _lines)(path, names)
+    check_regular(path, "a file of labels")
+    values = LABEL_READERS.get(path.suffix.lower(), _lines)(path, names)
     if len(values) != len(names):
         raise InputError(f"expected {len(names)} labels, one for each input, got {len(values)} in {path}")
     return as_numbers(values, classes, path)
@@ -34,18 +43,41 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
     array([1, 0])
     >>> as_numbers(np.array(["2", "0"]), ["cat", "dog", "eel"], Path("labels.txt"))
     array([2, 0])
+    >>> as_numbers(np.array(["1_0"]), [], Path("labels.txt"))
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected class numbers or names of the model's classes in labels.txt, got '1_0'
     """
     if values.ndim != 1:
         raise InputError(f"expected one label for each input in {path}, got an array of shape {values.shape}")
-    if np.issubdtype(values.dtype, np.floating) and not (values == np.floor(values)).all():
-        raise InputError(f"expected whole class numbers in {path}, got {values[values != np.floor(values)][0]}")
-    if np.issubdtype(values.dtype, np.number):
-        return values.astype(np.int64)
+    if values.dtype.kind in REAL + "b":
+        return _whole_numbers(values, path)
+    if values.dtype.kind not in "OSUT":  # complex numbers, dates and spans of time
+        raise InputError(f"expected class numbers or names in {path}, got {values.dtype}")
     numbers = {name: i for i, name in enumerate(classes)}
-    try:
-        return np.array([numbers[str(v)] if str(v) in numbers else int(v) for v in values], dtype=np.int64)
-    except ValueError as error:
-        raise InputError(f"expected class numbers or names of the model's classes in {path}, got {error}") from error
+    return np.array([_number(value, numbers, path) for value in values.tolist()], dtype=np.int64)
+
+
+def _whole_numbers(values: NDArray[Any], path: Path) -> NDArray[np.int64]:
+    if values.dtype.kind == "f":
+        bad = ~(np.abs(values) < 2.0**63) | (values != np.floor(values))  # NaN compares as False
+    else:
+        bad = values > np.iinfo(np.int64).max
+    if bad.any():
+        raise InputError(f"expected whole class numbers of at most 64 bits in {path}, got {values[bad][0]}")
+    return values.astype(np.int64)
+
+
+def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
+    """The number of one class; `value` is text, or any object of a table."""
+    if value is None:
+        raise InputError(f"expected a label for each input in {path}, got an empty one")
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    if text in numbers:
+        return numbers[text]
+    if isinstance(value, str | bytes | int) and NUMBER.fullmatch(text):
+        return int(text)
+    shown = repr(text if len(text) <= 50 else text[:50] + "...")
+    raise InputError(f"expected class numbers or names of the model's classes in {path}, got {shown}")
 
 
 def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
@@ -54,7 +86,10 @@ def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
         raise InputError(f"expected a column 'label' in {path}, got {', '.join(table)}")
     if "file" not in table:
         return table["label"]
-    by_name = dict(zip((str(f) for f in table["file"]), table["label"], strict=True))
+    by_name: dict[str, Any] = {}
+    for name, label in zip(map(str, table["file"]), table["label"], strict=True):
+        if by_name.setdefault(name, label) != label:
+            raise InputError(f"expected one label for {name} in {path}, got both {by_name[name]} and {label}")
     missing = [name for name in names if name not in by_name]
     if missing:
         raise InputError(f"expected a label for each input, got none for {missing[0]} in {path}")
@@ -72,4 +107,4 @@ def _array(path: Path, names: Sequence[str]) -> NDArray[Any]:
     return read_array(path)
 
 
-READERS = {".csv": _table, ".npy": _array, ".npz": _array, ".parquet": _table}
+LABEL_READERS = {".csv": _table, ".npy": _array, ".npz": _array, ".parquet": _table}

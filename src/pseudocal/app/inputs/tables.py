@@ -1,9 +1,7 @@
-"""Arrays and tables from files, checked: no pickle, no NaN, nothing but numbers."""
+"""Arrays and tables from files, checked: no pickle, no NaN, nothing but real numbers."""
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,15 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.addresses import check_regular
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
+from pseudocal.omissions import one_line
 
+ARRAYS = frozenset({".npy", ".npz"})
+TABLES = frozenset({".csv", ".parquet"})
+REAL = "fiu"  # the kinds of NumPy types that are real numbers: no complex ones, no dates, no spans of time
 NPY, NPZ = b"\x93NUMPY", b"PK"  # how the files begin
-PICKLE = b"\x80"
+PICKLE_START = b"\x80"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
-    """An array from .npy, as a memory map, or from .npz, where `field` says which if there are several."""
+    """An array from .npy, as a memory map, or from .npz.
+
+    Args:
+        path: the file.
+        field: which array of an .npz file, where it holds several.
+
+    """
+    check_regular(path, "a NumPy file")
     with path.open("rb") as file:
         head = file.read(6)
     try:
@@ -28,17 +39,19 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
                 return np.asarray(arrays[_field(list(arrays), field, path)])
         loaded: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         return loaded
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(_what_is_wrong(path, head, str(error))) from error
+    except InputError:
+        raise
+    except Exception as error:  # a damaged header or archive raises whatever it likes
+        raise InputError(_what_is_wrong(path, head, one_line(error))) from error
 
 
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
     """NumPy takes whatever it does not know for a pickle; the first bytes know better."""
     known = head.startswith((NPY, NPZ))
-    if head.startswith(PICKLE) or (known and "object" in error.lower()):
+    if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
         return f"expected a NumPy file without pickles, got {path}, which holds one"
+    if known and "encrypted" in error:
+        return f"expected a NumPy file that is not encrypted, got {path}"
     if known:
         return f"expected a whole NumPy file, got {path}, which is truncated or damaged: {error}"
     return f"expected a NumPy file, got {path}, which is {'none' if head else 'empty'}"
@@ -48,35 +61,54 @@ def _field(fields: list[str], field: str | None, path: Path) -> str:
     if field is None and len(fields) == 1:
         return fields[0]
     if field not in fields:
-        raise InputError(f"expected --field to name one of {', '.join(fields) or 'no arrays'} in {path}, got {field}")
+        held = ", ".join(fields) or "nothing"
+        raise InputError(f"expected the name of an array in {path}, which holds {held}, got {field}: give field=NAME")
     return str(field)
 
 
 def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     """The columns of a CSV or parquet file by name."""
+    check_regular(path, "a table")
+    csv, parquet = require("pyarrow.csv", "cli"), require("pyarrow.parquet", "cli")
+    is_csv = path.suffix.lower() == ".csv"
+    if is_csv:
+        _check_encoding(path)
     try:
-        import pyarrow.csv
-        import pyarrow.parquet
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "cli") from error
-    try:
-        table = pyarrow.csv.read_csv(path) if path.suffix.lower() == ".csv" else pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowException as error:
-        raise InputError(f"expected a table, got {path}: {str(error).splitlines()[0]}") from error
-    return {name: table[name].to_numpy() for name in table.column_names}
+        table = csv.read_csv(path) if is_csv else parquet.read_table(path)
+        names = list(table.column_names)
+        columns = [column.to_numpy() for column in table.columns]
+    except Exception as error:  # Arrow's own, OSError for a damaged parquet file, UnicodeDecodeError for its names
+        raise InputError(f"expected a table, got {path}: {one_line(error)}") from error
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise InputError(f"expected columns of different names, got {twice!r} twice in {path}")
+    return dict(zip(names, columns, strict=True))
+
+
+def _check_encoding(path: Path) -> None:
+    with path.open("rb") as file:
+        head = file.read(4096)
+    if head.startswith(UTF_16) or b"\0" in head:
+        raise InputError(f"expected a CSV file in UTF-8, got {path}, which is UTF-16 or not text")
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
-    """Numeric columns of a table as an array `(n, columns)`: those that are named, else all."""
+    """Numeric columns of a table as an array `(n, columns)`.
+
+    Args:
+        path: the file.
+        columns: the names of the columns, in order; None for all.
+
+    """
     table = read_columns(path)
     names = list(table) if columns is None else list(columns)
     missing = [name for name in names if name not in table]
     if missing:
         raise InputError(f"expected the columns {', '.join(missing)} in {path}, got {', '.join(table)}")
-    text = [name for name in names if not np.issubdtype(table[name].dtype, np.number)]
-    if text:
+    other = [f"{name} ({table[name].dtype})" for name in names if table[name].dtype.kind not in REAL]
+    if other:
         raise InputError(
-            f"expected columns of numbers, got {', '.join(text)} in {path}: name the features with --features a,b,c"
+            f"expected columns of numbers, got {', '.join(other)} in {path}: name the features with features=a,b,c"
         )
     if not names or len(table[names[0]]) == 0:
         raise InputError(f"expected a table with rows of numbers, got none in {path}")

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,19 +17,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pseudocal.app.jobs.parts import part_columns, write_part
+from pseudocal.app.report import image_table
 from pseudocal.arrays import InputError, Logits, Maps, Probabilities
-from pseudocal.batches import count, is_array
+from pseudocal.batches import Batch, count, cut, is_array
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of, received, sendable
-from pseudocal.calibrators.executors import Executor, Failure, LeftOut, WorkOnBlock, unreadable_in
-from pseudocal.metrics.image_rows import ImageRow, image_row
+from pseudocal.calibrators.executors import Executor, Failure, WorkOnBlock, unreadable_in
+from pseudocal.extras import require
+from pseudocal.files import replacing, save_json
+from pseudocal.metrics.images import ImageRow, image_row
+from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked, Deferred, as_predictor
 from pseudocal.scaling import scaling_to_dict
 
-RECORD = "predictions.json"
-PART = "part-{:06d}.parquet"
+PARTS_RECORD = "predictions.json"  # what a folder of parts is known by
+PART_NAME = "part-{:06d}.parquet"
 
 
 @dataclass(frozen=True)
@@ -77,62 +80,134 @@ def predict_blocks(
     source: Any = None,
     batch_size: int = 128,
     binary: bool = False,
-    about: str = "",
-    classes: Sequence[str] = (),
-    advance: Callable[[int], object] = lambda rows: None,
 ) -> dict[str, Any]:
     """Write the calibrated probabilities of each block to its own file in the folder `out`, and say what was done.
 
-    The blocks are those of `PseudoCal.fit`, with a `source` if they read from one, or an array of inputs.
-    `out` must be a folder that every worker can write to. Files that an earlier run of the same model, calibration and
-    blocks has finished are kept; those of another are replaced. `about` is what else tells two runs apart. A model that
-    labels every pixel has one row for each image, and `classes` are their names there.
+    Files that an earlier run of the same model, calibration and blocks has finished are kept; those of another are
+    replaced. A model that labels every pixel has one row for each image.
+
+    Args:
+        calibration: what to apply.
+        model: as in `PseudoCal.fit`.
+        blocks: those of `PseudoCal.fit`, or an array of inputs.
+        out: a folder that every worker can write to.
+        executor: where the blocks are worked on.
+        source: what the blocks read from, if they read from one.
+        batch_size: inputs that are predicted together.
+        binary: the model gives one logit per row, which stands for the two columns (0, z).
+
     """
-    out = Path(out)
     if is_array(blocks):
         blocks, source = spans(count(blocks)), blocks
-    blocks = as_blocks(blocks)
-    start = partial(_start, calibration, model, sendable(source), out.resolve(), batch_size, binary, classes)
-    with _folder(out, _run(calibration, model, blocks, about)):
-        return _work_on(blocks, start, out, executor, advance)
+    work = PartWork(calibration, model, Path(out).resolve(), sendable(source), batch_size, binary)
+    parts = Parts(work, as_blocks(blocks), executor)
+    for _ in parts.steps():
+        pass
+    return parts.record
 
 
-def _work_on(
-    blocks: Sequence[Block],
-    start: Callable[[], WorkOnBlock],
-    out: Path,
-    executor: Executor,
-    advance: Callable[[int], object],
-) -> dict[str, Any]:
-    todo = [(i, block) for i, block in enumerate(blocks) if not (out / PART.format(i)).exists()]
-    left_out, unreadable = LeftOut(len(blocks), executor.max_bad), unreadable_in(blocks, executor.max_bad)
-    rows = 0
-    with closing(executor.map(start, todo)) as results:
-        for (_, block), result in zip(todo, results, strict=True):
-            if isinstance(result, Failure):
-                left_out.add(block.name, result.reason)
-                continue
-            unreadable.update(result[1])
-            rows += result[0]
-            advance(result[0])
-    done = {"files": len(blocks) - len(left_out.why), "rows_written": rows, "left_out": left_out.why}
-    return done | ({"unreadable": unreadable.why} if unreadable.why else {})
+@dataclass(frozen=True)
+class PartWork:
+    """What every worker does with its blocks: predict them and write each to its own file.
+
+    Attributes:
+        calibration: what to apply.
+        model: made on each worker.
+        out: the folder of the files.
+        source: what the blocks read from.
+        batch_size: inputs that are predicted together.
+        binary: the model gives one logit per row.
+        classes: the names of the classes, for rows of images.
+
+    """
+
+    calibration: Calibration
+    model: Any
+    out: Path
+    source: Any = None
+    batch_size: int = 128
+    binary: bool = False
+    classes: Sequence[str] = ()
+
+    def start(self) -> WorkOnBlock:
+        """On a worker: make the model once; then predict one block after another."""
+        return partial(self._predict, Checked(as_predictor(self.model), binary=self.binary), received(self.source))
+
+    def _predict(self, predict: Checked, whole: Any, _: int, item: tuple[int, Block]) -> tuple[int, dict[str, str]]:
+        part, block = item
+        read = contents_of(block, whole)
+        x = read.inputs
+        batches = x if read.numbered else [Batch(0, rows, x[rows]) for rows in cut(np.arange(len(x)), self.batch_size)]
+        said: list[Any] = [_said(self.calibration, predict(batch.inputs)) for batch in batches]
+        rows = sum(map(len, said))
+        if said:
+            names = read.names or [block.name] * rows
+            whole_block: Any = np.concatenate(said) if isinstance(said[0], np.ndarray) else list(chain(*said))
+            write_part(self.out / PART_NAME.format(part), part_columns(names, whole_block, self.classes))
+        return rows, read.unreadable
+
+    def key(self, blocks: Sequence[Block], about: str) -> str:
+        """What a run is known by: the model as far as it has a name, the correction, and the blocks."""
+        made = self.model.make if isinstance(self.model, Deferred) else None
+        name = repr(made.args) if isinstance(made, partial) else None
+        text = json.dumps([name, about, scaling_to_dict(self.calibration.scaling), [_known_by(b) for b in blocks]])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Parts:
+    """Let workers write the parts that are not there yet; `steps` does it, a block at a time.
+
+    Args:
+        work: what each worker does.
+        blocks: the blocks in the order of the data.
+        executor: where they are worked on.
+        about: what else tells two runs apart.
+
+    """
+
+    def __init__(self, work: PartWork, blocks: Sequence[Block], executor: Executor, about: str = "") -> None:
+        self._work, self._blocks, self._executor = work, blocks, executor
+        self._key = work.key(blocks, about)
+        self._left_out = Omissions(len(blocks), executor.max_bad, "blocks to fail")
+        self._unreadable = unreadable_in(blocks, executor.max_bad)
+        self._rows = 0
+
+    def steps(self) -> Iterator[int]:
+        """Work on the blocks and yield how many are done, those of an earlier run among them."""
+        out = self._work.out
+        with _folder(out, self._key):
+            todo = [(i, block) for i, block in enumerate(self._blocks) if not (out / PART_NAME.format(i)).exists()]
+            there = len(self._blocks) - len(todo)
+            with closing(self._executor.map(self._work.start, todo)) as results:
+                for done, ((_, block), result) in enumerate(zip(todo, results, strict=True), start=there + 1):
+                    if isinstance(result, Failure):
+                        self._left_out.add(block.name, result.reason)
+                    else:
+                        self._rows += result[0]
+                        self._unreadable.update(result[1])
+                    yield done
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What was done."""
+        files = len(self._blocks) - len(self._left_out.why)
+        record = {"files": files, "rows_written": self._rows, "left_out": self._left_out.why}
+        return record | ({"unreadable": self._unreadable.why} if self._unreadable.why else {})
 
 
 @contextmanager
-def _folder(out: Path, run: str) -> Iterator[None]:
+def _folder(out: Path, key: str) -> Iterator[None]:
     """Make the folder ready: what another run has left in it goes away. A failure before the first part leaves none."""
-    record = out / RECORD
+    record = out / PARTS_RECORD
     if not record.exists() and out.exists() and any(out.glob("part-*.parquet")):
-        raise InputError(f"expected an empty folder or one of an earlier run, got {out} with parts and no {RECORD}")
-    if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("run") != run:
+        raise InputError(
+            f"expected an empty folder or one of an earlier run, got {out} with parts and no {PARTS_RECORD}"
+        )
+    if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("run") != key:
         for part in out.glob("part-*.parquet"):
             part.unlink()
     made = [folder for folder in (out, *out.parents) if not folder.exists()]
-    out.mkdir(parents=True, exist_ok=True)
-    aside = out / f".{RECORD}.{os.getpid()}"
-    aside.write_text(json.dumps({"format": "pseudocal-predictions", "format_version": 1, "run": run}), encoding="utf-8")
-    os.replace(aside, record)
+    save_json(record, {"format": "pseudocal-predictions", "format_version": 1, "run": key})
     try:
         yield
     except BaseException:
@@ -144,37 +219,10 @@ def _folder(out: Path, run: str) -> Iterator[None]:
         raise
 
 
-def _run(calibration: Calibration, model: Any, blocks: Sequence[Block], about: str) -> str:
-    """What a run is known by: the model as far as it has a name, the correction, and the blocks."""
-    known = model.make if isinstance(model, Deferred) else None
-    name = repr(known.args) if isinstance(known, partial) else str(model) if isinstance(model, str | Path) else None
-    text = json.dumps([name, about, scaling_to_dict(calibration.scaling), [repr(block) for block in blocks]])
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _start(
-    calibration: Calibration, model: Any, source: Any, out: Path, batch_size: int, binary: bool, classes: Sequence[str]
-) -> WorkOnBlock:
-    predict, whole = Checked(as_predictor(model), binary=binary), received(source)
-
-    def work(number: int, item: tuple[int, Block]) -> tuple[int, dict[str, str]]:
-        part, block = item
-        read = contents_of(block, whole)
-        x = read.inputs
-        batches = (
-            [batch.inputs for batch in x]
-            if read.numbered
-            else [x[i : i + batch_size] for i in range(0, len(x), batch_size)]
-        )
-        said: list[Any] = [_said(calibration, predict(batch)) for batch in batches]
-        rows = sum(map(len, said))
-        if said:
-            names = read.names or [block.name] * rows
-            whole_block: Any = np.concatenate(said) if isinstance(said[0], np.ndarray) else list(chain(*said))
-            write_part(out / PART.format(part), part_columns(names, whole_block, classes))
-        return rows, read.unreadable
-
-    return work
+def _known_by(block: Block) -> str:
+    """What a block is known by: its name, and which rows it holds."""
+    rows = [batch.rows.tolist() for batch in getattr(block, "batches", ())]
+    return f"{block!r}" if not rows else f"{block.name} {rows}"
 
 
 def _said(calibration: Calibration, logits: Logits | Maps) -> Probabilities | list[ImageRow]:
@@ -182,3 +230,43 @@ def _said(calibration: Calibration, logits: Logits | Maps) -> Probabilities | li
     if logits.ndim == 2:
         return calibration.probabilities(logits)
     return [image_row(image, calibration.temperature) for image in logits]
+
+
+def part_columns(names: list[str], said: Probabilities | list[ImageRow], classes: Sequence[str]) -> dict[str, Any]:
+    """The columns of a part; those of images are the columns that predictions of images have anywhere."""
+    pa = _pyarrow()
+    if isinstance(said, list):
+        columns = image_table(names, said, classes)
+        kinds = {"file": pa.string(), "class": pa.int32(), "class_name": pa.string(), "shares": pa.list_(pa.float32())}
+        return {name: pa.array(list(column), kinds.get(name, pa.float32())) for name, column in columns.items()}
+    rows: NDArray[np.int64] = np.arange(len(names))
+    top = said.argmax(axis=1)
+    flat = pa.array(np.ascontiguousarray(said, dtype=np.float32).ravel())
+    return {
+        "file": pa.array(names, pa.string()),
+        "row": pa.array(rows),
+        "class": pa.array(top.astype(np.int32)),
+        "confidence": pa.array(said[rows, top].astype(np.float32)),
+        "probabilities": pa.FixedSizeListArray.from_arrays(flat, said.shape[1]),
+    }
+
+
+def write_part(path: Path, columns: dict[str, Any]) -> None:
+    """Write a part aside and rename it, so that one that is there is whole."""
+    pa = _pyarrow()
+    with replacing(path) as aside:
+        pa.parquet.write_table(pa.table(columns), aside)
+
+
+def read_images(out: Path) -> Iterator[tuple[str, ImageRow]]:
+    """The name of each image and what was written of it, part by part."""
+    wanted = ["file", "shares", "confidence_before", "confidence_after"]
+    for path in sorted(out.glob("part-*.parquet")):
+        columns = _pyarrow().parquet.read_table(path, columns=wanted).to_pydict()
+        for name, shares, before, after in zip(*(columns[key] for key in wanted), strict=True):
+            yield name, ImageRow(np.array(shares), before, after)
+
+
+def _pyarrow() -> Any:
+    require("pyarrow.parquet", "cli")
+    return require("pyarrow", "cli")

@@ -2,51 +2,69 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.models.exported import open_exported
 from pseudocal.app.models.hugging_face import open_hugging_face
-from pseudocal.app.models.named import open_named
+from pseudocal.app.models.model import OpenModel, UntrustedError
 from pseudocal.app.models.onnx_file import open_onnx
-from pseudocal.app.models.opened import OpenModel
-from pseudocal.app.models.outputs import AsLogits
-from pseudocal.app.models.skops_file import open_skops
-from pseudocal.app.models.torchscript import open_torchscript
+from pseudocal.app.models.outputs import AsLogits, Meaning
+from pseudocal.app.models.skops_file import of_classifier, open_skops
+from pseudocal.app.models.torch_files import open_exported, open_torchscript
 from pseudocal.arrays import InputError, Predictor
-from pseudocal.predictors import Deferred
+from pseudocal.omissions import one_line
+from pseudocal.predictors import Deferred, as_predictor
 
-OPENERS: dict[str, Callable[..., OpenModel]] = {
-    "callable": open_named,
-    "huggingface": open_hugging_face,
-    "onnx": open_onnx,
-    "pt2": open_exported,
-    "sklearn": open_skops,
-    "torchscript": open_torchscript,
-}
-PICKLE = (
+MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript or skops"
+PICKLE_REFUSED = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
-    "save a torch model with torch.export.save or as ONNX, a scikit-learn model with skops.io.dump"
+    "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump"
 )
+ACTIVE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can run code or write files
 
 
-def open_model(name: str, **options: Any) -> OpenModel:
-    """Open a model file, a Hugging Face folder or hub id, or `module:function`."""
+def open_model(name: str, *, trust: bool = False, **options: Any) -> OpenModel:
+    """Open a model file, a Hugging Face folder or hub id, or `module:function`.
+
+    Args:
+        name: The path, the id or `module:function`, which is the user's own code.
+        trust: Whether a file may run code. Without it `.pt2` and TorchScript are refused before torch sees them.
+        **options: What the opener of that kind takes: `device`, `output`, `outputs`, `binary`.
+
+    """
     kind = kind_of(name)
+    if kind in ACTIVE and not trust:
+        raise UntrustedError(
+            f"expected a model that cannot run code (ONNX, safetensors, skops), got {name}, {ACTIVE[kind]}, which can: "
+            'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
+        )
     is_path = kind not in ("callable", "huggingface") or Path(name).exists()
     return OPENERS[kind](Path(name) if is_path else name, **options)
 
 
-def model_file(name: str, *, outputs: Any = None, binary: bool = False, **options: Any) -> Deferred:
-    """A model that each worker opens for itself: what `open_model` opens, with its outputs read as logits."""
-    return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, **options))
+def model_file(
+    name: str, *, outputs: Meaning | None = None, binary: bool = False, trust: bool = False, **options: Any
+) -> Deferred:
+    """A model that each worker opens for itself: what `open_model` opens, with its outputs read as logits.
+
+    Args:
+        name: The path, the id or `module:function`, as the workers know it.
+        outputs: "logits" or "probabilities"; None for logits, refused where they look like probabilities.
+        binary: Whether the one number of a row stands for the second of two classes.
+        trust: Whether the file may run code, as `.pt2` and TorchScript can. They are refused without it.
+        **options: What the opener of that kind takes besides: `device`, `output`.
+
+    """
+    return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, trust=trust, **options))
 
 
-def _logits_of(name: str, *, outputs: Any, binary: bool, **options: Any) -> Predictor:
+def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: Any) -> Predictor:
     return AsLogits(open_model(name, outputs=outputs, binary=binary, **options).predict, outputs, binary)
 
 
@@ -63,6 +81,8 @@ def kind_of(name: str) -> str:
         return "huggingface"
     if path.is_file():
         return _kind_of_file(path)
+    if path.exists():
+        raise InputError(f"expected a model file, got {name}: a pipe or a device")
     if re.fullmatch(r"[\w.]+:[\w.]+", name):
         return "callable"
     if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and path.suffix[1:] not in ("onnx", "pt", "pt2", "pth", "skops"):
@@ -80,17 +100,19 @@ def _kind_of_file(path: Path) -> str:
     if not start:
         raise InputError(f"expected a model file, got {path}, which is empty")
     if start[:1] == b"\x80" or path.suffix in (".joblib", ".pickle", ".pkl", ".pth"):
-        raise InputError(f"expected a model file, got {path}, {PICKLE}")
+        raise InputError(f"expected a model file, got {path}, {PICKLE_REFUSED}")
     if path.suffix != ".onnx":
-        raise InputError(
-            f"expected a file of ONNX, torch.export, TorchScript or skops, got {path}, which is none of them"
-        )
+        raise InputError(f"expected {MODEL_FORMATS}, got {path}, which is none of them")
     return "onnx"
 
 
 def _kind_of_zip(path: Path) -> str:
-    with zipfile.ZipFile(path) as archive:
-        members = {name.partition("/")[2] or name for name in archive.namelist()} | set(archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except Exception as error:  # a damaged archive raises whatever it likes
+        raise InputError(f"expected {MODEL_FORMATS}, got {path}, a damaged archive: {one_line(error)}") from error
+    members = {name.partition("/")[2] or name for name in names} | set(names)
     if "schema.json" in members:
         return "sklearn"
     if members & {"archive_format", "serialized_exported_program.json"}:
@@ -98,7 +120,38 @@ def _kind_of_zip(path: Path) -> str:
     if "constants.pkl" in members and any(name.startswith("code/") for name in members):
         return "torchscript"
     if "data.pkl" in members:
-        raise InputError(f"expected a model file, got {path}, {PICKLE}")
-    raise InputError(
-        f"expected a file of ONNX, torch.export, TorchScript or skops, got {path}, another kind of archive"
-    )
+        raise InputError(f"expected a model file, got {path}, {PICKLE_REFUSED}")
+    raise InputError(f"expected {MODEL_FORMATS}, got {path}, another kind of archive")
+
+
+def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:
+    """Import a module, the current folder first, and take a function, torch module or classifier from it.
+
+    >>> open_function("numpy:negative").predict(2.0)
+    np.float64(-2.0)
+    """
+    module_name, _colon, attribute = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        model: Any = importlib.import_module(module_name)
+        for part in attribute.split("."):
+            model = getattr(model, part)
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part of a name
+        raise InputError(f"expected module:function that can be imported, got {name}: {error}") from error
+    if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
+        return of_classifier(model)
+    if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
+        model.to(device)
+    return OpenModel("callable", as_predictor(model), notes=(f"{type(model).__name__} {name}",))
+
+
+OPENERS: dict[str, Callable[..., OpenModel]] = {
+    "callable": open_function,
+    "huggingface": open_hugging_face,
+    "onnx": open_onnx,
+    "pt2": open_exported,
+    "sklearn": open_skops,
+    "torchscript": open_torchscript,
+}

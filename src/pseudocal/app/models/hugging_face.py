@@ -6,66 +6,73 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.models.opened import Expects, OpenModel
+from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
+from pseudocal.omissions import one_line
 
 
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a model of images and the preprocessor settings beside it; weights come from safetensors alone."""
+    torch_module = require("pseudocal.predictors.torch_module", "hf")
+    require("safetensors", "hf")
+    transformers = require("transformers", "hf")
+    require("transformers.utils.logging", "hf").disable_progress_bar()
     try:
-        import torch  # noqa: F401
-        from safetensors import SafetensorError
-        from transformers import AutoConfig, AutoModelForImageClassification, AutoModelForSemanticSegmentation
-        from transformers.utils.logging import disable_progress_bar
-    except ImportError as error:
-        raise MissingExtraError(error.name or "transformers", "hf") from error
-    from pseudocal.predictors.torch_module import TorchPredictor
-
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-        segments = "Segmentation" in _architecture(config)
-        kind: Any = AutoModelForSemanticSegmentation if segments else AutoModelForImageClassification
-        model = kind.from_pretrained(name, config=config, use_safetensors=True, trust_remote_code=False)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise InputError(f"expected a Hugging Face image classifier with safetensors, got {name}: {first}") from error
-    pixels = pixels_of(_preprocessor(name))
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        segments = any("Segmentation" in str(each) for each in getattr(config, "architectures", None) or ())
+        kind = "AutoModelForSemanticSegmentation" if segments else "AutoModelForImageClassification"
+        opener = getattr(transformers, kind)
+        model = opener.from_pretrained(name, config=config, use_safetensors=True, trust_remote_code=False)
+        classes = tuple(str(config.id2label[i]) for i in range(config.num_labels))
+    except Exception as error:  # a damaged config raises whatever it likes
+        why = one_line(error)
+        raise InputError(f"expected a Hugging Face image classifier with safetensors, got {name}: {why}") from error
+    preprocessing = preprocessing_of(_preprocessor(name))
+    shape = (config.num_channels, None, None) if hasattr(config, "num_channels") else None
     return OpenModel(
         kind="huggingface",
-        predict=TorchPredictor(model.to(device)),
-        expects=Expects(
-            (config.num_channels, None, None) if hasattr(config, "num_channels") else None, "float32", pixels=pixels
-        ),
-        classes=tuple(str(config.id2label[i]) for i in range(config.num_labels)),
-        notes=(type(model).__name__, f"preprocessor: {pixels or 'none'}"),
+        predict=torch_module.TorchPredictor(model.to(device)),
+        expects=Expects(shape, "float32", preprocessing=preprocessing),
+        classes=classes,
+        notes=(type(model).__name__, f"preprocessor: {preprocessing or 'none'}"),
         ship=lambda temperature, folder, probe: _ship(config, temperature, folder),
     )
 
 
-def pixels_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """A preprocessor's settings in the words of `inputs.Pixels`.
+def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
+    """A preprocessor's settings in the words of `inputs.Preprocessing`.
 
-    >>> pixels_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224, "image_mean": [0.5] * 3})
-    {'size': (224, 224), 'resize': 'crop', 'edge': 256, 'mean': (0.5, 0.5, 0.5)}
+    >>> preprocessing_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224})
+    {'size': (224, 224), 'resize': 'crop', 'edge': 256}
 
     ConvNeXt and ResNet say a share to crop instead:
 
-    >>> pixels_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
+    >>> preprocessing_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
     {'size': (224, 224), 'resize': 'crop', 'edge': 256}
     """
-    pixels = _size_of(settings)
+    try:
+        return _settings_of(settings)
+    except InputError:
+        raise
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise InputError(
+            f"expected sizes and numbers in preprocessor_config.json, got {str(settings)[:200]}"
+        ) from error
+
+
+def _settings_of(settings: dict[str, Any]) -> dict[str, Any]:
+    preprocessing = _size_of(settings)
     for key, ours in (("image_mean", "mean"), ("image_std", "std")):
         if settings.get("do_normalize", True) and settings.get(key):
-            pixels[ours] = tuple(settings[key])
+            preprocessing[ours] = tuple(float(v) for v in settings[key])
     if not settings.get("do_rescale", True):
-        pixels["scale"] = 1.0
+        preprocessing["scale"] = 1.0
     elif settings.get("rescale_factor"):
-        pixels["scale"] = float(settings["rescale_factor"])
+        preprocessing["scale"] = float(settings["rescale_factor"])
     if "resample" in settings:
-        pixels["resample"] = int(settings["resample"])
-    return pixels
+        preprocessing["resample"] = int(settings["resample"])
+    return preprocessing
 
 
 def _size_of(settings: dict[str, Any]) -> dict[str, Any]:
@@ -105,15 +112,18 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _preprocessor(name: str | Path) -> dict[str, Any]:
-    from transformers.utils.hub import cached_file
-
-    path = cached_file(name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
-    return dict(json.loads(Path(path).read_text(encoding="utf-8"))) if path else {}
-
-
-def _architecture(config: Any) -> str:
-    (architecture,) = getattr(config, "architectures", None) or [""]
-    return str(architecture)
+    """The content of the preprocessor_config.json beside the model, empty where there is none."""
+    find = require("transformers.utils.hub", "hf").cached_file
+    path = find(name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
+    if not path:
+        return {}
+    try:
+        settings = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"expected JSON in {path}, got {one_line(error)}") from error
+    if not isinstance(settings, dict):
+        raise InputError(f"expected an object of settings in {path}, got {type(settings).__name__}")
+    return settings
 
 
 def _ship(config: Any, temperature: float, folder: Path) -> list[str]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_shipped
 from pseudocal.app.models.onnx_graph import calibrated_graph, inner_type, softmax_input
-from pseudocal.app.models.opened import Chunked, Expects, OpenModel
-from pseudocal.app.models.outputs import EPS
+from pseudocal.app.models.outputs import SIGMOID_EPS
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
+from pseudocal.omissions import one_line
 
 DTYPES = {
     "tensor(double)": "float64",
@@ -28,15 +29,24 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 def open_onnx(
     path: Path, *, device: str = "cpu", output: str | None = None, outputs: str | None = None, binary: bool = False
 ) -> OpenModel:
-    """Open an ONNX file. `output` names the tensor that holds the logits, be it an output of the graph or inside it."""
+    """Open an ONNX file.
+
+    Args:
+        path: the file.
+        device: "cpu" or "cuda".
+        output: the tensor that holds the logits, an output of the graph or one inside it; None for the only output.
+        outputs: "logits" or "probabilities"; None for logits, refused where a softmax gives them.
+        binary: the one number of a row stands for the second of two classes.
+
+    """
     graph = _load(path)
     name = _choose(graph, output)
     hidden = name not in [o.name for o in graph.graph.output]
     softmaxed = None if output and hidden else softmax_input(graph, name)
     if softmaxed and outputs is None:
         raise InputError(
-            f"expected logits, got the output {name!r}, which is a softmax in the graph: say --output {softmaxed} to "
-            "calibrate the logits before it, or --outputs probabilities"
+            f'expected logits, got the output {name!r}, which is a softmax in the graph: give output="{softmaxed}" to '
+            'calibrate the logits before it, or outputs="probabilities"'
         )
     predict, entry = _predictor(_with_output(graph, name) if hidden else path, name, device)
     return OpenModel(
@@ -76,15 +86,13 @@ class OnnxPredictor:
 
 
 def _load(path: Path) -> Any:
-    try:
-        import onnx
-        import onnxruntime  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(error.name or "onnxruntime", "onnx") from error
+    onnx, _ = require("onnx", "onnx"), require("onnxruntime", "onnx")
     try:
         return onnx.load(path)
     except Exception as error:  # protobuf and a missing data file each have their own
-        raise InputError(f"expected an ONNX file, got {path}, which is damaged or another: {_first(error)}") from error
+        raise InputError(
+            f"expected an ONNX file, got {path}, which is damaged or another: {one_line(error)}"
+        ) from error
 
 
 def _choose(graph: Any, output: str | None) -> str:
@@ -98,7 +106,10 @@ def _choose(graph: Any, output: str | None) -> str:
         raise InputError("expected an ONNX file, got a graph without outputs")
     if len(given) != 1:
         listed = ", ".join(f"{name} {shape}" for name, shape in given.items())
-        raise InputError(f"expected --output to say which of {len(given)} outputs holds the logits: {listed}")
+        raise InputError(
+            f"expected the name of the output that holds the logits, output=NAME, got none, with "
+            f"{len(given)} outputs: {listed}"
+        )
     return next(iter(given))
 
 
@@ -126,7 +137,7 @@ def _session(model: Path | bytes, device: str) -> Any:
         source = model if isinstance(model, bytes) else str(model)
         return ort.InferenceSession(source, options, providers=[provider])
     except Exception as error:
-        raise InputError(f"expected a graph that onnxruntime can run, got {_first(error)}") from error
+        raise InputError(f"expected a graph that onnxruntime can run, got {one_line(error)}") from error
 
 
 def _only_input(session: Any) -> Any:
@@ -165,14 +176,13 @@ def _ship(
     hidden = name not in [o.name for o in new.graph.output]
     after = _predictor(_with_output(new, name) if hidden else target, name, "cpu")[0](probe)
     expected = _power(before, 1 / temperature, binary) if probabilities else before / temperature
-    if not np.allclose(after, expected, rtol=1e-3, atol=1e-4):
-        raise InputError(f"expected the calibrated graph to say {expected[0]} of the first input, got {after[0]}")
+    check_shipped(after, expected, "graph")
     return [target.name]
 
 
 def _power(p: Floats, power: float, binary: bool) -> Floats:
     """Probabilities raised to a power and made to sum to one again, as the calibrated graph does."""
-    p = np.clip(p, EPS, 1 - EPS).astype(np.float64) if binary else p.astype(np.float64)
+    p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS).astype(np.float64) if binary else p.astype(np.float64)
     total = p**power + (1 - p) ** power if binary else (p**power).sum(axis=1, keepdims=True)
     return np.asarray(p**power / total)
 
@@ -187,7 +197,3 @@ def _dims(value: Any) -> list[Any]:
 
 def _shown(shape: list[Any]) -> str:
     return "(" + ", ".join(str(d if isinstance(d, int) else "?") for d in shape) + ")"
-
-
-def _first(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

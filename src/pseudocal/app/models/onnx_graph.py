@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.outputs import EPS
+from pseudocal.app.models.outputs import SIGMOID_EPS
 from pseudocal.arrays import InputError
 
 PASSED = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze"}  # what may stand between a softmax and an output
@@ -20,10 +20,16 @@ SOFTMAXES = {"Sigmoid", "Softmax"}
 def softmax_input(model: Any, name: str) -> str | None:
     """The tensor that a softmax or sigmoid turns into the output `name`, if one does."""
     makers = {out: node for node in model.graph.node for out in node.output}
-    node = makers.get(name)
-    while node is not None and node.op_type in PASSED:
-        node = makers.get(node.input[0])
-    return str(node.input[0]) if node is not None and node.op_type in SOFTMAXES else None
+    for _ in range(len(model.graph.node)):  # a damaged graph may go in circles
+        node = makers.get(name)
+        if node is None or not node.input:
+            return None
+        if node.op_type in SOFTMAXES:
+            return str(node.input[0])
+        if node.op_type not in PASSED:
+            return None
+        name = node.input[0]
+    return None
 
 
 def inner_type(model: Any, name: str) -> int:
@@ -50,7 +56,7 @@ def calibrated_graph(
     place = _rename_output(copy.graph, name, old)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))
     steps: list[tuple[str, ...]] = _POWER[binary] if probabilities else [("Div", "temperature")]
-    constants = {"temperature": temperature, "floor": EPS, "ceiling": 1 - EPS, "one": 1.0}
+    constants = {"temperature": temperature, "floor": SIGMOID_EPS, "ceiling": 1 - SIGMOID_EPS, "one": 1.0}
     nodes = _chain(onnx, steps, old, name, axis=_class_axis(model, name))
     used = {part for node in nodes for part in node.input if part.startswith("pseudocal_")}
     for key, value in constants.items():

@@ -11,7 +11,9 @@ from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor, bina
 from pseudocal.predictors.classifier import floored
 
 Meaning = Literal["logits", "probabilities"]
-EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 stands for a logit beyond what float32 can tell
+SIGMOID_EPS = float(
+    np.finfo(np.float32).eps
+)  # a sigmoid of exactly 0 or 1 stands for a logit beyond what float32 can tell
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class AsLogits:
         if self.outputs is None and _suspicious(values, self.binary):
             raise InputError(
                 f"expected logits, got numbers from 0 to 1{'' if self.binary else ' that sum to one'}, which look like "
-                "probabilities: say --outputs probabilities, or --outputs logits if they are logits after all"
+                'probabilities: give outputs="probabilities", or outputs="logits" if they are logits after all'
             )
         return binary_logits(values) if self.binary else values
 
@@ -53,7 +55,7 @@ def _check_shape(values: Floats, binary: bool) -> None:
     if not binary and (values.ndim == 1 or values.shape[1] < 2):
         raise InputError(
             f"expected logits for at least two classes, got shape {values.shape}: "
-            "say --binary if the one number of a row stands for the second of two classes"
+            "give binary=True if the one number of a row stands for the second of two classes"
         )
 
 
@@ -73,5 +75,5 @@ def _log(p: Floats) -> Logits:
 def _logit(p: Floats) -> Logits:
     if not _suspicious(p, True):
         raise InputError(f"expected probabilities from 0 to 1, got {p.min()} to {p.max()}")
-    p = np.clip(p, EPS, 1 - EPS)
+    p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS)
     return binary_logits(np.log(p) - np.log1p(-p))

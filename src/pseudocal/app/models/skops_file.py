@@ -5,23 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.models.opened import Expects, OpenModel
+from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
+from pseudocal.omissions import one_line
 from pseudocal.predictors.classifier import ClassifierPredictor
 
 
 def open_skops(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that `skops.io.dump` wrote, if it holds nothing but types known to be safe."""
+    skops = require("skops.io", "sklearn")
     try:
-        import skops.io
-    except ImportError as error:
-        raise MissingExtraError("skops", "sklearn") from error
-    try:
-        unknown = skops.io.get_untrusted_types(file=path)
-        model = None if unknown else skops.io.load(path)
-    except Exception as error:
-        raise InputError(f"expected a skops file, got {path}, which cannot be read: {error}") from error
+        unknown = skops.get_untrusted_types(file=path)
+        model = None if unknown else skops.load(path)
+    except Exception as error:  # a damaged file raises whatever it likes
+        raise InputError(f"expected a skops file, got {path}, which cannot be read: {one_line(error)}") from error
     if unknown:
         raise InputError(
             f"expected types that skops trusts, got {', '.join(unknown)} in {path}: "
@@ -29,17 +27,21 @@ def open_skops(path: Path, **_: Any) -> OpenModel:
         )
     if not hasattr(model, "predict_proba") and not hasattr(model, "decision_function"):
         raise InputError(f"expected a classifier, got a {type(model).__name__} in {path}")
-    return of_classifier(model)
+    try:
+        return of_classifier(model)
+    except Exception as error:  # attributes that scikit-learn would not write
+        raise InputError(f"expected a fitted classifier in {path}, got {one_line(error)}") from error
 
 
 def of_classifier(model: Any) -> OpenModel:
     """A fitted classifier with what it says of its features and classes."""
     names = getattr(model, "feature_names_in_", None)
     width = getattr(model, "n_features_in_", None)
+    columns = None if names is None else tuple(str(name) for name in names)
     return OpenModel(
         kind="sklearn",
         predict=ClassifierPredictor(model),
-        expects=Expects(None if width is None else (int(width),), None, None if names is None else tuple(names)),
+        expects=Expects(None if width is None else (int(width),), None, columns),
         classes=tuple(str(c) for c in getattr(model, "classes_", ())),
         notes=(f"{type(model).__name__} of {width} features",),
     )

@@ -1,18 +1,49 @@
-"""What a calibration did, as tables and as one HTML page."""
+"""What a calibration did: a table of predictions, a typed record of what there is to say, and one HTML page.
 
-from pseudocal.app.report.confidences import Confidences
-from pseudocal.app.report.content import Run, content_of
-from pseudocal.app.report.measured import measure
-from pseudocal.app.report.page import load_content, page, save_content
-from pseudocal.app.report.predictions import write_predictions
+How a job makes them, for a classifier from logits `(n, classes)`, which may be a memory map,
+
+    summary = RowSummary(calibration, classes)
+    parts = (summary.add(logits[rows], names[rows], labels=labels[rows]) for rows in row_chunks(logits))
+
+and for a segmenter, which keeps no logits, from one image after the other:
+
+    summary = ImageSummary(calibration, classes)
+    parts = (summary.add(image, name, picture=path, mask=mask) for image, name, path, mask in images)
+
+`add` gives back the part of the table that belongs to what it was given. What follows is the same for both:
+
+    write_predictions(folder, parts, kind="parquet")
+    report = report_of(summary, mixes, model=AboutModel(...), data=AboutData(...), timing=Timing.since(started))
+    write_report(report, folder)                       # report.json and report.html
+
+A job that has its own table calls `add` and ignores what it gives back. One that never sees all pixels gives an
+`ImageSummary` a sample of them (`add_sample`), rows of images (`add_row`) and a few images to draw (`show`).
+`Report.load(path)` reads report.json and refuses what is damaged or of another version; `write_page` draws it again.
+"""
+
+from pseudocal.app.report.content import report_of
+from pseudocal.app.report.measurements import measure
+from pseudocal.app.report.page import page, write_page, write_report
+from pseudocal.app.report.predictions import PredictionTable, image_table, row_chunks, write_predictions
+from pseudocal.app.report.record import Report
+from pseudocal.app.report.sections import AboutData, AboutModel, Timing
+from pseudocal.app.report.summaries import ImageSummary, RowSummary, Summary
 
 __all__ = [
-    "Confidences",
-    "Run",
-    "content_of",
-    "load_content",
+    "AboutData",
+    "AboutModel",
+    "ImageSummary",
+    "PredictionTable",
+    "Report",
+    "RowSummary",
+    "Summary",
+    "Timing",
+    "image_table",
     "measure",
     "page",
-    "save_content",
+    "report_of",
+    "row_chunks",
+    "write_page",
     "write_predictions",
+    "write_report",
 ]

@@ -1,156 +1,125 @@
-"""Gather what the report shows into plain JSON values, so that the page can be drawn again without the model."""
+"""From summary to a report: the same for a classifier and a segmenter."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pseudocal.app.report.confidences import Confidences
 from pseudocal.app.report.facts import facts_of
-from pseudocal.app.report.measured import measure, reliability
-from pseudocal.app.report.thumbnails import thumbnail
+from pseudocal.app.report.measurements import diagrams_of_labels, diagrams_of_mixes, measure
+from pseudocal.app.report.pictures import thumbnail
+from pseudocal.app.report.record import Report
+from pseudocal.app.report.sections import (
+    AboutData,
+    AboutFit,
+    AboutModel,
+    AboutTrust,
+    ClassShare,
+    Example,
+    Examples,
+    Histogram,
+    Timing,
+)
+from pseudocal.app.report.summaries import BINS, Candidate, Summary, Tally, class_name
 from pseudocal.app.report.usage import usage_of
-from pseudocal.arrays import Labelled, Labels, Logits, cores
+from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
-from pseudocal.metrics import Outcomes
 
-BINS = 20
-SHOWN = 12
-FORMAT = "pseudocal-report"
+CLASSES_SHOWN = 10
+COUNTS = ("pairs", "mixes", "forward_passes")
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One finished calibration: what was calibrated on what, and what came out."""
+def report_of(summary: Summary, mixes: Labelled, *, model: AboutModel, data: AboutData, timing: Timing) -> Report:
+    """All that there is to say about a calibration.
 
-    model: dict[str, Any]  # name, kind, notes, files
-    data: dict[str, Any]  # name, inputs, used, preparation, unreadable
-    calibration: Calibration
-    logits: Logits
-    names: Sequence[str]
-    classes: Sequence[str]
-    mixes: Labelled
-    pictures: Sequence[Path | None] = ()
-    labels: Labels | None = None
-    timing: dict[str, Any] = field(default_factory=dict)
+    Args:
+        summary: what was seen of the predictions, with the calibration that it is about.
+        mixes: a sample of the mixes that the temperature was fitted on; those of pixels have groups.
+        model: what was calibrated.
+        data: what it was calibrated on.
+        timing: when, and how long it took.
 
-
-def content_of(run: Run, confidences: Confidences) -> dict[str, Any]:
-    """All that the report says, as JSON values."""
-    content: dict[str, Any] = {
-        "format": FORMAT,
-        "format_version": 1,
-        "model": run.model,
-        "data": run.data,
-        "calibration": calibration_of(run.calibration),
-        "trust": trust_of(run.calibration),
-        "confidence": _histogram(confidences),
-        "classes": _shares(confidences.top[:, 0], run.classes),
-        "reliability": _reliability(run),
-        "measured": _measured(run),
-        "examples": _examples(run, confidences),
-        "usage": usage_of(run.model, run.calibration.temperature),
-        "settings": run.calibration.settings,
-        "versions": run.calibration.versions,
-        "timing": run.timing,
-    }
-    return content | {"facts": facts_of(content)}
+    """
+    calibration, seen = summary.calibration, summary.seen()
+    report = Report(
+        model=model,
+        data=data,
+        calibration=_fit(calibration),
+        trust=_trust(calibration),
+        confidence=_histogram(summary.tally),
+        classes=_shares(summary.tally, summary.classes),
+        reliability=diagrams_of_mixes(mixes, calibration) if seen is None else diagrams_of_labels(*seen),
+        measured=None if seen is None else measure(*seen),
+        examples=_examples(summary.tally),
+        segmentation=summary.segmentation,
+        usage=usage_of(model, calibration.temperature, segments=summary.segmentation is not None),
+        settings=calibration.settings,
+        versions=calibration.versions,
+        timing=timing,
+    )
+    return replace(report, facts=facts_of(report))
 
 
-def calibration_of(calibration: Calibration) -> dict[str, Any]:
-    """The numbers of a calibration."""
+def _fit(calibration: Calibration) -> AboutFit:
     low, high = calibration.interval
-    return {
-        "method": calibration.method,
-        "temperature": calibration.temperature,
-        "low": None if math.isnan(low) else low,
-        "high": high if math.isfinite(high) else None,
-        "bound": calibration.bound,
-        **calibration.counts,
-    }
+    missing = [name for name in COUNTS if name not in calibration.counts]
+    if missing:
+        raise InputError(f"expected a calibration that counts its {missing[0]}, got {calibration.counts}")
+    return AboutFit(
+        method=calibration.method,
+        temperature=calibration.temperature,
+        low=None if math.isnan(low) else low,
+        high=high if math.isfinite(high) else None,
+        bound=calibration.bound,
+        **{name: calibration.counts[name] for name in COUNTS},
+    )
 
 
-def trust_of(calibration: Calibration) -> dict[str, Any] | None:
-    """The verdict with its reasons; `replaced` says that it led to a temperature of one."""
-    if calibration.trust is None:
+def _trust(calibration: Calibration) -> AboutTrust | None:
+    trust = calibration.trust
+    if trust is None:
         return None
-    refused = calibration.trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "identity"
-    return calibration.trust.to_dict() | {"replaced": refused}
+    return AboutTrust(
+        verdict=trust.verdict,
+        reasons=trust.reasons,
+        forecast=trust.forecast,
+        evidence=trust.evidence,
+        score=trust.score,
+        replaced=trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "identity",
+    )
 
 
-def _histogram(confidences: Confidences) -> dict[str, Any]:
-    edges = np.linspace(0, 1, BINS + 1)
-    before, after = confidences.before[:, 0], confidences.after[:, 0]
-    return {
-        "edges": edges.tolist(),
-        "before": np.histogram(before, edges)[0].tolist(),
-        "after": np.histogram(after, edges)[0].tolist(),
-        "mean_before": float(before.mean()),
-        "mean_after": float(after.mean()),
-    }
+def _histogram(tally: Tally) -> Histogram:
+    count, before, after = np.sum(tally.by_class, axis=1).tolist()
+    return Histogram(
+        edges=tuple(np.linspace(0, 1, BINS + 1).tolist()),
+        before=tuple(np.rint(tally.histogram[0]).astype(int).tolist()),
+        after=tuple(np.rint(tally.histogram[1]).astype(int).tolist()),
+        mean_before=before / count,
+        mean_after=after / count,
+    )
 
 
-def _shares(predicted: NDArray[np.int64], classes: Sequence[str]) -> list[dict[str, Any]]:
+def _shares(tally: Tally, classes: Sequence[str]) -> tuple[ClassShare, ...]:
     """The classes that are predicted most.
 
-    >>> _shares(np.array([1, 1, 0, 1]), ["cat", "dog"])
-    [{'name': 'dog', 'share': 0.75}, {'name': 'cat', 'share': 0.25}]
+    >>> _shares(Tally(by_class=np.array([[1.0, 3.0], [0.9, 2.4], [0.8, 2.1]])), ["cat", "dog"])
+    (ClassShare(name='dog', share=0.75), ClassShare(name='cat', share=0.25))
     """
-    counts = np.bincount(predicted)
-    top = [i for i in np.argsort(-counts, kind="stable")[:10] if counts[i]]
-    return [{"name": class_name(i, classes), "share": float(counts[i] / len(predicted))} for i in top]
+    count = tally.by_class[0]
+    top = [int(i) for i in np.argsort(-count, kind="stable")[:CLASSES_SHOWN] if count[i]]
+    return tuple(ClassShare(class_name(i, classes), float(count[i] / count.sum())) for i in top)
 
 
-def class_name(i: int, classes: Sequence[str]) -> str:
-    """The name of class i, or its number."""
-    return classes[i] if i < len(classes) else f"class {i}"
-
-
-def _reliability(run: Run) -> dict[str, Any]:
-    """Reliability before and after: of the real inputs where there are labels, else of the mixes."""
-    logits, labels = (run.mixes.logits, run.mixes.labels) if run.labels is None else (run.logits, run.labels)
-    return {
-        "of": "mixes" if run.labels is None else "inputs",
-        "before": reliability(logits, labels),
-        "after": reliability(run.calibration(logits), labels),
-    }
-
-
-def _measured(run: Run) -> list[dict[str, Any]] | None:
-    if run.labels is None:
-        return None
-    before = Outcomes.from_logits(run.logits, run.labels)
-    return measure(before, Outcomes.from_logits(run.calibration(run.logits), run.labels))
-
-
-def _examples(run: Run, c: Confidences) -> dict[str, list[dict[str, Any]]]:
-    """The inputs whose confidence changed most, and those the calibrated model is least sure of."""
-    before, after = c.before[:, 0], c.after[:, 0]
-    chosen = {
-        "changed": np.argsort(-np.abs(after - before), kind="stable")[:SHOWN],
-        "unsure": np.argsort(after, kind="stable")[:SHOWN],
-    }
+def _examples(tally: Tally) -> Examples:
     with ThreadPoolExecutor(cores()) as pool:  # most of it is to decode pictures
-        return {key: list(pool.map(partial(_example, run, c), rows)) for key, rows in chosen.items()}
+        return Examples(**{key: tuple(pool.map(_example, shown)) for key, shown in tally.shown.items()})
 
 
-def _example(run: Run, c: Confidences, i: int) -> dict[str, Any]:
-    picture = run.pictures[i] if len(run.pictures) else None
-    shown = {
-        "name": run.names[i],
-        "class": class_name(int(c.top[i, 0]), run.classes),
-        "before": float(c.before[i, 0]),
-        "after": float(c.after[i, 0]),
-        "thumbnail": thumbnail(picture) if picture is not None else None,
-    }
-    if run.labels is not None:
-        shown["label"] = class_name(int(run.labels[i]), run.classes)
-    return shown
+def _example(one: Candidate) -> Example:
+    picture = None if one.picture is None else thumbnail(one.picture)
+    return Example(one.name, one.class_name, one.before, one.after, picture, one.label)

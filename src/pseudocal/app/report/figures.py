@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from pseudocal.app.report.sections import Bins, FilledBin, Histogram
 
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 350, 34, 206  # the frame of the plot; hovered numbers stand above it
@@ -23,7 +23,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Column:
+class BinMarks:
     """What belongs to one bin: its bars, the line of its interval, and the numbers to show when it is hovered."""
 
     x: float
@@ -41,7 +41,7 @@ class Figure:
     name: str
     title: str
     description: str
-    columns: tuple[Column, ...]
+    columns: tuple[BinMarks, ...]
     y_ticks: tuple[tuple[float, str], ...]
     labels: tuple[str, str]
     header: tuple[str, ...]
@@ -54,18 +54,18 @@ class Figure:
         return tuple((_x(v), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1))
 
 
-def histogram(confidence: dict[str, Any], of: str = "inputs") -> Figure:
+def histogram(confidence: Histogram, of: str = "inputs") -> Figure:
     """How many inputs, or pixels, have which confidence, before beside after."""
-    total = sum(confidence["before"])
-    shares = [[count / total for count in confidence[key]] for key in ("before", "after")]
+    total = sum(confidence.before)
+    shares = [[count / total for count in counts] for counts in (confidence.before, confidence.after)]
     most = _round_up(max(map(max, shares)))
-    bins = list(zip(confidence["edges"], confidence["edges"][1:], *shares, strict=False))
+    bins = list(zip(confidence.edges, confidence.edges[1:], *shares, strict=False))
     return Figure(
         name="confidences",
         title="Confidence before and after",
         description=(
-            f"Histogram of the confidence of {total:,} {of}. The mean was {confidence['mean_before']:.1%} before "
-            f"and is {confidence['mean_after']:.1%} after calibration."
+            f"Histogram of the confidence of {total:,} {of}. The mean was {confidence.mean_before:.1%} before "
+            f"and is {confidence.mean_after:.1%} after calibration."
         ),
         columns=tuple(_pair(low, high, before, after, most) for low, high, before, after in bins),
         y_ticks=tuple((_y(most * k / 4, most), f"{25 * most * k:.3g}%") for k in range(5)),
@@ -75,66 +75,56 @@ def histogram(confidence: dict[str, Any], of: str = "inputs") -> Figure:
     )
 
 
-def reliability(bins: dict[str, Sequence[Any]], when: str, of: str) -> Figure:
+def reliability(bins: Bins, when: str, of: str) -> Figure:
     """How often the predictions of each confidence are right; on the diagonal they are as sure as they should be."""
-    filled = [k for k, count in enumerate(bins["count"]) if count]
+    filled = bins.filled()
     header = ("confidence", of, "mean confidence", "share right", "95% interval")
     return Figure(
         name=f"reliability-{when}",
         title=f"Reliability of the {of} {when}",
         description=(
             f"Share of right predictions in {len(filled)} bins of confidence, {when} calibration. "
-            f"The expected calibration error is {bins['ece'][0]:.1%}."
+            f"The expected calibration error is {bins.ece:.1%}."
         ),
-        columns=tuple(_bin(bins, k, when) for k in filled),
+        columns=tuple(_marks(one, when) for one in filled),
         y_ticks=tuple((_y(v, 1), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1)),
         labels=("confidence", "share right"),
-        header=header if has_intervals(bins) else header[:-1],
-        rows=tuple(_row(bins, k) for k in filled),
+        header=header if bins.has_intervals else header[:-1],
+        rows=tuple(_row(one) for one in filled),
         diagonal=True,
     )
 
 
-def _pair(low: float, high: float, before: float, after: float, most: float) -> Column:
+def _pair(low: float, high: float, before: float, after: float, most: float) -> BinMarks:
     left, width = _x(low), _x(high) - _x(low)
     half = (width - 2) / 2
     bars = (
         Bar("before", left + 1, _y(before, most), half, BOTTOM - _y(before, most)),
         Bar("after", left + 1 + half, _y(after, most), half, BOTTOM - _y(after, most)),
     )
-    return Column(left, width, bars, f"{low:.2f} to {high:.2f}: {before:.1%} before, {after:.1%} after")
+    return BinMarks(left, width, bars, f"{low:.2f} to {high:.2f}: {before:.1%} before, {after:.1%} after")
 
 
-def _bin(bins: dict[str, Sequence[Any]], k: int, when: str) -> Column:
-    left, right = _x(bins["edges"][k]), _x(bins["edges"][k + 1])
-    accuracy, confidence = bins["accuracy"][k], bins["confidence"][k]
-    bar = Bar(when, left + 1, _y(accuracy, 1), right - left - 2, BOTTOM - _y(accuracy, 1))
-    tip = f"{bins['count'][k]:,} at {confidence:.1%}: {accuracy:.1%} right"
-    dot = (_x(confidence), _y(accuracy, 1))
-    low, high = bins["low"][k], bins["high"][k]
-    if low is None:
-        return Column(left, right - left, (bar,), tip, dot=dot)
+def _marks(one: FilledBin, when: str) -> BinMarks:
+    left, right, top = _x(one.left), _x(one.right), _y(one.accuracy, 1)
+    bar = Bar(when, left + 1, top, right - left - 2, BOTTOM - top)
+    tip = f"{one.count:,} at {one.confidence:.1%}: {one.accuracy:.1%} right"
+    dot = (_x(one.confidence), top)
+    if one.interval is None:
+        return BinMarks(left, right - left, (bar,), tip, dot=dot)
+    low, high = one.interval
     whisker = ((left + right) / 2, _y(low, 1), _y(high, 1))
-    return Column(left, right - left, (bar,), f"{tip} ({low:.0%} to {high:.0%})", whisker, dot)
+    return BinMarks(left, right - left, (bar,), f"{tip} ({low:.0%} to {high:.0%})", whisker, dot)
 
 
-def _row(bins: dict[str, Sequence[Any]], k: int) -> tuple[str, ...]:
+def _row(one: FilledBin) -> tuple[str, ...]:
     cells = (
-        f"{bins['edges'][k]:.2f} to {bins['edges'][k + 1]:.2f}",
-        f"{bins['count'][k]:,}",
-        f"{bins['confidence'][k]:.1%}",
-        f"{bins['accuracy'][k]:.1%}",
+        f"{one.left:.2f} to {one.right:.2f}",
+        f"{one.count:,}",
+        f"{one.confidence:.1%}",
+        f"{one.accuracy:.1%}",
     )
-    return (*cells, f"{bins['low'][k]:.1%} to {bins['high'][k]:.1%}") if has_intervals(bins) else cells
-
-
-def has_intervals(bins: dict[str, Sequence[Any]]) -> bool:
-    """Whether the accuracies of bins have intervals; mixes of pixels have none.
-
-    >>> has_intervals({"low": [None, 0.2]}), has_intervals({"low": [None, None]})
-    (True, False)
-    """
-    return any(low is not None for low in bins["low"])
+    return cells if one.interval is None else (*cells, f"{one.interval[0]:.1%} to {one.interval[1]:.1%}")
 
 
 def _x(value: float) -> float:

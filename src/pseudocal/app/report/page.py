@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import math
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.report.content import FORMAT
-from pseudocal.app.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, has_intervals, histogram, reliability
+from pseudocal.app.report.figures import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, histogram, reliability
+from pseudocal.app.report.record import Report
+from pseudocal.app.report.sections import AboutFit, AboutTrust, Measurement
 from pseudocal.app.report.verdict import panel
-from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
+from pseudocal.files import replacing
 
 FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
-LEAST = 1e-6  # what is narrower than this is rounding, and nobody's concern
+LEAST_GAP = 1e-6  # what is narrower than this is rounding, and nobody's concern
 
 
-def page(content: dict[str, Any]) -> str:
+def page(report: Report) -> str:
     """Draw the report."""
-    of = content["reliability"]["of"]
+    diagrams = report.reliability
     html: str = templates()["page.html"].render(
-        content,
-        trust=content.get("trust"),
-        panel=panel(content),
-        confidences=histogram(content["confidence"], "pixels" if "segmentation" in content else "inputs"),
-        diagrams=[reliability(content["reliability"][when], when, of) for when in ("before", "after")],
-        intervals=has_intervals(content["reliability"]["before"]),
-        effect=_effect(content["calibration"], content.get("trust")),
+        {field.name: getattr(report, field.name) for field in fields(report)},
+        unit=report.unit,
+        panel=panel(report),
+        confidences=histogram(report.confidence, report.unit),
+        diagrams=[reliability(getattr(diagrams, when), when, diagrams.of) for when in ("before", "after")],
+        intervals=diagrams.before.has_intervals,
+        effect=_effect(report.calibration, report.trust),
         frame=FRAME,
     )
     return html
@@ -37,10 +38,7 @@ def page(content: dict[str, Any]) -> str:
 @cache
 def templates() -> dict[str, Any]:
     """The templates of the page, compiled once."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise MissingExtraError("jinja2", "report") from error
+    jinja2 = require("jinja2", "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pseudocal.app.report"),
         autoescape=True,
@@ -52,40 +50,34 @@ def templates() -> dict[str, Any]:
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
-def save_content(content: dict[str, Any], path: Path) -> None:
-    """Write what the page is drawn from."""
-    path.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+def write_report(report: Report, folder: Path) -> None:
+    """Write `report.json` and `report.html` into a folder."""
+    report.save(folder / "report.json")
+    write_page(report, folder)
 
 
-def load_content(path: Path) -> dict[str, Any]:
-    """Read what `save_content` wrote."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"expected the folder of a calibration, with report.json in it, got {path.parent}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"expected a report file, got {path}, which is not JSON: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(f"expected a file of format {FORMAT}, got {path}, which is another")
-    return content
+def write_page(report: Report, folder: Path) -> None:
+    """Write `report.html` into a folder."""
+    with replacing(folder / "report.html") as aside:
+        aside.write_text(page(report), encoding="utf-8", errors="replace")  # names of files need not be Unicode
 
 
-def _effect(calibration: dict[str, Any], trust: dict[str, Any] | None = None) -> str:
+def _effect(fit: AboutFit, trust: AboutTrust | None = None) -> str:
     """What the temperature means, in a sentence.
 
-    >>> _effect({"temperature": 1.8, "low": 1.7, "high": 1.9, "bound": None})
+    >>> _effect(AboutFit("pseudocal", 1.8, 1.7, 1.9, bound=None, pairs=600, mixes=580, forward_passes=1180))
     'On this data the model is too sure of itself: dividing its logits by T lowers its confidences.'
     """
-    if trust is not None and trust["replaced"]:
+    if trust is not None and trust.replaced:
         return "Dividing by one changes nothing: the temperature that was fitted should not be applied."
-    if calibration["bound"]:
+    if fit.bound:
         return "The search ended at the end of its range: there is no temperature to speak of."
-    if trust is not None and trust["verdict"] == "do not apply":
-        direction = "lower" if calibration["temperature"] > 1 else "raise"
+    if trust is not None and trust.verdict == "do not apply":
+        direction = "lower" if fit.temperature > 1 else "raise"
         return f"Dividing the logits by T would {direction} the confidences, which the verdict advises against."
-    if (calibration["low"] or 0) <= 1 <= (math.inf if calibration["high"] is None else calibration["high"]):
+    if (fit.low or 0) <= 1 <= (math.inf if fit.high is None else fit.high):
         return "This cannot be told apart from 1: the confidences may stay as they are."
-    if calibration["temperature"] > 1:
+    if fit.temperature > 1:
         return "On this data the model is too sure of itself: dividing its logits by T lowers its confidences."
     return "On this data the model is not sure enough of itself: dividing its logits by T raises its confidences."
 
@@ -109,16 +101,17 @@ def _number(value: float | None) -> str:
     return f"{value:.3f}" if value == 0 or 0.01 <= abs(value) < 1000 or not math.isfinite(value) else f"{value:.4g}"
 
 
-def _cells(row: dict[str, Any]) -> list[list[str]]:
+def _cells(row: Measurement) -> list[list[str]]:
     """Value, low and high of a row's before, after and change, to as many digits as its narrowest interval bears.
 
-    >>> before, after = {"value": 0.5, "low": 0.25, "high": None}, {"value": 0.00741, "low": 0.0048, "high": 0.01}
-    >>> _cells({"before": before, "after": after, "change": {"value": -0.4926, "low": -0.6, "high": -1e-5}})
+    >>> from pseudocal.app.report.sections import Estimate
+    >>> before, after = Estimate(0.5, 0.25, None), Estimate(0.00741, 0.0048, 0.01)
+    >>> _cells(Measurement("ece", before, after, Estimate(-0.4926, -0.6, -1e-5)))
     [['0.5000', '0.2500', 'unbounded'], ['0.0074', '0.0048', '0.0100'], ['-0.4926', '-0.6000', '0.0000']]
     """
-    parts = [[row[when][key] for key in ("value", "low", "high")] for when in ("before", "after", "change")]
-    gaps = [abs(end - value) for value, *ends in parts for end in ends if None not in (value, end)]
-    finest = min((gap for gap in gaps if gap > LEAST), default=1.0)
+    parts = [(part.value, part.low, part.high) for part in (row.before, row.after, row.change) if part is not None]
+    gaps = [abs(end - value) for value, *ends in parts for end in ends if value is not None and end is not None]
+    finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
     digits = max(3, 1 - math.floor(math.log10(finest)))  # two of that gap
     return [["unbounded" if number is None else f"{number:z.{digits}f}" for number in part] for part in parts]
 

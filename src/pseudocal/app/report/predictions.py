@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,48 +12,157 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.report.confidences import Confidences
-from pseudocal.extras import MissingExtraError
+from pseudocal.arrays import Floats, Logits, softmax
+from pseudocal.calibrators import Calibration
+from pseudocal.extras import require
+from pseudocal.files import replacing
+from pseudocal.metrics.images import ImageRow
+from pseudocal.passes import block_starts, let_go
 
-COLUMNS = ("file", "class", "class_name", "confidence_before", "confidence_after", "top", "top_before", "top_after")
-ROWS_AT_ONCE = 65_536
-Part = list[list[str] | NDArray[Any]]  # one entry for each column
+TOP_CLASSES = 5
+CHUNK = 1 << 22  # logits that are processed together: what is computed at a time takes some tens of megabytes
+ROWS_AT_ONCE = 65_536  # of a table that are written together
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins so for a formula
+
+PredictionTable = dict[str, list[str] | NDArray[Any]]  # columns of one length, by name; arrays may be (n, k)
 
 
-def write_predictions(
-    folder: Path, names: Sequence[str], confidences: Confidences, classes: Sequence[str], *, kind: str | None = None
-) -> str:
-    """Write `predictions.parquet` or `predictions.csv` and say which."""
-    return write_table(folder, _parts(names, confidences, classes), COLUMNS, kind=kind)
+def row_chunks(logits: Logits) -> Iterator[slice]:
+    """Slices of rows of bounded size; memory that a memory map took for one is given back after it.
+
+    >>> list(row_chunks(np.zeros((5, 2))))
+    [slice(0, 5, None)]
+    """
+    step = block_starts(logits.shape).step
+    rows = step * max(1, CHUNK // (step * logits.shape[1]))
+    for start in range(0, len(logits), rows):
+        stop = min(start + rows, len(logits))
+        yield slice(start, stop)
+        let_go(logits, start, stop)
 
 
-def write_table(folder: Path, parts: Iterator[Part], columns: Sequence[str], *, kind: str | None = None) -> str:
-    """Write `predictions.parquet` or `predictions.csv` of some columns and say which."""
+@dataclass(frozen=True, eq=False)
+class Confidences:
+    """Per input: the likeliest classes, most likely first, with the model's probability and the calibrated one.
+
+    >>> from pseudocal import TemperatureScaling
+    >>> half = Calibration("pseudocal", TemperatureScaling(2.0))
+    >>> confidences = Confidences.of(np.array([[0.0, np.log(9.0)]]), half)
+    >>> confidences.top, confidences.before.round(3), confidences.after.round(3)   # 9 to 1, and its root: 3 to 1
+    (array([[1, 0]]), array([[0.9, 0.1]]), array([[0.75, 0.25]]))
+
+    Attributes:
+        top: classes `(n, k)`.
+        before: their probabilities `(n, k)` before calibration.
+        after: their probabilities `(n, k)` after it.
+
+    """
+
+    top: NDArray[np.int64]
+    before: Floats
+    after: Floats
+
+    @classmethod
+    def of(cls, logits: Logits, calibration: Calibration) -> Confidences:
+        """Of some rows of logits, which are processed at once."""
+        k = min(TOP_CLASSES, logits.shape[1])
+        some = np.tile(np.arange(k), (len(logits), 1))
+        if k < logits.shape[1]:
+            some = np.argpartition(logits, -k, axis=1)[:, -k:]
+        order = np.argsort(-np.take_along_axis(logits, some, axis=1), axis=1, kind="stable")
+        top = np.take_along_axis(some, order, axis=1)
+        both = (np.take_along_axis(p, top, axis=1) for p in (softmax(logits), calibration.probabilities(logits)))
+        return cls(top, *both)
+
+
+def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
+    """A row for each input of a classifier.
+
+    >>> seen = Confidences(np.array([[1, 0]]), np.array([[0.9, 0.1]]), np.array([[0.75, 0.25]]))
+    >>> row_table(["a.png"], seen, ["cat", "dog"])["class_name"]
+    ['dog']
+    """
+    top = seen.top[:, 0]
+    return {
+        "file": list(names),
+        "class": top,
+        "class_name": _names(top, classes),
+        "confidence_before": seen.before[:, 0],
+        "confidence_after": seen.after[:, 0],
+        "top": seen.top,
+        "top_before": seen.before,
+        "top_after": seen.after,
+    }
+
+
+def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]) -> PredictionTable:
+    """A row for each image of a segmenter.
+
+    >>> image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])["class_share"]
+    array([0.75])
+    """
+    shares = np.stack([row.shares for row in rows])
+    top = shares.argmax(axis=1)
+    return {
+        "file": list(names),
+        "class": top,
+        "class_name": _names(top, classes),
+        "class_share": shares.max(axis=1),
+        "confidence_before": np.array([row.before for row in rows]),
+        "confidence_after": np.array([row.after for row in rows]),
+        "shares": shares,
+    }
+
+
+def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
+    return [classes[i] if i < len(classes) else "" for i in numbers]
+
+
+def write_predictions(folder: Path, tables: Iterable[PredictionTable], *, kind: str | None = None) -> str:
+    """Write `predictions.parquet` or `predictions.csv` and give back the name of the file.
+
+    Args:
+        folder: where to write it.
+        tables: parts of the table in order, all with the same columns; they may be small.
+        kind: "parquet" or "csv"; by default parquet if pyarrow is installed.
+
+    """
     kind = kind or ("parquet" if find_spec("pyarrow") else "csv")
     path = folder / f"predictions.{kind}"
-    WRITERS[kind](path, parts, columns)
+    with replacing(path) as aside:
+        WRITERS[kind](aside, _grouped(tables))
     return path.name
 
 
-def _parts(names: Sequence[str], c: Confidences, classes: Sequence[str]) -> Iterator[Part]:
-    """The table, some rows at a time."""
-    for start in range(0, len(c), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        top, before, after = c.top[rows], c.before[rows], c.after[rows]
-        shown = [classes[i] if i < len(classes) else "" for i in top[:, 0]]
-        yield [list(names[rows]), top[:, 0], shown, before[:, 0], after[:, 0], top, before, after]
+def _grouped(tables: Iterable[PredictionTable]) -> Iterator[PredictionTable]:
+    """Parts joined until they have enough rows to be written together."""
+    some: list[PredictionTable] = []
+    rows = 0
+    for table in tables:
+        some.append(table)
+        rows += len(table["file"])
+        if rows >= ROWS_AT_ONCE:
+            yield _joined(some)
+            some, rows = [], 0
+    if some:
+        yield _joined(some)
 
 
-def _write_parquet(path: Path, parts: Iterator[Part], columns: Sequence[str]) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "cli") from error
+def _joined(tables: list[PredictionTable]) -> PredictionTable:
+    columns = {name: [table[name] for table in tables] for name in tables[0]}
+    return {name: _column(parts) for name, parts in columns.items()}
+
+
+def _column(parts: list[Any]) -> list[str] | NDArray[Any]:
+    return [text for part in parts for text in part] if isinstance(parts[0], list) else np.concatenate(parts)
+
+
+def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
+    pa, pq = require("pyarrow", "cli"), require("pyarrow.parquet", "cli")
     writer = None
     try:
-        for part in parts:
-            table = pa.Table.from_arrays([_arrow(pa, column) for column in part], names=list(columns))
+        for part in tables:
+            table = pa.Table.from_arrays([_arrow(pa, column) for column in part.values()], names=list(part))
             writer = writer or pq.ParquetWriter(path, table.schema)
             writer.write_table(table)
     finally:
@@ -63,7 +173,7 @@ def _write_parquet(path: Path, parts: Iterator[Part], columns: Sequence[str]) ->
 def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
     """A column from its bytes: `pyarrow.array` would import pandas, which takes longer than all of the writing."""
     if isinstance(column, list):
-        texts = [text.encode() for text in column]
+        texts = [text.encode(errors="replace") for text in column]
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
         return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
     kind, dtype = (pa.int32(), np.int32) if np.issubdtype(column.dtype, np.integer) else (pa.float32(), np.float32)
@@ -75,20 +185,23 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
     return pa.ListArray.from_buffers(pa.list_(kind), len(column), [None, pa.py_buffer(ends)], children=[values])
 
 
-def _write_csv(path: Path, parts: Iterator[Part], columns: Sequence[str]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
+def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
         writer = csv.writer(file)
-        writer.writerow(columns)
-        for part in parts:
-            writer.writerows([_cell(value) for value in row] for row in zip(*part, strict=True))
+        for i, table in enumerate(tables):
+            if i == 0:
+                writer.writerow(table)
+            writer.writerows([_cell(value) for value in row] for row in zip(*table.values(), strict=True))
 
 
 def _cell(value: Any) -> Any:
-    """Text for one cell; lists have semicolons between.
+    """Text for one cell; lists have semicolons between, and text that a spreadsheet would calculate an apostrophe.
 
-    >>> _cell(np.array([0.25, 1 / 3]))
-    '0.25;0.333333'
+    >>> _cell(np.array([0.25, 1 / 3])), _cell("=1+1.png")
+    ('0.25;0.333333', "'=1+1.png")
     """
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(FORMULA) else value
     if isinstance(value, np.ndarray):
         return ";".join(str(_cell(v)) for v in value)
     return f"{value:.6g}" if isinstance(value, float | np.floating) else value

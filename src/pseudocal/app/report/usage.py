@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pseudocal.app.report.sections import AboutModel
 
 ONNX = """\
 import onnxruntime as ort
@@ -60,15 +60,15 @@ SNIPPETS = {
 }
 
 
-def usage_of(model: dict[str, Any], temperature: float) -> str:
+def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -> str:
     """Lines of Python that apply the result.
 
-    >>> model = {"kind": "callable", "recipe": "callable", "name": "f", "files": [], "output": None}
+    >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
     >>> print(usage_of(model, 2.0).splitlines()[-1])
     probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / 2)
     """
-    shipped = model["kind"] == "sklearn" or model["files"]
-    snippet = SNIPPETS.get(model["recipe"] if shipped else "", LOGITS)
-    if model.get("segments"):
+    shipped = model.kind == "sklearn" or model.files
+    snippet = SNIPPETS.get(model.recipe if shipped else "", LOGITS)
+    if segments:
         snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
-    return snippet.format(temperature=temperature, name=model["name"], output=model["output"])
+    return snippet.format(temperature=temperature, name=model.name, output=model.output)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-WIDTH, LEFT, RIGHT = 360, 14, 346
-FIRST, STEP = 30, 40  # where the first track lies, and how far down the next one
+from pseudocal.app.report.record import Report
+from pseudocal.app.report.sections import AboutTrust
+
+TRACK_LEFT, TRACK_RIGHT = 14, 346  # where the tracks of the panel begin and end
+TRACK_FIRST, TRACK_STEP = 30, 40  # where the first track lies, and how far down the next one
 
 HEADINGS = {
     "apply": "Apply",
@@ -48,16 +50,16 @@ class Panel:
         return tuple((_x(k / 4), f"{25 * k}%") for k in range(5))
 
 
-def panel(content: dict[str, Any]) -> Panel | None:
-    """The panel of a report's content; None for a report from before there were verdicts."""
-    trust = content.get("trust")
+def panel(report: Report) -> Panel | None:
+    """The panel of a report; None if no verdict was given."""
+    trust = report.trust
     if trust is None:
         return None
-    tracks = _tracks(content, trust)
+    tracks = _tracks(report, trust)
     return Panel(
-        kind="refuse" if trust["verdict"] == "do not apply" else trust["verdict"],
-        heading=HEADINGS[trust["verdict"]],
-        note=REPLACED if trust["replaced"] else None,
+        kind="refuse" if trust.verdict == "do not apply" else trust.verdict,
+        heading=HEADINGS[trust.verdict],
+        note=REPLACED if trust.replaced else None,
         description=". ".join(f"{track.label}: {track.value}" for track in tracks) + ".",
         tracks=tracks,
     )
@@ -69,22 +71,24 @@ REPLACED = (
 )
 
 
-def _tracks(content: dict[str, Any], trust: dict[str, Any]) -> tuple[Track, ...]:
+def _tracks(report: Report, trust: AboutTrust) -> tuple[Track, ...]:
     """The forecast, the mean confidence before and after, and the accuracy where labels have measured it."""
-    forecast, confidence = trust["forecast"], content["confidence"]
-    low, high = _x(forecast["low"]), _x(forecast["high"])
-    interval = f"{forecast['accuracy']:.0%} ({forecast['low']:.0%} to {forecast['high']:.0%})"
+    forecast, confidence = trust.forecast, report.confidence
+    low, high = _x(forecast.low), _x(forecast.high)
+    interval = f"{forecast.accuracy:.0%} ({forecast.low:.0%} to {forecast.high:.0%})"
     rows: list[tuple[str, str, str, float]] = [
-        ("forecast", "Accuracy, forecast", interval, forecast["accuracy"]),
-        ("before", "Mean confidence before", f"{confidence['mean_before']:.1%}", confidence["mean_before"]),
-        ("after", "Mean confidence after", f"{confidence['mean_after']:.1%}", confidence["mean_after"]),
+        ("forecast", "Accuracy, forecast", interval, forecast.accuracy),
+        ("before", "Mean confidence before", f"{confidence.mean_before:.1%}", confidence.mean_before),
+        ("after", "Mean confidence after", f"{confidence.mean_after:.1%}", confidence.mean_after),
     ]
-    for row in content["measured"] or ():
-        if row["metric"] == "accuracy":
-            value = row["before"]["value"]
+    for row in report.measured or ():
+        value = row.before.value
+        if row.metric == "accuracy" and value is not None:
             rows.append(("measured", "Accuracy, measured", f"{value:.1%}", value))
     return tuple(
-        Track(kind, label, text, FIRST + STEP * i, _x(value), (low, round(high - low, 2)) if i == 0 else None)
+        Track(
+            kind, label, text, TRACK_FIRST + TRACK_STEP * i, _x(value), (low, round(high - low, 2)) if i == 0 else None
+        )
         for i, (kind, label, text, value) in enumerate(rows)
     )
 
@@ -95,4 +99,4 @@ def _x(value: float) -> float:
     >>> _x(0), _x(0.5), _x(1)
     (14, 180.0, 346)
     """
-    return round(LEFT + value * (RIGHT - LEFT), 2)
+    return round(TRACK_LEFT + value * (TRACK_RIGHT - TRACK_LEFT), 2)

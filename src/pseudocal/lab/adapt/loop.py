@@ -1,7 +1,7 @@
-"""The training loop that serves every method, and the checkpoint it goes on from after a kill.
+"""The training loop of every method, and the checkpoint it resumes from after a kill.
 
-Batches, dropout masks and whatever else is random in step t depend on the seed and on t alone. So a checkpoint needs no
-random state, and a training that was killed ends with the weights, to the last digit, of one that was not.
+All that is random in step t, such as batches and dropout masks, depends on the seed and on t alone. So a checkpoint
+needs no random state, and a training that was killed and resumed ends with the same weights to the last digit.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
-from pseudocal.lab.adapt.files import load_tensors, save_tensors
 from pseudocal.lab.adapt.method import SCHEDULES, Moment, Preset
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.rows import Rows, predict
+from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
 
 
 @dataclass(frozen=True)
 class Point:
-    """How the network does on labelled target data after `step` steps. For the record: no gradient sees it."""
+    """Error and NLL on labelled target data after `step` steps. For the record: training does not depend on it."""
 
     step: int
     error: float
@@ -34,8 +33,8 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a progress bar needs: what is going on, how far it is, and the loss if there is one."""
+class TrainingProgress:
+    """How far a stage is: its name, what is done of how much, and the loss (NaN if there is none)."""
 
     stage: str
     done: int
@@ -43,30 +42,44 @@ class Progress:
     loss: float = math.nan
 
 
-Report = Callable[[Progress], None]
+Report = Callable[[TrainingProgress], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """How long to train, from which seed, where the checkpoint lies, and how often to look."""
+class DescentPlan:
+    """Settings of the loop.
+
+    Attributes:
+        preset: the settings of the optimiser.
+        seed: decides what is random in each step.
+        iterations: the number of steps.
+        checkpoint: the file to resume from.
+        checkpoint_every: after how many steps it is written.
+        evaluate: target inputs and labels, for the curve only.
+        points: the number of points of the curve.
+        report: called after each step.
+        stage: the name of the stage in reports.
+        backbone_scale: the backbone's learning rate relative to the head's.
+
+    """
 
     preset: Preset
     seed: int
     iterations: int
     checkpoint: Path
     checkpoint_every: int = 250
-    evaluate: tuple[Rows, Tensor] | None = None  # target inputs and labels, for the curve only
+    evaluate: tuple[Tensors, Tensor] | None = None
     points: int = 20
     report: Report | None = None
     stage: str = "training"
     backbone_scale: float = 1.0
 
 
-def descend(network: Network, method: Any, draw: Callable[[int], Any], plan: Plan) -> list[Point]:
-    """Train the network in place and return its curve; goes on from the plan's checkpoint if there is one."""
+def descend(network: Network, method: Any, draw: Callable[[int], Any], plan: DescentPlan) -> list[Point]:
+    """Train the network in place and return its curve; resumes from the plan's checkpoint if there is one."""
     optimiser = build_optimiser(network, method, plan)
     with seeded(plan.seed):
-        done, curve = restore(plan.checkpoint, network, method, optimiser)
+        done, curve = restore_checkpoint(plan.checkpoint, network, method, optimiser)
         for step in range(done + 1, plan.iterations + 1):
             now = Moment(step, plan.iterations)
             torch.manual_seed(_step_seed(plan.seed, step))
@@ -74,21 +87,21 @@ def descend(network: Network, method: Any, draw: Callable[[int], Any], plan: Pla
             network.train()
             method.train()
             loss = math.nan
-            for move in method.steps(network, draw(step), now):
-                loss = _finite(move.loss.item(), step)
+            for update in method.steps(network, draw(step), now):
+                loss = _finite(update.loss.item(), step)
                 optimiser.zero_grad()
-                move.loss.backward(inputs=move.only)
+                update.loss.backward(inputs=update.only)
                 optimiser.step()
             if plan.evaluate and (now.starts_interval(plan.points) or step == plan.iterations):
-                curve.append(measure(network, *plan.evaluate, step=step))
+                curve.append(curve_point(network, *plan.evaluate, step=step))
             if step % plan.checkpoint_every == 0 and step < plan.iterations:
-                save(plan.checkpoint, network, method, optimiser, step, curve)
+                save_checkpoint(plan.checkpoint, network, method, optimiser, step, curve)
             if plan.report:
-                plan.report(Progress(plan.stage, step, plan.iterations, loss))
+                plan.report(TrainingProgress(plan.stage, step, plan.iterations, loss))
     return curve
 
 
-def build_optimiser(network: Network, method: nn.Module, plan: Plan) -> torch.optim.SGD:
+def build_optimiser(network: Network, method: nn.Module, plan: DescentPlan) -> torch.optim.SGD:
     """SGD with Nesterov momentum; a backbone with trained weights moves at a fraction of the rate."""
     preset = plan.preset
     momentum = preset.backbone_momentum
@@ -112,17 +125,17 @@ def set_rate(optimiser: torch.optim.SGD, preset: Preset, now: Moment) -> None:
         group["lr"] = rate * group["scale"]
 
 
-def measure(network: Network, rows: Rows, labels: Tensor, *, step: int) -> Point:
+def curve_point(network: Network, inputs: Tensors, labels: Tensor, *, step: int) -> Point:
     """Error and NLL on labelled target data."""
-    logits = predict(network, rows)[1]
+    logits = predict_tensors(network, inputs)[1]
     error = (logits.argmax(dim=1) != labels).float().mean().item()
     return Point(step, error, F.cross_entropy(logits, labels).item())
 
 
-def save(
+def save_checkpoint(
     path: Path, network: Network, method: nn.Module, optimiser: torch.optim.SGD, step: int, curve: list[Point]
 ) -> None:
-    """Write all that training goes on from, in one file."""
+    """Write all that training resumes from, in one file."""
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
     tensors |= {f"method.{name}": tensor for name, tensor in method.state_dict().items()}
     for i, parameter in enumerate(_parameters(optimiser)):
@@ -132,7 +145,9 @@ def save(
     save_tensors(path, tensors, note={"step": step, "curve": [vars(point) for point in curve]})
 
 
-def restore(path: Path, network: Network, method: nn.Module, optimiser: torch.optim.SGD) -> tuple[int, list[Point]]:
+def restore_checkpoint(
+    path: Path, network: Network, method: nn.Module, optimiser: torch.optim.SGD
+) -> tuple[int, list[Point]]:
     """Read a checkpoint into network, method and optimiser; the step it was written after (0 without one)."""
     if not path.exists():
         return 0, []
@@ -147,7 +162,7 @@ def restore(path: Path, network: Network, method: nn.Module, optimiser: torch.op
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw from this seed inside, and leave torch's generator outside as it was."""
+    """Draw from this seed inside the block; torch's generator is the same after it as before."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield
@@ -155,7 +170,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """So many threads for torch inside: sums over other numbers of threads end in other digits."""
+    """Use so many threads of torch inside the block; another number of threads gives other last digits."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

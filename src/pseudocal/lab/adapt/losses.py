@@ -1,8 +1,8 @@
-"""What the adaptation methods minimise: one short function of tensors each.
+"""The losses of the adaptation methods: one short function of tensors each.
 
 `logits` are `(n, classes)` before the softmax and losses are scalars to descend on. Entropies use log(p + 1e-5), as
-the published code does. Where a weight or a pseudo-label takes part it is detached, so no gradient flows through it,
-unless the method's authors let it flow (CDAN+E): then the docstring says so.
+the published code does. Weights and pseudo-labels are detached, so no gradient flows through them, unless the method's
+authors let it flow (CDAN+E): then the docstring says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
-EPS = 1e-5  # inside every logarithm of a probability
+LOG_EPS = 1e-5  # inside every logarithm of a probability
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
@@ -28,7 +28,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0, wei
     if weights is None:
         return rows.mean()
     weights = weights.detach()
-    return (weights * rows).sum() / weights.sum().clamp_min(EPS)
+    return (weights * rows).sum() / weights.sum().clamp_min(LOG_EPS)
 
 
 def entropies(p: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def entropies(p: Tensor) -> Tensor:
     >>> entropies(torch.tensor([[0.5, 0.5], [1.0, 0.0]])).round(decimals=3)
     tensor([0.6930, -0.0000])
     """
-    return -(p * torch.log(p + EPS)).sum(dim=-1)
+    return -(p * torch.log(p + LOG_EPS)).sum(dim=-1)
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def confidence_weights(p: Tensor) -> Tensor:
-    """Weigh sure rows up: 1 + exp(-H), which stays between 1 and 2 whatever the number of classes.
+    """Larger weights for confident rows: 1 + exp(-H), between 1 and 2 whatever the number of classes.
 
     >>> confidence_weights(torch.tensor([[1.0, 0.0]])).round(decimals=3)
     tensor([2.])
@@ -57,7 +57,7 @@ def confidence_weights(p: Tensor) -> Tensor:
 def mcc(logits: Tensor, *, temperature: float = 1.0, weights: Tensor | None = None) -> Tensor:
     """Minimum class confusion (Jin et al., ECCV 2020): the share of the class correlation that lies off its diagonal.
 
-    Sure and diverse predictions are confused with nothing:
+    Confident and diverse predictions have no confusion:
 
     >>> round(mcc(torch.tensor([[99.0, 0.0], [0.0, 99.0]])).item(), 4)
     0.0
@@ -106,9 +106,9 @@ def bnm_fast(logits: Tensor) -> Tensor:
 
 
 def information_maximisation(logits: Tensor, *, diversity: bool = True) -> Tensor:
-    """SHOT's objective (Liang et al., ICML 2020): each prediction sure, and together spread over the classes.
+    """SHOT's objective (Liang et al., ICML 2020): each prediction confident, all together spread over the classes.
 
-    Without `diversity` (partial sets, where some classes should stay empty) only the first half is left.
+    Without `diversity` (partial sets, where some classes should stay empty) only the first term is left.
 
     >>> round(information_maximisation(torch.tensor([[99.0, 0.0], [0.0, 99.0]])).item(), 3)
     -0.693
@@ -121,7 +121,7 @@ def information_maximisation(logits: Tensor, *, diversity: bool = True) -> Tenso
 def domain_confusion(source: Tensor, target: Tensor, source_weights: Tensor, target_weights: Tensor) -> Tensor:
     """Binary cross-entropy of a discriminator's logits (source is 1, target 0), rows weighted.
 
-    The weights are taken as they come: see `per_domain` and `over_batch` for the two ways to normalise them.
+    The weights are not normalised here: see `per_domain` and `over_batch` for the two ways to normalise them.
 
     >>> half = torch.tensor([0.5])
     >>> round(domain_confusion(torch.zeros(1), torch.zeros(1), half, half).item(), 4)
@@ -159,9 +159,9 @@ def multilinear(p: Tensor, features: Tensor) -> Tensor:
 
 
 def stepwise_norm(features: Tensor, *, step: float = 1.0) -> Tensor:
-    """SAFN (Xu et al., ICCV 2019): ask each feature norm to be `step` longer than it is now.
+    """SAFN (Xu et al., ICCV 2019): each feature norm should be larger than it is now by `step`.
 
-    The value is step**2 always; what counts is the gradient, which pushes the norms up at a constant rate.
+    The value is always step**2; the gradient raises the norms at a constant rate.
 
     >>> round(stepwise_norm(torch.tensor([[3.0, 4.0]]), step=0.5).item(), 4)
     0.25
@@ -180,7 +180,7 @@ def discrepancy(logits: Tensor, rival: Tensor) -> Tensor:
 
 
 def class_balance(logits: Tensor) -> Tensor:
-    """MCD's balance term: the cross-entropy of the mean prediction against all classes alike.
+    """MCD's balance term: the cross-entropy of the mean prediction against the uniform distribution.
 
     >>> round(class_balance(torch.zeros(3, 2)).item(), 4)
     0.6931
@@ -189,7 +189,7 @@ def class_balance(logits: Tensor) -> Tensor:
 
 
 def class_weights(logits: Tensor, *, sharpness: float = 1.0, over_max: bool = False) -> Tensor:
-    """PADA (Cao et al., ECCV 2018): how much of the target each class gets, over the mean class (or the largest).
+    """PADA (Cao et al., ECCV 2018): the share of each class in the target, relative to the mean share (or the largest).
 
     >>> class_weights(torch.tensor([[999.0, 0.0, 0.0, 0.0], [0.0, 999.0, 0.0, 0.0]]))
     tensor([2., 2., 0., 0.])
@@ -199,7 +199,7 @@ def class_weights(logits: Tensor, *, sharpness: float = 1.0, over_max: bool = Fa
 
 
 def adaptive_smoothing(p: Tensor, *, keep: int = 1) -> Tensor:
-    """DINE (Liang et al., CVPR 2022): keep the largest probabilities, share the rest out evenly.
+    """DINE (Liang et al., CVPR 2022): keep the largest probabilities, spread the rest evenly.
 
     >>> adaptive_smoothing(torch.tensor([[0.5, 0.375, 0.125]]))
     tensor([[0.5000, 0.2500, 0.2500]])

@@ -1,11 +1,11 @@
-"""What an adaptation method is: settings, a little state, and a generator whose every `yield` is one optimiser step.
+"""An adaptation method: settings, a little state, and a generator whose every `yield` is one step of the optimiser.
 
     class MyMethod(nn.Module):
         def __init__(self, problem, *, weight=1.0): ...        # buffers and parameters are saved and restored
         def steps(self, network, batch, now):
             ...
-            yield Step(loss)                                   # the loop descends on it, then comes back
-            ...                                                # so what stands here runs after the step
+            yield Update(loss)                                   # the loop takes one step of the optimiser
+            ...                                                # code here runs after that step
 
 Source-free methods get a `TargetBatch`, the others a `Pair`.
 """
@@ -21,19 +21,19 @@ import torch
 from torch import Tensor, nn
 
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.rows import Rows
+from pseudocal.lab.adapt.tensors import Tensors
 
 
 @dataclass(frozen=True, eq=False)
 class TargetBatch:
-    """Target inputs and which rows of the target set they are."""
+    """Target inputs and their numbers in the target set."""
 
     target: Tensor  # (n, ...) images, or features of a frozen backbone
     rows: Tensor  # (n,)
 
 
 @dataclass(frozen=True, eq=False)
-class Pair(TargetBatch):
+class SourceTargetBatch(TargetBatch):
     """A batch of each domain; only the source has labels."""
 
     source: Tensor
@@ -42,7 +42,7 @@ class Pair(TargetBatch):
 
 @dataclass(frozen=True)
 class Moment:
-    """Where training stands; steps count from 1.
+    """How far training is; steps count from 1.
 
     >>> Moment(50, 100).ramp, round(Moment(50, 100).reversal, 4)
     (0.5, 0.9866)
@@ -71,31 +71,41 @@ class Moment:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class Update:
     """Descend on `loss`, moving all parameters or `only` these."""
 
     loss: Tensor
     only: list[nn.Parameter] | None = None
 
 
-Steps = Iterator[Step]
+Updates = Iterator[Update]
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a method may know before it starts: the sizes, and the whole target set without labels."""
+    """What a method knows before it starts: the sizes, and the whole target set without labels."""
 
     classes: int
     width: int  # of the features the classifier sees
-    target: Rows
+    target: Tensors
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A method with its settings and the training that goes with them.
+    """A method with its settings and those of the optimiser.
 
-    The schedule spans the budget: the published ones (10,000 iterations) are those of `iterations=10_000`.
-    `backbone_scale` is the backbone's share of the learning rate if it starts from trained weights.
+    Attributes:
+        method: builds the method from a `Problem` and its options.
+        head: a name in the table of `pseudocal.lab.adapt.networks`.
+        width: the width of the bottleneck.
+        batch: how many inputs of each domain a step sees.
+        lr: the learning rate at the start.
+        decay: the weight decay.
+        schedule: a name in `SCHEDULES`. It spans all iterations: the published ones are those of 10,000.
+        backbone_scale: the backbone's learning rate relative to the head's, if it starts from trained weights.
+        backbone_momentum: the backbone's momentum.
+        options: settings of the method that differ from its defaults.
+
     """
 
     method: Callable[..., Any]
@@ -119,10 +129,12 @@ SCHEDULES: dict[str, Callable[[float], float]] = {  # of the share of the traini
 }
 
 
-def forward(network: Network, batch: Pair, *, joint: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def forward(
+    network: Network, batch: SourceTargetBatch, *, joint: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Features and logits of the source, then of the target.
 
-    `joint` sends both through in one batch, so that batch norm sees one mixture; apart is ATDOC's and CDAN's way.
+    With `joint` both go through in one batch and share their batch statistics; ATDOC and CDAN keep them apart.
     """
     if not joint:
         return (*network.both(batch.source), *network.both(batch.target))

@@ -1,24 +1,37 @@
-"""The whole network, and what the adversarial methods put beside it.
+"""Networks: a backbone, a head on top of it, and the discriminator of the adversarial methods.
 
-A network is a backbone and a head. With a frozen backbone only the head is trained, on features computed once: then
-`nn.Identity()` takes the backbone's place during training, and the finished model gets the real one back.
+With a frozen backbone only the head is trained, on features computed once: `nn.Identity()` takes the backbone's place
+during training, and the finished model gets the real one back.
+
+A head is a bottleneck, whose output is what the methods call "the features", and a classifier.
+
+| head | bottleneck | classifier | where from |
+|---|---|---|---|
+| `linear` | Linear | Linear | ATDOC, CDAN, PseudoCal |
+| `direct` | none | Linear | BNM, DINE's source model |
+| `batchnorm` | Linear, BN | Linear | MCC |
+| `gaussian` | Linear, small weights | Linear | PADA |
+| `weightnorm` | Linear, BN | weight-normalised Linear | SHOT, DINE |
+| `afn` | Linear, BN, ReLU, norm-keeping dropout | Linear | SAFN |
+| `pair` | none: the backbone is the generator | two three-layer heads | MCD |
+| `bottleneck-pair` | Linear, BN, ReLU: the generator above a frozen backbone | two three-layer heads | MCD |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
-from pseudocal.lab.adapt.heads import Head, gaussian, xavier
+from pseudocal.arrays import InputError
 
 
 class Network(nn.Module):
     """Backbone and head: images with values 0 to 255, uint8 or floating, in; logits out.
 
     >>> from pseudocal.lab.adapt.backbones import build_backbone
-    >>> from pseudocal.lab.adapt.heads import build_head
     >>> network = Network(build_backbone("digits"), build_head("linear", 128, 8, 10))
     >>> images = torch.zeros(2, 1, 16, 16, dtype=torch.uint8)
     >>> network.features(images).shape, network(images).shape
@@ -53,6 +66,138 @@ class Network(nn.Module):
         return [*self.head.classifier.parameters(), *rival]
 
 
+class Head(nn.Module):
+    """A bottleneck and a classifier; MCD has a second classifier, the rival."""
+
+    def __init__(self, bottleneck: nn.Module, classifier: nn.Module, *, width: int, rival: nn.Module | None = None):
+        super().__init__()
+        self.bottleneck, self.classifier, self.rival, self.width = bottleneck, classifier, rival, width
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits `(n, classes)`; with a rival still those of the first classifier, as in PseudoCal."""
+        logits: Tensor = self.classifier(self.bottleneck(x))
+        return logits
+
+
+class NormKeepingDropout(nn.Dropout):
+    """Dropout that keeps the expected squared norm instead of the mean: its output times sqrt(1 - p)."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
+        """Drop and rescale; nothing happens in evaluation."""
+        dropped = super().forward(input)
+        return dropped * (1 - self.p) ** 0.5 if self.training else dropped
+
+
+class QuickDropout(nn.Dropout):
+    """Dropout whose mask comes from uniform numbers, which torch draws four times as fast as coin tosses on a CPU."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
+        """Drop each number with probability p and scale the others up; nothing happens in evaluation."""
+        if not self.training:
+            return input
+        return input * torch.rand_like(input).ge_(self.p).div_(1 - self.p)
+
+
+def build_head(kind: str, inputs: int, width: int, classes: int) -> Head:
+    """Build a head by name; `width` is the bottleneck's, weights are drawn from torch's generator."""
+    if kind not in HEADS:
+        raise InputError(f"expected a head among {', '.join(HEADS)}, got {kind!r}")
+    return HEADS[kind](inputs, width, classes)
+
+
+def xavier(inputs: int, outputs: int) -> nn.Linear:
+    """A linear layer as ATDOC and CDAN start it."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.xavier_normal_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def gaussian(inputs: int, outputs: int, std: float, *, bias: bool = False) -> nn.Linear:
+    """A linear layer with small normal weights; the bias is zero, or as small (`bias`)."""
+    layer = nn.Linear(inputs, outputs)
+    nn.init.normal_(layer.weight, std=std)
+    nn.init.normal_(layer.bias, std=std) if bias else nn.init.zeros_(layer.bias)
+    return layer
+
+
+def batch_norm(width: int, mean: float, std: float) -> nn.BatchNorm1d:
+    """Batch norm with drawn scales."""
+    norm = nn.BatchNorm1d(width)
+    nn.init.normal_(norm.weight, mean, std)
+    return norm
+
+
+def linear(inputs: int, width: int, classes: int) -> Head:
+    """Two linear layers with nothing between."""
+    return Head(xavier(inputs, width), xavier(width, classes), width=width)
+
+
+def direct(inputs: int, width: int, classes: int) -> Head:
+    """No bottleneck: `width` is not used, features are the backbone's."""
+    classifier = nn.Linear(inputs, classes)
+    nn.init.kaiming_normal_(classifier.weight)
+    nn.init.zeros_(classifier.bias)
+    return Head(nn.Identity(), classifier, width=inputs)
+
+
+def batchnorm(inputs: int, width: int, classes: int) -> Head:
+    """MCC's: the batch norm starts with scales near zero, and so do the logits."""
+    return Head(nn.Sequential(xavier(inputs, width), batch_norm(width, 0, 0.005)), xavier(width, classes), width=width)
+
+
+def gaussian_head(inputs: int, width: int, classes: int) -> Head:
+    """PADA's."""
+    return Head(gaussian(inputs, width, 0.005), gaussian(width, classes, 0.01), width=width)
+
+
+def weightnorm(inputs: int, width: int, classes: int) -> Head:
+    """SHOT's: the classifier learns directions and lengths apart; initialised by torch, as in its code."""
+    classifier = nn.Linear(width, classes)
+    nn.init.zeros_(classifier.bias)
+    return Head(nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width)), weight_norm(classifier), width=width)
+
+
+def afn(inputs: int, width: int, classes: int) -> Head:
+    """AFN's."""
+    layers = [gaussian(inputs, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU(), NormKeepingDropout(0.5)]
+    return Head(nn.Sequential(*layers), gaussian(width, classes, 0.01, bias=True), width=width)
+
+
+def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
+    """One of MCD's two classifiers."""
+
+    def layers(before: int) -> list[nn.Module]:
+        return [QuickDropout(0.5), gaussian(before, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU()]
+
+    return nn.Sequential(*layers(inputs), *layers(width), gaussian(width, classes, 0.01, bias=True))
+
+
+def pair(inputs: int, width: int, classes: int) -> Head:
+    """MCD's."""
+    first, rival = three_layers(inputs, width, classes), three_layers(inputs, width, classes)
+    return Head(nn.Identity(), first, width=inputs, rival=rival)
+
+
+def bottleneck_pair(inputs: int, width: int, classes: int) -> Head:
+    """MCD above a frozen backbone: a generator must be left to train."""
+    generator = nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width), nn.ReLU())
+    first, rival = three_layers(width, width, classes), three_layers(width, width, classes)
+    return Head(generator, first, width=width, rival=rival)
+
+
+HEADS: dict[str, Callable[[int, int, int], Head]] = {
+    "linear": linear,
+    "direct": direct,
+    "batchnorm": batchnorm,
+    "gaussian": gaussian_head,
+    "weightnorm": weightnorm,
+    "afn": afn,
+    "pair": pair,
+    "bottleneck-pair": bottleneck_pair,
+}
+
+
 class Discriminator(nn.Module):
     """Source or target? One hidden layer (ATDOC's code), or two with dropout (CDAN's, PADA's); logits `(n,)` out."""
 
@@ -66,7 +211,7 @@ class Discriminator(nn.Module):
         self.dropout = nn.Dropout(0.5 if deep else 0.0)
 
     def forward(self, x: Tensor) -> Tensor:
-        """How much each row looks like source."""
+        """A logit for each row: positive for source."""
         for layer in list(self.layers)[:-1]:
             x = self.dropout(layer(x).relu())
         logit: Tensor = self.layers[-1](x)
@@ -85,7 +230,7 @@ class _Reverse(torch.autograd.Function):
 
 
 def reverse_gradient(x: Tensor, scale: float) -> Tensor:
-    """Pass x on; its gradient comes back times -scale (Ganin & Lempitsky, ICML 2015).
+    """Return x; its gradient is multiplied by -scale (Ganin & Lempitsky, ICML 2015).
 
     >>> x = torch.ones(1, requires_grad=True)
     >>> reverse_gradient(3 * x, 0.5).sum().backward()

@@ -1,7 +1,7 @@
 """A training's folder: settings, model, outputs for calibration, curve.
 
-run.json             settings, seed, versions; a second start with other settings is refused
-resume.safetensors   only while training: what it goes on from after a kill
+run.json             settings, seed, versions; starting again with other settings is refused
+resume.safetensors   only while training: the checkpoint that it resumes from
 model.safetensors    the whole network, backbone included
 target.npz           logits, features
 source_train.npz     logits, features, labels  (not for source-free methods: see the source model's own folder)
@@ -23,15 +23,21 @@ import torch
 from pseudocal.arrays import InputError
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.files import load_tensors, save_tensors
-from pseudocal.lab.adapt.heads import build_head
 from pseudocal.lab.adapt.loop import Point, seeded
-from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.adapt.networks import Network, build_head
+from pseudocal.lab.adapt.tensors import load_tensors, save_tensors
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A finished training: where its files lie, and its curve if labels for evaluation were given."""
+    """A finished training.
+
+    Attributes:
+        out: the folder of its files.
+        curve: error and NLL on the target during training, if labels for evaluation were given.
+        seconds: how long it took.
+
+    """
 
     out: Path
     curve: tuple[Point, ...]
@@ -50,7 +56,7 @@ class Trained:
 
     @property
     def source_train(self) -> Path:
-        """The same for the source rows that were trained on."""
+        """The same for the source images that were trained on."""
         return self.source_val.with_name("source_train.npz")
 
     def load(self) -> Network:
@@ -59,13 +65,13 @@ class Trained:
 
 
 def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
-    """Write down the settings, or check them against those of a start before; the result if it finished."""
+    """Write the settings, or compare them with those of an earlier start; the result if that finished."""
     settings = json.loads(json.dumps(settings))  # as they will be read back
     path = out / "run.json"
     if path.exists():
         _check_same(out, json.loads(path.read_text())["settings"], settings)
     else:
-        save_json(path, {"settings": settings, "versions": versions()})
+        save_json(path, {"settings": settings, "versions": training_versions()})
     result = out / "result.json"
     if not result.exists():
         return None
@@ -74,14 +80,14 @@ def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
 
 
 def finish_run(out: Path, curve: list[Point], seconds: float) -> Trained:
-    """Mark the run as finished and drop what it would have gone on from."""
+    """Mark the run as finished and delete its checkpoint."""
     save_json(out / "result.json", {"curve": [asdict(point) for point in curve], "seconds": seconds})
     (out / "resume.safetensors").unlink(missing_ok=True)
     return Trained(out, tuple(curve), seconds)
 
 
 def save_network(out: Path, network: Network, *, head: str, width: int, classes: tuple[str, ...]) -> None:
-    """Write the whole network as weights and a note that says how to build it."""
+    """Write the weights of the whole network, and how to build it."""
     backbone = network.backbone
     assert isinstance(backbone, Backbone)
     note = {"backbone": asdict(backbone.choice), "head": head, "width": width, "classes": list(classes)}
@@ -89,7 +95,12 @@ def save_network(out: Path, network: Network, *, head: str, width: int, classes:
 
 
 def load_network(out: Path | str) -> Network:
-    """Build the network of a finished training again; nothing is downloaded and no pickle is read."""
+    """The network of a finished training; nothing is downloaded and no pickle is read.
+
+    Args:
+        out: the folder of the training.
+
+    """
     path = Path(out) / "model.safetensors"
     if not path.exists():
         raise InputError(f"expected a finished training with {path.name}, got {path.parent}, which has none")
@@ -103,8 +114,8 @@ def load_network(out: Path | str) -> Network:
     return network.eval()
 
 
-def versions() -> dict[str, str]:
-    """What the numbers may depend on."""
+def training_versions() -> dict[str, str]:
+    """The versions that the results may depend on."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),

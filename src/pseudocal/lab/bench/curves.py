@@ -9,32 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from pseudocal.arrays import Floats
-from pseudocal.lab.bench.calibrating import corrected_logits
+from pseudocal.lab.bench.calibrators import COMPARED, SWEEP
 from pseudocal.lab.bench.records import Record, unique
-from pseudocal.lab.bench.store import Store, read_arrays
-from pseudocal.lab.bench.synthesis import SYNTHESES
+from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
 from pseudocal.metrics import Outcomes, Reliability
 
 
 def reliabilities(task: Task, names: Sequence[str], store: Store) -> dict[str, Reliability]:
     """How far confidence is right after each calibration."""
-    sums = store.folder(task) / "reliability.npz"
-    if sums.exists():
-        found = read_arrays(sums)
-        return {name: Reliability(found["edges"], *found[name]) for name in names if name in found}
-    labels = np.load(store.folder(task) / "target_labels.npy", allow_pickle=False)
-    scored = store.scores(task)
-    return {
-        name: Reliability.of(Outcomes.from_logits(corrected_logits(task, name, store), labels))
-        for name in names
-        if name in scored
-    }
+    found = load_arrays(store.folder(task) / "reliability.npz")
+    return {name: Reliability(found["edges"], *found[name]) for name in names if name in found}
 
 
 def real_and_pseudo(task: Task, store: Store) -> dict[str, Reliability]:
     """The uncalibrated model on the real target, and on its mixes by their pseudo-labels: what PseudoCal bets on."""
-    mixes = read_arrays(store.folder(task) / "mixes" / "pseudocal.npz")
+    mixes = load_arrays(store.folder(task) / "mixes" / "pseudocal.npz")
     pseudo = Reliability.of(Outcomes.from_logits(mixes["logits"], mixes["labels"]))
     return {"real target": reliabilities(task, ["none"], store)["none"], "pseudo target": pseudo}
 
@@ -78,10 +68,9 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
         for labels in ("hard", "soft"):
             values: dict[float, list[float]] = {}
             for record in records:
-                how = SYNTHESES.get(record.calibrator)
-                swept = how is not None and record.calibrator.startswith("lambda-") and how.labels == labels
-                if swept and record.task.method == method:
-                    values.setdefault(how.lam, []).append(record.ece)  # type: ignore[union-attr]
+                how = COMPARED[record.calibrator].synthesis
+                if record.calibrator in SWEEP and how and how.labels == labels and record.task.method == method:
+                    values.setdefault(how.lam, []).append(record.ece)
             if values:
                 shares = sorted(values)
                 means, sds = (np.array([f(values[lam]) for lam in shares]) for f in (np.mean, np.std))

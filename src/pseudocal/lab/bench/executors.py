@@ -1,6 +1,6 @@
-"""Ways to do many jobs: one after the other, in several processes, or with Ray. All have the signature of `map`.
+"""Ways to do many jobs: in several processes, or with Ray. Both are called as `map` is, which does them one by one.
 
-Results come as they are finished, in any order. A job writes files and returns a little, so which executor ran it
+Results come as they are finished, in any order. A job writes files and returns a little, so which of these ran it
 cannot be seen in what it left behind.
 """
 
@@ -14,28 +14,19 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
 from pseudocal.distributed.addresses import check_address
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
 from pseudocal.lab.data import cache_folder
 
 Item = TypeVar("Item")
-Result = TypeVar("Result")
+Outcome = TypeVar("Outcome")
 
 
-class Executor(Protocol):
+class Workers(Protocol):
     """`map`, in whatever order."""
 
-    def __call__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
         """Do something with each item."""
         ...
-
-
-def in_process(do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """One after the other, here.
-
-    >>> list(in_process(abs, [-1, 2]))
-    [1, 2]
-    """
-    yield from map(do, items)
 
 
 class Pool:
@@ -51,7 +42,7 @@ class Pool:
     def __exit__(self, *exception: object) -> None:
         self._pool.shutdown(wait=exception[0] is None, cancel_futures=True)
 
-    def __call__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
         """Do something with each item in one of the processes."""
         for future in as_completed([self._pool.submit(do, item) for item in items]):
             yield future.result()
@@ -73,7 +64,7 @@ class Ray:
     """Ray tasks of one core each: on this machine, or on a cluster whose nodes share the output and cache folders."""
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
-        self._ray = _ray()
+        self._ray = require("ray", "ray")
         self._started = not self._ray.is_initialized()
         if self._started:
             if address:
@@ -88,7 +79,7 @@ class Ray:
         if self._started:
             self._ray.shutdown()
 
-    def __call__(self, do: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
         """Do something with each item somewhere."""
         remote = self._ray.remote(max_retries=0)(_apply)
         waiting = [remote.remote(do, item, str(cache_folder())) for item in items]
@@ -100,11 +91,3 @@ class Ray:
 def _apply(do: Callable[[Any], Any], item: Any, cache: str) -> Any:
     os.environ["PSEUDOCAL_CACHE"] = cache  # that of whoever asks: workers may have been there before
     return do(item)
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("ray", "ray") from error
-    return ray

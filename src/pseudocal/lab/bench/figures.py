@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.extras import MissingExtraError
-from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.extras import require
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.curves import real_and_pseudo, reliabilities, sweeps, temperatures, trainings
 from pseudocal.lab.bench.records import read_records, unique
 from pseudocal.lab.bench.store import Store
@@ -17,10 +17,10 @@ from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.metrics import Reliability
 
 Form = Literal["svg", "png"]
-FEW = 30  # points that have room to be large
+FEW_POINTS = 30  # points that have room to be large
 
 
-def draw(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
+def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
     """Draw all figures that the suite has numbers for; the first pair of domains and seed stand for the others."""
     plt = pyplot()
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
 
 
 def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store) -> Any:
-    found = {title_of(name): each for name, each in reliabilities(task, names, store).items()}
+    found = {COMPARED[name].title: each for name, each in reliabilities(task, names, store).items()}
     return _side_by_side(plt, found, f"{task.method}, {task.pair}")
 
 
@@ -116,9 +116,9 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
     for ax, (name, (best, own)) in zip(axes[0], found.items(), strict=True):
         low, high = min(best.min(), 0.3), max(best.max(), 10.0)
         ax.plot([low, high], [low, high], color="0.6", lw=1)
-        few = len(best) <= FEW
+        few = len(best) <= FEW_POINTS
         ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)
-        ax.set(title=title_of(name), xscale="log", yscale="log")
+        ax.set(title=COMPARED[name].title, xscale="log", yscale="log")
     figure.supxlabel("temperature of the oracle")
     figure.supylabel("temperature found")
     return figure
@@ -126,12 +126,7 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
 
 def pyplot() -> Any:
     """Matplotlib for files: no window, and the same bytes for the same numbers."""
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "report") from error
+    mpl = require("matplotlib", "report")
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "pseudocal"
-    import matplotlib.pyplot as plt
-
-    return plt
+    return require("matplotlib.pyplot", "report")

@@ -7,19 +7,19 @@ import io
 import math
 from collections.abc import Callable, Sequence
 
-from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.records import unique
-from pseudocal.lab.bench.tables import SKILLS, Cell, Comparison, Table
+from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
 
 PERCENT = {"ece", "accuracy", "miou"}
 DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4, "miou": 2}
-NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU"}
+METRIC_NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU"}
 
 
 def markdown(table: Table) -> str:
     """A table in Markdown; the paper's values stand in brackets.
 
-    >>> print(markdown(Table("ECE", "ece", ("mcc",), (("PseudoCal", (Cell(0.125, 0.01, best=True),)),))))
+    >>> print(markdown(Table("ECE", "ece", ("mcc",), (("PseudoCal", (TableCell(0.125, 0.01, best=True),)),))))
     | ECE, % | mcc |
     |---|---|
     | PseudoCal | **12.50** ± 1.00 |
@@ -32,7 +32,7 @@ def markdown(table: Table) -> str:
 def latex(table: Table) -> str:
     r"""A tabular for LaTeX.
 
-    >>> print(latex(Table("ECE", "ece", ("mcc",), (("PseudoCal", (Cell(0.125, best=True),)),))))
+    >>> print(latex(Table("ECE", "ece", ("mcc",), (("PseudoCal", (TableCell(0.125, best=True),)),))))
     \begin{tabular}{lr}
     \hline
     ECE, \% & mcc \\
@@ -79,7 +79,7 @@ def comparisons(found: Sequence[Comparison]) -> str:
     where = unique(each.where for each in found)
     lookup = {(each.rival, each.where): each for each in found}
     rows = [
-        [title_of(rival), *(_compared(lookup.get((rival, place))) for place in where)]
+        [COMPARED[rival].title, *(_compared(lookup.get((rival, place))) for place in where)]
         for rival in unique(each.rival for each in found)
     ]
     head = ["PseudoCal against", *where]
@@ -94,11 +94,11 @@ def _compared(each: Comparison | None) -> str:
 
 
 def _title(table: Table) -> str:
-    name = table.title.replace(table.metric, NAMES[table.metric])
+    name = table.title.replace(table.metric, METRIC_NAMES[table.metric])
     return f"{name}, %" if table.metric in PERCENT else name
 
 
-def _written(cell: Cell, metric: str, bold: str, plus: str) -> str:
+def _written(cell: TableCell, metric: str, bold: str, plus: str) -> str:
     if math.isnan(cell.mean):
         return "-" if math.isnan(cell.paper) else f"- [{_number(cell.paper, metric)}]"
     mean = _number(cell.mean, metric)

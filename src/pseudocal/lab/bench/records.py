@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.store import Store
 from pseudocal.lab.bench.task import Suite, Task
 
@@ -33,7 +33,7 @@ def read_records(suite: Suite, store: Store) -> list[Record]:
     return records
 
 
-def gaps(suite: Suite, store: Store) -> list[str]:
+def missing_scores(suite: Suite, store: Store) -> list[str]:
     """What the tables lack: tasks that were not finished, calibrators that failed."""
     lines = []
     for task in suite.tasks:
@@ -42,7 +42,7 @@ def gaps(suite: Suite, store: Store) -> list[str]:
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:
-            lacking = [title_of(c) for c in suite.calibrators if c not in scores]
+            lacking = [COMPARED[c].title for c in suite.calibrators if c not in scores]
             lines += [f"{name}: no {', '.join(lacking)}"] if lacking else []
     return lines
 

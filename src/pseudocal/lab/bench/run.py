@@ -1,4 +1,4 @@
-"""The whole grid: features that many share, then every model, then every comparison."""
+"""The whole grid: features that many models share, then every model, then every comparison."""
 
 from __future__ import annotations
 
@@ -6,113 +6,112 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from pseudocal.lab.adapt.loop import torch_threads
-from pseudocal.lab.bench import segmented, segmenters
-from pseudocal.lab.bench.domains import domains_of
-from pseudocal.lab.bench.executors import Executor, in_process
-from pseudocal.lab.bench.stages import calibrate_and_score, describe, forget, has_model, is_compared, train_and_predict
+from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.executors import Workers
+from pseudocal.lab.bench.segmenters import check_segmentation
+from pseudocal.lab.bench.stages import compare_calibrators, describe, forget_stages, is_compared, make_model
 from pseudocal.lab.bench.store import Store
-from pseudocal.lab.bench.synthesis import SYNTHESES
 from pseudocal.lab.bench.task import Suite, Task
-from pseudocal.lab.bench.views import View, backbone_of, features, is_frozen
+from pseudocal.lab.bench.views import View, backbone_of, domains_of, has_frozen_backbone, view_features
 from pseudocal.lab.data import check_same_classes
 
-Progress = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+Tell = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A task that could not be finished."""
+class FailedTask:
+    """A task that could not be finished.
+
+    Attributes:
+        task: the task, or a member of the ensemble of one.
+        error: what went wrong, in one line.
+
+    """
 
     task: Task
     error: str
-
-
-@dataclass(frozen=True)
-class Runner:
-    """How tasks of one kind are run: what is shared by many, a model, a comparison. All of it is on disk afterwards."""
-
-    what: str  # what is shared, as progress calls it
-    check: Callable[[Task, Store], Any]
-    shared: Callable[[Sequence[Task], Sequence[Task], Sequence[str]], list[Any]]  # of models, tasks, calibrators
-    prepare: Callable[[Any, Store], None]
-    model: Callable[[Task, Store], None]
-    has_model: Callable[[Task, Store], bool]
-    compare: Callable[[Task, Sequence[str], Store], None]
-    is_compared: Callable[[Task, Sequence[str], Store], bool]
-    forget: Callable[[Task, Store, str], None]
 
 
 def run(
     suite: Suite,
     store: Store,
     *,
-    executor: Executor = in_process,
+    executor: Workers = map,
     redo: str | None = None,
-    progress: Progress = lambda what, done, total: None,
-) -> list[Failure]:
-    """Do what is missing of a suite, and say which tasks, or members of their ensembles, failed."""
+    progress: Tell = lambda what, done, total: None,
+) -> list[FailedTask]:
+    """Do what is missing of a suite, and say which tasks, or members of their ensembles, failed.
+
+    Args:
+        suite: the tasks and the calibrators to compare on each.
+        store: where everything is written.
+        executor: `map`, or one of `pseudocal.lab.bench.executors`, which do several jobs at a time.
+        redo: a stage that is done again, with those after it.
+        progress: is told what is going on, how many jobs are done, and of how many.
+
+    """
     store.save_suite(suite)
-    for task in with_members(suite.tasks, suite.calibrators) if redo else ():
-        RUNNERS[task.runner].forget(task, store, redo or "")
-    failures: dict[Task, Failure] = {}
-    for name, runner in RUNNERS.items():
-        tasks = [task for task in suite.tasks if task.runner == name]
-        models = [task for task in with_members(tasks, suite.calibrators) if not runner.has_model(task, store)]
-        open_tasks = [task for task in tasks if not runner.is_compared(task, suite.calibrators, store)]
-        for task in {(task.data, task.source, task.target): task for task in [*models, *open_tasks]}.values():
-            runner.check(task, store)
-        jobs = runner.shared(models, open_tasks, suite.calibrators)
-        _all(runner.what, jobs, partial(_prepare, name, store), executor, progress)
-        for failure in _all("models", models, partial(_model, name, store), executor, progress):
-            failures[failure.task] = failure
-        ready = [task for task in open_tasks if task not in failures]
-        compare = partial(_compare, name, suite.calibrators, store)
-        for failure in _all("calibrations", ready, compare, executor, progress):
-            failures[failure.task] = failure
-    return list(failures.values())
+    models = with_members(suite.tasks, suite.calibrators)
+    for task in models if redo else ():
+        forget_stages(task, store, redo or "")
+    missing = [task for task in models if not store.has_model(task)]
+    waiting = [task for task in suite.tasks if not is_compared(task, suite.calibrators, store)]
+    _check_data([*missing, *waiting], store)
+    _all("features", shared_features(missing, waiting, suite.calibrators), partial(_compute, store), executor, progress)
+    trainings = list(dict.fromkeys(task.training for task in missing))
+    failed = {each.task: each.error for each in _all("models", trainings, partial(_model, store), executor, progress)}
+    ready = [task for task in waiting if task.training not in failed]
+    compare = partial(_compare, suite.calibrators, store)
+    return [
+        *(FailedTask(task, failed[task.training]) for task in models if task.training in failed),
+        *_all("calibrations", ready, compare, executor, progress),
+    ]
 
 
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:
     """All models that the tasks need: their own, and where calibrators ask for ensembles the other members."""
-    together = {"ensemble", *(name for name, how in SYNTHESES.items() if how.together)}
-    members = [m for task in tasks for m in task.members()] if together & set(calibrators) else []
-    return list(dict.fromkeys([*tasks, *members]))
+    ensembles = any(COMPARED[name].needs_ensemble for name in calibrators)
+    return list(dict.fromkeys([*tasks, *(member for task in tasks if ensembles for member in task.members())]))
+
+
+def _check_data(tasks: Sequence[Task], store: Store) -> None:
+    """Refuse, before anything runs, settings that make no sense and data that are not there."""
+    for task in {(task.data, task.source, task.target): task for task in tasks}.values():
+        if task.segments:
+            check_segmentation(task)
+        else:
+            check_same_classes(*domains_of(task, store.root))
 
 
 def _all(
-    what: str, items: Sequence[Any], do: Callable[[Any], Failure | None], executor: Executor, progress: Progress
-) -> list[Failure]:
+    what: str, jobs: Sequence[Any], do: Callable[[Any], FailedTask | None], executor: Workers, progress: Tell
+) -> list[FailedTask]:
     failures = []
-    progress(what, 0, len(items))
-    for done, failure in enumerate(executor(do, items), start=1):
+    progress(what, 0, len(jobs))
+    for done, failure in enumerate(executor(do, jobs), start=1):
         failures += [failure] if failure else []
-        progress(what, done, len(items))
+        progress(what, done, len(jobs))
     return failures
 
 
-def _prepare(runner: str, store: Store, job: Any) -> None:
-    """Compute what is shared. Where that fails, whoever needs it will fail too, and write down why."""
-    with limited(store.threads), suppress(Exception):
-        RUNNERS[runner].prepare(job, store)
-
-
-def _model(runner: str, store: Store, task: Task) -> Failure | None:
-    return _tried(task, store, lambda: RUNNERS[runner].model(task, store))
-
-
-def _compare(runner: str, calibrators: Sequence[str], store: Store, task: Task) -> Failure | None:
-    return _tried(task, store, lambda: RUNNERS[runner].compare(task, calibrators, store))
-
-
-def _tried(task: Task, store: Store, do: Callable[[], None]) -> Failure | None:
+def _model(store: Store, task: Task) -> FailedTask | None:
     try:
         with limited(store.threads):
-            do()
+            make_model(task, store)
     except Exception as error:  # whatever it is, it is written down and the others go on
-        return Failure(task, describe(error))
+        return FailedTask(task, describe(error))
+    return None
+
+
+def _compare(calibrators: Sequence[str], store: Store, task: Task) -> FailedTask | None:
+    try:
+        with limited(store.threads):
+            compare_calibrators(task, calibrators, store)
+    except Exception as error:
+        return FailedTask(task, describe(error))
     return None
 
 
@@ -126,65 +125,41 @@ def limited(threads: int) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A view of one of a task's domains, whose features many tasks need."""
+class SharedFeatures:
+    """The features of one view of one of a task's domains, which many tasks need.
+
+    Attributes:
+        task: one of these tasks.
+        domain: "source" or "target".
+        view: the images as they are, or mixed.
+
+    """
 
     task: Task
-    domain: str  # "source" or "target"
+    domain: Literal["source", "target"]
     view: View
 
-
-def shown(models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Shown]:
-    """Each (backbone, domain, view) once."""
-    needed = [Shown(task, "source", View()) for task in models]
-    needed += [Shown(task, "target", View(kind)) for task in models for kind in ("real", "flipped")]
-    shares = sorted({SYNTHESES[n].lam for n in calibrators if n in SYNTHESES and SYNTHESES[n].strategy == "PseudoCal"})
-    needed += [Shown(task, "target", View("mixed", lam, task.seed)) for task in tasks for lam in shares]
-    return list({_features_of(each): each for each in needed if is_frozen(each.task)}.values())
-
-
-def _features_of(each: Shown) -> tuple[Any, ...]:
-    """What decides the features: the seed only where it draws the backbone's weights."""
-    task, backbone = each.task, backbone_of(each.task.backbone, each.task.weights, each.task.seed)
-    part = each.domain == "target" and task.scenario == "partial-set"
-    drawn = None if backbone.pretrained else task.seed
-    return (task.data, getattr(task, each.domain), part, task.backbone, task.weights, drawn, each.view)
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What decides the features: the seed only where it draws the backbone's weights."""
+        task, backbone = self.task, backbone_of(self.task.backbone, self.task.weights, self.task.seed)
+        part = self.domain == "target" and task.scenario == "partial-set"
+        drawn = None if backbone.pretrained else task.seed
+        return (task.data, getattr(task, self.domain), part, task.backbone, task.weights, drawn, self.view)
 
 
-def prepare(job: Shown, store: Store) -> None:
-    """Compute the features of a view, unless they are there."""
-    source, target = domains_of(job.task, store.root)
-    features(job.task, (source if job.domain == "source" else target).inputs, job.view)
+def shared_features(models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]) -> list[SharedFeatures]:
+    """Each (backbone, domain, view) once, of tasks whose backbone is frozen."""
+    hows = [COMPARED[name].synthesis for name in calibrators]
+    shares = sorted({how.lam for how in hows if how is not None and how.strategy == "PseudoCal"})
+    needed = [SharedFeatures(task, domain, View()) for task in models for domain in ("source", "target")]
+    needed += [SharedFeatures(task, "target", View(lam, task.seed)) for task in tasks for lam in shares]
+    frozen = [each for each in needed if not each.task.segments and has_frozen_backbone(each.task)]
+    return list({each.key: each for each in frozen}.values())
 
 
-def check(task: Task, store: Store) -> None:
-    """Refuse, before anything runs, data that are not there."""
-    check_same_classes(*domains_of(task, store.root))
-
-
-# A kind of task with other data and other stages has an entry of its own here; as long as it writes `scores.json`,
-# tables know no difference.
-RUNNERS: dict[str, Runner] = {
-    "classification": Runner(
-        what="features",
-        check=check,
-        shared=shown,
-        prepare=prepare,
-        model=train_and_predict,
-        has_model=has_model,
-        compare=calibrate_and_score,
-        is_compared=is_compared,
-        forget=forget,
-    ),
-    "segmentation": Runner(
-        what="segmenters",
-        check=segmenters.check,
-        shared=segmenters.shared,
-        prepare=segmenters.train,
-        model=segmenters.ensure_model,
-        has_model=segmenters.has_model,
-        compare=segmented.calibrate_and_score,
-        is_compared=is_compared,
-        forget=segmenters.forget,
-    ),
-}
+def _compute(store: Store, job: SharedFeatures) -> None:
+    """Compute features, unless they are there; where that fails, the tasks that need them fail too, and say why."""
+    with limited(store.threads), suppress(Exception):
+        source, target = domains_of(job.task, store.root)
+        view_features(job.task, (source if job.domain == "source" else target).inputs, job.view)

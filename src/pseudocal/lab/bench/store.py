@@ -3,19 +3,24 @@
     OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run: what `table` reads
     OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
         settings.json             the task, versions
-        train.json                the training's curve of target error and NLL; written last of what training writes
-        model.safetensors         the network; above a frozen backbone its head alone
-        target.npz                logits, features, flipped (logits of the mirrored images); no labels
-        target_labels.npy         read by `score` alone
+        training/                 while the model is trained: what that goes on from after a kill, and its outputs
+        train.json                the training's curve of target error and NLL
+        model.safetensors         the network; above a frozen backbone its head alone; written last by the training
         source_val.npz            logits, features, labels of held-out source rows (not for source-free tasks)
         source_train.npz          features of the source rows that were trained on (likewise)
+        target_labels.npy         read by `score` alone
+        target.npz                logits, features; no labels; written last by `predict`
         mixes/NAME.npz            one for each synthesis: logits of the mixes, labels (pseudo-labels), and for mixup the
-                                  row numbers first (larger share) and second, in the order PseudoCal drew them
+                                  row numbers first (larger share) and second
         calibrations/NAME.json    a `Calibration`, for the calibrators that correct logits
         calibrations/NAME.npy     corrected target logits, for those that answer with other predictions
         scores.json               metrics by calibrator
+        reliability.npz           edges of the bins, and by calibrator count, sum of confidence, number of right rows
         times.json                seconds of each stage: wall, CPU
         error.json                what went wrong in which stage, if something did
+
+All targets of a source and seed share one segmenter, in the folder of a task with the target "any". Segmentation has no
+files of `predict` and `synthesise`: the logits of every pixel are too much to keep.
 
 Features of a frozen backbone lie in the cache folder (`pseudocal.lab.bench.views`), shared by all tasks.
 """
@@ -23,7 +28,6 @@ Features of a frozen backbone lie in the cache folder (`pseudocal.lab.bench.view
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -35,7 +39,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.files import replacing, save_json
-from pseudocal.lab.adapt.runs import versions
+from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench.task import Suite, Task
 
 try:
@@ -43,16 +47,23 @@ try:
 except ImportError:  # not on Windows, where two runs had better not share a folder
     fcntl = None  # type: ignore[assignment]
 
-Arrays = dict[str, NDArray[Any]]
+NamedArrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Store:
-    """An output folder, and what a run may know beside it."""
+    """An output folder, and what a run may know beside it.
+
+    Attributes:
+        out: the folder.
+        root: where the images of a data set lie that is not built in.
+        threads: of torch and BLAS, in each process; another number may change the last digits.
+
+    """
 
     out: Path
-    root: Path | None = None  # of a benchmark's images, for data that are not built in
-    threads: int = 1  # of torch, in each process; another number may change the last digits
+    root: Path | None = None
+    threads: int = 1
 
     def folder(self, task: Task) -> Path:
         """The task's folder."""
@@ -67,7 +78,7 @@ class Store:
             if before != settings:
                 raise InputError(f"expected the settings of {task.pair} in {path}, got those of another task")
         else:
-            save_json(path, {"task": settings, "versions": versions()})
+            save_json(path, {"task": settings, "versions": training_versions()})
         return folder
 
     def save_suite(self, suite: Suite) -> None:
@@ -79,7 +90,7 @@ class Store:
         path = self.out / "suites" / f"{name}.json"
         if not path.exists():
             there = sorted(p.stem for p in path.parent.glob("*.json"))
-            hint = ": it was run with --quick, say so here too" if f"{name}-quick" in there else ""
+            hint = f": is {name}-quick meant?" if f"{name}-quick" in there else ""
             raise InputError(
                 f"expected a suite that was run into {self.out} ({', '.join(there) or 'none'}), got {name!r}{hint}"
             )
@@ -92,11 +103,26 @@ class Store:
 
     def error(self, task: Task) -> dict[str, str] | None:
         """What went wrong, if something did."""
-        path = self.folder(task) / "error.json"
-        return dict(json.loads(path.read_text())) if path.exists() else None
+        for path in (self.folder(each) / "error.json" for each in (task.training, task)):
+            if path.exists():
+                return dict(json.loads(path.read_text()))
+        return None
+
+    def has_model(self, task: Task) -> bool:
+        """Whether the task's model is trained, its outputs are written, and nothing is left over of the training."""
+        folder = self.folder(task.training)
+        trained = (folder / "model.safetensors").exists() and not (folder / "training").exists()
+        return trained and (task.segments or (folder / "target.npz").exists())
+
+    def members(self, task: Task) -> list[Task]:
+        """The task's ensemble, whose models are all there."""
+        for member in task.members():
+            if not self.has_model(member):
+                raise InputError(f"expected all members of the ensemble, got none of seed {member.seed}")
+        return task.members()
 
 
-def read_arrays(path: Path) -> Arrays:
+def load_arrays(path: Path) -> NamedArrays:
     """All arrays of an .npz."""
     with np.load(path, allow_pickle=False) as file:
         return dict(file)
@@ -116,14 +142,3 @@ def alone(folder: Path) -> Iterator[None]:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-@contextmanager
-def timed(folder: Path, stage: str) -> Iterator[None]:
-    """Note how long a stage took, apart from what it found: times differ from run to run."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    yield
-    path = folder / "times.json"
-    times = json.loads(path.read_text()) if path.exists() else {}
-    times[stage] = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
-    save_json(path, times)

@@ -27,19 +27,19 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.adapt import BACKBONES
-from pseudocal.lab.adapt.fit import check_options
-from pseudocal.lab.adapt.train import find_preset
+from pseudocal.lab.adapt.stages import check_options
+from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import segmenters
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
-from pseudocal.lab.bench.synthesis import SYNTHESES
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
-from pseudocal.lab.segmentation.comparison import METHODS
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
 KEYS = ("calibrators", "seeds", "tasks", "about")
-MANY = ("source", "target", "method")  # one name or several
+LISTED_KEYS = ("source", "target", "method")  # one name or several
 TYPES: dict[str, tuple[type, ...]] = {"width": (int,), "iterations": (int,), "frozen": (bool,), "options": (dict,)}
-SEGMENTED = ("data", *MANY, "backbone", "weights", "width", "iterations", "options")
+SEGMENTED = ("data", *LISTED_KEYS, "backbone", "weights", "width", "iterations", "options")
 FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed", "runner"))
 
 
@@ -67,10 +67,10 @@ def parse_suite(
     given = content.get("tasks")
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
         raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
-    pixels = {each.get("data") == "scenes" for each in given}
-    if len(pixels) > 1:
+    kinds = {each.get("data") == "scenes" for each in given}
+    if len(kinds) > 1:
         raise InputError("expected scenes in a suite of their own, got other data too")
-    known = METHODS if True in pixels else (*CALIBRATORS, *SYNTHESES)
+    known = SEGMENTATION_CALIBRATORS if True in kinds else tuple(COMPARED)
     calibrators = content.get("calibrators", [name for name in CALIBRATORS if name in known])
     _check_among("a calibrator", calibrators, known)
     count = content.get("seeds", 1) if seeds is None else seeds
@@ -103,8 +103,8 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
         _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
         for method in _listed(table["method"]):
             check_options(find_preset(method, table.get("preset", "paper")), options)
-    several = [_listed(table[key]) for key in MANY]
-    cells = [settings | dict(zip(MANY, names, strict=True)) for names in product(*several)]
+    several = [_listed(table[key]) for key in LISTED_KEYS]
+    cells = [settings | dict(zip(LISTED_KEYS, names, strict=True)) for names in product(*several)]
     cells = [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
     for cell in cells if table["data"] == "scenes" else ():
         segmenters.check_settings(Task(**cell))
@@ -112,7 +112,7 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _check_type(key: str, value: Any) -> None:
-    wanted = TYPES.get(key, (str, list) if key in MANY else (str,))
+    wanted = TYPES.get(key, (str, list) if key in LISTED_KEYS else (str,))
     right = isinstance(value, wanted) and not (isinstance(value, bool) and bool not in wanted)
     if not right or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
         raise InputError(f"expected {key} to be {' or '.join(t.__name__ for t in wanted)}, got {value!r}")

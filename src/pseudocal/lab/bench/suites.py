@@ -9,9 +9,9 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.bench import segmenters
-from pseudocal.lab.bench.synthesis import ABLATION, SWEEP
+from pseudocal.lab.bench.calibrators import ABLATION, SWEEP
 from pseudocal.lab.bench.task import Scenario, Suite, Task
-from pseudocal.lab.segmentation.comparison import METHODS
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
 ALL = tuple(CALIBRATORS)
 SOURCE_FREE = tuple(name for name, entry in CALIBRATORS.items() if not entry.source_data)
@@ -28,14 +28,14 @@ FROZEN = (("width", 256),)
 SMALL: dict[str, tuple[tuple[str, Any], ...]] = {"cdan": (("randomised", 1024),)}
 
 
-def resnet(depth: int) -> tuple[tuple[str, Any], ...]:
+def resnet_settings(depth: int) -> tuple[tuple[str, Any], ...]:
     """The paper's network, trained as a whole from its ImageNet weights."""
     weights = f"microsoft/resnet-{depth}"
     return (("backbone", f"resnet{depth}"), ("weights", weights), ("frozen", False), ("iterations", 10_000))
 
 
 @dataclass(frozen=True)
-class Plan:
+class SuitePlan:
     """How a suite's tasks are made from seeds: pairs of domains times methods."""
 
     about: str
@@ -68,25 +68,25 @@ SEGMENTERS = (
     *(("runner", "segmentation"), ("backbone", "unet"), ("iterations", 250)),
     ("options", tuple(segmenters.OPTIONS.items())),
 )
-QUICK = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
+QUICK_EMOJI = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
 
-PLANS: dict[str, Plan] = {
-    "digits": Plan(
+PLANS: dict[str, SuitePlan] = {
+    "digits": SuitePlan(
         "three kinds of digits, a small network trained end to end",
         "digits",
         tuple(permutations(("mnist", "optdigits", "fonts"), 2)),
         ("source-only", "mcc", "bnm"),
         settings=TRAINED,
     ),
-    "emoji": Plan(
+    "emoji": SuitePlan(
         "four vendors' emoji, heads on a frozen EfficientNet-Lite0, closed set",
         "emoji",
         tuple(permutations(EMOJI, 2)),
         ("source-only", "atdoc", "bnm", "mcc", "cdan", "safn"),
         settings=FROZEN,
-        quick=QUICK,
+        quick=QUICK_EMOJI,
     ),
-    "emoji-partial": Plan(
+    "emoji-partial": SuitePlan(
         "the target has half of the classes",
         "emoji",
         tuple(permutations(EMOJI, 2)),
@@ -94,7 +94,7 @@ PLANS: dict[str, Plan] = {
         "partial-set",
         settings=FROZEN,
     ),
-    "emoji-source-free": Plan(
+    "emoji-source-free": SuitePlan(
         "SHOT sees a source model, DINE its outputs alone",
         "emoji",
         tuple(permutations(EMOJI, 2)),
@@ -103,7 +103,7 @@ PLANS: dict[str, Plan] = {
         SOURCE_FREE,
         settings=FROZEN,
     ),
-    "emoji-ablation": Plan(
+    "emoji-ablation": SuitePlan(
         "other syntheses in the place of mixup",
         "emoji",
         tuple(permutations(EMOJI, 2)),
@@ -111,7 +111,7 @@ PLANS: dict[str, Plan] = {
         calibrators=("none", *ABLATION, "pseudocal", "oracle"),
         settings=FROZEN,
     ),
-    "emoji-lambda": Plan(
+    "emoji-lambda": SuitePlan(
         "the share of mixup, hard and soft labels",
         "emoji",
         tuple(permutations(EMOJI, 2)),
@@ -119,51 +119,53 @@ PLANS: dict[str, Plan] = {
         calibrators=("none", *SWEEP, "oracle"),
         settings=FROZEN,
     ),
-    "scenes": Plan(
+    "scenes": SuitePlan(
         "segmentation: a small U-Net trained on one vendor's scenes, calibrated on another's",
         "scenes",
-        tuple(permutations(EMOJI, 2)),  # the three of `--quick` have the same source, and so share their segmenters
+        tuple(permutations(EMOJI, 2)),  # the first three, the quick suite, share their segmenters
         ("source-only",),
-        calibrators=METHODS,
+        calibrators=SEGMENTATION_CALIBRATORS,
         settings=SEGMENTERS,
     ),
-    "office31": Plan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet(50)),
-    "office-home": Plan(
-        "the paper's Office-Home", "office-home", tuple(permutations(OFFICE_HOME, 2)), SIX, settings=resnet(50)
+    "office31": SuitePlan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet_settings(50)),
+    "office-home": SuitePlan(
+        "the paper's Office-Home", "office-home", tuple(permutations(OFFICE_HOME, 2)), SIX, settings=resnet_settings(50)
     ),
-    "office-home-partial": Plan(
+    "office-home-partial": SuitePlan(
         "the paper's Office-Home, 25 classes in the target",
         "office-home",
         tuple(permutations(OFFICE_HOME, 2)),
         ("atdoc", "mcc", "pada"),
         "partial-set",
-        settings=resnet(50),
+        settings=resnet_settings(50),
     ),
-    "visda": Plan(
+    "visda": SuitePlan(
         "the paper's VisDA, synthetic to real",
         "visda-2017",
         (("train", "validation"),),
         SIX,
-        settings=resnet(101),
+        settings=resnet_settings(101),
     ),
-    "domainnet126": Plan("the paper's DomainNet-126", "domainnet-126", DOMAINNET, SIX, settings=resnet(34)),
-    "domainnet126-source-free": Plan(
+    "domainnet126": SuitePlan(
+        "the paper's DomainNet-126", "domainnet-126", DOMAINNET, SIX, settings=resnet_settings(34)
+    ),
+    "domainnet126-source-free": SuitePlan(
         "the paper's DomainNet-126, source-free",
         "domainnet-126",
         DOMAINNET,
         ("shot", "dine"),
         "source-free",
         SOURCE_FREE,
-        settings=resnet(34),
+        settings=resnet_settings(34),
     ),
-    "imagenet-sketch": Plan(
+    "imagenet-sketch": SuitePlan(
         "the paper's ImageNet to ImageNet-Sketch, source-free",
         "imagenet-sketch",
         (("imagenet", "sketch"),),
         ("shot", "dine"),
         "source-free",
         SOURCE_FREE,
-        settings=resnet(50),
+        settings=resnet_settings(50),
     ),
 }
 

@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.lab.bench.calibrating import title_of
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.task import Suite
 
-Metric = Literal["ece", "nll", "brier", "miou"]
+TableMetric = Literal["ece", "nll", "brier", "miou"]
 By = Literal["overall", "target", "task"]
 Key = tuple[str, str]  # method, pair of domains
 SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the models as they are, below the table of ECE
@@ -22,7 +22,7 @@ SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1}  # of an mIoU more is better
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A mean over tasks, its mean and standard deviation over seeds, and what the paper has in its place."""
 
     mean: float
@@ -38,10 +38,10 @@ class Table:
     title: str
     metric: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[Cell, ...]], ...]  # each with its name
+    rows: tuple[tuple[str, tuple[TableCell, ...]], ...]  # each with its name
 
 
-def tables(suite: Suite, records: Sequence[Record], metric: Metric = "ece", by: By = "overall") -> list[Table]:
+def tables(suite: Suite, records: Sequence[Record], metric: TableMetric = "ece", by: By = "overall") -> list[Table]:
     """One table overall, or one for each method."""
     methods = unique(record.task.method for record in records)
     if by == "overall":
@@ -60,12 +60,14 @@ def _keys(records: Sequence[Record], methods: Sequence[str]) -> list[Key]:
     return list(dict.fromkeys((r.task.method, r.task.pair) for r in records if r.task.method in methods))
 
 
-def _table(title: str, suite: Suite, records: Sequence[Record], metric: Metric, groups: dict[str, list[Key]]) -> Table:
+def _table(
+    title: str, suite: Suite, records: Sequence[Record], metric: TableMetric, groups: dict[str, list[Key]]
+) -> Table:
     columns = {**groups, "average": [key for keys in groups.values() for key in keys]}
     names = [name for name in suite.calibrators if any(record.calibrator == name for record in records)]
     paper = published(suite, metric)
     cells = {name: [_cell(records, name, metric, keys, paper) for keys in columns.values()] for name in names}
-    rows = [(title_of(name), _marked(name, cells, names, SIGN[metric])) for name in names]
+    rows = [(COMPARED[name].title, _marked(name, cells, names, SIGN[metric])) for name in names]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):
@@ -76,7 +78,7 @@ def _table(title: str, suite: Suite, records: Sequence[Record], metric: Metric, 
 
 def _cell(
     records: Sequence[Record], name: str, metric: str, keys: list[Key], paper: dict[tuple[str, str, str], float]
-) -> Cell:
+) -> TableCell:
     """The mean over some tasks; a seed counts if all of them are there."""
     wanted = set(keys)
     by_seed: dict[int, list[float]] = {}
@@ -85,20 +87,20 @@ def _cell(
             by_seed.setdefault(record.task.seed, []).append(getattr(record, metric))
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == len(wanted)]
     theirs = [paper[name, *key] for key in keys if (name, *key) in paper]
-    return Cell(
+    return TableCell(
         mean=float(np.mean(means)) if means else math.nan,
         sd=float(np.std(means, ddof=1)) if len(means) > 1 else math.nan,
         paper=float(np.mean(theirs)) if len(theirs) == len(keys) else math.nan,
     )
 
 
-def _marked(name: str, cells: dict[str, list[Cell]], names: Sequence[str], sign: int) -> tuple[Cell, ...]:
+def _marked(name: str, cells: dict[str, list[TableCell]], names: Sequence[str], sign: int) -> tuple[TableCell, ...]:
     """The row with its best cells marked; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
         rivals = [sign * cells[other][i].mean for other in names if other != "oracle"]
         best = name != "oracle" and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)  # no holes, no winner
-        row.append(Cell(cell.mean, cell.sd, cell.paper, bool(best)))
+        row.append(TableCell(cell.mean, cell.sd, cell.paper, bool(best)))
     return tuple(row)
 
 
@@ -114,7 +116,9 @@ class Comparison:
     p: float
 
 
-def compare(records: Sequence[Record], metric: Metric = "ece", champion: str = "pseudocal") -> list[Comparison]:
+def compare_over_tasks(
+    records: Sequence[Record], metric: TableMetric = "ece", champion: str = "pseudocal"
+) -> list[Comparison]:
     """Wilcoxon's signed-rank test over tasks, each the mean over its seeds; for each method, and for all of them.
 
     Tasks that share a domain are not independent, so that the p of "all" is too small rather than too large.

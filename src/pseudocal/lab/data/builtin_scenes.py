@@ -1,7 +1,7 @@
-"""Emoji scenes, for segmentation: each pixel belongs to an emoji's group or to the background, and which is known.
+"""Emoji scenes for segmentation: the class of each pixel is known, the group of an emoji or the background.
 
-A scene is a soft two-coloured background under a handful of emoji of any size, place and slope. The domain is the
-vendor; every vendor has scenes of its own, so no two domains share an arrangement.
+A scene is a smooth background of two colours with a few emoji of random size, position and rotation. The domain is the
+vendor. Every vendor has scenes of its own: no two domains share an arrangement.
 """
 
 from __future__ import annotations
@@ -16,24 +16,32 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.data.builtin_emoji import check_vendors, render
-from pseudocal.lab.data.cache import Arrays, cached
-from pseudocal.lab.data.domain import Inputs, Pixels, Rows, Unlabelled, select, split_rows
+from pseudocal.lab.data.cache import NamedArrays, cached
+from pseudocal.lab.data.domains import ImageArray, Indexable, Selector, Unlabelled, select, split_numbers
 from pseudocal.lab.data.icons import VENDORS, Icon, icons
 
-SIZE = 96
-COUNT = 400
-DIGEST = "8449bddbcf7997798fef2239b17307a2069f56731a2038f44aca275062d8f7b3"
+SCENE_SIZE = 96
+SCENE_COUNT = 400
+SCENES_DIGEST = "8449bddbcf7997798fef2239b17307a2069f56731a2038f44aca275062d8f7b3"
 BACKGROUND = "background"
 MARGIN = 0.2072  # a square turned by 45 degrees is wider by half the diagonal less half the side, on each side
 
 
 @dataclass(frozen=True, eq=False)
 class Scenes:
-    """Images of one origin with the class of each pixel: arrays, or files that are decoded when rows are asked for."""
+    """Images of one origin with the class of each pixel: arrays, or files that are decoded when asked for.
+
+    Attributes:
+        name: the name of the domain.
+        inputs: the images; indexing gives `(k, 3, height, width)` uint8.
+        masks: the class number of each pixel; indexing gives `(k, height, width)`. Pixels of 255 are ignored.
+        classes: the class names in the order of their numbers.
+
+    """
 
     name: str
-    inputs: Inputs  # [rows] -> (k, 3, height, width)
-    masks: Any  # [rows] -> (k, height, width), class numbers; 255 does not count
+    inputs: Indexable
+    masks: Any
     classes: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -43,32 +51,37 @@ class Scenes:
         """The same scenes without their masks."""
         return Unlabelled(self.name, self.inputs)
 
-    def subset(self, rows: Rows) -> Scenes:
-        """The named rows, in that order."""
-        return replace(self, inputs=select(self.inputs, rows), masks=select(self.masks, rows))
+    def subset(self, chosen: Selector) -> Scenes:
+        """The chosen scenes, in that order."""
+        return replace(self, inputs=select(self.inputs, chosen), masks=select(self.masks, chosen))
 
     __getitem__ = subset
 
     def split(self, fraction: float = 0.75, *, seed: int = 0) -> tuple[Scenes, Scenes]:
-        """Two parts by plain random choice, the first rounded down: 300 and 100 scenes by default."""
-        first, second = split_rows(len(self), fraction, seed)
+        """Two random parts, the first rounded down: 300 and 100 scenes by default."""
+        first, second = split_numbers(len(self), fraction, seed)
         return self.subset(first), self.subset(second)
 
 
 def scenes(*vendors: str) -> dict[str, Scenes]:
-    """400 scenes of each vendor (all four by default), built on first use in less than a minute."""
+    """400 scenes of each vendor, built on first use in less than a minute.
+
+    Args:
+        vendors: `noto`, `twemoji`, `openmoji`, `fluent`, or some of them; all four by default.
+
+    """
     chosen = check_vendors(vendors)
-    arrays = cached("scenes", _build, expected=DIGEST)
+    arrays = cached("scenes", _build_scenes, expected=SCENES_DIGEST)
     classes = tuple(arrays["classes"].tolist())
     return {name: Scenes(name, arrays[f"{name}_images"], arrays[f"{name}_masks"], classes) for name in chosen}
 
 
-def _build() -> Arrays:
+def _build_scenes() -> NamedArrays:
     found = icons()
     classes = scene_classes(found["noto"])
-    arrays: Arrays = {"classes": np.array(classes)}
+    arrays: NamedArrays = {"classes": np.array(classes)}
     for vendor in VENDORS:
-        made = make_scenes(vendor, found[vendor], COUNT, seed=0)
+        made = make_scenes(vendor, found[vendor], SCENE_COUNT, seed=0)
         arrays |= {f"{vendor}_images": made.inputs[:], f"{vendor}_masks": made.masks}
     return arrays
 
@@ -88,9 +101,9 @@ def make_scenes(vendor: str, drawn: list[Icon], count: int, *, seed: int) -> Sce
     return Scenes(vendor, np.stack([image for image, _ in made]), np.stack([mask for _, mask in made]), classes)
 
 
-def make_scene(drawn: list[Icon], classes: tuple[str, ...], rng: Generator) -> tuple[Pixels, Pixels]:
+def make_scene(drawn: list[Icon], classes: tuple[str, ...], rng: Generator) -> tuple[ImageArray, ImageArray]:
     """One scene `(3, size, size)` and its mask `(size, size)`."""
-    image, mask = background(rng), np.zeros((SIZE, SIZE), np.uint8)
+    image, mask = background(rng), np.zeros((SCENE_SIZE, SCENE_SIZE), np.uint8)
     by_group = {name: [icon for icon in drawn if icon.group == name] for name in classes[1:]}
     for number in rng.integers(1, len(classes), size=rng.integers(3, 7)):
         # The group first: else a third of all emoji would be people.
@@ -98,13 +111,13 @@ def make_scene(drawn: list[Icon], classes: tuple[str, ...], rng: Generator) -> t
         icon = group[int(rng.integers(len(group)))]
         side = int(rng.integers(24, 49))
         svg = icon.svg(round(side * (1 + 2 * MARGIN)), turn=int(rng.integers(-40, 41)), margin=MARGIN)
-        top, left = rng.integers(-side // 4, SIZE - side, size=2).tolist()
+        top, left = rng.integers(-side // 4, SCENE_SIZE - side, size=2).tolist()
         paste(image, mask, render(svg), int(number), top, left)
     return image, mask
 
 
-def paste(image: Pixels, mask: Pixels, rgba: Pixels, label: int, top: int, left: int) -> None:
-    """Lay a drawing over a scene in place; pixels that it covers by half or more are its own."""
+def paste(image: ImageArray, mask: ImageArray, rgba: ImageArray, label: int, top: int, left: int) -> None:
+    """Draw on a scene in place; pixels that the drawing covers by half or more get its label."""
     high = slice(max(top, 0), top + rgba.shape[1])
     wide = slice(max(left, 0), left + rgba.shape[2])
     rows, columns = mask[high, wide].shape
@@ -115,20 +128,20 @@ def paste(image: Pixels, mask: Pixels, rgba: Pixels, label: int, top: int, left:
     mask[high, wide][alpha >= 128] = label
 
 
-def background(rng: Generator) -> Pixels:
+def background(rng: Generator) -> ImageArray:
     """Two colours that run into each other along a random texture."""
     first, second = rng.integers(0, 256, size=(2, 3, 1, 1))
     share = texture(rng)  # (size, size), from 0 to 256
-    mixed: Pixels = ((first * share + second * (256 - share)) // 256).astype(np.uint8)
+    mixed: ImageArray = ((first * share + second * (256 - share)) // 256).astype(np.uint8)
     return mixed
 
 
 def texture(rng: Generator) -> NDArray[np.int64]:
-    """Smooth noise from 0 to 256: coarse blocks of random grey, blurred by their own width."""
-    block = int(rng.choice([8, 16, 32]))
-    cells = SIZE // block + 1
-    fine = rng.integers(0, 257, size=(cells, cells)).repeat(block, axis=0).repeat(block, axis=1)
+    """Smooth noise from 0 to 256: coarse squares of random grey, blurred by their own width."""
+    side = int(rng.choice([8, 16, 32]))
+    squares = SCENE_SIZE // side + 1
+    fine = rng.integers(0, 257, size=(squares, squares)).repeat(side, axis=0).repeat(side, axis=1)
     sums = np.pad(fine, ((1, 0), (1, 0))).cumsum(axis=0).cumsum(axis=1)
-    window = sums[block:, block:] - sums[:-block, block:] - sums[block:, :-block] + sums[:-block, :-block]
-    smooth: NDArray[np.int64] = window[:SIZE, :SIZE] // (block * block)
+    window = sums[side:, side:] - sums[:-side, side:] - sums[side:, :-side] + sums[:-side, :-side]
+    smooth: NDArray[np.int64] = window[:SCENE_SIZE, :SCENE_SIZE] // (side * side)
     return smooth

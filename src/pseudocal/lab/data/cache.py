@@ -1,11 +1,10 @@
-"""Arrays that take a while to build, kept in the user's cache folder and checked whenever they are read."""
+"""Arrays that take a while to build: kept in the user's cache folder, checked whenever they are read."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Mapping
 from io import BytesIO
@@ -17,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
+from pseudocal.files import replacing
 
-Arrays = dict[str, NDArray[Any]]
+NamedArrays = dict[str, NDArray[Any]]
 
 
 class RenderingWarning(UserWarning):
-    """What was rendered here differs from what the documented results were measured on."""
+    """The images rendered here differ from those that the documented results were measured on."""
 
 
 def cache_folder() -> Path:
@@ -33,36 +33,41 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pseudocal"
 
 
-def cached(name: str, build: Callable[[], Arrays], *, expected: str) -> Arrays:
+def cached(name: str, build: Callable[[], NamedArrays], *, expected: str) -> NamedArrays:
     """Read arrays from the cache; build and keep them where they are absent or damaged.
 
-    `expected` is the digest of the arrays that the documented results were measured on. Another version of a renderer
-    may draw a pixel differently, which is worth a warning and no more. It is part of the file's name: where a later
-    release expects something else, the old file is not read.
+    Args:
+        name: the name of the file.
+        build: makes the arrays.
+        expected: the digest of the arrays that the documented results were measured on. Another version of a renderer
+            may draw a pixel differently, which only gives a warning. It is part of the file's name: if a later release
+            expects something else, the old file is not read.
+
     """
     path = cache_folder() / f"{name}-{expected[:12]}.npz"
-    arrays = read_arrays(path)
+    arrays = read_checked(path)
     if arrays is not None:
         return arrays
     logging.getLogger(__name__).info("building %s on first use, to be kept in %s", name, path.parent)
-    arrays = build()
+    # Built arrays may lie in memory in another order than those read from a file, and torch rounds differently then.
+    arrays = {name: np.array(array, order="C") for name, array in build().items()}
     if digest(arrays) != expected:
         warnings.warn(_unexpected(name, arrays, expected), RenderingWarning, stacklevel=3)
-    write_arrays(path, arrays)
+    write_checked(path, arrays)
     return arrays
 
 
-def _unexpected(name: str, arrays: Arrays, expected: str) -> str:
+def _unexpected(name: str, arrays: NamedArrays, expected: str) -> str:
     return (
         f"expected {name} with the digest {expected[:12]}, got {digest(arrays)[:12]}: another version of a renderer or "
         "of a package drew it, so results may differ slightly from the documented ones"
     )
 
 
-def read_arrays(path: Path) -> Arrays | None:
-    """The arrays of a file that matches the checksum beside it, or nothing."""
+def read_checked(path: Path) -> NamedArrays | None:
+    """The arrays of a file if it matches its checksum file, else None."""
     try:
-        content, checksum = path.read_bytes(), _beside(path).read_text(encoding="ascii").strip()
+        content, checksum = path.read_bytes(), _checksum_file(path).read_text(encoding="ascii").strip()
         if hashlib.sha256(content).hexdigest() != checksum:
             return None
         with np.load(BytesIO(content), allow_pickle=False) as file:
@@ -71,27 +76,22 @@ def read_arrays(path: Path) -> Arrays | None:
         return None
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
-    """Write arrays and their checksum, each aside and then renamed: a reader never sees half a file."""
+def write_checked(path: Path, arrays: NamedArrays) -> None:
+    """Write arrays and their checksum file; a reader never sees half a file."""
     content = BytesIO()
     np.savez_compressed(content, allow_pickle=False, **arrays)
+    checksum = hashlib.sha256(content.getvalue()).hexdigest()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(path, content.getvalue())
-        _write(_beside(path), hashlib.sha256(content.getvalue()).hexdigest().encode())
+        for file, text in ((path, content.getvalue()), (_checksum_file(path), checksum.encode())):
+            with replacing(file) as aside:
+                aside.write_bytes(text)
     except OSError as error:
         raise InputError(
             f"expected a cache folder that can be written, got {path.parent} ({error}); set PSEUDOCAL_CACHE to another"
         ) from error
 
 
-def _write(path: Path, content: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    aside.write_bytes(content)
-    aside.replace(path)
-
-
-def _beside(path: Path) -> Path:
+def _checksum_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 

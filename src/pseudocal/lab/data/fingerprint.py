@@ -1,4 +1,4 @@
-"""What tells data apart without reading all of it from disk."""
+"""A hash that tells data apart without reading all of it from disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from pseudocal.lab.data.builtin_scenes import Scenes
-from pseudocal.lab.data.domain import Selection
-from pseudocal.lab.data.images import Images
-from pseudocal.lab.data.streets import Frames, Masks
+from pseudocal.lab.data.domains import Selection
+from pseudocal.lab.data.images import ImageFiles
+from pseudocal.lab.data.street_scenes import FrameFiles, MaskFiles
 
-OURS = (Frames, Images, Masks, Scenes, Selection)
-LOOKED_AT = 64  # rows of what someone else decodes
-BLOCK = 2**24  # bytes of an array that are copied at a time
+OURS = (FrameFiles, ImageFiles, MaskFiles, Scenes, Selection)
+LOOKED_AT = 64  # inputs of a class that this package does not know
+CHUNK_BYTES = 2**24  # bytes of an array that are copied at a time
 
 
 def fingerprint(data: Any) -> str:
@@ -37,7 +37,7 @@ def _update(total: Any, value: Any) -> None:
             _update(total, getattr(value, field.name))
     elif isinstance(value, np.ndarray):
         total.update(f"{value.dtype.str} {value.shape}\n".encode())
-        step = max(1, BLOCK * len(value) // max(1, value.nbytes))
+        step = max(1, CHUNK_BYTES * len(value) // max(1, value.nbytes))
         for start in range(0, len(value), step):
             total.update(np.ascontiguousarray(value[start : start + step]).tobytes())
     elif isinstance(value, Path):

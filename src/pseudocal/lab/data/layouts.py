@@ -1,6 +1,6 @@
-"""How the benchmarks lie on disk: domain spellings, list names, folders, classes.
+"""How the benchmarks are laid out on disk: spellings of domains, names of lists, folders, classes.
 
-`{d}` stands for a spelling of the domain. A tuple of two list names means that the domain is cut into both.
+`{d}` stands for a spelling of the domain. A tuple of two list names means that the domain is split into two lists.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Patterns = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One benchmark as its users have it."""
+    """One benchmark as people have it on disk."""
 
     name: str
     classes: int
@@ -42,16 +42,19 @@ class Benchmark:
         return "one of " + ", ".join(name.format(d=spellings[0]) for name in names) + spelt
 
 
-LISTS: Patterns = (("{d}_list.txt",), ("{d}.txt",), ("image_list/{d}.txt",))
-SSDA = "labeled_source_images_{d}.txt"
+LIST_PATTERNS: Patterns = (("{d}_list.txt",), ("{d}.txt",), ("image_list/{d}.txt",))
+SSDA_LIST = "labeled_source_images_{d}.txt"
 
-CALTECH = ("back_pack", "bike", "calculator", "headphones", "keyboard", "laptop_computer", "monitor", "mouse", "mug")
-FIRST_25 = (
+CALTECH_CLASSES = (
+    *("back_pack", "bike", "calculator", "headphones", "keyboard", "laptop_computer", "monitor", "mouse", "mug"),
+    "projector",
+)
+OFFICE_HOME_25 = (
     *("Alarm_Clock", "Backpack", "Batteries", "Bed", "Bike", "Bottle", "Bucket", "Calculator", "Calendar", "Candles"),
     *("Chair", "Clipboards", "Computer", "Couch", "Curtains", "Desk_Lamp", "Drill", "Eraser", "Exit_Sign", "Fan"),
     *("File_Cabinet", "Flipflops", "Flowers", "Folder", "Fork"),
 )
-VISDA = (
+VISDA_CLASSES = (
     *("aeroplane", "bicycle", "bus", "car", "horse", "knife", "motorcycle", "person", "plant", "skateboard"),
     *("train", "truck"),
 )
@@ -62,11 +65,11 @@ BENCHMARKS = {
         classes=31,
         domains={"amazon": ("amazon",), "dslr": ("dslr",), "webcam": ("webcam",)},
         default=("amazon", "dslr", "webcam"),
-        lists=(*LISTS, ("{d}_31_list.txt",), ("{d}/label.txt",), (f"txt/office/{SSDA}",)),
+        lists=(*LIST_PATTERNS, ("{d}_31_list.txt",), ("{d}/label.txt",), (f"txt/office/{SSDA_LIST}",)),
         published=("data/office", "data"),
         folders=("{d}/images", "{d}"),
         partial_lists=(("{d}_10_list.txt",),),
-        partial=(*CALTECH, "projector"),
+        partial=CALTECH_CLASSES,
     ),
     "office-home": Benchmark(
         name="office-home",
@@ -79,32 +82,32 @@ BENCHMARKS = {
         },
         default=("Art", "Clipart", "Product", "RealWorld"),
         lists=(
-            *LISTS,
+            *LIST_PATTERNS,
             ("{d}_train_list.txt", "{d}_val_list.txt"),
             ("{d}/label.txt",),
-            (f"txt/office_home/{SSDA}",),
+            (f"txt/office_home/{SSDA_LIST}",),
         ),
         published=("data/office-home", "data"),
         partial_lists=(("{d}_25_list.txt",), ("{d}_shared.txt",)),
-        partial=FIRST_25,
+        partial=OFFICE_HOME_25,
     ),
     "visda-2017": Benchmark(
         name="visda-2017",
         classes=12,
         domains={"train": ("train",), "validation": ("validation",), "test": ("test",)},
         default=("train", "validation"),
-        lists=LISTS,
+        lists=LIST_PATTERNS,
         published=("data/VISDA-C", "data/visda-2017"),
         partial_lists=(("{d}6_list.txt",),),
-        partial=VISDA[:6],
-        names=VISDA,  # the test images lie in trunks that are not classes
+        partial=VISDA_CLASSES[:6],
+        names=VISDA_CLASSES,  # the test images lie in trunks that are not classes
     ),
     "domainnet-126": Benchmark(
         name="domainnet-126",
         classes=126,
         domains={"clipart": ("clipart",), "painting": ("painting",), "real": ("real",), "sketch": ("sketch",)},
         default=("clipart", "painting", "real", "sketch"),
-        lists=(*LISTS, (f"txt/multi/{SSDA}",)),
+        lists=(*LIST_PATTERNS, (f"txt/multi/{SSDA_LIST}",)),
         published=("data/DomainNet126", "data"),
     ),
     "imagenet-sketch": Benchmark(
@@ -116,7 +119,7 @@ BENCHMARKS = {
             "sketch": ("sketch",),
         },
         default=("sketch",),
-        lists=LISTS,
+        lists=LIST_PATTERNS,
     ),
 }
 PARTIAL_CLASSES = {name: benchmark.partial for name, benchmark in BENCHMARKS.items() if benchmark.partial}

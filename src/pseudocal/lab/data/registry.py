@@ -11,13 +11,13 @@ from pseudocal.arrays import InputError
 from pseudocal.lab.data.benchmarks import load_benchmark
 from pseudocal.lab.data.builtin_digits import digits
 from pseudocal.lab.data.builtin_emoji import emoji
-from pseudocal.lab.data.classes import partial as keep_classes
-from pseudocal.lab.data.domain import Domain
+from pseudocal.lab.data.domains import Domain
+from pseudocal.lab.data.domains import partial as keep_classes
 from pseudocal.lab.data.layouts import PARTIAL_CLASSES
 
-BUILT_IN: dict[str, Callable[..., dict[str, Domain]]] = {"digits": digits, "emoji": emoji}
+BUILT_IN_DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {"digits": digits, "emoji": emoji}
 DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
-    **BUILT_IN,
+    **BUILT_IN_DATASETS,
     "office-31": partial(load_benchmark, "office-31"),
     "office-home": partial(load_benchmark, "office-home"),
     "visda-2017": partial(load_benchmark, "visda-2017"),
@@ -27,17 +27,21 @@ DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
 
 
 def load(dataset: str, *domains: str, root: str | Path | None = None, **options: Any) -> dict[str, Domain]:
-    """Load a data set by name, all its usual domains or those named.
-
-    The built-in ones (`digits`, `emoji`) are built on first use. The others lie on your disk: `root` says where, and
-    `options` are those of `pseudocal.lab.data.load_benchmark`.
+    """Load a data set by name. The built-in ones (`digits`, `emoji`) are built on first use.
 
         load("emoji", "noto", "fluent")
         load("office-home", root="/data/office_home")
+
+    Args:
+        dataset: a name in `DATASETS`.
+        domains: the domains wanted; the usual ones by default.
+        root: where a benchmark that is not built in lies on your disk.
+        options: other arguments of `pseudocal.lab.data.load_benchmark`.
+
     """
     if dataset not in DATASETS:
-        raise InputError(f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{_hint(dataset)}")
-    if dataset not in BUILT_IN:
+        raise InputError(f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{_scenes_hint(dataset)}")
+    if dataset not in BUILT_IN_DATASETS:
         return DATASETS[dataset](*domains, root=root, **options)
     if root is not None or options:
         given = ["root"] * (root is not None) + sorted(options)
@@ -46,9 +50,15 @@ def load(dataset: str, *domains: str, root: str | Path | None = None, **options:
 
 
 def partial_set(dataset: str, target: Domain) -> Domain:
-    """The target of a partial set: the classes that the papers name for a benchmark, else the first half of all."""
+    """The target of a partial set: the classes that the papers name for a benchmark, else the first half of all.
+
+    Args:
+        dataset: a name in `DATASETS`.
+        target: the whole target domain.
+
+    """
     return keep_classes(target, PARTIAL_CLASSES.get(dataset, target.classes[: len(target.classes) // 2]))
 
 
-def _hint(dataset: str) -> str:
+def _scenes_hint(dataset: str) -> str:
     return "; scenes have masks, not labels: call pseudocal.lab.data.scenes()" if dataset == "scenes" else ""

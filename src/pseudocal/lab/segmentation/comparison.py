@@ -14,10 +14,10 @@ from pseudocal.lab.data import Scenes, Unlabelled
 from pseudocal.metrics import Segmented
 from pseudocal.predictors import as_predictor
 
-BATCH = 20
+SCENE_BATCH = 20
 
-Fit = Callable[[Any, Scenes, Unlabelled, int | None, int], Calibration]  # model, source_val, target, pixels, seed
-FITS: dict[str, Fit] = {
+Fit = Callable[[Any, Scenes, Unlabelled, int | None, int], Calibration]
+FITS: dict[str, Fit] = {  # of the model, labelled source scenes, the target, the pixels of an image to fit on, the seed
     "none": lambda model, source_val, target, pixels, seed: uncalibrated(),
     "tempscal": lambda model, source_val, target, pixels, seed: tempscal(
         pixel_rows(model, _batches(source_val), pixels_per_image=pixels, seed=seed)
@@ -26,40 +26,56 @@ FITS: dict[str, Fit] = {
         model, _inputs(target)
     ),
 }
-METHODS = ("none", "tempscal", "ensemble", "pseudocal", "oracle")
+SEGMENTATION_CALIBRATORS = ("none", "tempscal", "ensemble", "pseudocal", "oracle")
 
 
 @dataclass(frozen=True)
-class Cell:
-    """How one method does on one target: the temperature it found, and the metrics after it."""
+class CalibratorScore:
+    """How one calibrator does on one target.
+
+    Attributes:
+        method: the name of the calibrator.
+        temperature: the temperature that it found.
+        scores: the metrics at that temperature, by name.
+
+    """
 
     method: str
     temperature: float
     scores: dict[str, float]
 
 
-def compare(
+def compare_calibrators(
     model: Any,
     source_val: Scenes,
     target: Scenes,
     *,
-    pixels: int | None = 20_000,
+    pixels_per_image: int | None = 20_000,
     seed: int = 0,
-) -> list[Cell]:
-    """Every method that scales one model; the target's masks go to the oracle and into the scores alone."""
-    fitted = {name: fit(model, source_val, target.unlabelled(), pixels, seed) for name, fit in FITS.items()}
-    fitted["oracle"] = fit_oracle(model, target, pixels, seed)
+) -> list[CalibratorScore]:
+    """Every calibrator that scales one model; the target's masks are used by the oracle and for the scores only.
+
+    Args:
+        model: anything that `as_predictor` takes.
+        source_val: labelled source scenes that the model was not trained on.
+        target: the target with its masks.
+        pixels_per_image: how many pixels of each image to fit on; None for all.
+        seed: decides the pairs and the pixels.
+
+    """
+    fitted = {name: fit(model, source_val, target.unlabelled(), pixels_per_image, seed) for name, fit in FITS.items()}
+    fitted["oracle"] = fit_oracle(model, target, pixels_per_image, seed)
     found = {name: each.temperature for name, each in fitted.items()}
-    seen = evaluate(as_predictor(model), target, temperatures=tuple(found.values()))
-    return [Cell(name, t, s.score()) for (name, t), s in zip(found.items(), seen, strict=True)]
+    seen = evaluate_maps(as_predictor(model), target, temperatures=tuple(found.values()))
+    return [CalibratorScore(name, t, s.score()) for (name, t), s in zip(found.items(), seen, strict=True)]
 
 
-def compare_ensemble(members: Sequence[Any], target: Scenes) -> Cell:
+def compare_ensemble(members: Sequence[Any], target: Scenes) -> CalibratorScore:
     """The mean probability of several models."""
-    return Cell("ensemble", 1.0, evaluate_ensemble(members, target).score())
+    return CalibratorScore("ensemble", 1.0, evaluate_ensemble(members, target).score())
 
 
-def evaluate(predict: Predictor, domain: Scenes, *, temperatures: Sequence[float] = (1.0,)) -> list[Segmented]:
+def evaluate_maps(predict: Predictor, domain: Scenes, *, temperatures: Sequence[float] = (1.0,)) -> list[Segmented]:
     """The sums of all metrics over a domain, a few images at a time, at each of some temperatures."""
     totals: list[Any] = [0] * len(temperatures)
     for x, masks in _batches(domain):
@@ -70,19 +86,19 @@ def evaluate(predict: Predictor, domain: Scenes, *, temperatures: Sequence[float
 
 def evaluate_ensemble(members: Sequence[Any], domain: Scenes) -> Segmented:
     """The sums of all metrics over a domain for the mean probability of several models."""
-    return evaluate(Ensemble(tuple(as_predictor(member) for member in members)), domain)[0]
+    return evaluate_maps(Ensemble(tuple(as_predictor(member) for member in members)), domain)[0]
 
 
-def fit_oracle(model: Any, target: Scenes, pixels: int | None, seed: int) -> Calibration:
+def fit_oracle(model: Any, target: Scenes, pixels_per_image: int | None, seed: int) -> Calibration:
     """The temperature of least NLL on the target's masks."""
-    return oracle(pixel_rows(model, _batches(target), pixels_per_image=pixels, seed=seed))
+    return oracle(pixel_rows(model, _batches(target), pixels_per_image=pixels_per_image, seed=seed))
 
 
 def _batches(domain: Scenes) -> Iterator[tuple[Any, Any]]:
-    for start in range(0, len(domain), BATCH):
-        rows = slice(start, min(start + BATCH, len(domain)))
+    for start in range(0, len(domain), SCENE_BATCH):
+        rows = slice(start, min(start + SCENE_BATCH, len(domain)))
         yield domain.inputs[rows].astype(np.float32), domain.masks[rows]
 
 
 def _inputs(target: Unlabelled) -> Iterator[Any]:
-    return (target.inputs[i : i + BATCH].astype(np.float32) for i in range(0, len(target), BATCH))
+    return (target.inputs[i : i + SCENE_BATCH].astype(np.float32) for i in range(0, len(target), SCENE_BATCH))

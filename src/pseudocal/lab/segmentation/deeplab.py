@@ -1,9 +1,9 @@
 """DeepLab-v2 on ResNet-101 (Chen et al., TPAMI 2018), with the names that public checkpoints have.
 
-Adaptation code of AdaptSegNet, ADVENT and those who followed shares one network: output at an eighth of the input,
-batch norm whose scale is frozen, and a head that adds up convolutions of four dilations. It eats BGR less the mean of
-ImageNet, not divided by anything. One thing differs. AdaptSegNet's head returns inside its loop, so only the first two
-dilations ever counted: `branches=2` runs such a checkpoint as it was trained, 4 those of ADVENT and others.
+AdaptSegNet, ADVENT and their successors share one network: output at an eighth of the input, batch norm with a frozen
+scale, and a head that adds up convolutions of four dilations. Its input is BGR minus the mean of ImageNet, without a
+division. One thing differs: AdaptSegNet's head returns inside its loop, so only the first two dilations take part.
+`branches=2` runs such a checkpoint as it was trained, `branches=4` those of ADVENT and others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Bottleneck(nn.Module):
         self.downsample = nn.Sequential(*shortcut) if project else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the three convolutions make of x."""
+        """Add the output of the three convolutions to x."""
         side = x if self.downsample is None else self.downsample(x)
         x = self.bn1(self.conv1(x)).relu()
         x = self.bn2(self.conv2(x)).relu()
@@ -79,10 +79,10 @@ class DeepLab(nn.Module):
         self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False)
         self.bn1 = frozen_norm(64)
         self.maxpool = nn.MaxPool2d(3, 2, padding=1, ceil_mode=True)
-        self.layer1 = stage(64, 64, depths[0])
-        self.layer2 = stage(256, 128, depths[1], stride=2)
-        self.layer3 = stage(512, 256, depths[2], dilation=2)
-        self.layer4 = stage(1024, 512, depths[3], dilation=4)
+        self.layer1 = residual_stage(64, 64, depths[0])
+        self.layer2 = residual_stage(256, 128, depths[1], stride=2)
+        self.layer3 = residual_stage(512, 256, depths[2], dilation=2)
+        self.layer4 = residual_stage(1024, 512, depths[3], dilation=4)
         self.layer6 = Aspp(2048, classes, branches)
         self.register_buffer("mean", torch.tensor(MEAN_BGR)[:, None, None], persistent=False)
         for module in self.modules():
@@ -108,8 +108,8 @@ class DeepLab(nn.Module):
         return logits
 
 
-def stage(before: int, width: int, depth: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
-    """Some blocks of which the first changes the width."""
+def residual_stage(before: int, width: int, depth: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+    """Some residual units, of which the first changes the width."""
     first = Bottleneck(before, width, stride=stride, dilation=dilation, project=True)
     return nn.Sequential(first, *(Bottleneck(4 * width, width, dilation=dilation) for _ in range(depth - 1)))
 
@@ -125,13 +125,18 @@ def frozen_norm(width: int) -> nn.BatchNorm2d:
 def load_deeplab(
     checkpoint: str | Path | Mapping[str, Tensor], *, branches: int = 4, depths: tuple[int, ...] = DEPTHS
 ) -> DeepLab:
-    """A network from a public checkpoint, a file or its tensors; only tensors are read from the file.
+    """A network from a public checkpoint; only tensors are read from the file.
 
-    The head is `layer6`, or `layer5` in checkpoints that have one head; the side head of those that have two is not
-    needed. The file does not say which code trained it: see the module's `branches`.
+    The head is `layer6`, or `layer5` in checkpoints that have one head; the side head of those with two is not used.
+
+    Args:
+        checkpoint: a file, or its tensors by name.
+        branches: 2 for checkpoints of AdaptSegNet, 4 for others; the file does not say which code trained it.
+        depths: the numbers of residual units; those of ResNet-101 by default.
+
     """
-    tensors = checkpoint if isinstance(checkpoint, Mapping) else _read(Path(checkpoint))
-    tensors = {_plain(name): tensor for name, tensor in tensors.items()}
+    tensors = checkpoint if isinstance(checkpoint, Mapping) else _read_checkpoint(Path(checkpoint))
+    tensors = {_plain_name(name): tensor for name, tensor in tensors.items()}
     if not any(name.startswith("layer6.") for name in tensors):
         tensors = {name.replace("layer5.", "layer6.", 1): tensor for name, tensor in tensors.items()}
     tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("layer5.")}
@@ -153,7 +158,7 @@ def load_deeplab(
     return network.eval()
 
 
-def _read(path: Path) -> Mapping[str, Tensor]:
+def _read_checkpoint(path: Path) -> Mapping[str, Tensor]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
@@ -168,7 +173,7 @@ def _read(path: Path) -> Mapping[str, Tensor]:
     return inner
 
 
-def _plain(name: str) -> str:
+def _plain_name(name: str) -> str:
     for prefix in PREFIXES:
         name = name.removeprefix(prefix)
     return name

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -17,14 +18,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
 from pseudocal.lab.adapt.backbones import IMAGENET
 from pseudocal.lab.segmentation.deeplab import DeepLab
-from pseudocal.lab.segmentation.unet import UNet
 
 
 class Segmenter(nn.Module):
-    """Normalise, features, logits; resized to the input if `full`.
+    """A network that normalises images, computes features and gives logits, at the size of the input if `full`.
 
     >>> build_segmenter("unet", 5, width=4)(torch.zeros(1, 3, 20, 30, dtype=torch.uint8)).shape
     torch.Size([1, 5, 20, 30])
@@ -48,12 +48,51 @@ class Segmenter(nn.Module):
         return logits
 
 
+class UNet(nn.Module):
+    """A small U-Net (Ronneberger et al., MICCAI 2015): features at half the input's size out.
+
+    >>> UNet(width=4)(torch.zeros(1, 3, 20, 30)).shape
+    torch.Size([1, 4, 10, 15])
+    """
+
+    def __init__(self, width: int = 16, levels: int = 4) -> None:
+        super().__init__()
+        sizes = [width * 2**k for k in range(levels)]
+        self.stem = convolutions(3, width, stride=2)
+        self.down = nn.ModuleList(convolutions(a, b, stride=2) for a, b in pairwise(sizes))
+        self.up = nn.ModuleList(convolutions(a + b, a) for a, b in pairwise(sizes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Turn normalised images into features."""
+        seen = [self.stem(x)]
+        for down in self.down:
+            seen.append(down(seen[-1]))
+        x = seen.pop()
+        for up in reversed(self.up):
+            side = seen.pop()
+            x = F.interpolate(x, side.shape[-2:], mode="bilinear", align_corners=False)
+            x = up(torch.cat([side, x], dim=1))
+        return x
+
+
+def convolutions(before: int, after: int, *, stride: int = 1) -> nn.Sequential:
+    """Two convolutions, the first of them with the stride."""
+    return nn.Sequential(
+        nn.Conv2d(before, after, 3, stride, padding=1, bias=False),
+        nn.BatchNorm2d(after),
+        nn.ReLU(),
+        nn.Conv2d(after, after, 3, padding=1, bias=False),
+        nn.BatchNorm2d(after),
+        nn.ReLU(),
+    )
+
+
 def unet(classes: int, *, width: int = 16, levels: int = 4) -> Segmenter:
     """The small U-Net; its last step up is bilinear."""
     return Segmenter(UNet(width, levels), nn.Conv2d(width, classes, 1), full=True)
 
 
-class Logits(nn.Module):
+class SegformerLogits(nn.Module):
     """The logits of a model of transformers."""
 
     def __init__(self, net: Any) -> None:
@@ -71,25 +110,30 @@ def segformer(classes: int, *, weights: str | None = None, config: dict[str, Any
 
     A head that was trained for another number of classes is replaced.
     """
-    try:
-        from transformers import SegformerConfig, SegformerForSemanticSegmentation
-    except ImportError as error:
-        raise MissingExtraError("transformers", "adapt") from error
+    transformers = require("transformers", "adapt")
+    segformer_type = transformers.SegformerForSemanticSegmentation
     if weights is None:
-        shape: Any = {**(config or {}), "num_labels": classes}
-        net: Any = SegformerForSemanticSegmentation(SegformerConfig(**shape))  # type: ignore[no-untyped-call]
+        shape = {**(config or {}), "num_labels": classes}
+        net = segformer_type(transformers.SegformerConfig(**shape))
     else:
-        net = SegformerForSemanticSegmentation.from_pretrained(
+        net = segformer_type.from_pretrained(
             weights, num_labels=classes, ignore_mismatched_sizes=True, use_safetensors=True
         )
-    return Segmenter(Logits(net), nn.Identity())
+    return Segmenter(SegformerLogits(net), nn.Identity())
 
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"unet": unet, "segformer": segformer, "deeplab": DeepLab}
 
 
 def build_segmenter(name: str, classes: int, **settings: Any) -> nn.Module:
-    """Build a network by name; a random one draws from torch's generator."""
+    """Build a network by name; random weights are drawn from torch's generator.
+
+    Args:
+        name: a name in `NETWORKS`.
+        classes: the number of classes.
+        settings: arguments of the network, such as `width` of the U-Net or `weights` of SegFormer.
+
+    """
     if name not in NETWORKS:
         raise InputError(f"expected a network among {', '.join(NETWORKS)}, got {name!r}")
     if classes < 2:

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.lab.adapt.losses import cross_entropy
-from pseudocal.lab.adapt.method import Moment, Pair, Preset, Problem, Step, Steps, forward
-from pseudocal.lab.adapt.neighbours import centroid_labels, moved_centroids, neighbour_labels, sharpened
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
 from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.adapt.pseudo_labels import centroid_labels, moved_centroids, neighbour_labels, sharpened
 
 
 class Neighbourhood(nn.Module):
@@ -25,14 +25,14 @@ class Neighbourhood(nn.Module):
         self.register_buffer("memory", F.normalize(torch.rand(n, problem.width), dim=1))
         self.register_buffer("predictions", torch.full((n, problem.classes), 1 / problem.classes))
 
-    def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy plus the neighbours' labels on the target; then remember the batch."""
         _, source, features, target = forward(network, batch)
         labels, votes = neighbour_labels(
             features, batch.rows, memory=self.memory, predictions=self.predictions, k=self.k
         )
         supervised = cross_entropy(source, batch.labels, smoothing=self.smoothing)
-        yield Step(supervised + self.weight * now.ramp * cross_entropy(target, labels, weights=votes))
+        yield Update(supervised + self.weight * now.ramp * cross_entropy(target, labels, weights=votes))
         features, logits = in_evaluation(network, batch.target)
         self.memory[batch.rows] = F.normalize(features, dim=1)
         self.predictions[batch.rows] = sharpened(logits.softmax(dim=1))
@@ -48,12 +48,12 @@ class Centroids(nn.Module):
         self.weight, self.momentum, self.smoothing = weight, momentum, smoothing
         self.register_buffer("centroids", F.normalize(torch.rand(problem.classes, problem.width), dim=1))
 
-    def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy plus the centroids' labels on the target; then move the centroids."""
         _, source, features, target = forward(network, batch)
         labels = centroid_labels(features, self.centroids)
         supervised = cross_entropy(source, batch.labels, smoothing=self.smoothing)
-        yield Step(supervised + self.weight * now.ramp * cross_entropy(target, labels))
+        yield Update(supervised + self.weight * now.ramp * cross_entropy(target, labels))
         features, logits = in_evaluation(network, batch.target)
         self.centroids = moved_centroids(self.centroids, features, logits.argmax(dim=1), momentum=self.momentum)
 
@@ -67,5 +67,5 @@ def in_evaluation(network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     return both
 
 
-PRESETS = {"paper": Preset(Neighbourhood), "official": Preset(Neighbourhood, width=256)}
-PRESETS_NC = {"paper": Preset(Centroids), "official": Preset(Centroids, width=256)}
+ATDOC_PRESETS = {"paper": Preset(Neighbourhood), "official": Preset(Neighbourhood, width=256)}
+ATDOC_NC_PRESETS = {"paper": Preset(Centroids), "official": Preset(Centroids, width=256)}

@@ -6,14 +6,14 @@ from torch import nn
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt.losses import bnm, bnm_atdoc, bnm_fast, cross_entropy
-from pseudocal.lab.adapt.method import Moment, Pair, Preset, Problem, Step, Steps, forward
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
 from pseudocal.lab.adapt.networks import Network
 
 SCALES = {"official": bnm, "atdoc": bnm_atdoc, "fast": bnm_fast}
 
 
 class BNM(nn.Module):
-    """A batch of target predictions should be sure and diverse: its matrix should have a large nuclear norm."""
+    """A batch of target predictions should be confident and diverse: its matrix should have a large nuclear norm."""
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class BNM(nn.Module):
             raise InputError(f"expected a scale among {', '.join(SCALES)}, got {scale!r}")
         self.weight, self.norm, self.ramp, self.smoothing = weight, SCALES[scale], ramp, smoothing
 
-    def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy minus the nuclear norm of the target's predictions."""
         _, source, _, target = forward(network, batch)
         weight = self.weight * (now.ramp if self.ramp else 1)
-        yield Step(cross_entropy(source, batch.labels, smoothing=self.smoothing) + weight * self.norm(target))
+        yield Update(cross_entropy(source, batch.labels, smoothing=self.smoothing) + weight * self.norm(target))
 
 
-PRESETS = {
+BNM_PRESETS = {
     "paper": Preset(BNM),
     "official": Preset(BNM, head="direct", options={"scale": "official", "ramp": False, "smoothing": 0.0}),
 }

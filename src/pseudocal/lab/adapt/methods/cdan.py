@@ -17,7 +17,7 @@ from pseudocal.lab.adapt.losses import (
     over_batch,
     per_domain,
 )
-from pseudocal.lab.adapt.method import Moment, Pair, Preset, Problem, Step, Steps, forward
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
 from pseudocal.lab.adapt.networks import Discriminator, Network, reverse_gradient
 
 
@@ -25,8 +25,8 @@ class CDAN(nn.Module):
     """A discriminator that sees features and predictions together should not tell the domains apart.
 
     `randomised` replaces the outer product by so many random products of the two, which costs far less when there
-    are many classes. `entropy` weighs sure rows up (CDAN+E): "official" lets the entropy take part in the game,
-    "tllib" uses it as a mere weight.
+    are many classes. `entropy` gives confident rows a larger weight (CDAN+E): gradients flow through that weight with
+    "official" and not with "tllib".
     """
 
     feature_map: Tensor | None
@@ -62,14 +62,14 @@ class CDAN(nn.Module):
         return (features @ self.feature_map) * (p.detach() @ self.class_map) / math.sqrt(self.feature_map.shape[1])
 
     def row_weights(self, p: Tensor, reversal: float) -> Tensor:
-        """One for each row, or more for sure ones; the official entropy has its gradient reversed like the features."""
+        """One for each row, or more for confident ones; with "official" the gradient of the entropy is reversed."""
         if self.entropy is None:
             return torch.ones_like(p[:, 0])
         if self.entropy == "tllib":
             return confidence_weights(p)
         return 1 + torch.exp(-reverse_gradient(entropies(p), reversal))
 
-    def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy plus the discriminator's loss, whose gradient the network receives reversed."""
         source_features, source, target_features, target = forward(network, batch)
         features, p = torch.cat([source_features, target_features]), torch.cat([source, target]).softmax(dim=1)
@@ -78,15 +78,15 @@ class CDAN(nn.Module):
         normalise = over_batch if self.entropy == "tllib" else per_domain
         n = len(source)
         adversarial = domain_confusion(seen[:n], seen[n:], *normalise(weights[:n], weights[n:]))
-        yield Step(cross_entropy(source, batch.labels, smoothing=self.smoothing) + self.weight * adversarial)
+        yield Update(cross_entropy(source, batch.labels, smoothing=self.smoothing) + self.weight * adversarial)
 
 
 # A bottleneck of 1024 would make the outer product's first layer 1024 * 1024 * classes large; ATDOC's default is 256.
-PRESETS = {
+CDAN_PRESETS = {
     "paper": Preset(CDAN, width=256),
     "official": Preset(CDAN, width=256, options={"deep": True, "smoothing": 0.0}),
 }
-PRESETS_E = {
+CDAN_E_PRESETS = {
     "paper": Preset(CDAN, width=256, options={"entropy": "official"}),
     "official": Preset(CDAN, width=256, options={"entropy": "official", "deep": True, "smoothing": 0.0}),
 }

@@ -6,15 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from pseudocal.lab.adapt.losses import adaptive_smoothing, distillation, information_maximisation
-from pseudocal.lab.adapt.method import Moment, Preset, Problem, Step, Steps, TargetBatch
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, TargetBatch, Update, Updates
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.rows import predict
+from pseudocal.lab.adapt.tensors import predict_tensors
 
 
 class Distil(nn.Module):
-    """Learn the black box's outputs, smoothed where it is unsure, and slowly trust oneself instead.
+    """Learn the smoothed outputs of the black box, mixed more and more with the network's own.
 
-    Inputs are mixed in pairs; above a frozen backbone that means its features, since no image passes through.
+    Inputs are mixed in pairs: images, or their features above a frozen backbone.
     """
 
     teacher: Tensor  # (target rows, classes)
@@ -34,16 +34,16 @@ class Distil(nn.Module):
         self.target, self.beta, self.memory, self.mix = problem.target, beta, memory, mix
         self.register_buffer("teacher", adaptive_smoothing(probabilities, keep=keep) if smooth else probabilities)
 
-    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:
         """Distillation, information maximisation and consistency under mixing, in one step."""
         if now.step > 1 and now.starts_interval(10):
-            own = predict(network, self.target)[1].softmax(dim=1)
+            own = predict_tensors(network, self.target)[1].softmax(dim=1)
             self.teacher = self.memory * self.teacher + (1 - self.memory) * own
         logits = network(batch.target)
         loss = distillation(logits, self.teacher[batch.rows]) + information_maximisation(logits)
         if self.mix:
             loss = loss + self.consistency(network, batch.target, logits.softmax(dim=1).detach())
-        yield Step(loss)
+        yield Update(loss)
 
     def consistency(self, network: Network, x: Tensor, p: Tensor) -> Tensor:
         """The prediction of a mix should be the mix of the predictions."""
@@ -54,7 +54,7 @@ class Distil(nn.Module):
 
 
 class FineTune(nn.Module):
-    """Information maximisation alone, until the predictions stand still between two looks at the target."""
+    """Information maximisation alone, until the predictions on the target stop changing."""
 
     predictions: Tensor  # (target rows,)
     settled: Tensor
@@ -65,17 +65,17 @@ class FineTune(nn.Module):
         self.register_buffer("predictions", torch.full((len(problem.target),), -1))
         self.register_buffer("settled", torch.tensor(False))
 
-    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:
         """Nothing more once settled."""
         if now.starts_interval(self.looks) and not self.settled:
-            predictions = predict(network, self.target)[1].argmax(dim=1)
+            predictions = predict_tensors(network, self.target)[1].argmax(dim=1)
             self.settled = torch.tensor(torch.equal(predictions, self.predictions))
             self.predictions = predictions
         if not self.settled:
-            yield Step(information_maximisation(network(batch.target)))
+            yield Update(information_maximisation(network(batch.target)))
 
 
-PRESETS = {
+DINE_PRESETS = {
     "paper": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
     "official": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
 }

@@ -5,12 +5,12 @@ from __future__ import annotations
 from torch import nn
 
 from pseudocal.lab.adapt.losses import cross_entropy, mcc
-from pseudocal.lab.adapt.method import Moment, Pair, Preset, Problem, Step, Steps, forward
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
 from pseudocal.lab.adapt.networks import Network
 
 
 class MCC(nn.Module):
-    """Target predictions should not be torn between the same two classes again and again."""
+    """Target predictions should not confuse the same two classes again and again."""
 
     def __init__(
         self,
@@ -24,15 +24,15 @@ class MCC(nn.Module):
         super().__init__()
         self.weight, self.temperature, self.ramp, self.smoothing = weight, temperature, ramp, smoothing
 
-    def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy plus the target's class confusion."""
         _, source, _, target = forward(network, batch)
         weight = self.weight * (now.ramp if self.ramp else 1)
         supervised = cross_entropy(source, batch.labels, smoothing=self.smoothing)
-        yield Step(supervised + weight * mcc(target, temperature=self.temperature))
+        yield Update(supervised + weight * mcc(target, temperature=self.temperature))
 
 
-PRESETS = {
+MCC_PRESETS = {
     "paper": Preset(MCC),
     "official": Preset(
         MCC,

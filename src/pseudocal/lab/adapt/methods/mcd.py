@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pseudocal.lab.adapt.losses import class_balance, cross_entropy, discrepancy
-from pseudocal.lab.adapt.method import Moment, Pair, Preset, Problem, Step, Steps
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates
 from pseudocal.lab.adapt.networks import Network
 
 Both = tuple[Tensor, Tensor]  # logits of source rows, then of target rows, by the classifier and by its rival
@@ -27,17 +27,17 @@ class MCD(nn.Module):
         super().__init__()
         self.weight, self.balance, self.generator_steps, self.smoothing = weight, balance, generator_steps, smoothing
 
-    def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
-        """Everything learns the source; the classifiers part on the target; the generator reconciles them."""
+    def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
+        """All learn the source; the classifiers move apart on the target; the generator brings them together."""
         rows = torch.cat([batch.source, batch.target])
-        yield Step(self.fitted(classify(network, network.features(rows)), batch.labels))
+        yield Update(self.fitted(classify(network, network.features(rows)), batch.labels))
         with torch.no_grad():  # the generator stays as it is
             features = network.features(rows)
         both = classify(network, features)
-        yield Step(self.fitted(both, batch.labels) - self.apart(both, batch.labels), only=network.classifiers())
+        yield Update(self.fitted(both, batch.labels) - self.apart(both, batch.labels), only=network.classifiers())
         for _ in range(self.generator_steps):
             both = classify(network, network.features(rows))
-            yield Step(self.apart(both, batch.labels), only=network.generator())
+            yield Update(self.apart(both, batch.labels), only=network.generator())
 
     def fitted(self, both: Both, labels: Tensor) -> Tensor:
         """Both classifiers' source loss, and their balance on the target."""
@@ -61,7 +61,7 @@ def classify(network: Network, features: Tensor) -> Both:
 
 # The discrepancy is a mean over classes: TLlib multiplies it by 30 on Office-Home (65 classes). PseudoCal's own
 # setting is not published; "paper" takes TLlib's, whose head it uses.
-PRESETS = {
+MCD_PRESETS = {
     "paper": Preset(MCD, head="pair", options={"weight": 30.0, "balance": 0.0}),
     "official": Preset(
         MCD,

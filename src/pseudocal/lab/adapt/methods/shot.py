@@ -6,14 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from pseudocal.lab.adapt.losses import cross_entropy, information_maximisation
-from pseudocal.lab.adapt.method import Moment, Preset, Problem, Step, Steps, TargetBatch
-from pseudocal.lab.adapt.neighbours import cluster_labels
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, TargetBatch, Update, Updates
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.rows import predict
+from pseudocal.lab.adapt.pseudo_labels import cluster_labels
+from pseudocal.lab.adapt.tensors import predict_tensors
 
 
 class SHOT(nn.Module):
-    """Keep the source classifier; move the features until its predictions are sure, diverse and fit the clusters."""
+    """Keep the source classifier; move the features until predictions are confident, diverse and fit the clusters."""
 
     labels: Tensor  # (target rows,)
 
@@ -31,17 +31,17 @@ class SHOT(nn.Module):
         self.threshold, self.refreshes = threshold, refreshes
         self.register_buffer("labels", torch.zeros(len(problem.target), dtype=torch.long))
 
-    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Steps:
+    def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:
         """Pseudo-labels of the last refresh plus information maximisation; the classifier stays."""
         if now.starts_interval(self.refreshes):
-            features, logits = predict(network, self.target)
+            features, logits = predict_tensors(network, self.target)
             self.labels = cluster_labels(features, logits.softmax(dim=1), threshold=self.threshold)
         logits = network(batch.target)
         pseudo = self.weight * cross_entropy(logits, self.labels[batch.rows])
-        yield Step(pseudo + information_maximisation(logits, diversity=self.diversity), only=network.generator())
+        yield Update(pseudo + information_maximisation(logits, diversity=self.diversity), only=network.generator())
 
 
-PRESETS = {
+SHOT_PRESETS = {
     "paper": Preset(SHOT, head="weightnorm", width=256, batch=64),
     "official": Preset(SHOT, head="weightnorm", width=256, batch=64),
     "partial": Preset(SHOT, head="weightnorm", width=256, batch=64, options={"diversity": False, "threshold": 10}),

@@ -1,11 +1,11 @@
-"""No adaptation: learn from the labelled source and hope."""
+"""No adaptation: learn from the labelled source only."""
 
 from __future__ import annotations
 
 from torch import nn
 
 from pseudocal.lab.adapt.losses import cross_entropy
-from pseudocal.lab.adapt.method import Moment, Pair, Preset, Problem, Step, Steps
+from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates
 from pseudocal.lab.adapt.networks import Network
 
 
@@ -16,12 +16,12 @@ class SourceOnly(nn.Module):
         super().__init__()
         self.smoothing = smoothing
 
-    def steps(self, network: Network, batch: Pair, now: Moment) -> Steps:
-        """The target is not looked at."""
-        yield Step(cross_entropy(network(batch.source), batch.labels, smoothing=self.smoothing))
+    def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
+        """Source cross-entropy; the target is not used."""
+        yield Update(cross_entropy(network(batch.source), batch.labels, smoothing=self.smoothing))
 
 
-PRESETS = {
+SOURCE_ONLY_PRESETS = {
     "paper": Preset(SourceOnly),
     "official": Preset(SourceOnly, width=256),
     "shot": Preset(SourceOnly, head="weightnorm", width=256, batch=64),

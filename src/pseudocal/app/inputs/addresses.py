@@ -1,0 +1,85 @@
+"""Files near and far: what a folder, a pattern or an address stands for, and how a far file is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from shutil import copyfileobj
+
+from pseudocal.arrays import InputError
+from pseudocal.extras import MissingExtraError, require
+
+
+class MissingFilesystemError(MissingExtraError):
+    """fsspec needs another package for this kind of address."""
+
+    def __init__(self, url: str, wanted: ImportError) -> None:
+        ImportError.__init__(
+            self, f"expected the package for {url.partition('://')[0]}:// addresses, got none: {wanted}"
+        )
+
+
+def check_regular(path: Path, what: str) -> None:
+    """Refuse what is no regular file: a pipe without a writer would never be read to its end.
+
+    >>> check_regular(Path("nowhere.npy"), "an array")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected an array, got nowhere.npy: no such file
+
+    Args:
+        path: the file.
+        what: what it should hold, for the error.
+
+    """
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+        raise InputError(f"expected {what}, got {path}: {got}")
+
+
+def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
+    """The files that a folder, a pattern or an address stands for, sorted, so that blocks are the same everywhere.
+
+    Args:
+        where: a folder, a file, a pattern with `*`, or an address such as "s3://bucket/folder".
+        suffixes: how the names of the files end.
+
+    """
+    if "://" in where:
+        return _remote(where, suffixes)
+    path = Path(where)
+    found: Iterable[Path]
+    if path.is_dir():
+        found = path.iterdir()
+    elif "*" in where:
+        base = Path(path.anchor) if path.is_absolute() else Path()
+        found = base.glob(str(path.relative_to(base)))
+    else:
+        check_regular(path, "a folder, a pattern or a file of inputs")
+        found = iter([path])
+    return sorted(str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith("."))
+
+
+def fetched(url: str) -> bytes:
+    """The content of a remote file."""
+    with require("fsspec", "ray").open(url, "rb") as file:
+        content: bytes = file.read()
+    return content
+
+
+def fetch_to(url: str, path: Path) -> None:
+    """Copy a remote file to `path`."""
+    with require("fsspec", "ray").open(url, "rb") as remote, path.open("wb") as local:
+        copyfileobj(remote, local, 2**20)
+
+
+def _remote(where: str, suffixes: tuple[str, ...]) -> list[str]:
+    fsspec = require("fsspec", "ray")
+    try:
+        fs, path = fsspec.core.url_to_fs(where)
+        found = fs.glob(path) if "*" in path else fs.find(path) if fs.isdir(path) else [path]
+    except ImportError as error:
+        raise MissingFilesystemError(where, error) from error
+    except Exception as error:  # clients of remote stores raise whatever they like
+        why = " ".join(str(error).split())[:300]
+        raise InputError(f"expected an address that can be listed, got {where}: {why}") from error
+    return sorted(fs.unstrip_protocol(name) for name in found if name.lower().endswith(suffixes))

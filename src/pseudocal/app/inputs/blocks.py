@@ -1,0 +1,139 @@
+"""Parts of a target that a worker reads by itself: files of rows, near or far, and some of a set of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs.addresses import fetch_to, files_at
+from pseudocal.app.inputs.input_sets import ArraySet, InputSet
+from pseudocal.app.inputs.reader import read_batches
+from pseudocal.app.inputs.tables import ARRAYS, REAL, read_array, read_table
+from pseudocal.arrays import InputError
+from pseudocal.batches import Batch
+from pseudocal.calibrators.blocks import Contents, RowBlock, received, sendable
+from pseudocal.omissions import Omissions
+
+SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of inputs, wherever fsspec can reach it.
+
+    Attributes:
+        url: the path or the address of the file.
+        field: the array of an .npz file, where it holds several.
+        columns: the features of a table; None for all.
+        dtype: the precision of the model.
+
+    """
+
+    url: str
+    field: str | None = None
+    columns: tuple[str, ...] | None = None
+    dtype: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The address of the file."""
+        return self.url
+
+    def read(self, source: Any = None) -> NDArray[Any]:
+        """All its rows, as floats, since pairs of rows are mixed."""
+        if "://" not in self.url:
+            return self._rows(Path(self.url))
+        with TemporaryDirectory(prefix="pseudocal-") as folder:
+            local = Path(folder) / self.url.rpartition("/")[2]
+            fetch_to(self.url, local)
+            try:
+                return self._rows(local)
+            except InputError as error:
+                raise InputError(str(error).replace(str(local), self.url)) from error
+
+    def _rows(self, path: Path) -> NDArray[Any]:
+        if path.suffix == ".parquet":
+            return read_table(path, self.columns).astype(self.dtype or np.float64)
+        array = np.asarray(read_array(path, self.field))
+        if array.ndim < 2 or array.dtype.kind not in REAL:
+            raise InputError(f"expected inputs, one a row, got {array.dtype} of shape {array.shape} in {self.url}")
+        return array.astype(self.dtype or (array.dtype if array.dtype.kind == "f" else np.float32))
+
+
+def shards(
+    files: str | Path | Iterable[str | Path],
+    *,
+    field: str | None = None,
+    columns: Iterable[str] | None = None,
+    dtype: str | None = None,
+) -> list[Shard]:
+    """Blocks from a folder, a pattern or a list of files; each is read by the worker that needs it.
+
+    >>> [shard.name for shard in shards(["b.npz", "s3://bucket/a.npz"])]
+    ['b.npz', 's3://bucket/a.npz']
+
+    Inputs are mixed within a file, so a file should hold a bit of everything: shuffle before you write them.
+
+    Args:
+        files: a folder, a pattern with `*`, an address such as "s3://bucket/folder", or a list of files.
+        field: the array of an .npz file, where it holds several.
+        columns: the features of a table; None for all.
+        dtype: the precision of the model.
+
+    """
+    urls = files_at(str(files), SHARD_SUFFIXES) if isinstance(files, str | Path) else [str(file) for file in files]
+    kept = None if columns is None else tuple(columns)
+    if not urls:
+        raise InputError(f"expected files that end in {', '.join(SHARD_SUFFIXES)}, got none in {files}")
+    return [Shard(url, field, kept, dtype) for url in urls]
+
+
+@dataclass(frozen=True)
+class InputBlock(RowBlock):
+    """Some batches of a set of inputs; those that cannot be read are left out and named.
+
+    >>> inputs = SentInputs(ArraySet(np.array([[1.0], [2.0], [3.0]])))
+    >>> contents = InputBlock((Batch(0, np.array([2, 0]), None),)).open(inputs)
+    >>> contents.inputs[0].inputs.tolist(), contents.names, contents.unreadable
+    ([[3.0], [1.0]], ['2', '0'], {})
+
+    Attributes:
+        threads: how many read at a time.
+
+    """
+
+    threads: int = 2
+
+    def read(self, source: SentInputs) -> list[Batch]:
+        """The batches."""
+        batches: list[Batch] = self.open(source).inputs
+        return batches
+
+    def open(self, source: SentInputs) -> Contents:
+        """The batches, what each input is called, and what could not be read; whoever counts it judges it."""
+        unreadable = Omissions(len(self), most=1.0)
+        batches = list(read_batches(source.inputs, self.batches, workers=self.threads, unreadable=unreadable))
+        names = [source.inputs.name(int(i)) for batch in batches for i in batch.rows]
+        return Contents(batches, names, unreadable.why)
+
+
+@dataclass(frozen=True)
+class SentInputs:
+    """A set of inputs on its way to a worker: a memory map goes by name."""
+
+    inputs: InputSet
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        if isinstance(self.inputs, ArraySet):
+            return _arrived, (sendable(self.inputs.array), self.inputs.dtype)
+        return SentInputs, (self.inputs,)
+
+
+def _arrived(array: Any, dtype: str) -> SentInputs:
+    return SentInputs(ArraySet(received(array), dtype))

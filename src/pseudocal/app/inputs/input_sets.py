@@ -1,0 +1,217 @@
+"""Sets of inputs that are numbered and read one by one: pictures, and rows of an array or a table."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs.addresses import check_regular, fetched
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.preprocessing import Preprocessing
+from pseudocal.app.inputs.tables import ARRAYS, REAL, TABLES, check_finite, read_array, read_table
+from pseudocal.arrays import InputError
+
+CHECKED_AT_ONCE = 2**31  # bytes of an array from which on it is checked only as the model reads it
+
+
+class InputSet(Protocol):
+    """Inputs of a model: how many there are, what each is called, and one of them."""
+
+    def __len__(self) -> int: ...
+
+    def name(self, i: int) -> str:
+        """What the user calls input i."""
+        ...
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Input i, ready for the model."""
+        ...
+
+    def picture(self, i: int) -> Path | None:
+        """The file to show of input i, if it is one."""
+        ...
+
+
+@dataclass(frozen=True)
+class PictureSet:
+    """Picture files.
+
+    Attributes:
+        paths: the files.
+        root: the folder below which a file is called by its path.
+        preprocessing: what happens to a picture before the model sees it.
+
+    """
+
+    paths: list[Path]
+    root: Path
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def name(self, i: int) -> str:
+        """The path of a picture, relative to the folder if it lies in it."""
+        path = self.paths[i]
+        shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        return str(shown).encode("utf-8", "replace").decode("utf-8")  # a name need not be valid text on Linux
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Decode and prepare one picture."""
+        return self.preprocessing.read(self.paths[i])
+
+    def picture(self, i: int) -> Path | None:
+        """The file itself."""
+        return self.paths[i]
+
+
+@dataclass(frozen=True)
+class RemotePictureSet:
+    """Pictures wherever fsspec can reach them, called by their address.
+
+    Attributes:
+        urls: the addresses.
+        preprocessing: what happens to a picture before the model sees it.
+
+    """
+
+    urls: list[str]
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    def name(self, i: int) -> str:
+        """The address of a picture."""
+        return self.urls[i]
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Fetch, decode and prepare one picture."""
+        return self.preprocessing.read(io.BytesIO(fetched(self.urls[i])))
+
+    def picture(self, i: int) -> Path | None:
+        """No file to show."""
+        return None
+
+
+@dataclass(frozen=True)
+class ArraySet:
+    """Rows of an array, which may be a memory map, called by their number.
+
+    >>> ArraySet(np.array([[1, 2], [3, 4]])).read(1)
+    array([3., 4.], dtype=float32)
+
+    Attributes:
+        array: the inputs, `(n, ...)`.
+        dtype: the precision of the model.
+
+    """
+
+    array: NDArray[Any]
+    dtype: str = "float32"
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def name(self, i: int) -> str:
+        """The number of the row."""
+        return str(i)
+
+    def read(self, i: int) -> NDArray[Any]:
+        """One row in the precision of the model; whole numbers as floats, since pairs of rows are mixed."""
+        row = np.asarray(self.array[i])
+        return row.astype(self.dtype if np.issubdtype(self.dtype, np.floating) else np.float32)
+
+    def picture(self, i: int) -> Path | None:
+        """Nothing to show."""
+        return None
+
+
+def holds_pictures(data: str) -> bool:
+    """Whether `data` names a folder or a list of paths, rather than numbers.
+
+    >>> holds_pictures("-"), holds_pictures("features.parquet")
+    (True, False)
+    """
+    return Path(data).suffix.lower() not in ARRAYS | TABLES or Path(data).is_dir()
+
+
+def open_inputs(
+    data: str,
+    *,
+    preprocessing: Preprocessing | None = None,
+    dtype: str | None = None,
+    columns: Iterable[str] | None = None,
+    field: str | None = None,
+    stdin: TextIO | None = None,
+) -> InputSet:
+    """Open a folder or a list of pictures, an array or a table.
+
+    Args:
+        data: the name of a folder or a file, "-" for a list of paths on standard input.
+        preprocessing: what happens to a picture before the model sees it; pictures need it.
+        dtype: the precision of the model.
+        columns: the features of a table, in the order of the model; None for all.
+        field: the array of an .npz file, where it holds several.
+        stdin: what to read in place of standard input.
+
+    """
+    path = Path(data)
+    if data != "-" and not path.is_dir():
+        check_regular(path, "a folder, a list of paths, an array or a table")
+    if holds_pictures(data):
+        assert preprocessing is not None
+        return _pictures(data, preprocessing, stdin or sys.stdin)
+    if path.suffix.lower() in TABLES:
+        return ArraySet(read_table(path, columns), dtype or "float64")
+    return ArraySet(_rows(read_array(path, field), path), dtype or "float32")
+
+
+def _rows(array: NDArray[Any], path: Path) -> NDArray[Any]:
+    if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
+        raise InputError(f"expected an array of inputs, one a row, got {array.dtype} of shape {array.shape} in {path}")
+    if array.nbytes < CHECKED_AT_ONCE:
+        check_finite(array, path)
+    return array
+
+
+def _pictures(data: str, preprocessing: Preprocessing, stdin: TextIO) -> PictureSet:
+    path = Path(data)
+    if path.is_dir():
+        found = sorted(
+            p for p in path.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES and _visible(p, path) and p.is_file()
+        )
+        if not found:
+            raise InputError(
+                f"expected a folder with pictures ({', '.join(sorted(PICTURE_SUFFIXES))}), got {data} with none"
+            )
+        return PictureSet(found, path, preprocessing)
+    if path.suffix.lower() in PICTURE_SUFFIXES:
+        raise InputError(
+            f"expected a folder or a list of pictures, since pairs of them are mixed, got one picture {data}"
+        )
+    base = Path.cwd() if data == "-" else path.parent
+    listed = [base / line for line in _lines(stdin if data == "-" else path)]
+    if not listed:
+        raise InputError(f"expected a list of paths, one a line, got {data}, which is empty")
+    return PictureSet(listed, base, preprocessing)
+
+
+def _visible(path: Path, root: Path) -> bool:
+    return not any(part.startswith(".") for part in path.relative_to(root).parts)
+
+
+def _lines(source: Path | TextIO) -> list[str]:
+    try:
+        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.read()
+    except UnicodeDecodeError as error:
+        name = source if isinstance(source, Path) else "standard input"
+        raise InputError(f"expected a text file of paths, got {name}, which is not text") from error
+    return [line for line in text.splitlines() if line.strip()]

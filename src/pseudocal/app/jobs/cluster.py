@@ -1,0 +1,275 @@
+"""A job on a Ray cluster: the same calibration over blocks that workers read by themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
+from pseudocal.app.inputs.addresses import files_at
+from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
+from pseudocal.app.inputs.input_sets import RemotePictureSet
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.jobs.job import Job, Tick
+from pseudocal.app.jobs.local import Predicted, Ticks
+from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
+from pseudocal.app.jobs.setup import (
+    Models,
+    Setup,
+    batch_size_for,
+    check_names,
+    check_second,
+    input_order,
+    open_data,
+    prepared_pictures,
+)
+from pseudocal.app.jobs.staging import PARTS
+from pseudocal.app.models.files import model_file
+from pseudocal.app.models.model import OpenModel
+from pseudocal.app.report import AboutData, ImageSummary, RowSummary
+from pseudocal.arrays import InputError, Inputs, cores
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.blocks import Block, row_blocks, sendable
+from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.executors import BlockWork, Merging, block_order
+from pseudocal.distributed import Deferred, RayExecutor
+from pseudocal.extras import MissingExtraError
+
+EVERYONE = 100_000  # more workers than any cluster has
+PREDICTED_ROWS = 2048  # inputs in a block of predictions
+FEW = 6  # inputs that are also read here, to try a calibrated model and to show what it says
+
+
+@dataclass(frozen=True)
+class BlockPlan:
+    """How a target is divided.
+
+    Attributes:
+        blocks: in the order of the calibration.
+        in_order: in the order of the data, for the predictions.
+        source: what the blocks read from.
+        rows: how many inputs there are; None as long as nobody has counted them.
+        about: what the data is known by.
+        probe: inputs of the setup that can be read here.
+
+    """
+
+    blocks: Sequence[Block]
+    in_order: Sequence[Block]
+    source: Any
+    rows: int | None
+    about: str
+    probe: NDArray[np.intp]
+
+
+class RayRun:
+    """A job on a Ray cluster, or on one that is made here for it.
+
+    Args:
+        job: what was asked.
+        models: the open models, to try them here.
+
+    """
+
+    def __init__(self, job: Job, models: Models) -> None:
+        self.setup, self._plan = _planned(job, models)
+        here = job.ray == "local"
+        self._executor = RayExecutor(
+            job.workers or (cores() if here else EVERYONE),
+            None if here else job.ray,
+            num_gpus=1 if job.device.startswith("cuda") else 0,
+            max_bad=job.max_bad,
+        )
+        self._record: dict[str, Any] = {}
+        if models[1] is not None:
+            check_second(models[0], models[1], self.setup.inputs, job.preprocessing)
+        if job.classes:
+            logits = job.as_logits(self.setup.model)(self.probe()[:1])
+            check_names(job, logits.shape[1])
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Connect to the cluster; a worker that dies is a line in the log, and is no error."""
+        log = logging.getLogger("pseudocal")
+        before = log.level
+        log.setLevel(logging.ERROR)
+        try:
+            with self._executor.connected():
+                yield
+        finally:
+            log.setLevel(before)
+
+    def collect(self) -> Ticks:
+        """Let the workers collect from each block, and merge it here."""
+        job, plan = self.setup.job, self._plan
+        second = None if job.second_opinion is None else self._sent(job.second_opinion)
+        work = BlockWork(job.method, (self._sent(job.model), second), sendable(plan.source), self.setup.batch_size)
+        merging = Merging(work, plan.blocks, self._executor)
+        for _ in merging.steps():
+            yield Tick("calibrating", 1, len(plan.blocks), "blocks")
+        self._record = merging.record
+        return merging.evidence, merging.record | {"batch_size": self.setup.batch_size}
+
+    def probe(self) -> Inputs:
+        """A few inputs to try a model on."""
+        return np.stack([self.setup.inputs.read(int(i)) for i in self._plan.probe])
+
+    def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
+        """Let the workers write the predictions; a sample of the inputs stands for all of them in the report."""
+        job, plan = self.setup.job, self._plan
+        done: dict[str, Any] = {}
+        if job.predict == "all":
+            model, out = self._sent(job.model), (job.out / PARTS).resolve()
+            work = PartWork(
+                calibration, model, out, sendable(plan.source), self.setup.batch_size, classes=self.setup.classes
+            )
+            parts = Parts(work, plan.in_order, self._executor, plan.about)
+            for _ in parts.steps():
+                yield Tick("predicting", 1, len(plan.in_order), "blocks")
+            done = parts.record
+        summary = self._summary(calibration, evidence, predicted=bool(done))
+        return Predicted(summary, self._about(evidence, done), PARTS if done else None)
+
+    def _sent(self, name: str) -> Deferred:
+        """A model that each worker opens for itself."""
+        path = str(Path(name).resolve()) if Path(name).exists() else name
+        return model_file(path, device=self.setup.job.device, **self.setup.job.reading)
+
+    def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
+        plan, used = self._plan, evidence.inputs
+        left_out, unreadable = (
+            tuple((self._record.get(key, {}) | done.get(key, {})).items()) for key in ("left_out", "unreadable")
+        )
+        return AboutData(
+            name=self.setup.job.data,
+            inputs=plan.rows or used,
+            used=used,
+            preparation=f"{self.setup.preparation}; in {len(plan.blocks):,} blocks, the figures from a sample",
+            unreadable=unreadable,
+            left_out=left_out,
+            blocks=f"{len(plan.blocks):,} {'files' if plan.rows is None else 'blocks of inputs'}",
+        )
+
+    def _summary(self, calibration: Calibration, evidence: Evidence, *, predicted: bool) -> RowSummary | ImageSummary:
+        """What the report shows: sums over a sample, and of images a few maps made here."""
+        real = evidence.real.labelled
+        if real.groups is None:
+            rows = RowSummary(calibration, self.setup.classes)
+            rows.add(real.logits, [f"input {i} of a sample" for i in range(len(real))])
+            return rows
+        images, inputs = ImageSummary(calibration, self.setup.classes), self.setup.inputs
+        images.add_sample(real)
+        predict = self.setup.job.as_logits(self.setup.model)
+        for i in np.sort(self._plan.probe).tolist():
+            images.show(np.asarray(predict(inputs.read(i)[None])[0]), inputs.name(i), picture=inputs.picture(i))
+        for name, row in read_images(self.setup.job.out / PARTS) if predicted else ():
+            images.add_row(name, row, picture=_picture(inputs, name))
+        return images
+
+
+def _picture(inputs: InputSet, name: str) -> Path | None:
+    """The file of an input, to show it."""
+    if isinstance(inputs, PictureSet) and (path := inputs.root / name).is_file():
+        return path
+    return None
+
+
+def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
+    """Recognise what the data is: pictures, an array or a table, or a folder of files of rows."""
+    asked = {f'labels="{job.labels}"': job.labels, "save_logits=True": job.save_logits}
+    for name in (name for name, value in (asked | {'table="csv"': job.table == "csv"}).items() if value):
+        raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
+    model, second = models
+    if files := _files_of_rows(job.data):
+        return _shard_plan(job, model, second, files)
+    inputs, preparation = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+    if isinstance(inputs, PictureSet):
+        inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
+    order = input_order(job, len(inputs))
+    setup = Setup(job, model, second, inputs, preparation, order, batch_size_for(job, model, inputs))
+    return setup, _input_plan(setup)
+
+
+def _files_of_rows(data: str) -> list[str]:
+    """The files of rows that the data stands for, if it is a folder, a pattern or an address of such."""
+    if "://" not in data and "*" not in data and not Path(data).is_dir():
+        return []
+    files = files_at(data, SHARD_SUFFIXES)
+    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURE_SUFFIXES for p in Path(data).rglob("*"))
+    return [] if mixed else files
+
+
+def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: list[str]) -> tuple[Setup, BlockPlan]:
+    if job.max_samples is not None:
+        raise InputError(
+            f"expected no max_samples with files of rows, which are read whole, got {job.max_samples}: set a tolerance"
+        )
+    near = [file if "://" in file else str(Path(file).resolve()) for file in files]
+    columns = job.features or model.expects.columns
+    blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
+    some = _first_readable(blocks)
+    inputs, rows = ArraySet(some, str(some.dtype)), np.arange(len(some))
+    preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
+    setup = Setup(job, model, second, inputs, preparation, rows, batch_size_for(job, model, inputs))
+    shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
+    return setup, BlockPlan(shuffled, blocks, None, None, job.data, rows)
+
+
+def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
+    """A few rows; a broken file is no reason to give up on the others."""
+    problem: Exception | None = None
+    for block in blocks[:10]:
+        try:
+            return block.read()[:4]
+        except (InputError, OSError) as error:
+            problem = problem or error
+    raise InputError(f"expected files of rows, got ten that cannot be read: {problem}") from problem
+
+
+def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str]:
+    """Pictures at an address."""
+    urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
+    if not urls:
+        raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
+    preprocessing, assumed = prepared_pictures(job, model)
+    return RemotePictureSet(urls, preprocessing), f"{len(urls):,} pictures: {preprocessing.words()}{assumed}"
+
+
+def _input_plan(setup: Setup) -> BlockPlan:
+    """Inputs in the very batches that one process would make."""
+    order, size = setup.order, setup.batch_size
+    mixed, plain = row_blocks(order, size), row_blocks(np.sort(order), size, PREDICTED_ROWS)
+    blocks, in_order = ([InputBlock(b.batches, b.name) for b in rows] for rows in (mixed, plain))
+    digest = hashlib.sha256(order.tobytes())
+    for i in range(len(setup.inputs)):
+        digest.update(setup.inputs.name(i).encode() + b"\0")
+    probe = _readable(setup.inputs, order)
+    return BlockPlan(blocks, in_order, SentInputs(setup.inputs), len(setup.inputs), digest.hexdigest(), probe)
+
+
+def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
+    """A few inputs that can be read; the workers count the others."""
+    found: list[int] = []
+    problem: Exception | None = None
+    for i in order[:100].tolist():
+        if len(found) == FEW:
+            break
+        try:
+            inputs.read(i)
+        except MissingExtraError:
+            raise
+        except Exception as error:  # decoders raise whatever they like on a broken file
+            problem = problem or error
+        else:
+            found.append(i)
+    if not found:
+        raise InputError(f"expected inputs that can be read, got the first that cannot: {problem}") from problem
+    return np.array(found)

@@ -1,0 +1,151 @@
+"""A job in this process: read, predict and mix batch by batch, and keep the logits of the inputs on disk."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pseudocal.app.inputs import read_batches
+from pseudocal.app.jobs.job import Job, Tick
+from pseudocal.app.jobs.logits import LogitStore
+from pseudocal.app.jobs.setup import Models, Setup, open_setup
+from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
+from pseudocal.app.report.page import templates
+from pseudocal.arrays import Inputs, cores
+from pseudocal.batches import Batch, unread_batches
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.evidence import Evidence
+from pseudocal.omissions import Omissions
+from pseudocal.predictors import Checked
+
+Ticks = Generator[Tick, None, Any]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What is known once the inputs are predicted.
+
+    Attributes:
+        summary: what the report says of the predictions.
+        data: what the report says of the data.
+        predictions: the name of the file or folder of the predictions, if there is one.
+
+    """
+
+    summary: RowSummary | ImageSummary
+    data: AboutData
+    predictions: str | None
+
+
+class LocalRun:
+    """A job in this process. Logits of a classifier are kept as they come; a segmenter's images go through it again.
+
+    Args:
+        job: what was asked.
+        models: the open models.
+        aside: the folder that results are written to.
+
+    """
+
+    def __init__(self, job: Job, models: Models, aside: Path) -> None:
+        self.setup: Setup = open_setup(job, models)
+        self._aside = aside
+        self._predict = Checked(job.as_logits(self.setup.model), doubt=False)
+        self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
+        self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
+
+    def connected(self) -> Any:
+        """Nothing to connect to."""
+        return nullcontext()
+
+    def collect(self) -> Ticks:
+        """Fold the steps of the method, and keep the logits of each."""
+        setup, method = self.setup, self.setup.job.method
+        second = None if setup.second is None else Checked(setup.job.as_logits(setup.second), doubt=False)
+        evidence = method.no_evidence()
+        with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as beside:
+            for step in method.steps(self._predict, batches, second_opinion=second):
+                if evidence.inputs == 0:
+                    setup.check(step.logits)
+                    beside.submit(warm_up)  # while the model is at work
+                self._store.keep(step.rows, step.logits)
+                evidence.add(step)
+                yield Tick("calibrating", len(step.rows), len(setup.order))
+                if evidence.settled(method.tolerance):
+                    break
+            if setup.job.predict == "all":
+                for batch in batches:  # what an early stop has left
+                    self._store.keep(batch.rows, self._predict(batch.inputs))
+                    yield Tick("predicting", len(batch.rows), len(setup.order))
+        return evidence, {"batch_size": setup.batch_size}
+
+    def probe(self) -> Inputs:
+        """Two inputs to try a calibrated model on."""
+        return np.stack([self.setup.inputs.read(int(i)) for i in self._store.rows[:2]])
+
+    def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
+        """Write the table of predictions, and add up what the report needs."""
+        setup, total = self.setup, len(self._store.rows)
+        summary: RowSummary | ImageSummary
+        if self._store.maps:
+            summary, tables = ImageSummary(calibration, setup.classes), list[PredictionTable]()
+            for table in self._image_tables(summary):
+                tables.append(table)
+                yield Tick("predicting", 1, total)
+            name = write_predictions(self._aside, tables, kind=setup.job.table)
+        else:
+            summary = RowSummary(calibration, setup.classes)
+            name = write_predictions(self._aside, self._row_tables(summary), kind=setup.job.table)
+            if not setup.job.save_logits:
+                (self._aside / "logits.npy").unlink()
+        data = AboutData(
+            name=setup.job.record["data"],
+            inputs=len(setup.inputs),
+            used=total,
+            preparation=setup.preparation,
+            unreadable=tuple(self._unreadable.why.items()),
+        )
+        return Predicted(summary, data, name)
+
+    def _batches(self, rows: Any) -> Generator[Batch, None, None]:
+        unread = unread_batches(rows, self.setup.batch_size)
+        workers = self.setup.job.workers or cores()
+        return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
+
+    def _row_tables(self, summary: RowSummary) -> Iterator[PredictionTable]:
+        """The table of a classifier, a chunk of the stored logits at a time."""
+        setup, logits, rows = self.setup, self._store.logits, self._store.rows
+        labels = None if setup.job.labels is None else setup.labels[rows]
+        for chunk in row_chunks(logits):
+            numbers = rows[chunk].tolist()
+            yield summary.add(
+                logits[chunk],
+                [setup.inputs.name(i) for i in numbers],
+                pictures=[setup.inputs.picture(i) for i in numbers],
+                labels=None if labels is None else labels[chunk],
+            )
+
+    def _image_tables(self, summary: ImageSummary) -> Iterator[PredictionTable]:
+        """The table of a segmenter: logits of all pixels are too many to keep, so the images are predicted again."""
+        inputs, masks = self.setup.inputs, self.setup.masks
+        with closing(self._batches(self._store.rows)) as batches:
+            for batch in batches:
+                for i, image in zip(batch.rows.tolist(), self._predict(batch.inputs), strict=True):
+                    mask = None if masks is None else masks[i]
+                    yield summary.add(np.asarray(image), inputs.name(i), picture=inputs.picture(i), mask=mask)
+
+
+def warm_up() -> None:
+    """Import and compile what the report will need, half a second of work; what is missing is said by who needs it."""
+    for name in ("scipy.special", "pyarrow.parquet"):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with suppress(ImportError):
+        templates()

@@ -1,0 +1,86 @@
+"""The labels of every pixel, for evaluation only: what their files say is checked before the model runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs import InputSet, PictureSet
+from pseudocal.app.inputs.pictures import mask_size, picture_size, read_mask
+from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.arrays import InputError
+from pseudocal.maps import IGNORED, check_classes
+
+NAMED = 3  # missing masks that are named
+
+
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """The mask of each input: a picture of the same name in a folder, or a row of an array."""
+
+    path: Path
+    inputs: InputSet
+    array: NDArray[Any] | None = None
+
+    def __getitem__(self, i: int) -> NDArray[Any]:
+        """The classes of the pixels of input i."""
+        mask = read_mask(self.file(i)) if self.array is None else np.asarray(self.array[i])
+        return mask.astype(np.uint8) if mask.dtype == bool else mask
+
+    def file(self, i: int) -> Path:
+        """Where the mask of input i lies in a folder."""
+        return self.path / Path(self.inputs.name(i)).with_suffix(".png")
+
+    def check(self, rows: NDArray[np.intp], classes: int) -> None:
+        """Read the masks of these inputs, and refuse what is neither a class nor ignored."""
+        for i in sorted(rows.tolist()):
+            mask = self[i]
+            where = f"mask {i} of {self.path}" if self.array is not None else str(self.file(i))
+            check_classes(mask, mask != IGNORED, classes, where=where)
+
+
+def open_masks(path: Path, inputs: InputSet, rows: NDArray[np.intp]) -> Masks | None:
+    """Masks that fit these inputs as far as their files say, or None for a file with one label for each input."""
+    if path.is_dir():
+        masks = Masks(path, inputs)
+        _check_folder(masks, rows)
+        return masks
+    if not path.exists():
+        raise InputError(f"expected a file of labels, or a folder of masks, got {path}: no such file")
+    array = read_array(path) if path.suffix.lower() in ARRAYS else np.empty(0)
+    if array.ndim != 3:
+        return None
+    if len(array) != len(inputs):
+        raise InputError(f"expected masks of shape ({len(inputs)}, height, width), got {array.shape} in {path}")
+    if array.dtype != bool and not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"expected masks that are integers, got dtype {array.dtype} in {path}")
+    return Masks(path, inputs, array)
+
+
+def _check_folder(masks: Masks, rows: NDArray[np.intp]) -> None:
+    missing = [str(path) for path in map(masks.file, sorted(rows.tolist())) if not path.is_file()]
+    if missing:
+        first = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
+        raise InputError(f"expected a mask for each of {len(rows)} images, got {len(missing)} missing: {first}")
+    if isinstance(masks.inputs, PictureSet):
+        for i in sorted(rows.tolist()):
+            _check_size(masks.file(i), masks.inputs, i)
+
+
+def _check_size(path: Path, pictures: PictureSet, i: int) -> None:
+    """Compare a mask with its picture by what their headers say."""
+    across, down = mask_size(path)
+    try:
+        width, height = picture_size(pictures.paths[i])
+    except InputError:  # it will be counted among what cannot be read
+        return
+    if (across, down) != (width, height):
+        raise InputError(
+            f"expected a mask of {height} x {width} pixels, as its picture has, got {down} x {across} in {path}"
+        )
+    if pictures.preprocessing.cuts(width, height):
+        raise InputError('expected resize="stretch" with masks of whole pictures, got pictures cut to their middle')

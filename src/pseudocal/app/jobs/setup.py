@@ -1,0 +1,232 @@
+"""A job with its models and its data open, and checked against each other before the first forward pass."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs import ArraySet, InputSet, Preprocessing, open_inputs, preprocessing_for
+from pseudocal.app.inputs.input_sets import holds_pictures
+from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.tables import ARRAYS
+from pseudocal.app.jobs.job import USUAL_BATCH, Job
+from pseudocal.app.jobs.masks import Masks, open_masks
+from pseudocal.app.models.files import open_model
+from pseudocal.app.models.model import OpenModel
+from pseudocal.arrays import InputError, Logits, Maps
+from pseudocal.batches import fitting
+from pseudocal.randomness import Streams
+
+SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
+TRIES = 10  # inputs that may be unreadable before nobody asks the model about one
+
+Models = tuple[OpenModel, OpenModel | None]  # the one to calibrate, and a second opinion
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A job with its models and its inputs open.
+
+    Attributes:
+        job: what was asked.
+        model: the model to calibrate.
+        second: a second opinion, if there is one.
+        inputs: the inputs, or some of them where only workers read them all.
+        preparation: how inputs are made ready for the model, in words.
+        order: the inputs that are used, in the order of the calibration.
+        batch_size: inputs per forward pass.
+        masks: the labels of every pixel, for evaluation only.
+
+    """
+
+    job: Job
+    model: OpenModel
+    second: OpenModel | None
+    inputs: InputSet
+    preparation: str
+    order: NDArray[np.intp]
+    batch_size: int
+    masks: Masks | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes: the user's, else the model's."""
+        return self.job.classes or self.model.classes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found or assumed on opening."""
+        usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
+        fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
+        return (*self.model.notes, self.preparation, *fewer)
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """The class of each input, for evaluation only."""
+        assert self.job.labels is not None
+        names = [self.inputs.name(i) for i in range(len(self.inputs))]
+        return read_labels(self.job.labels, names, self.classes)
+
+    def check(self, logits: Logits | Maps) -> None:
+        """Refuse, at the first answer of the model, what could not be done at the end."""
+        job, classes = self.job, logits.shape[1]
+        check_names(job, classes)
+        if logits.ndim > 2:
+            self._check_maps(classes)
+        elif self.masks is not None:
+            raise InputError(f"expected a label for each input, since the model gives it one class, got {job.labels}")
+        elif job.labels is not None:
+            labels = self.labels[self.order]
+            if labels.min() < 0 or labels.max() >= classes:
+                span = f"{labels.min()} to {labels.max()}"
+                raise InputError(f"expected labels from 0 to {classes - 1}, got {span} in {job.labels}")
+
+    def _check_maps(self, classes: int) -> None:
+        if self.job.save_logits:
+            raise InputError("expected no logits to be saved of a model that labels every pixel, got save_logits=True")
+        if self.masks is not None:
+            self.masks.check(self.order, classes)
+        elif self.job.labels is not None:
+            raise InputError(
+                "expected a folder with a mask for each picture, or an .npy of masks (n, height, width), as labels for "
+                f"a model that labels every pixel, got {self.job.labels}"
+            )
+
+
+def check_names(job: Job, classes: int) -> None:
+    """Refuse names of more or fewer classes than the model has."""
+    if job.classes and len(job.classes) != classes:
+        raise InputError(f"expected names of {classes} classes, got {len(job.classes)}")
+
+
+def open_models(job: Job, *, device: str | None = None) -> Models:
+    """Open the model, and the second opinion if there is one."""
+    first = open_model(job.model, device=device or job.device, **job.reading)
+    if job.second_opinion is None:
+        return first, None
+    return first, open_model(job.second_opinion, device=device or job.device, **job.reading)
+
+
+def open_setup(job: Job, models: Models) -> Setup:
+    """Open the data of a job that runs here."""
+    _refuse_shards(job.data)
+    model, second = models
+    inputs, preparation = open_data(job, model)
+    if second is not None:
+        check_second(model, second, inputs, job.preprocessing)
+    order = input_order(job, len(inputs))
+    masks = None if job.labels is None else open_masks(job.labels, inputs, order)
+    return Setup(job, model, second, inputs, preparation, order, batch_size_for(job, model, inputs), masks)
+
+
+def input_order(job: Job, n: int) -> NDArray[np.intp]:
+    """The inputs that are used, in random order."""
+    return Streams(job.method.seed).order().permutation(n)[: job.max_samples]
+
+
+def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
+    """Inputs per forward pass; what fits into memory if the model, asked about one input, labels every pixel."""
+    if job.batch_size is not None:
+        return job.batch_size
+    for i in range(min(TRIES, len(inputs))):
+        with suppress(Exception):  # inputs that cannot be read are counted later
+            return fitting(model.predict, inputs.read(i)[None], USUAL_BATCH, job.method.memory)
+    return USUAL_BATCH
+
+
+def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str]:
+    """Open the data, and say how it is made ready for the model."""
+    if not holds_pictures(job.data):
+        columns = job.features or model.expects.columns
+        inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
+        return inputs, f"{len(inputs):,} rows, passed to the model as they are"
+    preprocessing, assumed = prepared_pictures(job, model)
+    inputs = open_inputs(job.data, preprocessing=preprocessing)
+    return inputs, f"{len(inputs):,} pictures: {preprocessing.words()}{assumed}"
+
+
+def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, str]:
+    """What happens to pictures, and what had to be assumed, in words."""
+    preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
+    return preprocessing, f" (assumed, since nobody says: {', '.join(assumed)})" if assumed else ""
+
+
+def _refuse_shards(data: str) -> None:
+    """Refuse what only workers read: an address, a pattern, or a folder of files that hold rows."""
+    path = Path(data)
+    if "://" in data or ("*" in data and not path.exists()):
+        raise InputError(
+            f'expected ray="local" with an address or a pattern, got {data} alone: a cluster on this machine will do'
+        )
+    found = {p.suffix.lower() for p in path.iterdir()} & SHARDS if path.is_dir() else set()
+    if found and not any(p.suffix.lower() in PICTURE_SUFFIXES for p in path.rglob("*")):
+        what = ", ".join(sorted(found))
+        raise InputError(f'expected ray="local" with a folder of files of rows ({what}), got {data} alone')
+
+
+def check_second(model: OpenModel, second: OpenModel, inputs: InputSet, given: dict[str, Any]) -> None:
+    """Refuse a second model that says that it wants other classes, or inputs that are prepared in another way.
+
+    `given` is what the user says of pictures, which holds for both.
+    """
+    _check_same_classes(model.classes, second.classes)
+    preprocessing = getattr(inputs, "preprocessing", None)
+    shape = inputs.array.shape[1:] if isinstance(inputs, ArraySet) else getattr(preprocessing, "shape", None)
+    if shape is not None and not fits(shape, second.expects.shape):
+        wanted = tuple("?" if d is None else d for d in second.expects.shape or ())
+        raise InputError(
+            f"expected a second opinion that takes inputs of shape {shape}, as the model does, got one of {wanted}"
+        )
+    if preprocessing is None:
+        return
+    own = replace(preprocessing, **(second.expects.preprocessing | given))
+    if not alike(preprocessing, own):
+        raise InputError(
+            f"expected a second opinion on pictures as the model sees them ({preprocessing.words()}), "
+            f"got one that wants {own.words()}"
+        )
+
+
+def _check_same_classes(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
+    if not ours or not theirs or ours == theirs:
+        return
+    longest = max(len(ours), len(theirs))
+    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
+    mine, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
+    raise InputError(f"expected a second opinion on the classes of the model, got {other!r} in the place of {mine!r}")
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
+    """Whether inputs of a shape can go into a model, as far as it says.
+
+    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
+    (True, True, False)
+    """
+    if wanted is None:
+        return True
+    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
+
+
+def alike(one: Preprocessing, other: Preprocessing) -> bool:
+    """Whether two ways of preparing pictures give the same numbers, but for how they are resized.
+
+    >>> alike(Preprocessing(mean=(0.5,)), Preprocessing(mean=(0.5, 0.5, 0.5)))
+    True
+    >>> alike(Preprocessing(), Preprocessing(scale=1.0))
+    False
+    """
+    same = (one.size, one.layout, one.channels) == (other.size, other.layout, other.channels)
+    return same and all(np.allclose(_line(one, v), _line(other, v)) for v in (0, 255))
+
+
+def _line(preprocessing: Preprocessing, value: int) -> Any:
+    """What becomes of one value in each channel."""
+    mean = np.broadcast_to(preprocessing.mean, preprocessing.channels)
+    return (value * preprocessing.scale - mean) / np.asarray(preprocessing.std)

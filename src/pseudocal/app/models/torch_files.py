@@ -1,0 +1,137 @@
+"""Files of torch, `torch.export` (.pt2) and TorchScript: run them, and write them again with the division by T inside.
+
+Both can act: torch evaluates expressions and guards that a .pt2 file holds, and the `forward` of TorchScript can read
+and write files. Only `open_model`, which asks whether a file is trusted, calls this.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_shipped
+from pseudocal.arrays import Floats, InputError, Inputs, Predictor
+from pseudocal.extras import require
+from pseudocal.omissions import one_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
+    """Open a file that `torch.export.save` wrote."""
+    torch = require("torch", "torch")
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        raise InputError(
+            f"expected a torch.export file, got {path}, which cannot be read: {one_line(error)}"
+        ) from error
+    entry = _only_input(program)
+    shape = [d if isinstance(d, int) else None for d in entry.shape]
+    predict = _predictor(program, device)
+    return OpenModel(
+        kind="pt2",
+        predict=predict,
+        expects=Expects(tuple(shape[1:]) or None, str(entry.dtype).removeprefix("torch.")),
+        notes=("input (" + ", ".join(str(d or "?") for d in shape) + ")",),
+        ship=lambda temperature, folder, probe: _ship_exported(path, temperature, folder, predict(probe), probe),
+    )
+
+
+def _predictor(program: Any, device: str) -> Predictor:
+    torch, logits_of = require("torch", "torch"), require("pseudocal.predictors.torch_module", "torch").logits_of
+    module, entry = program.module().to(device), _only_input(program)
+
+    def predict(x: Inputs, /) -> Floats:
+        with torch.inference_mode():
+            logits: Floats = logits_of(module(torch.as_tensor(x).to(device, entry.dtype))).float().cpu().numpy()
+        return logits
+
+    fixed = entry.shape[0]
+    return Chunked(predict, fixed) if isinstance(fixed, int) else predict
+
+
+def _only_input(program: Any) -> Any:
+    names = program.graph_signature.user_inputs
+    if len(names) != 1:
+        raise InputError(f"expected an exported program with one input, got {list(names)}")
+    return next(node.meta["val"] for node in program.graph.nodes if node.name == names[0])
+
+
+def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
+    """Write the calibrated program, load it again, run it on a few inputs."""
+    torch = require("torch", "torch")
+    target = folder / "model.pt2"
+    program = torch.export.load(path)
+    divide_output(program, temperature)
+    torch.export.save(program, target)
+    check_shipped(_predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program")
+    return [target.name]
+
+
+def divide_output(program: Any, temperature: float) -> None:
+    """Divide the first output of an exported program by T; every shape it was exported for stays as it was."""
+    torch = require("torch", "torch")
+    end = program.graph.output_node()
+    spec = next(s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT")
+    logits = next(node for node in end.args[0] if getattr(node, "name", None) == spec.arg.name)
+    with program.graph.inserting_before(end):
+        scaled = program.graph.call_function(torch.ops.aten.div.Tensor, (logits, float(temperature)))
+        scaled.meta = dict(logits.meta)
+    end.args = (tuple(scaled if node is logits else node for node in end.args[0]),)
+    spec.arg = type(spec.arg)(name=scaled.name)
+    program.graph_module.recompile()
+    program.validate()
+
+
+def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
+    """Open a file that `torch.jit.save` wrote."""
+    predict = _run_script(path, device)
+    return OpenModel(
+        kind="torchscript",
+        predict=predict,
+        notes=("TorchScript says nothing of its input",),
+        ship=lambda temperature, folder, probe: _ship_script(path, temperature, folder, predict(probe), probe),
+    )
+
+
+def _run_script(path: Path, device: str) -> Predictor:
+    predictor: Predictor = require("pseudocal.predictors.torch_module", "torch").TorchPredictor(_load(path, device))
+    return predictor
+
+
+def _load(path: Path, device: str) -> Any:
+    torch = require("torch", "torch")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is; the files are still about
+            return torch.jit.load(path, map_location=device)
+    except Exception as error:
+        raise InputError(f"expected a TorchScript file, got {path}, which cannot be read: {one_line(error)}") from error
+
+
+def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
+    """Write the calibrated module, load it again, run it on a few inputs."""
+    import torch
+
+    from pseudocal.predictors.torch_module import logits_of
+
+    class Divided(torch.nn.Module):
+        def __init__(self, model: Any) -> None:
+            super().__init__()
+            self.model = model
+            self.register_buffer("temperature", torch.tensor(float(temperature)))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return logits_of(self.model(x)) / self.get_buffer("temperature")
+
+    target = folder / "model.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        # traced, not scripted: scripting would need this file's source at hand wherever the library is installed
+        traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
+        traced.save(target)
+    check_shipped(_run_script(target, "cpu")(probe), before / temperature, "module")
+    return [target.name]

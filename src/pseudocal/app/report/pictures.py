@@ -1,0 +1,53 @@
+"""Small pictures that travel inside the page, as data addresses."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+from typing import Any
+
+from pseudocal.app.inputs.pictures import as_rgb, read_picture
+from pseudocal.app.report.sections import MapPictures
+from pseudocal.arrays import InputError, Maps
+from pseudocal.extras import require
+from pseudocal.metrics import confidence_picture, correct_picture
+from pseudocal.metrics.images import Picture
+
+SIDE = 112  # pixels, at most, of the longer side of a thumbnail
+MAP_SIDE = 320  # and of a map
+
+
+def thumbnail(path: Path, side: int = SIDE) -> str | None:
+    """A picture as a data address of a small JPEG, None if it cannot be read any more."""
+    try:
+        small = as_rgb(read_picture(path, least=side))
+    except InputError:  # a page without one picture is still a page
+        return None
+    small.thumbnail((side, side))
+    return _address(small, "JPEG", quality=82)
+
+
+def map_pictures(image: Maps, name: str, temperature: float, picture: Path | None, mask: Any) -> MapPictures:
+    """One image `(classes, height, width)` pixel by pixel; where the model is right only if there is a mask."""
+    return MapPictures(
+        name=name,
+        picture=None if picture is None else thumbnail(picture, MAP_SIDE),
+        before=_drawn(confidence_picture(image)),
+        after=_drawn(confidence_picture(image, temperature)),
+        correct=None if mask is None else _drawn(correct_picture(image, mask)),
+    )
+
+
+def _drawn(pixels: Picture) -> str:
+    """Pixels as a PNG; a small picture has each pixel as a square, so that no browser blurs it."""
+    square = max(1, MAP_SIDE // max(pixels.shape[:2]))
+    image = require("PIL.Image", "cli").fromarray(pixels.repeat(square, axis=0).repeat(square, axis=1))
+    image.thumbnail((MAP_SIDE, MAP_SIDE))
+    return _address(image, "PNG")
+
+
+def _address(image: Any, kind: str, **options: Any) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return f"data:image/{kind.lower()};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

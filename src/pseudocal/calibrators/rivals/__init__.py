@@ -1,0 +1,1 @@
+"""What PseudoCal is compared with: one file for each method."""

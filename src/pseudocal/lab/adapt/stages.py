@@ -1,0 +1,209 @@
+"""One stage of a training, from settings to files: what `train`, `shot` and `dine` have in common."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from pseudocal.arrays import InputError
+from pseudocal.lab.adapt.backbones import Backbone
+from pseudocal.lab.adapt.features import cached_features
+from pseudocal.lab.adapt.loop import DescentPlan, Report, TrainingProgress, descend, seeded, torch_threads
+from pseudocal.lab.adapt.method import Preset, Problem, SourceTargetBatch, TargetBatch
+from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.adapt.runs import Trained, finish_run, save_network, start_run
+from pseudocal.lab.adapt.tensors import SOURCE, TARGET, Tensors, batch_numbers, predict_arrays, save_arrays
+from pseudocal.lab.data import Domain, Unlabelled, cache_folder
+
+AnyDomain = TypeVar("AnyDomain", Domain, Unlabelled)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """Where a training writes and how it runs; the same for every method.
+
+    Attributes:
+        out: the folder of the model and its outputs. A training that was killed resumes there; a finished one is
+            returned as it is.
+        seed: decides the initial weights, the batches and the dropout.
+        iterations: how many batches to train on.
+        frozen: keep the backbone as it is and train on cached features; None: if it comes with trained weights.
+        cache: the folder of cached features; by default one in the user's cache folder.
+        evaluate: labelled target data for the curve of error and NLL; no gradient and no choice depends on it.
+        progress: called with a `TrainingProgress` after each batch.
+        checkpoint_every: after how many iterations a checkpoint is written.
+        device: where torch computes: "cpu", "cuda", "cuda:1", ...
+
+    """
+
+    out: Path
+    seed: int = 0
+    iterations: int = 1000
+    frozen: bool | None = None
+    cache: Path | None = None
+    evaluate: Domain | None = None
+    progress: Report | None = None
+    checkpoint_every: int = 250
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", Path(self.out))
+        for name in ("iterations", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"expected {name} of at least 1, got {getattr(self, name)}")
+
+    def freezes(self, backbone: Backbone) -> bool:
+        """Whether the backbone stays as it is."""
+        return backbone.pretrained if self.frozen is None else self.frozen
+
+    def within(self, folder: str) -> TrainingRun:
+        """The same in a folder below, for an earlier stage; the curve belongs to the last stage only."""
+        return replace(self, out=self.out / folder, evaluate=None)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingStage:
+    """What one stage trains.
+
+    Attributes:
+        name: its name in the settings file and in progress reports.
+        preset: the method with its settings.
+        classes: the class names.
+        extra: more arguments of the method that are not written to the settings file.
+
+    """
+
+    name: str
+    preset: Preset
+    classes: tuple[str, ...]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+def train_stage(
+    network: Network, stage: TrainingStage, run: TrainingRun, *, target: Unlabelled, source: Domain | None = None
+) -> Trained:
+    """Train a whole network in place, on images or on cached features, and write all files of the run."""
+    backbone = network.backbone
+    assert isinstance(backbone, Backbone)
+    frozen = run.freezes(backbone)
+    finished = start_run(run.out, _settings(network, stage, run, target, source))
+    if finished:
+        return finished
+    started = time.perf_counter()
+    inner = Network(nn.Identity(), network.head) if frozen else network
+    parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
+    target = _prepared(target, run, backbone)
+    inner.to(run.device)
+    plan = _plan(run, stage, backbone)
+    inputs = Tensors(target.inputs, run.device)
+    with seeded(run.seed):
+        problem = Problem(len(stage.classes), network.head.width, inputs)
+        method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
+    with torch_threads(1) if frozen else nullcontext():  # a head is too small to gain from threads
+        curve = descend(inner, method, _draw(parts.get("source_train"), inputs, plan), plan)
+    for name, part in parts.items():
+        outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
+        save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)
+    save_arrays(run.out / "target.npz", **predict_arrays(inner, inputs))
+    save_network(run.out, network, head=stage.preset.head, width=stage.preset.width, classes=stage.classes)
+    return finish_run(run.out, curve, time.perf_counter() - started)
+
+
+def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
+    """The preset with some options of its method changed; unknown options are refused."""
+    known = [p.name for p in inspect.signature(preset.method).parameters.values() if p.default is not p.empty]
+    for name in options or {}:
+        if name not in known:
+            raise InputError(f"expected options among {', '.join(known)}, got {name!r}")
+    return replace(preset, options={**preset.options, **(options or {})})
+
+
+def _halves(source: Domain | None, run: TrainingRun, backbone: Backbone) -> tuple[Domain, ...]:
+    """Source images to train on and to hold out: 80 and 20 percent, as in the paper."""
+    return () if source is None else _prepared(source, run, backbone).split(0.8, seed=run.seed)
+
+
+def _prepared(domain: AnyDomain, run: TrainingRun, backbone: Backbone) -> AnyDomain:
+    """The domain as it is, or with cached features in place of its images."""
+    if not run.freezes(backbone):
+        return domain
+
+    def tick(done: int, total: int) -> None:
+        if run.progress:
+            run.progress(TrainingProgress(f"features of {domain.name}", done, total))
+
+    cache = run.cache or cache_folder() / "features"
+    features: Any = cached_features(backbone, domain.inputs, cache=cache, device=run.device, tick=tick)
+    return replace(domain, inputs=features)
+
+
+def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> DescentPlan:
+    evaluate = None
+    if run.evaluate is not None:
+        if run.evaluate.classes != stage.classes:
+            raise InputError(
+                f"expected the classes of the source to evaluate on, {_few(stage.classes)}, "
+                f"got {_few(run.evaluate.classes)}"
+            )
+        labels = torch.from_numpy(run.evaluate.labels).to(run.device)
+        evaluate = (Tensors(_prepared(run.evaluate, run, backbone).inputs, run.device), labels)
+    return DescentPlan(
+        stage.preset,
+        run.seed,
+        run.iterations,
+        run.out / "resume.safetensors",
+        checkpoint_every=run.checkpoint_every,
+        evaluate=evaluate,
+        report=run.progress,
+        stage=stage.name,
+        backbone_scale=stage.preset.backbone_scale if backbone.pretrained else 1.0,
+    )
+
+
+def _draw(source: Domain | None, target: Tensors, plan: DescentPlan) -> Callable[[int], TargetBatch]:
+    """The batch of each step: of both domains, or of the target if there is no source."""
+    batch, seed, device = plan.preset.batch, plan.seed, target.device
+
+    def of_target(step: int) -> tuple[Tensor, Tensor]:
+        numbers = batch_numbers(len(target), batch, seed, TARGET, step)
+        return target[numbers], torch.from_numpy(numbers).to(device)
+
+    if source is None:
+        return lambda step: TargetBatch(*of_target(step))
+    inputs, labels = Tensors(source.inputs, device), source.labels
+
+    def of_both(step: int) -> SourceTargetBatch:
+        numbers = batch_numbers(len(inputs), batch, seed, SOURCE, step)
+        return SourceTargetBatch(*of_target(step), inputs[numbers], torch.from_numpy(labels[numbers]).to(device))
+
+    return of_both
+
+
+def _few(classes: tuple[str, ...]) -> str:
+    return ", ".join(classes[:3]) + (f" and {len(classes) - 3} more" if len(classes) > 3 else "")
+
+
+def _settings(
+    network: Network, stage: TrainingStage, run: TrainingRun, target: Unlabelled, source: Domain | None
+) -> dict[str, Any]:
+    backbone = network.backbone
+    assert isinstance(backbone, Backbone)
+    return {
+        "method": stage.name,
+        **{name: value for name, value in vars(stage.preset).items() if name != "method"},
+        "seed": run.seed,
+        "iterations": run.iterations,
+        "backbone": asdict(backbone.choice),
+        "frozen": run.freezes(backbone),
+        "source": None if source is None else [source.name, len(source.inputs)],
+        "target": [target.name, len(target.inputs)],
+        "classes": list(stage.classes),
+    }

@@ -1,0 +1,94 @@
+"""Data as tensors: drawn in batches, predicted by a network, written to files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pseudocal.extras import require
+from pseudocal.files import replacing
+from pseudocal.lab.adapt.networks import Network
+from pseudocal.lab.data import Indexable
+
+SOURCE, TARGET = 0, 1  # each domain has its own stream of random numbers
+
+
+class Tensors:
+    """Images or cached features, handed out as tensors.
+
+    >>> Tensors(np.array([[1.0], [2.0]]))[np.array([1])]
+    tensor([[2.]], dtype=torch.float64)
+    """
+
+    def __init__(self, inputs: Indexable, device: str = "cpu") -> None:
+        self.inputs, self.device = inputs, device
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, chosen: NDArray[np.intp]) -> Tensor:
+        # A new array in C order: torch chooses its kernels, and so the last digits, by the strides, and
+        # np.ascontiguousarray keeps odd strides where an axis has length one (a single channel).
+        return torch.from_numpy(np.array(self.inputs[chosen], order="C")).to(self.device)
+
+
+def batch_numbers(n: int, batch: int, seed: int, stream: int, step: int) -> NDArray[np.intp]:
+    """The numbers of the inputs of one step, steps counted from 1: shuffled epochs, the incomplete last batch dropped.
+
+    A function of its arguments alone, so a training that was killed draws the same batches when it resumes.
+
+    >>> [batch_numbers(5, 2, 0, SOURCE, step).size for step in (1, 2, 3)]
+    [2, 2, 2]
+    >>> first, second = batch_numbers(4, 2, 0, SOURCE, 1), batch_numbers(4, 2, 0, SOURCE, 2)
+    >>> sorted([*first.tolist(), *second.tolist()])
+    [0, 1, 2, 3]
+    """
+    batch = min(batch, n)
+    epoch, place = divmod(step - 1, n // batch)
+    order = np.random.default_rng([seed, stream, epoch]).permutation(n)
+    return order[place * batch : (place + 1) * batch]
+
+
+def predict_tensors(network: Network, inputs: Tensors, *, batch: int = 256) -> tuple[Tensor, Tensor]:
+    """Features and logits of all inputs in evaluation mode; the network returns to its own mode afterwards."""
+    was_training = network.training
+    network.eval()
+    with torch.inference_mode(False), torch.no_grad():
+        n = len(inputs)
+        parts = [network.both(inputs[np.arange(i, min(i + batch, n))]) for i in range(0, n, batch)]
+    network.train(was_training)
+    return torch.cat([f for f, _ in parts]), torch.cat([z for _, z in parts])
+
+
+def predict_arrays(network: Network, inputs: Tensors) -> dict[str, NDArray[Any]]:
+    """The same as arrays, by the names they are saved under."""
+    features, logits = predict_tensors(network, inputs)
+    return {"logits": logits.cpu().numpy(), "features": features.cpu().numpy()}
+
+
+def save_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
+    """Write arrays to an .npz file."""
+    with replacing(path) as aside:
+        np.savez(aside, allow_pickle=False, **arrays)
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -> None:
+    """Write tensors to a safetensors file, with `note` as JSON in its header."""
+    save_file = require("safetensors.torch", "adapt").save_file
+    with replacing(path) as aside:
+        plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+        save_file(plain, aside, metadata={"note": json.dumps(note)})
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:
+    """Read what `save_tensors` wrote: the tensors and the note."""
+    with require("safetensors", "adapt").safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no dict
+        return tensors, json.loads(file.metadata()["note"])

@@ -1,0 +1,140 @@
+"""The five stages of a task, in order; what is there already is not done again.
+
+    train          the model
+    predict        what it says of the target and of its source
+    synthesise     pseudo-target sets
+    calibrate      calibrators, from what the stages before have written
+    score          the oracle and the metrics, which alone see target labels
+
+Tasks of classification and of segmentation go through the same stages; a stage asks `task.segments` where they differ.
+A stage that fails leaves `error.json` and is tried again in the next run. Calibrators fail one by one: a model that
+predicts one class for everything cannot be mixed, but it can still be scaled.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pseudocal.arrays import InputError
+from pseudocal.files import save_json
+from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.stages.calibrate import calibrate_with
+from pseudocal.lab.bench.stages.predict import predict_outputs
+from pseudocal.lab.bench.stages.score import score_calibrations
+from pseudocal.lab.bench.stages.synthesise import synthesise
+from pseudocal.lab.bench.stages.train import train_model
+from pseudocal.lab.bench.store import Store, alone
+from pseudocal.lab.bench.task import Task
+
+STAGES: dict[str, tuple[str, ...]] = {  # and the files that each of them writes
+    "train": ("settings.json", "training", "train.json", "model.safetensors"),
+    "predict": ("source_val.npz", "source_train.npz", "target_labels.npy", "target.npz"),
+    "synthesise": ("mixes",),
+    "calibrate": ("calibrations",),
+    "score": ("scores.json", "reliability.npz", "error.json"),
+}
+
+
+def make_model(task: Task, store: Store) -> None:
+    """The stages of a model; an ensemble's other members need no more."""
+    folder = store.folder(task)
+    with alone(folder):
+        (folder / "error.json").unlink(missing_ok=True)
+        if not (folder / "model.safetensors").exists():
+            with _stage("train", folder):
+                train_model(task, store)
+        if not task.segments and not (folder / "target.npz").exists():
+            with _stage("predict", folder):
+                predict_outputs(task, store)
+        shutil.rmtree(folder / "training", ignore_errors=True)
+
+
+def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) -> None:
+    """The stages that compare calibrators on a task whose model is there."""
+    folder = store.start(task)
+    with alone(folder):
+        (folder / "error.json").unlink(missing_ok=True)
+        open_names = [name for name in calibrators if name != "oracle" and not _is_calibrated(folder, name)]
+        to_mix = [name for name in open_names if _lacks_mixes(task, name, folder)]
+        if to_mix:
+            with _stage("synthesise", folder):
+                for name in to_mix:
+                    with _noted("synthesise", folder, name):
+                        synthesise(task, name, store)
+        ready = [name for name in open_names if not _lacks_mixes(task, name, folder)]
+        if ready:
+            with _stage("calibrate", folder):
+                for name in ready:
+                    with _noted("calibrate", folder, name):
+                        calibrate_with(task, name, store)
+        done = {name for name in calibrators if name == "oracle" or _is_calibrated(folder, name)}
+        if done & set(ready) or done - store.scores(task).keys() or not (folder / "reliability.npz").exists():
+            with _stage("score", folder):
+                score_calibrations(task, store)
+
+
+def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:
+    """Whether all calibrators are scored."""
+    whole = (store.folder(task) / "reliability.npz").exists()
+    return whole and store.error(task) is None and store.scores(task).keys() >= set(calibrators)
+
+
+def forget_stages(task: Task, store: Store, first: str) -> None:
+    """Remove what a stage and those after it wrote; of the training, if it is shared, too."""
+    names = list(STAGES)
+    for folder in {store.folder(task), store.folder(task.training if first == "train" else task)}:
+        for file in (file for name in names[names.index(first) :] for file in STAGES[name]):
+            path = folder / file
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _stage(name: str, folder: Path) -> Iterator[None]:
+    """Write down what goes wrong in a stage before it goes on, or else how long it took."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        yield
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        save_json(folder / "error.json", {"stage": name, "error": describe(error), "traceback": text})
+        raise
+    path = folder / "times.json"  # apart from what the stage found, since times differ from run to run
+    times = json.loads(path.read_text()) if path.exists() else {}
+    save_json(path, {**times, name: {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}})
+
+
+@contextmanager
+def _noted(stage: str, folder: Path, calibrator: str) -> Iterator[None]:
+    """Leave a note if a calibrator refuses what it is given, and go on with the others."""
+    note = folder / "calibrations" / f"{calibrator}.error.json"
+    note.unlink(missing_ok=True)
+    try:
+        yield
+    except InputError as error:
+        save_json(note, {"stage": stage, "error": describe(error)})
+
+
+def describe(error: Exception) -> str:
+    """An error in one line.
+
+    >>> describe(InputError("expected a, got b"))
+    'InputError: expected a, got b'
+    """
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _lacks_mixes(task: Task, name: str, folder: Path) -> bool:
+    """Whether a calibrator waits for a pseudo-target set, or has none since its synthesis failed."""
+    needed = not task.segments and COMPARED[name].synthesis is not None
+    return needed and not (folder / "mixes" / f"{name}.npz").exists()
+
+
+def _is_calibrated(folder: Path, name: str) -> bool:
+    """Whether a calibrator has left its answer."""
+    return any((folder / "calibrations" / f"{name}{suffix}").exists() for suffix in (".json", ".npy"))

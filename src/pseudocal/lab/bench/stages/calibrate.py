@@ -1,0 +1,107 @@
+"""The fourth stage: calibrators. Each is given what it asks for, and target labels are not on offer."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+
+from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators import CALIBRATORS, Calibration, Material, Part, calibrate
+from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.files import save_json
+from pseudocal.lab.adapt.networks import Head, Network
+from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.segmenters import halves, target_of
+from pseudocal.lab.bench.stages.predict import load_classifier
+from pseudocal.lab.bench.store import NamedArrays, Store, load_arrays, save_array
+from pseudocal.lab.bench.task import Task
+from pseudocal.lab.bench.views import View, domains_of, shown
+from pseudocal.lab.segmentation import load_segmenter
+from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
+from pseudocal.scaling import fit_temperature
+
+DROPOUT = 0.5  # in front of the classifier, where a head has no dropout of its own
+
+
+def calibrate_with(task: Task, name: str, store: Store) -> None:
+    """Write `calibrations/NAME.json`, or `.npy`, the target's logits, where other predictions are the answer."""
+    path = store.folder(task) / "calibrations" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    if task.segments and name == "ensemble":  # it says which models are in it: their maps are too much to keep
+        save_json(path, {"seeds": [member.seed for member in store.members(task)]})
+    elif task.segments:
+        _of_segmenter(task, name, store).save(path)
+    elif COMPARED[name].synthesis is not None:
+        _of_mixes(task, name, store).save(path)
+    else:
+        settings = {"seed": task.seed} if name == "mc-dropout" else {}
+        corrected = calibrate(name, material_for(name, task, store), **settings)
+        if corrected.calibration is not None:
+            corrected.calibration.save(path)
+        else:
+            save_array(path.with_suffix(".npy"), corrected.logits)
+
+
+def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
+    if name not in FITS:
+        known = ", ".join(SEGMENTATION_CALIBRATORS)
+        raise InputError(f"expected a calibrator of segmentation among {known}, got {name!r}")
+    model, per_image = load_segmenter(store.folder(task.training)), dict(task.options)["pixels_per_image"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
+        return FITS[name](model, halves(task)[1], target_of(task).unlabelled(), per_image, task.seed)
+
+
+def _of_mixes(task: Task, name: str, store: Store) -> Calibration:
+    mixes, how = load_arrays(store.folder(task) / "mixes" / f"{name}.npz"), COMPARED[name].synthesis
+    assert how is not None
+    settings = {"strategy": how.strategy, "lam": how.lam, "labels": how.labels, "seed": task.seed}
+    scaling = fit_temperature(mixes["logits"], mixes["labels"])
+    return Calibration(name, scaling, settings, {"mixes": len(mixes["labels"])})
+
+
+def material_for(name: str, task: Task, store: Store) -> Material:
+    """The parts that a calibrator declares, and no others, read from the store."""
+    return Material(**{part: PART_READERS[part](task, store) for part in CALIBRATORS[name].parts})
+
+
+def _target(task: Task, store: Store) -> NamedArrays:
+    return load_arrays(store.folder(task) / "target.npz")
+
+
+def _source(task: Task, store: Store, part: str = "source_val") -> NamedArrays:
+    path = store.folder(task) / f"{part}.npz"
+    if not path.exists():
+        raise InputError(f"expected source data, got a {task.scenario} task, which has none")
+    return load_arrays(path)
+
+
+def _labelled_source(task: Task, store: Store) -> Labelled:
+    arrays = _source(task, store)
+    return Labelled(arrays["logits"], arrays["labels"])
+
+
+def _with_dropout(task: Task, store: Store) -> Network:
+    """The network for MC-Dropout: its own layers, or one in front of the classifier."""
+    network = load_classifier(task, store)
+    if any(isinstance(module, _DropoutNd) and module.p > 0 for module in network.modules()):
+        return network
+    head = network.head
+    classifier = nn.Sequential(nn.Dropout(DROPOUT), head.classifier)
+    return Network(network.backbone, Head(head.bottleneck, classifier, width=head.width)).eval()
+
+
+PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
+    "source": _labelled_source,
+    "source_features": lambda task, store: _source(task, store)["features"],
+    "source_train_features": lambda task, store: _source(task, store, "source_train")["features"],
+    "target_features": lambda task, store: _target(task, store)["features"],
+    "target_logits": lambda task, store: _target(task, store)["logits"],
+    "member_logits": lambda task, store: [_target(each, store)["logits"] for each in store.members(task)],
+    "model": _with_dropout,
+    "target_inputs": lambda task, store: shown(task, domains_of(task, store.root)[1].inputs, View()),
+}

@@ -1,0 +1,83 @@
+"""The second stage: what a classifier says of the target and of its source.
+
+Training has written most of it already, and that is taken as it is; the model is asked again where it is not there,
+as when this stage is done again. The logits of every pixel are too much to keep, so segmenters skip this stage and the
+next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from pseudocal.arrays import Inputs, Logits, Predictor
+from pseudocal.lab.adapt.features import compute_features
+from pseudocal.lab.adapt.networks import Network, build_head
+from pseudocal.lab.adapt.runs import load_network
+from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_arrays, save_arrays
+from pseudocal.lab.bench.store import NamedArrays, Store, load_arrays, save_array
+from pseudocal.lab.bench.task import Task
+from pseudocal.lab.bench.views import View, backbone_of, domains_of, has_frozen_backbone, shown
+from pseudocal.lab.data import Indexable
+from pseudocal.predictors import as_predictor
+
+TRAINED_SHARE = 0.8  # of the source's rows, as `pseudocal.lab.adapt.train` divides them
+
+
+def predict_outputs(task: Task, store: Store) -> None:
+    """Write the model's outputs on the target and, unless the task is source-free, on the source; the target's last."""
+    folder = store.folder(task)
+    for name in ("target",) if task.scenario == "source-free" else ("source_val", "source_train", "target"):
+        trained = folder / "training" / f"{name}.npz"
+        outputs = load_arrays(trained) if trained.exists() else _outputs(name, task, store)
+        if name == "target":
+            save_array(folder / "target_labels.npy", domains_of(task, store.root)[1].labels)
+        if name == "source_train":  # density ratios need no more
+            outputs = {"features": outputs["features"]}
+        save_arrays(folder / f"{name}.npz", **outputs)
+
+
+def _outputs(name: str, task: Task, store: Store) -> NamedArrays:
+    """The same as training writes: logits and features, and labels of the source."""
+    network = load_classifier(task, store)
+    source, target = domains_of(task, store.root)
+    if name == "target":
+        return predict_arrays(network, Tensors(shown(task, target.inputs, View())))
+    inputs: Any = shown(task, source.inputs, View())
+    learnt, held_out = replace(source, inputs=inputs).split(TRAINED_SHARE, seed=task.seed)
+    part = learnt if name == "source_train" else held_out
+    return {**predict_arrays(network, Tensors(part.inputs)), "labels": part.labels}
+
+
+def load_classifier(task: Task, store: Store) -> Network:
+    """The part of the network that was trained, in evaluation mode: on features above a frozen backbone, else whole."""
+    folder = store.folder(task)
+    if not has_frozen_backbone(task):
+        return load_network(folder)
+    tensors, note = load_tensors(folder / "model.safetensors")
+    width = backbone_of(task.backbone, task.weights, task.seed).width
+    network = Network(nn.Identity(), build_head(note["head"], width, note["width"], len(note["classes"])))
+    network.load_state_dict(tensors)
+    return network.eval()
+
+
+def image_predictor(task: Task, store: Store) -> Predictor:
+    """The whole network, from images to logits."""
+    network = load_classifier(task, store)
+    if not has_frozen_backbone(task):
+        return as_predictor(network)
+    backbone = backbone_of(task.backbone, task.weights, task.seed)
+
+    def predict_images(x: Inputs) -> Logits:
+        images = x if x.dtype == np.uint8 else np.asarray(x, dtype=np.float32)
+        return all_logits(network, compute_features(backbone, images))
+
+    return predict_images
+
+
+def all_logits(network: Network, inputs: Indexable) -> Logits:
+    """Logits of all inputs."""
+    return predict_arrays(network, Tensors(inputs))["logits"]

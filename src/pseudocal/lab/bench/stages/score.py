@@ -1,0 +1,92 @@
+"""The fifth stage: the oracle and the metrics. It alone reads target labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from pseudocal.calibrators import Calibration, ensemble, oracle
+from pseudocal.files import save_json
+from pseudocal.lab.adapt.tensors import save_arrays
+from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.segmenters import target_of
+from pseudocal.lab.bench.stages.calibrate import PART_READERS
+from pseudocal.lab.bench.store import Store, load_arrays
+from pseudocal.lab.bench.task import Task
+from pseudocal.lab.segmentation import load_segmenter
+from pseudocal.lab.segmentation.comparison import evaluate_ensemble, evaluate_maps, fit_oracle
+from pseudocal.metrics import Outcomes, Reliability, accuracy, brier, ece, nll
+from pseudocal.predictors import as_predictor
+from pseudocal.scaling import TemperatureScaling
+
+CLASSIFIER_METRICS = {"ece": ece, "nll": nll, "brier": brier, "accuracy": accuracy}
+
+
+class Scored(NamedTuple):
+    """Metrics after one calibration, its temperature if it has one, and confidence against accuracy."""
+
+    metrics: dict[str, float]
+    temperature: float | None
+    reliability: Reliability
+
+
+def score_calibrations(task: Task, store: Store) -> None:
+    """Fit the oracle, then write the metrics of all calibrations that are there."""
+    folder = store.folder(task)
+    (folder / "calibrations").mkdir(exist_ok=True)
+    found = _segmenter_scores(task, store) if task.segments else _classifier_scores(task, store)
+    bins = {name: each.reliability for name, each in sorted(found.items())}
+    sums = {name: np.stack([each.count, each.confidence_sum, each.correct_sum]) for name, each in bins.items()}
+    save_arrays(folder / "reliability.npz", edges=bins["oracle"].edges, **sums)
+    scores = {name: {**each.metrics, "temperature": each.temperature} for name, each in sorted(found.items())}
+    save_json(folder / "scores.json", scores)
+
+
+def _classifier_scores(task: Task, store: Store) -> dict[str, Scored]:
+    folder = store.folder(task)
+    labels = np.load(folder / "target_labels.npy", allow_pickle=False)
+    logits = load_arrays(folder / "target.npz")["logits"]
+    oracle(logits, labels).save(folder / "calibrations" / "oracle.json")
+    found = {}
+    for path in _calibrations(folder):
+        calibration = Calibration.load(path) if path.suffix == ".json" else None
+        if calibration is None:  # other predictions are the answer
+            corrected = np.load(path, allow_pickle=False)
+        elif COMPARED[path.stem].needs_ensemble:
+            corrected = calibration(ensemble(PART_READERS["member_logits"](task, store)))
+        else:
+            corrected = calibration(logits)
+        outcomes = Outcomes.from_logits(corrected, labels)
+        metrics = {name: metric(outcomes) for name, metric in CLASSIFIER_METRICS.items()}
+        found[path.stem] = Scored(metrics, _temperature(calibration), Reliability.of(outcomes))
+    return found
+
+
+def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
+    folder, target = store.folder(task), target_of(task)
+    model, per_image = load_segmenter(store.folder(task.training)), dict(task.options)["pixels_per_image"]
+    fit_oracle(model, target, per_image, task.seed).save(folder / "calibrations" / "oracle.json")
+    paths = [path for path in _calibrations(folder) if path.stem != "ensemble"]
+    temperatures = [Calibration.load(path).temperature for path in paths]
+    seen = evaluate_maps(as_predictor(model), target, temperatures=temperatures)
+    found = {
+        path.stem: Scored(each.score(), temperature, each.reliability)
+        for path, temperature, each in zip(paths, temperatures, seen, strict=True)
+    }
+    if (folder / "calibrations" / "ensemble.json").exists():
+        members = [load_segmenter(store.folder(member.training)) for member in store.members(task)]
+        together = evaluate_ensemble(members, target)
+        found["ensemble"] = Scored(together.score(), None, together.reliability)
+    return found
+
+
+def _calibrations(folder: Path) -> list[Path]:
+    """The answers of calibrators, without the notes of those that failed."""
+    return sorted(path for path in (folder / "calibrations").iterdir() if not path.name.endswith(".error.json"))
+
+
+def _temperature(calibration: Calibration | None) -> float | None:
+    scaling = None if calibration is None else calibration.scaling
+    return scaling.temperature if isinstance(scaling, TemperatureScaling) else None

@@ -1,0 +1,83 @@
+"""The third stage: pseudo-target sets, each from the same pairs that `PseudoCal().fit(network, images)` would draw.
+
+What a network says of the real images was written by the stage before, so they are not predicted again: pairs are
+pairs of row numbers here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pseudocal.arrays import InputError, Labelled, Logits, Predictor
+from pseudocal.batches import batches_of
+from pseudocal.calibrators import ensemble
+from pseudocal.lab.adapt.tensors import save_arrays
+from pseudocal.lab.bench.calibrators import COMPARED, Synthesis
+from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
+from pseudocal.lab.bench.store import NamedArrays, Store, load_arrays
+from pseudocal.lab.bench.task import Task
+from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, shown
+from pseudocal.predictors import as_predictor
+from pseudocal.randomness import Streams
+from pseudocal.synthesis import STRATEGIES, Pairs, WithinBatch, apart
+from pseudocal.synthesis.mixup import mixup
+
+NORMALISATION = {"mean": 0.0, "std": 1 / 255}  # of images with values 0 to 255, for augmentations that expect 0 to 1
+
+
+def synthesise(task: Task, name: str, store: Store) -> None:
+    """Write `mixes/NAME.npz`."""
+    how = COMPARED[name].synthesis
+    assert how is not None
+    tasks = store.members(task) if COMPARED[name].needs_ensemble else [task]
+    logits = _joined([load_arrays(store.folder(each) / "target.npz")["logits"] for each in tasks])
+    if how.strategy == "PseudoCal":
+        found = _mixes(task, tasks, how, logits, store)
+    else:
+        found = _alternative(task, how, logits, store)
+    if len(found["labels"]) == 0:
+        raise InputError(f"expected at least one row from {COMPARED[name].title}, got none of {len(logits)} pairs")
+    save_arrays(store.folder(task) / "mixes" / f"{name}.npz", **found)
+
+
+def _mixes(task: Task, tasks: Sequence[Task], how: Synthesis, logits: Logits, store: Store) -> NamedArrays:
+    """Mixup: every image has been mixed with its partner; the pairs that the model tells apart are kept."""
+    images = domains_of(task, store.root)[1].inputs
+    view = View(how.lam, task.seed)
+    mixed = _joined([all_logits(load_classifier(each, store), shown(each, images, view)) for each in tasks])
+    rows = np.arange(len(logits))
+    kept = apart(Pairs(rows, logits, rows, view.partners(len(rows))))
+    found = mixup(lambda _: mixed[kept.first], kept, lam=how.lam, labels=how.labels)  # the mixes are predicted already
+    return {"logits": found.logits, "labels": found.labels, "first": kept.first, "second": kept.second}
+
+
+def _alternative(task: Task, how: Synthesis, logits: Logits, store: Store) -> NamedArrays:
+    """Another synthesis of the paper's ablation, batch by batch."""
+    strategy, predict, inputs = _strategy(task, how, store)
+    streams = Streams(task.seed)
+    pairing, parts = WithinBatch(streams), []
+    for batch in batches_of(np.arange(len(logits)), BATCH_SIZE, streams.order()):  # of row numbers
+        pairs = pairing.of(replace(batch, inputs=inputs[batch.rows]), logits[batch.rows])
+        parts.append(strategy(predict, pairs, rng=streams.synthesis(batch.number)))
+    labelled = [part for part in parts if len(part)]
+    return {key: np.concatenate([getattr(part, key) for part in labelled or parts]) for key in ("logits", "labels")}
+
+
+def _strategy(task: Task, how: Synthesis, store: Store) -> tuple[Callable[..., Labelled], Predictor, Any]:
+    """A synthesis, the model that it asks, and what that model is shown; ManifoldMix mixes what the backbone gives."""
+    images = domains_of(task, store.root)[1].inputs
+    strategy = STRATEGIES[how.strategy]
+    if how.strategy == "ManifoldMix":
+        network = load_classifier(task, store)
+        return partial(strategy, module=network, layer="backbone"), as_predictor(network), shown(task, images, View())
+    settings = NORMALISATION if how.strategy in ("MocoV2Aug", "RandAug") else {}
+    return partial(strategy, **settings), image_predictor(task, store), images
+
+
+def _joined(logits: Sequence[Logits]) -> Logits:
+    return ensemble(logits) if len(logits) > 1 else logits[0]

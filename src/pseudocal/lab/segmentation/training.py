@@ -1,0 +1,189 @@
+"""Train a segmenter on labelled source images; adaptation is left to others, as in the paper.
+
+trained = train_segmenter(source, SegmenterRun("runs/noto"))
+model = trained.load()                              # images with values 0 to 255 in, logits for every pixel out
+PseudoCal().fit(model, target.inputs)
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812  torch's own customary name
+
+from pseudocal.arrays import InputError
+from pseudocal.extras import require
+from pseudocal.lab.adapt.loop import DescentPlan, Report, descend, seeded
+from pseudocal.lab.adapt.method import Moment, Preset, Update, Updates
+from pseudocal.lab.adapt.runs import finish_run, start_run
+from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, save_tensors
+from pseudocal.lab.data import Scenes
+from pseudocal.lab.data.fingerprint import fingerprint
+from pseudocal.lab.segmentation.networks import build_segmenter
+from pseudocal.maps import IGNORED
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """A batch of images with the class of each pixel."""
+
+    images: Tensor  # (n, 3, height, width)
+    masks: Tensor  # (n, height, width)
+
+
+class PixelCrossEntropy(nn.Module):
+    """Cross-entropy of every pixel that is not ignored, at the size of the masks; half of the images are mirrored."""
+
+    def steps(self, network: nn.Module, batch: Masked, now: Moment) -> Updates:
+        """One step."""
+        mirrored = torch.rand(len(batch.images), 1, 1) < 0.5
+        images = torch.where(mirrored[..., None].to(batch.images.device), batch.images.flip(-1), batch.images)
+        masks = torch.where(mirrored.to(batch.masks.device), batch.masks.flip(-1), batch.masks)
+        logits = network(images)
+        if logits.shape[-2:] != masks.shape[-2:]:
+            logits = F.interpolate(logits, masks.shape[-2:], mode="bilinear", align_corners=False)
+        yield Update(F.cross_entropy(logits, masks.long(), ignore_index=IGNORED))
+
+
+@dataclass(frozen=True)
+class TrainedSegmenter:
+    """A finished training.
+
+    Attributes:
+        out: the folder of its files.
+        seconds: how long it took.
+
+    """
+
+    out: Path
+    seconds: float
+
+    def load(self) -> nn.Module:
+        """The network in evaluation mode."""
+        return load_segmenter(self.out)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmenterRun:
+    """Where a training writes and how it runs. The paper's DeepLab has `lr=2.5e-3` and `backbone_scale=0.1`.
+
+    Attributes:
+        out: the folder of the model. A training that was killed resumes there; a finished one is returned as it is.
+        seed: decides the initial weights and the batches.
+        iterations: how many batches to train on.
+        batch: how many images a batch has.
+        lr: the learning rate at the start.
+        decay: the weight decay.
+        backbone_scale: the backbone's learning rate relative to the head's.
+        checkpoint_every: after how many iterations a checkpoint is written.
+        device: where torch computes: "cpu", "cuda", "cuda:1", ...
+        progress: called with a `TrainingProgress` after each batch.
+
+    """
+
+    out: Path
+    seed: int = 0
+    iterations: int = 300
+    batch: int = 16
+    lr: float = 0.1
+    decay: float = 5e-4
+    backbone_scale: float = 1.0
+    checkpoint_every: int = 100
+    device: str = "cpu"
+    progress: Report | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", Path(self.out))
+        for name in ("iterations", "checkpoint_every", "batch"):
+            if getattr(self, name) < 1:
+                raise InputError(f"expected {name} of at least 1, got {getattr(self, name)}")
+
+
+def train_segmenter(
+    source: Scenes, run: SegmenterRun, *, network: str = "unet", settings: dict[str, Any] | None = None
+) -> TrainedSegmenter:
+    """Train on all of `source`; the last iterate is kept.
+
+    Other settings or another source in the same folder are refused. Of files on disk the names and sizes are compared.
+
+    Args:
+        source: labelled scenes.
+        run: where to write, the seed, the settings of the optimiser, and how to run.
+        network: a name in `NETWORKS`.
+        settings: arguments of the network, such as `{"width": 16}`.
+
+    """
+    settings = settings or {}
+    if run.batch > len(source):
+        raise InputError(f"expected a batch of at most {len(source)}, the scenes of {source.name}, got {run.batch}")
+    recipe = {name: getattr(run, name) for name in ("iterations", "batch", "lr", "decay", "backbone_scale")}
+    asked = {"network": network, "settings": settings, "seed": run.seed, "source": _source_record(source), **recipe}
+    finished = start_run(run.out, asked | {"classes": list(source.classes)})
+    if finished:
+        return TrainedSegmenter(run.out, finished.seconds)
+    started = time.perf_counter()
+    with seeded(run.seed):
+        model = build_segmenter(network, len(source.classes), **settings).to(run.device)
+    _descend(model, source, run)
+    note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
+    save_tensors(run.out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note)))
+    return TrainedSegmenter(run.out, finish_run(run.out, [], time.perf_counter() - started).seconds)
+
+
+def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
+    images, masks = Tensors(source.inputs, run.device), Tensors(source.masks, run.device)
+
+    def draw(step: int) -> Masked:
+        numbers = batch_numbers(len(source), run.batch, run.seed, SOURCE, step)
+        return Masked(images[numbers], masks[numbers])
+
+    plan = DescentPlan(
+        Preset(PixelCrossEntropy, batch=run.batch, lr=run.lr, decay=run.decay, schedule="poly"),
+        run.seed,
+        run.iterations,
+        run.out / "resume.safetensors",
+        checkpoint_every=run.checkpoint_every,
+        report=run.progress,
+        stage="segmenter",
+        backbone_scale=run.backbone_scale,
+    )
+    descend(model, PixelCrossEntropy(), draw, plan)  # type: ignore[arg-type]
+
+
+def _source_record(source: Scenes) -> dict[str, Any]:
+    """What tells one source from another."""
+    shape = list(source.inputs.shape)
+    return {"name": source.name, "shape": shape, "classes": len(source.classes), "digest": fingerprint(source)}
+
+
+def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that build the same network without its initial weights."""
+    weights = settings.get("weights")
+    if weights is None:
+        return settings
+    config = require("transformers", "adapt").SegformerConfig.from_pretrained(weights).to_diff_dict()
+    named = ("id2label", "label2id", "architectures", "transformers_version")  # of the model that it came from
+    return {"config": {key: value for key, value in config.items() if key not in named}}
+
+
+def load_segmenter(out: Path | str) -> nn.Module:
+    """The network of a finished training; nothing is downloaded and no pickle is read.
+
+    Args:
+        out: the folder of the training.
+
+    """
+    path = Path(out) / "model.safetensors"
+    if not path.exists():
+        raise InputError(f"expected a finished training with {path.name}, got {path.parent}, which has none")
+    tensors, note = load_tensors(path)
+    with seeded(0):  # the weights drawn here are replaced at once
+        network = build_segmenter(note["network"], len(note["classes"]), **note["settings"])
+    network.load_state_dict(tensors)
+    return network.eval()

@@ -1,0 +1,56 @@
+"""Inputs or blocks that had to be left out, with the reason; too many of them are fatal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pseudocal.arrays import InputError
+
+
+@dataclass
+class Omissions:
+    """What was left out of a run so far.
+
+    >>> unreadable = Omissions(total=100, most=0.01)
+    >>> unreadable.add("a.png", "truncated")
+    >>> unreadable.add("b.png", "no picture")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png: truncated
+
+    Attributes:
+        total: how many there are in all.
+        most: the share of them that may be left out.
+        what: what happens to them, in words for the error.
+        why: the reason by name.
+
+    """
+
+    total: int
+    most: float = 0.01
+    what: str = "inputs to be unreadable"
+    why: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, reason: str) -> None:
+        """Count one, and stop if it is one too many."""
+        self.why[name] = reason
+        if len(self.why) > self.most * self.total:
+            first, why = next(iter(self.why.items()))
+            raise InputError(
+                f"expected at most {self.most * 100:g}% of {self.total} {self.what}, "
+                f"got {len(self.why)}: {first}: {why}"
+            )
+
+    def update(self, why: Mapping[str, str]) -> None:
+        """Count some."""
+        for name, reason in why.items():
+            self.add(name, reason)
+
+
+def one_line(error: BaseException) -> str:
+    r"""The reason that an error gives, on one line.
+
+    >>> one_line(OSError("truncated\nat byte 7"))
+    'truncated'
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

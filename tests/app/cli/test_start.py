@@ -1,0 +1,48 @@
+"""The command spends its time on the model: what else there is to do waits until the model is at work."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+import pytest
+
+from pseudocal.app.cli import command
+from pseudocal.app.jobs.local import warm_up
+from pseudocal.app.report.page import templates
+
+
+def test_a_missing_package_is_left_to_whoever_needs_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    templates.cache_clear()
+    warm_up()
+    with pytest.raises(ImportError, match=r"pseudocal\[report\]"):
+        templates()
+
+
+def test_the_command_starts_without_what_it_needs_later_or_never():
+    later = (
+        "pseudocal.lab.adapt",
+        "pseudocal.lab.bench",
+        "pseudocal.lab.data",
+        "pseudocal.distributed",
+        "jinja2",
+        "onnx",
+        "PIL",
+    )
+    later += ("pyarrow", "rich", "scipy.special", "torch")
+    code = f"import sys, pseudocal.app.cli.app; print([m for m in {later!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_process_ends_with_the_code_of_the_command(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sys, "argv", ["pseudocal", "report", str(tmp_path)])
+    try:
+        assert command() == 3
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    assert "report.json" in capsys.readouterr().err

@@ -1,0 +1,139 @@
+"""The record behind the page survives a file; what is damaged or of another version is refused in one clear error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pseudocal import InputError
+from pseudocal.app.report import Report, page, write_page, write_report
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Each field of an object, and the first item of each list; what settings hold is the user's affair."""
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, part in items:
+        yield (*path, key)
+        if key not in ("settings", "versions", "evidence"):
+            yield from places(part, (*path, key))
+
+
+def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
+    copy = json.loads(json.dumps(content))
+    parent = copy
+    for key in path[:-1]:
+        parent = parent[key]
+    if value is Ellipsis:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = value
+    return copy
+
+
+@pytest.fixture(scope="module")
+def contents(made):
+    reports = [made.make_report(), made.make_report(labelled=True), made.make_segmented(labelled=True)]
+    return [report.to_dict() for report in reports]
+
+
+def test_a_report_survives_a_file(tmp_path, made):
+    for report in (made.make_report(labelled=True), made.make_segmented()):
+        write_report(report, tmp_path)
+        assert Report.load(tmp_path / "report.json") == report
+        first = (tmp_path / "report.html").read_text()
+        (tmp_path / "report.html").unlink()
+        write_page(Report.load(tmp_path / "report.json"), tmp_path)
+        assert (tmp_path / "report.html").read_text() == first
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.json"]
+
+
+def test_other_versions_and_formats_are_refused(contents):
+    for version in (1, 3, "2", None, True, [2]):
+        with pytest.raises(InputError, match="expected a report of format version 2, got "):
+            Report.from_dict(contents[0] | {"format_version": version})
+    for other in ([], None, "report", {}, {"format": "pseudocal-calibration"}):
+        with pytest.raises(InputError, match="expected a file of format pseudocal-report, got "):
+            Report.from_dict(other)
+
+
+def test_each_field_that_is_missing_is_named(contents):
+    for content in contents:
+        for path in places(content):
+            if isinstance(path[-1], str) and path[0] not in ("format", "format_version"):
+                if (path[0] in ("settings", "versions") and len(path) > 1) or "evidence" in path[:-1]:
+                    continue
+                with pytest.raises(InputError, match=rf"expected .* with the field '{path[-1]}', got none"):
+                    Report.from_dict(changed(content, path, Ellipsis))
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, True, -1, 1.5, "text", [], {}, [[None]], float("nan"), 1e308, 10**400], ids=range(11)
+)
+def test_a_field_of_another_type_is_refused_or_drawn(contents, wrong):
+    messages, drawn = [], 0
+    for content in contents:
+        for path in places(content):
+            try:
+                report = Report.from_dict(changed(content, path, wrong))
+            except InputError as error:
+                messages.append(str(error))
+            else:
+                assert page(report)
+                drawn += 1
+    assert all(message.startswith("expected ") and ", got " in message for message in messages)
+    assert 100 < len(messages) > drawn
+
+
+def test_what_does_not_fit_together_is_refused(contents):
+    plain, labelled, segmented = contents
+    cases = [
+        (plain, ("confidence", "edges"), [0, 1], "expected a histogram of 1 columns, got lengths"),
+        (plain, ("confidence", "before"), [0] * 20, "not negative nor all zero"),
+        (plain, ("reliability", "before", "count"), [1], "expected a diagram of 15 columns"),
+        (plain, ("reliability", "before", "low"), [None] * 15, "both ends of an interval in bin"),
+        (
+            plain,
+            ("reliability", "of"),
+            "guesses",
+            "expected one of 'inputs', 'pixels', 'mixes' as report.reliability.of",
+        ),
+        (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
+        (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data address"),
+        (plain, ("trust", "verdict"), "perhaps", "expected one of 'apply', 'caution', 'do not apply' as report.trust"),
+        (labelled, ("measured", 0, "after"), None, "expected the ece before and after calibration"),
+        (segmented, ("segmentation", "rows", 0), [], "expected a table of classes of 8 columns"),
+        (plain, ("colour",), "red", "expected report with the fields model, .*, got 'colour'"),
+    ]
+    for content, path, value, message in cases:
+        with pytest.raises(InputError, match=message):
+            Report.from_dict(changed(content, path, value))
+
+
+@pytest.mark.parametrize(
+    "text", ["[1", "\ufeff{}", "[" * 100_000, "1" * 5_000, '{"format": NaN', b"\xff\xfe"], ids=range(6)
+)
+def test_a_file_that_is_no_json_is_refused(tmp_path, text):
+    path = tmp_path / "report.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InputError, match=r"expected a report file, got .*report\.json, which is not JSON"):
+        Report.load(path)
+
+
+def test_a_folder_without_a_report_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"with report\.json, got "):
+        Report.load(tmp_path / "report.json")
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(InputError, match="expected a report file that can be read"):
+        Report.load(tmp_path / "report.json")
+
+
+def test_an_error_names_the_file(tmp_path, contents):
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(changed(contents[0], ("data", "inputs"), "many")))
+    with pytest.raises(
+        InputError, match=r"expected a whole number as report\.data\.inputs, got 'many' in .*report\.json"
+    ):
+        Report.load(path)

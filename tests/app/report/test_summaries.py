@@ -1,0 +1,103 @@
+"""What is added up of predictions, of a classifier and of a segmenter."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+
+from pseudocal import Calibration, TemperatureScaling
+from pseudocal.app.report import ImageSummary, page
+from pseudocal.app.report import summaries as module
+from pseudocal.arrays import Labelled
+
+
+def test_thin_lines_are_by_image_or_not_there(made):
+    labelled, mixed = made.make_segmented(labelled=True), made.make_segmented()
+    bins = labelled.reliability.before
+    last = bins.high[-1] - bins.low[-1]
+    assert 0.1 < last < 0.9  # of 12 images
+    assert 1.96 * np.sqrt(1 / bins.count[-1]) < 0.05  # of so many pixels it would be narrow
+    html = page(labelled)
+    assert "Thin lines are 95% intervals, by image" in html
+    assert html.count('class="whisker"') > 5
+    html = page(mixed)
+    assert "Thin lines" not in html
+    assert "whisker" not in html.partition("</style>")[2]
+    assert "95% interval</th>" not in html
+    assert "None" not in html
+    assert "Thin lines are 95% intervals." in page(made.make_report())
+
+
+def test_maps_have_names_and_a_picture_of_their_size(made, tmp_path):
+    from PIL import Image
+
+    Image.fromarray(np.zeros((400, 800, 3), np.uint8)).save(tmp_path / "wide.jpg")
+    report = made.make_segmented([tmp_path / "wide.jpg"], labelled=True)
+    for item in report.segmentation.maps:
+        for key in ("picture", "before", "after", "correct"):
+            shown = Image.open(io.BytesIO(base64.b64decode(getattr(item, key).partition(",")[2])))
+            assert shown.size == (320, 160)
+    html = page(report)
+    for title in ("image", "confidence before", "confidence after", "right or wrong"):
+        assert html.count(f"<figcaption>{title}</figcaption>") == 6
+    assert "black pixels are ignored" in html
+    assert "right where predicted" in report.segmentation.header
+    assert "the share that are of it" in html
+    assert "black pixels are ignored" not in page(made.make_segmented())
+
+
+def test_chunks_do_not_show(monkeypatch, made):
+    whole = made.make_report(labelled=True)
+    monkeypatch.setattr("pseudocal.app.report.predictions.CHUNK", 60)
+    monkeypatch.setattr("pseudocal.app.report.predictions.block_starts", lambda shape: range(0, shape[0], 7))
+    parts = made.make_report(labelled=True)
+    assert len(made.make_summary(made.make_run())[1]) == -(-600 // 7)
+    assert parts.examples == whole.examples
+    assert parts.classes == whole.classes
+    assert parts.confidence.before == whole.confidence.before
+    assert abs(parts.confidence.mean_after - whole.confidence.mean_after) < 1e-14
+    for old, new in zip(whole.measured, parts.measured, strict=True):
+        np.testing.assert_allclose(new.change.low, old.change.low, rtol=1e-9)
+
+
+def test_the_size_of_the_evidence_does_not_grow_with_the_inputs(made):
+    run = made.make_run(names=["a.png"] * 600)
+    summary, _ = made.make_summary(run)
+    for _ in range(3):
+        summary.add(run.logits, run.names)
+    assert summary.tally.histogram.sum() == 2 * 4 * 600
+    assert [len(shown) for shown in summary.tally.shown.values()] == [12, 12]
+
+
+def segmenter() -> ImageSummary:
+    return ImageSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["sky", "road"])
+
+
+def test_sums_of_many_images_are_joined_on_the_way(monkeypatch):
+    rng = np.random.default_rng(0)
+    images = [(rng.normal(size=(2, 3, 4)), rng.integers(0, 2, size=(3, 4))) for _ in range(10)]
+    plain, joined = segmenter(), segmenter()
+    for summary, every in ((plain, 256), (joined, 3)):
+        monkeypatch.setattr(module, "JOINED", every)
+        for i, (image, mask) in enumerate(images):
+            summary.add(image, str(i), mask=mask)
+    assert joined.seen()[0].images == 10
+    assert joined.seen()[1].score() == plain.seen()[1].score()
+    assert joined.segmentation == plain.segmentation
+
+
+def test_a_sample_of_pixels_with_weights_stands_for_all():
+    summary = segmenter()
+    summary.add_sample(Labelled(np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), np.array([3.0, 1.0])))
+    np.testing.assert_array_equal(summary.tally.by_class[0], [3.0, 1.0])
+    assert summary.tally.histogram.sum(axis=1).tolist() == [4.0, 4.0]
+
+
+def test_an_image_that_is_all_padding_is_no_example():
+    summary = segmenter()
+    table = summary.add(np.full((2, 3, 4), -np.inf), "padding")
+    assert np.isnan(table["confidence_after"]).all()
+    summary.add(np.zeros((2, 3, 4)), "guess")
+    assert [one.name for one in summary.tally.shown["unsure"]] == ["guess"]
