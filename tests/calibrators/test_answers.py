@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 from pseudocal import Answers, Calibration, InputError, TemperatureScaling, ask, fit_temperature, refine, softmax
 from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE, Prior, measure
 from pseudocal.calibrators.measures import FEWEST_FOR_ECE
-from pseudocal.calibrators.posterior import log_likelihood, posterior
+from pseudocal.calibrators.posterior import LOG_T, log_likelihood, posterior
 
 
 def model(rows: int = 2000, classes: int = 5, temperature: float = 2.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -55,16 +56,26 @@ def test_many_answers_outweigh_a_wrong_prior_and_few_do_not() -> None:
     assert few < 1 < 1.6 < many < 2.4
 
 
-def test_the_posterior_by_hand() -> None:
-    """A narrow prior alone has Student's quantiles; an answer tilts it by the slope of its likelihood."""
-    logits, labels = np.array([[math.log(3), 0.0]]), np.array([0])
-    prior = Prior("mixes", 2.0, 0.01, doubt=0.0)
-    alone = posterior(lambda g: np.zeros((1, len(g))), [prior])
-    assert alone.mean == pytest.approx(math.log(2), abs=1e-4)
-    assert alone.quantile(0.95) == pytest.approx(math.log(2) + 0.01 * 2.3534, abs=5e-4)
-    tilted = posterior(lambda g: log_likelihood(logits, labels, g), [replace(prior, temperature=1.0)], worth=20.0)
-    variance = tilted.density @ (tilted.log_t - tilted.mean) ** 2
-    assert tilted.mean == pytest.approx(-20 * 0.25 * math.log(3) * variance, rel=0.2)
+def test_a_narrow_prior_alone_has_the_quantiles_of_students_density() -> None:
+    found = posterior(lambda g: np.zeros((1, len(g))), [Prior("mixes", 2.0, 0.01, doubt=0.0)])
+    assert found.mean == pytest.approx(math.log(2), abs=1e-4)
+    assert found.quantile(0.95) == pytest.approx(math.log(2) + 0.01 * 2.3534, abs=5e-4)
+
+
+@pytest.mark.parametrize("width", [0.05, 0.5])
+def test_the_posterior_against_an_integral(width: float) -> None:
+    """Three right answers of four at gap 2, whose likelihood peaks at T = 2 / log 3."""
+    logits, labels = np.array([[2.0, 0.0]] * 4), np.array([0, 0, 0, 1])
+    found = posterior(lambda g: log_likelihood(logits, labels, g), [Prior("mixes", 0.5, width, doubt=0.0)])
+
+    def density(g: float) -> float:
+        p = 1 / (1 + math.exp(-2 * math.exp(-g)))
+        return p**3 * (1 - p) * (1 + ((g - math.log(0.5)) / width) ** 2 / 3) ** -2
+
+    total, first = (
+        quad(lambda g, k=k: g**k * density(g), *LOG_T, points=[math.log(0.5), 0.6], limit=500)[0] for k in (0, 1)
+    )
+    assert found.mean == pytest.approx(first / total, abs=2e-3)
 
 
 def test_the_order_of_answers_does_not_matter() -> None:
