@@ -3,18 +3,41 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := $(VENV)/.demo
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: setup demo test test-all check docs bench clean
+# The library alone, with the oldest NumPy and SciPy that pyproject.toml allows ("numpy>=2.0" becomes "numpy==2.0.*").
+CORE := .venv-core
+CORE_READY := $(CORE)/.ready
+OLDEST := sed -n '/^dependencies = /{s/.*\[//;s/\].*//;s/[",]//g;s/>=\([0-9.]*\)/==\1.*/g;p}' pyproject.toml
+CORE_TESTS := $(wildcard tests/test_*.py) $(addprefix tests/,calibrators metrics predictors scaling synthesis)
+CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calibrators metrics predictors scaling synthesis)
+
+.PHONY: setup demo test test-all test-core check docs bench clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'expected Python 3.11 or newer, got ' + sys.version)"
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
+	touch $@ $(DEMO)
+
+$(DEMO): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[demo]'
 	touch $@
 
-demo: setup
+$(CORE_READY): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13) and 'expected Python 3.11 or 3.12, for which the oldest NumPy and SciPy were built, got ' + sys.version)"
+	$(PYTHON) -m venv --clear $(CORE)
+	grep -vE '^(numpy|scipy)==' constraints.txt > $(CORE)/constraints.txt
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check -c $(CORE)/constraints.txt \
+		-e . $$($(OLDEST)) hypothesis pytest pytest-xdist
+	touch $@
+
+demo: $(DEMO)
 	$(BIN)/pseudocal demo
 
 check: setup
@@ -24,10 +47,17 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n 2 --dist worksteal -q
+	$(BIN)/pytest -n 2 --dist worksteal -q --cov --cov-report=
+	@$(BIN)/python .ci/package_coverage.py
 
 test-all: check
 	$(BIN)/pytest -n 2 --dist worksteal -q -m ''
+
+# Tests and examples that need an optional package are skipped; density.py adapts scikit-learn.
+test-core: $(CORE_READY)
+	$(CORE)/bin/python -c "import numpy, scipy; print('NumPy', numpy.__version__, 'SciPy', scipy.__version__)"
+	$(CORE)/bin/pytest -n 2 --dist worksteal -q --doctest-ignore-import-errors \
+		--ignore-glob '*/density.py' $(CORE_TESTS) $(CORE_EXAMPLES)
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -46,4 +76,4 @@ bench: setup
 	$(BIN)/python benchmarks/segmentation_memory.py
 
 clean:
-	rm -rf $(VENV) site demo-output .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(CORE) site demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

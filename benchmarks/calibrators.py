@@ -130,7 +130,7 @@ def large_material(n: int = 5000, features: int = 256, classes: int = 65) -> Mat
 def _with_dropout(head: np.ndarray):
     import torch
 
-    linear = torch.nn.Linear(*head.shape, bias=False)
+    linear = torch.nn.Linear(head.shape[0], head.shape[1], bias=False)
     linear.weight.data = torch.as_tensor(6 * head.T, dtype=torch.float32)
     return torch.nn.Sequential(torch.nn.Dropout(0.2), linear)
 

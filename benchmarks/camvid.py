@@ -21,8 +21,8 @@ from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
 from pseudocal.lab.segmentation.comparison import (
     SEGMENTATION_CALIBRATORS,
     CalibratorScore,
-    compare_calibrators,
     compare_ensemble,
+    compare_on_scenes,
 )
 
 DUSK, UNLABELLED = "0001TP", 11
@@ -64,7 +64,7 @@ def main() -> None:
     for name, domain in (("day, held out", held), ("dusk", dusk)):
         cells = {
             cell.method: cell
-            for cell in [*compare_calibrators(members[0], held, domain), compare_ensemble(members, domain)]
+            for cell in [*compare_on_scenes(members[0], held, domain), compare_ensemble(members, domain)]
         }
         print(f"\n{name}: " + ", ".join(f"{m} T = {c.temperature:.3f}" for m, c in cells.items() if m != "ensemble"))
         print("\n".join(table_lines([cells[method] for method in SEGMENTATION_CALIBRATORS])), flush=True)

@@ -84,7 +84,8 @@ def coverage(draw: Callable[[int, np.random.Generator], np.ndarray], sets: int) 
     truth = PseudoCal(seed=3).fit(lambda x: x, draw(MANY, np.random.default_rng(1)).astype(np.float32)).temperature
     for kind, n in CASES:
         found = [fit(kind, draw(n, np.random.default_rng(s)).astype(np.float32), s) for s in range(2, sets + 2)]
-        held, blind = (np.mean([f[k][0] <= truth <= f[k][1] for f in found]) for k in (1, 2))
+        held = np.mean([low <= truth <= high for _, (low, high), _, _ in found])
+        blind = np.mean([low <= truth <= high for _, _, (low, high), _ in found])
         errors, estimates = [np.log(f[0] / truth) for f in found], [f[3] for f in found]
         numbers = f"{held:.3f} | {blind:.3f} | {np.std(errors):.3f} | {np.mean(estimates):.3f}"
         print(f"| {draw.__name__}, T = {truth:.2f} | {kind} | {n} | {numbers} |", flush=True)

@@ -46,7 +46,11 @@ def simplex(logits: np.ndarray, labels: np.ndarray) -> float:
     """Nelder-Mead from 2.0 on the mean cross-entropy, as released."""
     row = np.arange(len(labels))
     with np.errstate(all="ignore"):
-        return float(fmin(lambda t: -log_softmax(logits / t, axis=1)[row, labels].mean(), 2.0, disp=False)[0])
+
+        def nll(t: np.ndarray) -> float:
+            return float(-log_softmax(logits / t, axis=1)[row, labels].mean())
+
+        return float(fmin(nll, 2.0, disp=False)[0])
 
 
 def main() -> None:

@@ -31,7 +31,8 @@ class Recorded(torch.nn.Module):
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
-        self.model, self.batches = model, []
+        self.model = model
+        self.batches: list[torch.Tensor] = []
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Pass a batch on."""

@@ -14,7 +14,8 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class StandIn:
         return out
 
 
-def ours(count: int, pixels: int | None) -> dict[str, object]:
+def ours(count: int, pixels: int | None) -> dict[str, Any]:
     """Calibrate on the stream, then evaluate it before and after."""
     from pseudocal import PseudoCal
     from pseudocal.metrics import Segmented
@@ -76,7 +77,7 @@ def ours(count: int, pixels: int | None) -> dict[str, object]:
     }
 
 
-def theirs(count: int) -> dict[str, object]:
+def theirs(count: int) -> dict[str, Any]:
     """The calibration error of torchmetrics on the same stream."""
     import torch
     from torchmetrics.classification import MulticlassCalibrationError
@@ -101,10 +102,10 @@ def _address_space() -> int:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
-CASES = {"pseudocal": ours, "torchmetrics": theirs}
+CASES: dict[str, Callable[..., dict[str, Any]]] = {"pseudocal": ours, "torchmetrics": theirs}
 
 
-def measured(case: str, count: int, pixels: int | None) -> dict[str, object]:
+def measured(case: str, count: int, pixels: int | None) -> dict[str, Any]:
     """Run one case in a process of its own."""
     command = [sys.executable, __file__, "--case", case, "--frames", str(count), "--pixels", str(pixels or 0)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])

@@ -8,6 +8,7 @@ Also the correspondence rate and the lambda sweep. Some five minutes of one core
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -63,7 +64,7 @@ def main() -> None:
         x = np.asarray(domains[target].inputs[:], dtype=np.float32)
         models = [train(domains[source].split(0.8)[0], seed) for seed in SEEDS]
         runs[f"{source} -> {target}"] = [everything(model, x, domains[target].labels) for model in models]
-    print_table({task: {k: np.mean([run[k] for run in each]) for k in each[0]} for task, each in runs.items()})
+    print_table({task: {k: float(np.mean([run[k] for run in each])) for k in each[0]} for task, each in runs.items()})
 
 
 def everything(model: torch.nn.Module, x: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -84,7 +85,7 @@ def everything(model: torch.nn.Module, x: np.ndarray, labels: np.ndarray) -> dic
 
 def bound(name: str, model: torch.nn.Module):
     """A strategy with what it needs: a layer for ManifoldMix, and that pixels go up to 255."""
-    pixels = {"mean": 0.0, "std": 1 / 255}
+    pixels: dict[str, Any] = {"mean": 0.0, "std": 1 / 255}
     return {
         "ManifoldMix": partial(manifoldmix, module=model, layer="layers.8"),
         "MocoV2Aug": partial(moco_v2, **pixels),

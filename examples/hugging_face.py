@@ -22,8 +22,8 @@ def main() -> float:
         model = AutoModelForImageClassification.from_pretrained(folder).eval()
         pixels = torch.rand(512, 3, 1, 1) + 0.2 * torch.rand(512, 3, 32, 32)  # what its image processor would give
 
-        loader = torch.utils.data.DataLoader([{"pixel_values": x} for x in pixels], batch_size=64)
-        calibration = PseudoCal().fit(model, (batch["pixel_values"] for batch in loader))
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(pixels), batch_size=64)
+        calibration = PseudoCal().fit(model, (batch for (batch,) in loader))
 
         model.config.pseudocal_temperature = calibration.temperature  # travels with the model from now on
         model.save_pretrained(folder)

@@ -1,20 +1,27 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
-import torch
 
 from pseudocal import batches
 from pseudocal.arrays import InputError
 from pseudocal.batches import batches_of, count, is_array, size, stack, streamed, take
 
 X = np.arange(12.0).reshape(6, 2)
-KINDS = {
+
+
+def tensor(x):
+    return pytest.importorskip("torch").as_tensor(x)
+
+
+KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "array": (lambda: X, np.asarray),
-    "tensor": (lambda: torch.as_tensor(X), np.asarray),
-    "frame": (lambda: pd.DataFrame(X, columns=["a", "b"]), np.asarray),
+    "tensor": (lambda: tensor(X), np.asarray),
+    "frame": (lambda: pytest.importorskip("pandas").DataFrame(X, columns=["a", "b"]), np.asarray),
     "sparse": (lambda: scipy.sparse.csr_matrix(X), lambda x: x.toarray()),
 }
 
@@ -73,7 +80,7 @@ def test_what_is_no_batch_is_named(data, message):
         list(streamed(data))
 
 
-@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+@pytest.mark.parametrize("kind", [np.asarray, tensor])
 def test_rows_are_mixed_piece_by_piece_as_they_would_be_at_once(kind, monkeypatch):
     x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     first, second = np.array([0, 3, 3, 6, 5]), np.array([1, 0, 2, 6, 4])

@@ -14,14 +14,14 @@ def test_no_two_consumers_share_a_stream():
     for seed, part, name in product((0, 1), (None, 0, 1), NAMES):
         streams = Streams(seed, part)
         named = getattr(streams, name)
-        calls = {
+        several: dict[str, list[tuple[int, ...]]] = {
             "order": [(0,), (1,)],
             "past": [(0,), (1,)],
             "pairs": list(product((0, 1, 2), (0, 1))),
             "synthesis": list(product((0, 1, 2), (0, 1))),
             "real": [(0,), (1,)],
-        }.get(name, [()])
-        for index in calls:
+        }
+        for index in several.get(name, [()]):
             number = float(named(*index).random())
             assert number not in first, (seed, part, name, index, first[number])
             first[number] = (seed, part, name, index)

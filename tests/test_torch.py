@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from pseudocal import Calibration, MatrixScaling, TemperatureScaling, VectorScaling
-from pseudocal.torch import calibrated
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+calibrated = pytest.importorskip("pseudocal.torch").calibrated
 
 RNG = np.random.default_rng(0)
 
@@ -39,7 +40,7 @@ def test_it_saves_and_exports_with_the_correction_inside(tmp_path):
 
 
 def test_outputs_with_logits_and_half_precision():
-    class Wrapped(nn.Linear):
+    class Wrapped(nn.Linear):  # type: ignore[name-defined]
         def forward(self, x):
             return (super().forward(x), "more")
 

@@ -9,8 +9,9 @@
 np.True_
 """
 
-from pseudocal.arrays import InputError, binary_logits, softmax
-from pseudocal.calibrators import Answers, Calibration, PseudoCal, ask, refine
+from pseudocal.arrays import InputError, Labelled, binary_logits, softmax
+from pseudocal.calibrators import Answers, Calibration, PseudoCal, ask
+from pseudocal.calibrators.trust import DistrustWarning, Forecast, Trust
 from pseudocal.metrics import Outcomes, Reliability
 from pseudocal.scaling import (
     MatrixScaling,
@@ -24,18 +25,21 @@ from pseudocal.scaling import (
 __all__ = [
     "Answers",
     "Calibration",
+    "DistrustWarning",
+    "Forecast",
     "InputError",
+    "Labelled",
     "MatrixScaling",
     "Outcomes",
     "PseudoCal",
     "Reliability",
     "TemperatureScaling",
+    "Trust",
     "VectorScaling",
     "ask",
     "binary_logits",
     "fit_matrix",
     "fit_temperature",
     "fit_vector",
-    "refine",
     "softmax",
 ]

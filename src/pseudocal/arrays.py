@@ -44,12 +44,22 @@ class Labelled:
 
     Rows of one group, such as pixels of one image, are not independent. A row may belong to two groups, as a mix of
     two images does.
+
+    >>> len(Labelled(np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0, 1])))
+    2
+
+    Attributes:
+        logits: Of shape `(n, classes)`.
+        labels: The class of each row, of shape `(n,)`.
+        weights: How much each row counts, of shape `(n,)`; one each when absent.
+        groups: The group or the two groups of each row, of shape `(n,)` or `(n, 2)`; every row its own when absent.
+
     """
 
-    logits: Logits  # (n, classes)
-    labels: Labels  # (n,)
-    weights: Floats | None = None  # (n,), one each when absent
-    groups: NDArray[np.int64] | None = None  # (n,) or (n, 2); every row its own when absent
+    logits: Logits
+    labels: Labels
+    weights: Floats | None = None
+    groups: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.logits)

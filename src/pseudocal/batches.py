@@ -123,7 +123,8 @@ def size(x: Inputs) -> int:
 
 def is_array(data: Any) -> bool:
     """Whether `data` is all rows at once, so that they can be shuffled, rather than a stream of batches."""
-    return hasattr(data, "shape") and hasattr(data, "__getitem__") and len(data.shape) > 0
+    indexed = hasattr(data, "__getitem__") or hasattr(data, "tocsr")  # old sparse formats become rows that are
+    return hasattr(data, "shape") and indexed and len(data.shape) > 0
 
 
 def is_stream(data: Any) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from pseudocal import Answers, Calibration, InputError, TemperatureScaling, ask, fit_temperature, refine, softmax
-from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE, Prior, measure
+from pseudocal import Answers, Calibration, InputError, TemperatureScaling, ask, fit_temperature, softmax
+from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE, Prior, measure, refine
 from pseudocal.calibrators.measures import FEWEST_FOR_ECE
 from pseudocal.calibrators.posterior import LOG_T, log_likelihood, posterior
 

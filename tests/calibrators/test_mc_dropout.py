@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from pseudocal import softmax
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import mc_dropout
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
 
 
 @pytest.fixture

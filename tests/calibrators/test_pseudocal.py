@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
-import torch
-from sklearn.linear_model import LogisticRegression
-from torch.utils.data import DataLoader, TensorDataset
 
 from pseudocal import Calibration, InputError, PseudoCal, fit_temperature, softmax
-from pseudocal.calibrators import pseudocal as module
+from pseudocal.predictors import Checked
 
 CENTRES = np.random.default_rng(5).normal(size=(5, 8)) * 1.2
 
@@ -166,16 +162,20 @@ def test_a_tolerance_that_cannot_be_met_reads_everything():
 
 
 def test_every_kind_of_data_gives_the_same_temperature():
+    data = pytest.importorskip("torch.utils.data")
+    torch = pytest.importorskip("torch")
     x = target().astype(np.float32)
     y = torch.full((len(x),), -1)
     expected = PseudoCal().fit(model, batches(x, 100)).scaling
     loaders = {
-        "loader": DataLoader(torch.from_numpy(x), batch_size=100),
-        "with labels": DataLoader(TensorDataset(torch.from_numpy(x), y), batch_size=100),
+        "loader": data.DataLoader(torch.from_numpy(x), batch_size=100),
+        "with labels": torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(torch.from_numpy(x), y), batch_size=100
+        ),
         "generator": (b for b in batches(x, 100)),
     }
-    for name, data in loaders.items():
-        assert PseudoCal().fit(model, data).temperature == pytest.approx(expected.temperature, rel=1e-5), name
+    for name, loader in loaders.items():
+        assert PseudoCal().fit(model, loader).temperature == pytest.approx(expected.temperature, rel=1e-5), name
     array = PseudoCal().fit(model, x).temperature
     for same in (torch.from_numpy(x), np.asfortranarray(x)):
         assert PseudoCal().fit(model, same).temperature == pytest.approx(array, rel=1e-5)
@@ -188,9 +188,11 @@ def test_batches_of_different_sizes():
 
 
 def test_a_torch_module_a_function_and_a_classifier_agree():
+    torch = pytest.importorskip("torch")
+    linear_model = pytest.importorskip("sklearn.linear_model")
     x = target(1500)
     labels = np.argmax(model(x) + np.random.default_rng(0).gumbel(size=(1500, 5)), axis=1)
-    classifier = LogisticRegression(max_iter=500).fit(x, labels)
+    classifier = linear_model.LogisticRegression(max_iter=500).fit(x, labels)
     linear = torch.nn.Linear(8, 5)
     linear.weight.data = torch.tensor(classifier.coef_, dtype=torch.float32)
     linear.bias.data = torch.tensor(classifier.intercept_, dtype=torch.float32)
@@ -201,13 +203,15 @@ def test_a_torch_module_a_function_and_a_classifier_agree():
 
 
 def test_frames_and_sparse_matrices_serve_classifiers():
+    pandas = pytest.importorskip("pandas")
+    linear_model = pytest.importorskip("sklearn.linear_model")
     x = target(800)
     names = [f"x{i}" for i in range(8)]
     labels = model(x).argmax(axis=1)
-    framed = LogisticRegression(max_iter=500).fit(pd.DataFrame(x, columns=names), labels)
-    plain = LogisticRegression(max_iter=500).fit(x, labels)
+    framed = linear_model.LogisticRegression(max_iter=500).fit(pandas.DataFrame(x, columns=names), labels)
+    plain = linear_model.LogisticRegression(max_iter=500).fit(x, labels)
     expected = PseudoCal().fit(plain, x).temperature
-    assert PseudoCal().fit(framed, pd.DataFrame(x, columns=names)).temperature == pytest.approx(expected, rel=1e-6)
+    assert PseudoCal().fit(framed, pandas.DataFrame(x, columns=names)).temperature == pytest.approx(expected, rel=1e-6)
     assert PseudoCal().fit(plain, scipy.sparse.csr_matrix(x)).temperature == pytest.approx(expected, rel=1e-6)
 
 
@@ -271,11 +275,15 @@ def test_a_model_that_raises_half_way():
     assert "pseudocal: while the model predicted a batch" in error.value.__notes__[0]
 
 
+def test_a_dataset_is_no_loader():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InputError, match="wrap it in a DataLoader"):
+        PseudoCal().fit(model, torch.utils.data.TensorDataset(torch.zeros(8, 8)))
+
+
 def test_data_that_cannot_be_read():
     with pytest.raises(InputError, match="an array of inputs or an iterable of batches, got int"):
         PseudoCal().fit(model, 3)
-    with pytest.raises(InputError, match="wrap it in a DataLoader"):
-        PseudoCal().fit(model, TensorDataset(torch.zeros(8, 8)))
     with pytest.raises(InputError, match="in batches of one"):
         PseudoCal(pairing="batch").fit(model, batches(target(20), 1))
     with pytest.raises(InputError, match=r"numbers, since pairs of them are mixed.*embeddings"):
@@ -316,4 +324,4 @@ def test_nothing_in_fit_takes_labels():
         "strategy",
         "executor",
     ]
-    assert "labels" not in inspect.signature(module.Checked.__call__).parameters
+    assert "labels" not in inspect.signature(Checked.__call__).parameters

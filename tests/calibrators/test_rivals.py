@@ -179,7 +179,7 @@ class TestOracle:
 
     def test_mistakes(self):
         with pytest.raises(InputError, match="by 'nll' or 'ece', got 'brier'"):
-            oracle([[1.0, 0.0]], [0], by="brier")
+            oracle([[1.0, 0.0]], [0], by="brier")  # type: ignore[arg-type]
 
 
 class TestEnsemble:
@@ -203,4 +203,4 @@ class TestEnsemble:
 
     def test_an_unknown_mean(self):
         with pytest.raises(InputError, match="'probabilities' or 'logits', got 'median'"):
-            ensemble([np.zeros((2, 2))] * 2, mean="median")
+            ensemble([np.zeros((2, 2))] * 2, mean="median")  # type: ignore[arg-type]

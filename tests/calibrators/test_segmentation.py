@@ -217,9 +217,9 @@ def test_binary_masks_and_other_strategies():
         PseudoCal().fit(segmenter, x, strategy=cutmix)
     for bad in (0, 2.5, True, "all"):
         with pytest.raises(InputError, match=f"at least one pixel of each image, a whole number.*got {bad!r}"):
-            PseudoCal(pixels_per_image=bad)
+            PseudoCal(pixels_per_image=bad)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="at least one pixel of each image"):
-            pixel_rows(segmenter, [(x, np.zeros((60, 3, 3), dtype=int))], pixels_per_image=bad)
+            pixel_rows(segmenter, [(x, np.zeros((60, 3, 3), dtype=int))], pixels_per_image=bad)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="at least one pixel that is not ignored"):
         pixel_rows(segmenter, [(x, np.full((60, 3, 3), IGNORED))])
 
@@ -342,4 +342,4 @@ def test_batches_without_masks_are_refused(n):
     with pytest.raises(InputError, match=rf"batches of \(images, masks\), got ndarray of shape \({n}, 3, 4, 4\)"):
         pixel_rows(segmenter, [x, x])
     with pytest.raises(InputError, match=r"batches of \(images, masks\), got dict"):
-        pixel_rows(segmenter, [{"x": x}])
+        pixel_rows(segmenter, [{"x": x}])  # type: ignore[list-item]

@@ -17,6 +17,9 @@ def benchmark():
     import sys
 
     sys.modules[spec.name] = module  # dataclasses look their module up
+    pytest.importorskip("threadpoolctl")
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
     spec.loader.exec_module(module)
     return module
 

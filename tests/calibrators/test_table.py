@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import torch
 
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import CALIBRATORS, PARTS, Material, calibrate, comparison_table, ensemble, needs_table
@@ -28,6 +27,8 @@ class Trap:
 
 @pytest.fixture(scope="module")
 def material():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)
     weights = rng.standard_normal((3, 6, 4))
     train, source, target = (rng.normal(size=(400, 6)) + mean for mean in (0.0, 0.0, 0.3))

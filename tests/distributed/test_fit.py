@@ -104,7 +104,7 @@ def test_killing_a_worker_changes_nothing(ray, tmp_path, caplog):
         time.sleep(0.02)
         return predict(x)
 
-    killed = []
+    killed: list[str] = []
 
     def kill_one():
         while not killed:

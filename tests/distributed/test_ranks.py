@@ -58,7 +58,8 @@ def results(folder: Path, commands: list[list[str]]):
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
-def check(zero, one, model):
+def check(model, results):
+    zero, one = results
     assert zero == one
     parts = PseudoCal().no_evidence()
     for rank in (0, 1):
@@ -77,14 +78,14 @@ def check(zero, one, model):
 def test_two_gloo_processes_find_what_their_parts_merge_into(model, tmp_path):
     pytest.importorskip("torch")
     script = str(tmp_path / "script.py")
-    check(*results(tmp_path, [[sys.executable, script, str(tmp_path), rank] for rank in "01"]), model)
+    check(model, results(tmp_path, [[sys.executable, script, str(tmp_path), rank] for rank in "01"]))
 
 
 @pytest.mark.slow
 def test_torchrun(model, tmp_path):
     pytest.importorskip("torch")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    check(*results(tmp_path, [[*launch, str(tmp_path / "script.py"), str(tmp_path)]]), model)
+    check(model, results(tmp_path, [[*launch, str(tmp_path / "script.py"), str(tmp_path)]]))
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(6), np.arange(12).reshape(6, 2)])

@@ -1,13 +1,13 @@
 import functools
 import operator
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
-from torchmetrics.functional.classification import multiclass_calibration_error
 
 from pseudocal.arrays import InputError, softmax
 from pseudocal.metrics import Outcomes, Reliability, ece, equal_mass_ece, mce, overconfidence
@@ -28,14 +28,18 @@ def some_outcomes(draw) -> Outcomes:
 
 @pytest.mark.parametrize(("T", "classes"), [(1.0, 3), (2.0, 10), (0.5, 100)])
 def test_torchmetrics_agrees(draw, T, classes):
+    torch = pytest.importorskip("torch")
+    torchmetrics = pytest.importorskip("torchmetrics.functional.classification")
     logits, labels = draw(3000, classes=classes, T=T)
     p = softmax(logits)
     # torchmetrics works in float32 on bins [a, b), with a bin of its own for 1: leave out what float32 rounds to 1
     keep = p.max(axis=1) < 1 - 1e-6
-    p, labels = torch.from_numpy(p[keep]), torch.from_numpy(labels[keep])
-    outcomes = Outcomes.from_probabilities(p.numpy(), labels.numpy())
-    for norm, metric in (("l1", ece), ("max", mce)):
-        reference = multiclass_calibration_error(p, labels, num_classes=classes, n_bins=15, norm=norm)
+    p, labels = p[keep], labels[keep]
+    outcomes = Outcomes.from_probabilities(p, labels)
+    tensors = torch.from_numpy(p), torch.from_numpy(labels)
+    norms: list[tuple[Literal["l1", "max"], Callable[[Outcomes], float]]] = [("l1", ece), ("max", mce)]
+    for norm, metric in norms:
+        reference = torchmetrics.multiclass_calibration_error(*tensors, num_classes=classes, n_bins=15, norm=norm)
         assert metric(outcomes) == pytest.approx(float(reference), abs=1e-6)
 
 

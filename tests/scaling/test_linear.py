@@ -34,10 +34,9 @@ def test_vector_scaling_recovers_the_weights_that_drew_the_labels(known):
 
 
 def test_matrix_scaling_is_logistic_regression_on_logits(known):
-    from sklearn.linear_model import LogisticRegression
-
+    linear_model = pytest.importorskip("sklearn.linear_model")
     logits, labels = known(3000, 4, 2.0)
-    reference = LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(logits, labels)
+    reference = linear_model.LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(logits, labels)
     ours = fit_matrix(logits, labels)
     assert np.allclose(softmax(ours(logits)), reference.predict_proba(logits), atol=1e-4)
 

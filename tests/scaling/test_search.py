@@ -101,7 +101,7 @@ def test_a_sample_without_a_mistake_costs_one_look_at_the_bound(monkeypatch):
         whole.extend([b] if rows is None else [])
         return slope(logits, targets, weights, rows, b)
 
-    slope = temperature_module.slope
+    slope = vars(temperature_module)["slope"]
     monkeypatch.setattr(temperature_module, "slope", counting)
     rng = np.random.default_rng(0)
     logits = 3 * rng.standard_normal((20_000, 5))

@@ -4,8 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from pseudocal import PseudoCal
 from pseudocal.arrays import InputError
@@ -25,6 +23,10 @@ from pseudocal.synthesis import (
 from pseudocal.synthesis.mixup import mixup
 
 
+def tensor(x):
+    return pytest.importorskip("torch").as_tensor(x)
+
+
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
@@ -37,8 +39,11 @@ def images():
 
 @pytest.fixture(scope="module")
 def model():
+    torch = pytest.importorskip("torch")
     torch.manual_seed(0)
-    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 5)).eval()
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(144, 5)
+    ).eval()
 
 
 @pytest.fixture
@@ -75,7 +80,7 @@ def test_a_strategy_that_gives_nothing(model, images):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+@pytest.mark.parametrize("kind", [np.asarray, tensor])
 def test_arrays_and_tensors_alike(name, kind, bound, model, pairs, rng):
     given = Pairs.of(kind(pairs.x), kind(pairs.partner), pairs.logits, pairs.partner_logits, pairs.weights)
     before = np.array(pairs.x)
@@ -142,8 +147,9 @@ def test_cutmix_wants_images(rng):
 
 def test_manifoldmix_at_a_linear_layer_is_mixup(rng):
     """A linear layer mixes its outputs as its inputs are mixed."""
+    torch = pytest.importorskip("torch")
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
     x = np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32)
     predict = as_predictor(model)
     pairs = Pairs.of(x, np.roll(x, 1, axis=0), predict(x), predict(np.roll(x, 1, axis=0)))
@@ -161,7 +167,8 @@ def test_manifoldmix_names_the_layers(model, pairs):
 
 
 def test_manifoldmix_of_a_layer_that_is_not_passed(model, pairs):
-    other = nn.Sequential(nn.Linear(1, 1))
+    torch = pytest.importorskip("torch")
+    other = torch.nn.Sequential(torch.nn.Linear(1, 1))
     with pytest.raises(InputError, match="gives out one tensor, once in a pass"):
         manifoldmix(as_predictor(model), pairs, module=other, layer="0")
 
@@ -185,6 +192,7 @@ class TestAugmentation:
         assert abs(mix.logits - pairs.logits).max() > 0.01
 
     def test_the_seed_decides_and_the_state_of_torch_stays(self, strategy, model, pairs):
+        torch = pytest.importorskip("torch")
         state = torch.get_rng_state()
         first, again = (strategy(as_predictor(model), pairs, rng=np.random.default_rng(3)) for _ in range(2))
         np.testing.assert_array_equal(first.logits, again.logits)
@@ -192,6 +200,7 @@ class TestAugmentation:
 
     def test_normalised_inputs(self, strategy, pairs):
         """The model sees the same pixels, normalised, when it is told how they were."""
+        pytest.importorskip("kornia")
         seen = []
 
         def spy(x):
@@ -206,18 +215,20 @@ class TestAugmentation:
         assert seen[0].max() <= 1
 
     def test_colour_images(self, strategy, rng):
+        pytest.importorskip("kornia")
         x = np.random.default_rng(0).random((6, 3, 16, 16)).astype(np.float32)
         logits = np.eye(6)[:, :3] + 1.0
         mix = strategy(lambda x: x.mean(axis=(2, 3)), Pairs.of(x, x, logits, logits), rng=rng, std=(1.0, 0.5, 1.0))
         assert mix.logits.shape == (6, 3)
 
     def test_not_images(self, strategy, rng):
+        pytest.importorskip("kornia")
         x = np.zeros((2, 5, 4, 4))
         with pytest.raises(InputError, match="expected images of shape"):
             strategy(lambda x: x, Pairs.of(x, x, np.eye(2), np.eye(2)), rng=rng)
 
 
-@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+@pytest.mark.parametrize("kind", [np.asarray, tensor])
 def test_integer_images_are_mixed_as_numbers(kind):
     """Shares between 0 and 1 must not be rounded to the pixels' own type."""
     x = kind(np.array([[200, 0], [0, 200]], dtype=np.uint8))
@@ -230,6 +241,7 @@ def test_integer_images_are_mixed_as_numbers(kind):
 
 @pytest.mark.parametrize("strategy", [randaug, moco_v2])
 def test_images_out_of_range_are_refused(strategy):
+    pytest.importorskip("kornia")
     x = np.full((2, 1, 8, 8), 255.0, dtype=np.float32)
     with pytest.raises(InputError, match=r"between 0 and 1 .* got values from 255 to 255"):
         strategy(lambda x: x, Pairs.of(x, x, x[:, 0, 0, :2], x[:, 0, 0, :2]), rng=np.random.default_rng(0))

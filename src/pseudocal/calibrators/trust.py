@@ -40,7 +40,18 @@ class DistrustWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Forecast:
-    """The accuracy on the target, with a 90% interval that includes the error of the method."""
+    """The accuracy on the target, with a 90% interval that includes the error of the method.
+
+    >>> forecast = Forecast(0.58, 0.46, 0.7)
+    >>> forecast.low <= forecast.accuracy <= forecast.high
+    True
+
+    Attributes:
+        accuracy: The share of inputs that the model is expected to get right.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
+
+    """
 
     accuracy: float
     low: float
@@ -49,13 +60,26 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Trust:
-    """A verdict, why, and what was looked at. `score` is the larger the worse; above zero something is amiss."""
+    """Whether a calibration should be applied, and why.
+
+    >>> trust = Trust("caution", ("There were few mixes.",), Forecast(0.58, 0.46, 0.7), {"mixes": 12.0})
+    >>> Trust.from_dict(trust.to_dict()) == trust
+    True
+
+    Attributes:
+        verdict: `"apply"`, `"caution"` or `"do not apply"`.
+        reasons: Why, one sentence each.
+        forecast: The accuracy that is expected on the target.
+        evidence: The numbers that the verdict rests on, by name.
+        score: The larger the worse; above zero something is wrong. None without a second opinion.
+
+    """
 
     verdict: Verdict
     reasons: tuple[str, ...]
     forecast: Forecast
     evidence: dict[str, float]
-    score: float | None = None  # None without a second opinion
+    score: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""

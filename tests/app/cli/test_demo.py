@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -70,11 +71,12 @@ def test_a_second_run_goes_on_from_what_is_there(small):
 
 def test_models_above_one_backbone_are_those_that_were_trained(small):
     from pseudocal.lab.adapt import load_network
+    from pseudocal.lab.adapt.backbones import Backbone
     from pseudocal.lab.adapt.features import Remembered
     from pseudocal.predictors import as_predictor
 
     network = load_network(small[0].out / "models" / "mcc-0")
-    remembered = Remembered(network.backbone)
+    remembered = Remembered(cast(Backbone, network.backbone))
     x = np.random.default_rng(0).integers(0, 255, size=(10, 1, 16, 16)).astype(np.float32)
     for rows in (x[:6], x[2:], np.concatenate([x, x])):
         np.testing.assert_allclose(_above(network, remembered)(rows), as_predictor(network)(rows), atol=1e-4)
@@ -114,5 +116,5 @@ def test_the_whole_demo_shows_a_verdict_of_each_kind(pseudocal, tmp_path):
         verdicts[method] = (report["trust"]["verdict"], np.sign(measured["change"]["value"]))
     assert verdicts == {"source-only": ("do not apply", 1), "mcc": ("apply", -1)}
     assert "source-only: PseudoCal made it worse" in done.out
-    shown = [Shown(m, np.empty(0), np.empty(0), {}, tmp_path / "out" / m) for m in ("source-only", "mcc")]
+    shown = [Shown(m, np.empty(0), np.empty(0, np.int64), {}, tmp_path / "out" / m) for m in ("source-only", "mcc")]
     check_agreement(done.out.rstrip("\n").splitlines(), shown)

@@ -266,7 +266,7 @@ def test_ctrl_c_leaves_nothing(pseudocal, refused, features):
     def interrupted(x):
         raise KeyboardInterrupt
 
-    sys.modules["tabular_model"].interrupted = interrupted
+    vars(sys.modules["tabular_model"])["interrupted"] = interrupted
     assert "interrupted" in refused("calibrate", "tabular_model:interrupted", features, code=130)
 
 

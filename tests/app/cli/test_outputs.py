@@ -88,7 +88,8 @@ def test_probabilities_are_served_by_their_logarithm(pseudocal, export, features
 
 
 def test_a_callable_that_gives_probabilities_is_asked_about(pseudocal, features, plain, tmp_path):
-    sys.modules["tabular_model"].black_box = lambda x: softmax(sys.modules["tabular_model"].predict(x))
+    module = sys.modules["tabular_model"]
+    vars(module)["black_box"] = lambda x: softmax(module.predict(x))
     done = pseudocal("calibrate", "tabular_model:black_box", features, "-o", tmp_path / "out")
     assert done.code == 3
     assert "--outputs probabilities" in done.err
@@ -124,7 +125,7 @@ def test_a_graph_for_batches_of_one(pseudocal, export, features, plain, tmp_path
 
 
 def test_segmentation_has_no_second_opinion(pseudocal, tabular, features, tmp_path):
-    sys.modules["tabular_model"].dense = lambda x: np.zeros((len(x), 3, 4, 4))
+    vars(sys.modules["tabular_model"])["dense"] = lambda x: np.zeros((len(x), 3, 4, 4))
     twice = ("tabular_model:dense", features, "-o", tmp_path / "out", "--second-opinion", "tabular_model:dense")
     done = pseudocal("calibrate", *twice)
     assert done.code == 3

@@ -24,11 +24,11 @@ def network():
     import torch
 
     torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.AvgPool2d(2), torch.nn.Conv2d(3, 3, 1)).eval()
+    conv = torch.nn.Conv2d(3, 3, 1)
     with torch.no_grad():
-        net[1].weight.copy_(6 * torch.eye(3)[:, :, None, None])
-        net[1].bias.zero_()
-    return net
+        conv.weight.copy_(6 * torch.eye(3)[:, :, None, None])
+        conv.bias.zero_()
+    return torch.nn.Sequential(torch.nn.AvgPool2d(2), conv).eval()
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +171,7 @@ def counted(network, monkeypatch) -> list[int]:
             return network(torch.as_tensor(x)).numpy()
 
     holder = ModuleType("counted_segmenter")
-    holder.model = model
+    vars(holder)["model"] = model
     monkeypatch.setitem(sys.modules, "counted_segmenter", holder)
     return sizes
 
@@ -219,24 +219,24 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
     refused(f"expected a mask for each of 40 images, got 4 missing: {three}, ...", "--labels", masks, batches=0)
 
 
-def test_what_depends_on_the_model_is_refused_after_its_first_batch(refused, masks, tmp_path):
+def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixes(refused, masks, tmp_path):
     refused(
         "expected no logits to be saved of a model that labels every pixel, got --save-logits",
         "--save-logits",
-        batches=1,
+        batches=2,
     )
     names = tmp_path / "names.txt"
     names.write_text("road\nsky\n")
-    refused("expected names of 3 classes, got 2", "--classes", names, batches=1)
+    refused("expected names of 3 classes, got 2", "--classes", names, batches=2)
     names.write_text("road\n" * 40)
-    refused("expected a folder with a mask for each picture, or an .npy of masks", "--labels", names, batches=1)
+    refused("expected a folder with a mask for each picture, or an .npy of masks", "--labels", names, batches=2)
     many = np.zeros((40, 16, 16), np.uint8)
     many[5, 4, 7] = 9
     np.save(tmp_path / "many.npy", many)
     said = f"expected labels from 0 to 2 or the ignored one, got 9 at (4, 7) in mask 5 of {tmp_path / 'many.npy'}"
-    refused(said, "--labels", tmp_path / "many.npy", batches=1)
+    refused(said, "--labels", tmp_path / "many.npy", batches=2)
     Image.fromarray(many[5]).save(masks / "31.png")
-    refused(f"got 9 at (4, 7) in {masks / '31.png'}", "--labels", masks, batches=1)
+    refused(f"got 9 at (4, 7) in {masks / '31.png'}", "--labels", masks, batches=2)
 
 
 def test_masks_in_which_all_is_ignored_measure_nothing(pseudocal, segmenters, patches, tmp_path):
@@ -257,8 +257,8 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
     options = (*PREPARED, "--resize", "crop", "--labels", tmp_path / "bits")
     _, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *options)
     np.save(tmp_path / "bits.npy", np.stack([np.asarray(Image.open(tmp_path / f"bits/{i:02}.png")) for i in range(40)]))
-    options = (*PREPARED, "--labels", tmp_path / "bits.npy")
-    _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *options)
+    labels = ("--labels", tmp_path / "bits.npy")
+    _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels)
     assert same["measured"] == content["measured"]
     assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
 
@@ -336,7 +336,7 @@ def test_batches_of_large_frames_fit_into_memory_unless_the_user_says_how_many(
     monkeypatch.syspath_prepend(large)
     done = pseudocal("calibrate", "large_segmenter:model", large / "frames.npy", "-o", tmp_path / "out", *said)
     assert done.code == 0, done.err
-    from large_segmenter import sizes
+    sizes = sys.modules["large_segmenter"].sizes
 
     assert max(sizes) == (7 if expected == 11 else 14)  # 14 frames in two equal batches, or in one
     assert Calibration.load(tmp_path / "out" / "calibration.json").settings["batch_size"] == expected

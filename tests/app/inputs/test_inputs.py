@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ class Slow:
     """Inputs that take a while to read; every seventh cannot be."""
 
     def __init__(self, n: int, seconds: float = 0.0, bad: bool = False) -> None:
-        self.n, self.seconds, self.bad, self.read_at = n, seconds, bad, []
+        self.n, self.seconds, self.bad = n, seconds, bad
+        self.read_at: list[float] = []
 
     def __len__(self) -> int:
         return self.n
@@ -40,7 +42,8 @@ class Slow:
 def batches(inputs, order=None, **settings):
     order = np.arange(len(inputs)) if order is None else order
     unread = unread_batches(order, settings.pop("batch_size", 8))
-    return read_batches(inputs, unread, **({"workers": 2, "unreadable": Omissions(len(inputs))} | settings))
+    usual: dict[str, Any] = {"workers": 2, "unreadable": Omissions(len(inputs))}
+    return read_batches(inputs, unread, **(usual | settings))
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 8, 30, 100])

@@ -112,7 +112,7 @@ def test_a_palette_gives_its_colours(tmp_path):
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
 def test_of_transparency_the_colour_below_counts(tmp_path, mode):
-    pixels = {"RGBA": [(200, 100, 50, 0), (1, 2, 3, 255)], "LA": [(77, 0), (5, 255)]}[mode]
+    pixels: list[tuple[int, ...]] = [(200, 100, 50, 0), (1, 2, 3, 255)] if mode == "RGBA" else [(77, 0), (5, 255)]
     image = Image.new(mode, (2, 1))
     image.putdata(pixels)
     expected = [[p[:3] if mode == "RGBA" else (p[0],) * 3 for p in pixels]]

@@ -21,13 +21,13 @@ from pseudocal.app.report import (
     row_chunks,
 )
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators.trust import Forecast, Trust
+from pseudocal.calibrators.trust import Forecast, Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
 
 
-def make_trust(verdict: str = "apply") -> Trust:
+def make_trust(verdict: Verdict = "apply") -> Trust:
     reasons = (
         f"Two models agree on 62% of the inputs, says {NASTY}.",
         "A second reason, somewhat longer than the first.",
@@ -36,7 +36,7 @@ def make_trust(verdict: str = "apply") -> Trust:
 
 
 def make_run(
-    pictures: list[Path] | None = None, labelled: bool = False, verdict: str = "apply", **changes: Any
+    pictures: list[Path] | None = None, labelled: bool = False, verdict: Verdict = "apply", **changes: Any
 ) -> SimpleNamespace:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(600, 6)) * 1.5

@@ -54,7 +54,8 @@ def test_other_versions_and_formats_are_refused(contents):
     for version in (1, 3, "2", None, True, [2]):
         with pytest.raises(InputError, match="expected a report of format version 2, got "):
             Report.from_dict(contents[0] | {"format_version": version})
-    for other in ([], None, "report", {}, {"format": "pseudocal-calibration"}):
+    others: list[Any] = [[], None, "report", {}, {"format": "pseudocal-calibration"}]
+    for other in others:
         with pytest.raises(InputError, match="expected a file of format pseudocal-report, got "):
             Report.from_dict(other)
 

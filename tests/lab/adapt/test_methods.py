@@ -99,8 +99,8 @@ def test_cdan_sees_what_only_the_condition_shows() -> None:
         optimiser = torch.optim.Adam(method.parameters(), lr=0.05)
         ones = torch.ones(len(features))
         for _ in range(60):
-            judged = [method.discriminator(method.condition(features, p)) for p in (source_p, target_p)]
-            loss = domain_confusion(*judged, *per_domain(ones, ones))
+            judged, other = (method.discriminator(method.condition(features, p)) for p in (source_p, target_p))
+            loss = domain_confusion(judged, other, *per_domain(ones, ones))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -148,7 +148,7 @@ def test_atdoc_remembers_the_batch_as_it_is_after_the_step() -> None:
         step.loss.backward()
         with torch.no_grad():
             for parameter in network.parameters():
-                parameter -= 0.5 * parameter.grad
+                parameter.sub_(0.5 * parameter.grad)
     after = F.normalize(network.features(batch.target), dim=1)
     torch.testing.assert_close(method.memory[batch.rows], after)
     assert not torch.allclose(after, F.normalize(before, dim=1))

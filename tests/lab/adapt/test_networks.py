@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def test_heads_have_the_shapes_they_claim(kind: str) -> None:
 
 
 def test_weight_norm_starts_with_lengths_of_the_directions() -> None:
-    classifier = build_head("weightnorm", 12, 6, 5).classifier
+    classifier: Any = build_head("weightnorm", 12, 6, 5).classifier
     length, direction = classifier.parametrizations.weight.original0, classifier.parametrizations.weight.original1
     torch.testing.assert_close(length[:, 0], direction.norm(dim=1))
     assert (classifier.bias == 0).all()
@@ -57,7 +58,7 @@ def test_bytes_and_floats_give_the_same_features() -> None:
 
 
 def test_efficientnet_knows_imagenet() -> None:
-    backbone = build_backbone("efficientnet-lite0").eval()
+    backbone: Any = build_backbone("efficientnet-lite0").eval()
     assert backbone.pretrained
     images = torch.randint(0, 256, (2, 3, 96, 96), dtype=torch.uint8)
     with torch.no_grad():
@@ -124,7 +125,7 @@ def test_a_failed_computation_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_the_whole_network_is_the_head_on_cached_features(tmp_path: Path) -> None:
-    backbone = build_backbone("efficientnet-lite0").eval()
+    backbone: Any = build_backbone("efficientnet-lite0").eval()
     head = build_head("linear", backbone.width, 32, 5).eval()
     images = np.random.default_rng(0).integers(0, 256, (6, 3, 96, 96)).astype(np.uint8)
     features = cached_features(backbone, images, cache=tmp_path)

@@ -44,7 +44,7 @@ iterations = 30
 
 def small_digits() -> dict[str, np.ndarray]:
     """In the place of the digits, 200 images of each domain: a square whose place is the class, light or dark."""
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for seed, name in enumerate(("mnist", "optdigits", "fonts")):
         rng = np.random.default_rng(seed)
         labels = rng.integers(0, 10, 200)

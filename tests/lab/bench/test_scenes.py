@@ -20,8 +20,8 @@ from pseudocal.lab.bench.stages import compare_calibrators, forget_stages
 from pseudocal.lab.bench.stages import train as train_stage
 from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.data import scenes
-from pseudocal.lab.segmentation import train_segmenter
-from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_calibrators, compare_ensemble
+from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_ensemble, compare_on_scenes
 
 TINY = """
 seeds = 2
@@ -85,12 +85,12 @@ def test_scores_are_those_of_the_comparison(suite, done, cache, tmp_path):
     for seed in range(3):
         train, held_out = data["noto"].split(0.75, seed=seed)
         out = tmp_path / str(seed)
-        settings = {"seed": seed, "iterations": 12, "batch": 4, "settings": {"width": 4}}
-        models.append((train_segmenter(train, out=out, **settings).load(), held_out))
+        run = SegmenterRun(out, seed=seed, iterations=12, batch=4)
+        models.append((train_segmenter(train, run, settings={"width": 4}).load(), held_out))
     together = compare_ensemble([model for model, _ in models], target)
     for seed in range(2):
         task = next(task for task in suite.tasks if task.target == "twemoji" and task.seed == seed)
-        cells = {cell.method: cell for cell in compare_calibrators(*models[seed], target, pixels=50, seed=seed)}
+        cells = {cell.method: cell for cell in compare_on_scenes(*models[seed], target, pixels_per_image=50, seed=seed)}
         found = done.scores(task)
         assert set(found) == set(SEGMENTATION_CALIBRATORS)
         assert found.pop("ensemble") == {**together.scores, "temperature": None}

@@ -21,7 +21,7 @@ ECE = {  # calibrator -> pair -> by seed
 
 def records(method: str = "mcc") -> list[Record]:
     return [
-        Record(Task("toy", *pair.split("->"), method=method, seed=seed), name, ece, 2 * ece, 3 * ece, 1 - ece)
+        Record(Task("toy", pair[0], pair[-1], method=method, seed=seed), name, ece, 2 * ece, 3 * ece, 1 - ece)
         for name, pairs in ECE.items()
         for pair, values in pairs.items()
         for seed, ece in enumerate(values)

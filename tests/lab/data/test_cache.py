@@ -109,5 +109,11 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyt
 
 def test_digest_sees_name_type_shape_and_values() -> None:
     base = np.arange(6, dtype=np.uint8)
-    variants = [{"a": base}, {"b": base}, {"a": base.astype(np.int8)}, {"a": base.reshape(2, 3)}, {"a": base + 1}]
+    variants: list[dict[str, np.ndarray]] = [
+        {"a": base},
+        {"b": base},
+        {"a": base.astype(np.int8)},
+        {"a": base.reshape(2, 3)},
+        {"a": base + 1},
+    ]
     assert len({digest(each) for each in variants}) == len(variants)

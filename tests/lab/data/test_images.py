@@ -18,7 +18,7 @@ def test_lazy_images_are_calibrated_as_an_array_is(tmp_path):
         return np.stack([x[:, c].mean(axis=(1, 2)) for c in range(3)], axis=1) / 10
 
     np.testing.assert_array_equal(lazy[3], lazy[3:4][0])
-    np.testing.assert_array_equal(list(lazy), lazy[:])
+    np.testing.assert_array_equal([lazy[i] for i in range(len(lazy))], lazy[:])
     expected = PseudoCal().fit(model, lazy[:]).scaling
     assert PseudoCal().fit(model, lazy).scaling == expected
     assert PseudoCal().fit(model, select(lazy, np.arange(30))).scaling == expected

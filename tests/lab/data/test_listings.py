@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from pseudocal.arrays import InputError
 from pseudocal.lab.data import ImageFiles, image_folder, image_list, unlabelled_folder
 
 
-def save(path: Path, pixels: object, **options: object) -> str:
+def save(path: Path, pixels: object, **options: Any) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.asarray(pixels, np.uint8)).save(path, **options)
     return str(path)

@@ -110,7 +110,7 @@ def test_one_frame_and_all_of_them_in_turn(disk, part):
     for rows in (found.inputs, found.masks):
         np.testing.assert_array_equal(rows[0], rows[:1][0])
         np.testing.assert_array_equal(rows[-1], rows[1:][0])
-        np.testing.assert_array_equal(list(rows), rows[:])
+        np.testing.assert_array_equal([rows[i] for i in range(len(rows))], rows[:])
         with pytest.raises(IndexError):
             rows[2]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from pseudocal.lab.segmentation import (
     load_segmenter,
     train_segmenter,
 )
-from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_calibrators, compare_ensemble
+from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_ensemble, compare_on_scenes
 from pseudocal.predictors import as_predictor
 
 SHALLOW = (1, 1, 1, 1)
@@ -29,7 +30,7 @@ SHALLOW = (1, 1, 1, 1)
 def published(classes: int, heads: tuple[str, ...], prefix: str = "") -> dict[str, torch.Tensor]:
     """Tensors of the names and shapes that AdaptSegNet's and ADVENT's checkpoints have, of a shallow network."""
     rng = torch.Generator().manual_seed(0)
-    tensors = {"conv1.weight": (64, 3, 7, 7)}
+    tensors: dict[str, tuple[int, ...]] = {"conv1.weight": (64, 3, 7, 7)}
     norms = {"bn1": 64}
     for number, (before, width) in enumerate([(64, 64), (256, 128), (512, 256), (1024, 512)], start=1):
         block = f"layer{number}.0."
@@ -153,7 +154,7 @@ def test_training_learns_and_a_second_start_returns_what_is_finished(tmp_path):
 def test_settings_out_of_range_are_named(tmp_path):
     for name in ("iterations", "checkpoint_every", "batch"):
         with pytest.raises(InputError, match=f"expected {name} of at least 1, got 0"):
-            SegmenterRun(tmp_path, **{name: 0})
+            SegmenterRun(tmp_path, **cast(Any, {name: 0}))
     with pytest.raises(InputError, match=r"expected a batch of at most 8, the scenes of .*, got 9"):
         train_segmenter(colours(8, 0), SegmenterRun(tmp_path, batch=9))
 
@@ -197,7 +198,7 @@ def test_a_model_of_other_files_is_not_returned(tmp_path):
             ):
                 (tmp_path / root / kind).mkdir(parents=True, exist_ok=True)
                 Image.fromarray(array.astype(np.uint8)).save(tmp_path / root / kind / f"{i}.png")
-    small = {"run": SegmenterRun(tmp_path / "out", iterations=1, batch=2), "settings": SMALL}
+    small: dict[str, Any] = {"run": SegmenterRun(tmp_path / "out", iterations=1, batch=2), "settings": SMALL}
     trained = train_segmenter(streets("gta5", tmp_path / "a", size=(8, 16)), **small)
     for other in (
         streets("gta5", tmp_path / "a", size=(16, 32)),
@@ -237,7 +238,7 @@ def test_a_killed_training_ends_where_a_whole_one_does(tmp_path):
 
 def test_a_segformer_trains_from_a_folder_and_comes_back_without_it(tmp_path):
     tiny = {"depths": [1] * 4, "hidden_sizes": [4, 8, 8, 8], "decoder_hidden_size": 8, "num_attention_heads": [1] * 4}
-    first = build_segmenter("segformer", 5, config=tiny)
+    first: Any = build_segmenter("segformer", 5, config=tiny)
     first.backbone.net.save_pretrained(tmp_path / "hub")
     settings = {"weights": str(tmp_path / "hub")}
     large = replace(colours(8, 0), inputs=np.zeros((8, 3, 64, 64), np.uint8), masks=np.zeros((8, 64, 64), np.uint8))
@@ -259,7 +260,7 @@ def test_the_table_compares_every_method(tmp_path):
     cells = {
         c.method: c
         for c in [
-            *compare_calibrators(members[0], colours(20, 2), colours(20, 3)),
+            *compare_on_scenes(members[0], colours(20, 2), colours(20, 3)),
             compare_ensemble(members, colours(20, 3)),
         ]
     }

@@ -45,7 +45,7 @@ class CalibratorScore:
     scores: dict[str, float]
 
 
-def compare_calibrators(
+def compare_on_scenes(
     model: Any,
     source_val: Scenes,
     target: Scenes,

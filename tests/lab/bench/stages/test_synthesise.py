@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,7 +43,7 @@ def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
 @pytest.mark.parametrize(("name", "strategy"), [("cutmix", "CutMix"), ("lambda-0.8-soft", None)])
 def test_other_syntheses_are_those_of_the_whole_network_too(tiny, done, name, strategy):
     task = tiny.tasks[1]
-    settings = {} if strategy else {"lam": 0.8, "labels": "soft"}
+    settings: dict[str, Any] = {} if strategy else {"lam": 0.8, "labels": "soft"}
     chosen = STRATEGIES[strategy] if strategy else None
     images = domains_of(task, None)[1].inputs
     calibration = PseudoCal(seed=task.seed, **settings).fit(whole(task, done), images, strategy=chosen)
