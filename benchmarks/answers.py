@@ -23,7 +23,7 @@ import numpy as np
 
 from answers_grid import GRID, NUMBERS, Tables
 from answers_targets import targets
-from pseudocal.calibrators.measures import LEVEL, Sample, accuracy_interval
+from pseudocal.calibrators.measures import LEVEL, AnsweredRows, accuracy_interval
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.refinement import ANYTHING, NARROW, WIDTHS, Asked, judge_temperature, priors_of
 from pseudocal.lab.bench import Store
@@ -119,7 +119,7 @@ def look(t: Tables, rows: np.ndarray, priors: list[Prior]) -> Look:
         for g, column in ((others.mean(), t.mean), (others.mean(), t.noise), (low, t.mean), (high, t.mean))
     )
     right = t.right[rows]
-    sample = Sample(right, t.confidence_at(rows, others), mean, noise, len(t.right), alone, spread=True)
+    sample = AnsweredRows(right, t.confidence_at(rows, others), mean, noise, len(t.right), alone, spread=True)
     accuracy, truth = accuracy_interval(sample), float(t.right.mean())
     narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
     after, plain = (float(np.interp(g, GRID, t.mean)) for g in (fitted.mean, 0.0))

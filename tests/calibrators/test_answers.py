@@ -12,7 +12,7 @@ import pytest
 from scipy.integrate import quad
 
 from pseudocal import Answers, Calibration, InputError, TemperatureScaling, ask, fit_temperature, softmax
-from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE, Prior, measure, refine
+from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE, Prior, measure_temperature, refine
 from pseudocal.calibrators.measures import FEWEST_FOR_ECE
 from pseudocal.calibrators.posterior import LOG_T, log_likelihood, posterior
 
@@ -147,11 +147,11 @@ def test_the_verdict_by_answers() -> None:
 def test_answers_contradict_a_temperature_from_elsewhere() -> None:
     logits, labels = model(rows=5000, temperature=2.5)
     answers = answered(logits, labels, 100)
-    assert measure(logits, answers, 0.5).verdict == "do not apply"
-    assert measure(logits, answers, 2.5).verdict == "apply"
-    assert measure(logits, answers, 1.2).verdict == "caution"
+    assert measure_temperature(logits, answers, 0.5).verdict == "do not apply"
+    assert measure_temperature(logits, answers, 2.5).verdict == "apply"
+    assert measure_temperature(logits, answers, 1.2).verdict == "caution"
     with pytest.raises(InputError, match="positive temperature, got -1"):
-        measure(logits, answers, -1.0)
+        measure_temperature(logits, answers, -1.0)
 
 
 def test_the_calibration_error_needs_answers_and_is_cross_fitted() -> None:

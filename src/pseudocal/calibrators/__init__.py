@@ -6,10 +6,10 @@ from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.labelled_pixels import pixel_rows
 from pseudocal.calibrators.material import PARTS, Material, Part
-from pseudocal.calibrators.measurement import Measurement
+from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.pseudocal import PseudoCal
-from pseudocal.calibrators.refinement import measure, refine
+from pseudocal.calibrators.refinement import measure_temperature, refine
 from pseudocal.calibrators.rivals.atc import atc, atc_accuracy
 from pseudocal.calibrators.rivals.cpcs import cpcs
 from pseudocal.calibrators.rivals.density import density_ratio
@@ -38,7 +38,7 @@ __all__ = [
     "Entry",
     "Evidence",
     "Material",
-    "Measurement",
+    "Measured",
     "Part",
     "PixelPool",
     "Prior",
@@ -57,7 +57,7 @@ __all__ = [
     "match_confidence",
     "matrixscal",
     "mc_dropout",
-    "measure",
+    "measure_temperature",
     "needs_table",
     "oracle",
     "pixel_pool",

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Logits, Probabilities, as_logits, as_numpy, check_temperature, softmax
 from pseudocal.calibrators.answers import Answers
-from pseudocal.calibrators.measurement import Measurement
+from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.refinement import priors_of, refine
 from pseudocal.calibrators.trust import Trust
 from pseudocal.maps import by_rows
@@ -73,7 +73,7 @@ class Calibration:
     versions: dict[str, str] = field(default_factory=versions)
     trust: Trust | None = None  # how far to believe it, where that was judged
     estimates: dict[str, float] = field(default_factory=dict)  # temperatures found without labels, by estimator
-    measured: Measurement | None = None  # what a person's answers say, which outranks `trust`
+    measured: Measured | None = None  # what a person's answers say, which outranks `trust`
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)` or `(n, classes, height, width)`."""
@@ -186,5 +186,5 @@ class Calibration:
             versions=dict(content.get("versions", {})),
             trust=None if content.get("trust") is None else Trust.from_dict(content["trust"]),
             estimates=_estimates(content.get("estimates", {})),
-            measured=None if content.get("measured") is None else Measurement.from_dict(content["measured"]),
+            measured=None if content.get("measured") is None else Measured.from_dict(content["measured"]),
         )

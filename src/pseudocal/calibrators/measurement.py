@@ -15,7 +15,7 @@ MEASURED_VERDICTS: tuple[MeasuredVerdict, ...] = ("apply", "already calibrated",
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measured:
     """What a person's answers say of a calibration. All intervals are of 90%, about the rows of the target.
 
     Attributes:
@@ -63,7 +63,7 @@ class Measurement:
         return content
 
     @classmethod
-    def from_dict(cls, content: Any) -> Measurement:
+    def from_dict(cls, content: Any) -> Measured:
         """What `to_dict` wrote."""
         try:
             known = {key: content[key] for key in cls.__dataclass_fields__}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pseudocal.metrics import Interval, Metric, Outcomes, bootstrap, debiased_l2
 
-Column = NDArray[np.float64]
+Numbers64 = NDArray[np.float64]
 
 LEVEL = 0.9  # of every interval here
 IMAGINED = 4.0  # answers, as the calibrated confidence expects them, that steady a variance from few
@@ -30,7 +30,7 @@ MOST_BINS = 15
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class AnsweredRows:
     """Predictions that were checked by a person, as the measures see them.
 
     Attributes:
@@ -46,7 +46,7 @@ class Sample:
     """
 
     right: NDArray[np.bool_]
-    confidence: Column
+    confidence: Numbers64
     expected: float
     noise: float
     rows: int
@@ -59,12 +59,12 @@ class Sample:
         return 1 - len(self.right) / self.rows
 
 
-def accuracy_interval(sample: Sample) -> Interval:
+def accuracy_interval(sample: AnsweredRows) -> Interval:
     """The accuracy over all rows of the target, with its 90% interval.
 
     Twenty answers, all right, of predictions that are 80% sure:
 
-    >>> ten = Sample(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10_000, np.arange(20))
+    >>> ten = AnsweredRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10_000, np.arange(20))
     >>> print(accuracy_interval(ten))
     1.0000 [0.9097, 1.0000]
     """
@@ -83,7 +83,7 @@ def accuracy_interval(sample: Sample) -> Interval:
     return Interval(value, 0.0 if not right.any() else min(low, value), 1.0 if right.all() else max(high, value))
 
 
-def _weight(sample: Sample) -> float:
+def _weight(sample: AnsweredRows) -> float:
     """How much of the confidence to take off each answer: what makes the rest vary least, from 0 to 1."""
     right, c = sample.right.astype(np.float64), sample.confidence
     n, spread = len(right), float(np.var(c))
@@ -95,13 +95,14 @@ def _weight(sample: Sample) -> float:
     return min(1.0, max(0.0, steadied)) if covariance > 0 else 0.0
 
 
-def independent_answers(sample: Sample, weight: float) -> float:
+def independent_answers(sample: AnsweredRows, weight: float) -> float:
     """How many independent answers would tell the accuracy as well.
 
-    >>> same = Sample(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
+    >>> same = AnsweredRows(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
     >>> round(independent_answers(same, 0.0), 3)
     20.0
-    >>> pairs = Sample(np.repeat([True, False], 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.repeat(np.arange(10), 2))
+    >>> twins = np.repeat(np.arange(10), 2)
+    >>> pairs = AnsweredRows(np.repeat([True, False], 10), np.full(20, 0.5), 0.5, 0.25, 10**9, twins)
     >>> round(independent_answers(pairs, 0.0), 1)             # ten pairs that are right or wrong together
     8.1
     """
@@ -116,14 +117,14 @@ def independent_answers(sample: Sample, weight: float) -> float:
     return worth * design_gain(rest, sample.groups, spread=sample.spread) / sample.remaining
 
 
-def design_gain(rest: Column, groups: NDArray[np.intp], *, spread: bool) -> float:
+def design_gain(rest: Numbers64, groups: NDArray[np.intp], *, spread: bool) -> float:
     """What one answer is worth for how the rows were drawn: above one if spread, below one if in groups."""
     if len(groups) > int(groups.max()) + 1:
-        return clustering(rest, groups)
+        return cluster_worth(rest, groups)
     return spread_gain(rest) if spread else 1.0
 
 
-def spread_gain(rest: Column) -> float:
+def spread_gain(rest: Numbers64) -> float:
     """The variance of all over that between neighbours, which alone is left to chance (Wolter, 1984).
 
     >>> spread_gain(np.repeat([1.0, -1.0], 50)) > 2.9, spread_gain(np.tile([1.0, -1.0], 50))
@@ -136,7 +137,7 @@ def spread_gain(rest: Column) -> float:
     return min(max((n + STEADY) * total / (n * between + STEADY * total), 1.0), MOST_GAIN)
 
 
-def clustering(rest: Column, groups: NDArray[np.intp]) -> float:
+def cluster_worth(rest: Numbers64, groups: NDArray[np.intp]) -> float:
     """What one answer is worth beside others of its group: the variance without groups over that with them.
 
     Few groups tell their own variance badly, so it is Student's quantile that counts (Korn and Graubard, 1998).
@@ -155,7 +156,7 @@ def clustering(rest: Column, groups: NDArray[np.intp]) -> float:
     return float(np.clip(ratio, 1 / sizes.max(), 1.0) * few)
 
 
-def calibration_error(right: NDArray[np.bool_], confidence: Column, groups: NDArray[np.intp]) -> Interval | None:
+def calibration_error(right: NDArray[np.bool_], confidence: Numbers64, groups: NDArray[np.intp]) -> Interval | None:
     """The calibration error freed of what chance adds, with its 90% interval; None of too few answers.
 
     It is the root mean square over bins of equally many rows (`debiased_l2`), since for the ECE itself what chance adds

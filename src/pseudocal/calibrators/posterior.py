@@ -18,15 +18,15 @@ from pseudocal.arrays import InputError, Logits, check_temperature
 from pseudocal.calibrators.confidence import gaps
 from pseudocal.scaling.temperature import BOUNDS
 
-Column = NDArray[np.float64]
+LogTs = NDArray[np.float64]
 
 DEGREES = 3  # of freedom
 ANY = (math.log(1.6), 1.0)  # centre and width of log T over the models of the development tasks
 LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
-POINTS = 101  # of each grid
+GRID_POINTS = 101  # of each grid
 FAR = 7.0  # a grid around an estimate reaches 55 widths to either side
-ROUNDS = 6  # each divides the range that holds the peak by 50
-FLOOR = 1e-300  # of a probability, for a logarithm
+PEAK_ROUNDS = 6  # each divides the range that holds the peak by 50
+LEAST_PROBABILITY = 1e-300  # of a probability, for a logarithm
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Prior:
         if not 0 <= self.doubt <= 1:
             raise InputError(f"expected a doubt from 0 to 1, got {self.doubt}")
 
-    def log_density(self, log_t: ArrayLike) -> Column:
+    def log_density(self, log_t: ArrayLike) -> LogTs:
         """The logarithm of the density of log T, up to a constant."""
         g = np.asarray(log_t, dtype=np.float64)
         if math.isinf(self.width):
@@ -69,12 +69,12 @@ class Prior:
         with np.errstate(divide="ignore"):
             believed = np.log(1 - self.doubt) + _student(g, math.log(self.temperature), self.width)
             other = np.log(self.doubt) + _student(g, *ANY)
-        density: Column = np.logaddexp(believed, other)
+        density: LogTs = np.logaddexp(believed, other)
         return density
 
 
-def _student(g: Column, centre: float, width: float) -> Column:
-    density: Column = -math.log(width) - (DEGREES + 1) / 2 * np.log1p(((g - centre) / width) ** 2 / DEGREES)
+def _student(g: LogTs, centre: float, width: float) -> LogTs:
+    density: LogTs = -math.log(width) - (DEGREES + 1) / 2 * np.log1p(((g - centre) / width) ** 2 / DEGREES)
     return density
 
 
@@ -89,12 +89,12 @@ class Posterior:
 
     """
 
-    log_t: Column
-    log_likelihood: Column
-    log_prior: Column
+    log_t: LogTs
+    log_likelihood: LogTs
+    log_prior: LogTs
 
     @property
-    def density(self) -> Column:
+    def density(self) -> LogTs:
         """`(points,)`, the share of each point of the grid; they sum to one."""
         return self._shares(self.log_likelihood.sum(axis=0))
 
@@ -113,21 +113,21 @@ class Posterior:
         density = self.density
         return float(np.interp(share, np.cumsum(density) - density / 2, self.log_t))
 
-    def without(self, groups: NDArray[np.intp]) -> Column:
+    def without(self, groups: NDArray[np.intp]) -> LogTs:
         """`(n,)`: for each answer the posterior mean of log T without the answers of its group, itself included."""
         of_group = np.zeros((int(groups.max()) + 1, len(self.log_t)))
         np.add.at(of_group, groups, self.log_likelihood)
-        means: Column = self._shares(of_group.sum(axis=0) - of_group) @ self.log_t
+        means: LogTs = self._shares(of_group.sum(axis=0) - of_group) @ self.log_t
         return means[groups]
 
-    def _shares(self, log_likelihood: Column) -> Column:
+    def _shares(self, log_likelihood: LogTs) -> LogTs:
         log_density = log_likelihood + self.log_prior
-        shares: Column = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * np.gradient(self.log_t)
+        shares: LogTs = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * np.gradient(self.log_t)
         shares /= shares.sum(axis=-1, keepdims=True)
         return shares
 
 
-def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: Column) -> Column:
+def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> LogTs:
     """The log-likelihood of each answer at each temperature, `(n, points)`.
 
     A negative label says that none of the classes is right: its likelihood is that of the predicted class being wrong.
@@ -142,12 +142,12 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: Column) -> 
     for k, g in enumerate(log_t):
         d = below * math.exp(-g)
         log_total = np.log(np.exp(d).sum(axis=1))
-        not_top = np.log(np.maximum(-np.expm1(-log_total), FLOOR))
+        not_top = np.log(np.maximum(-np.expm1(-log_total), LEAST_PROBABILITY))
         found[:, k] = np.where(wrong, not_top, d[rows, np.maximum(labels, 0)] - log_total)
-    return np.maximum(found, math.log(FLOOR))
+    return np.maximum(found, math.log(LEAST_PROBABILITY))
 
 
-def posterior(likelihood: Callable[[Column], Column], priors: Sequence[Prior], *, worth: float = 1.0) -> Posterior:
+def posterior(likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, worth: float = 1.0) -> Posterior:
     """Likelihood and priors on a grid that is fine around the estimates and around the peak of the likelihood.
 
     Args:
@@ -158,21 +158,21 @@ def posterior(likelihood: Callable[[Column], Column], priors: Sequence[Prior], *
 
     """
     peak, width = _peak(lambda g: worth * likelihood(g).sum(axis=0))
-    fine = np.sinh(np.linspace(-FAR, FAR, POINTS))
+    fine = np.sinh(np.linspace(-FAR, FAR, GRID_POINTS))
     believed = [prior for prior in priors if not math.isinf(prior.width)]
     around = [math.log(prior.temperature) + prior.width / 10 * fine for prior in believed]
-    grid = np.unique(np.concatenate([np.linspace(*LOG_T, 2 * POINTS), peak + width / 10 * fine, *around]))
+    grid = np.unique(np.concatenate([np.linspace(*LOG_T, 2 * GRID_POINTS), peak + width / 10 * fine, *around]))
     grid = grid[(grid >= LOG_T[0]) & (grid <= LOG_T[1])]
     return Posterior(grid, worth * likelihood(grid), sum((p.log_density(grid) for p in priors), np.zeros(len(grid))))
 
 
-def _peak(log_likelihood: Callable[[Column], Column]) -> tuple[float, float]:
+def _peak(log_likelihood: Callable[[LogTs], LogTs]) -> tuple[float, float]:
     """Where a function of log T is largest, and how wide it is there: one over the root of its curvature."""
     low, high = LOG_T
-    for _ in range(ROUNDS):
-        grid = np.linspace(low, high, POINTS)
+    for _ in range(PEAK_ROUNDS):
+        grid = np.linspace(low, high, GRID_POINTS)
         best = int(np.argmax(log_likelihood(grid)))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, POINTS - 1)]
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, GRID_POINTS - 1)]
     peak, step = float(grid[best]), 1e-3
     left, middle, right = log_likelihood(peak + step * np.array([-1.0, 0.0, 1.0]))
     curvature = (2 * middle - left - right) / step**2

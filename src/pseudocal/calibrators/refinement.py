@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import InputError, Logits, as_logits, check_rows, check_temperature
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers, check_answers
 from pseudocal.calibrators.confidence import confidences
-from pseudocal.calibrators.measurement import MeasuredVerdict, Measurement
+from pseudocal.calibrators.measurement import Measured, MeasuredVerdict
 from pseudocal.calibrators.measures import (
     LEVEL,
-    Sample,
+    AnsweredRows,
     accuracy_interval,
     calibration_error,
     design_gain,
@@ -32,13 +32,13 @@ ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # what temperatures models need
 NARROW = 0.05  # of mean confidence: temperatures that move it by less are as good as one
 WIDTHS = {"mixes": 0.5, "agreement": 0.15}  # of the priors, in log T: chosen on the tasks of development
 OTHER_WIDTH = 1.0  # around an estimate of any other method
-STEP = 0.01  # in log T, for a slope
+SLOPE_STEP = 0.01  # in log T, for a slope
 MOST_WORTH = 1e6  # of one answer, where all rows have one
 
 
 def refine(
     logits: ArrayLike, answers: Answers, *, priors: Sequence[Prior] = (), groups: ArrayLike | None = None
-) -> tuple[TemperatureScaling, Measurement]:
+) -> tuple[TemperatureScaling, Measured]:
     """The temperature that answers and label-free estimates ask for together, and what the answers measure.
 
     A model that is 88% sure of all it says, and right three times out of four:
@@ -65,7 +65,9 @@ def refine(
     return scaling, _measured(told, found, temperature, answers, tuple(priors), held_out=True)
 
 
-def measure(logits: ArrayLike, answers: Answers, temperature: float, *, groups: ArrayLike | None = None) -> Measurement:
+def measure_temperature(
+    logits: ArrayLike, answers: Answers, temperature: float, *, groups: ArrayLike | None = None
+) -> Measured:
     """What the answers say of a temperature that did not come from them. They may contradict it.
 
     Args:
@@ -158,20 +160,20 @@ def _fitted(told: _Told, priors: Sequence[Prior]) -> Posterior:
     remaining = 1 - len(told.rows) / len(told.target)
     worth = min(MOST_WORTH, 1 / remaining if remaining else MOST_WORTH)
     found = posterior(likelihood, priors, worth=worth)
-    below, above = likelihood(found.mean + STEP * np.array([-1.0, 1.0])).T
+    below, above = likelihood(found.mean + SLOPE_STEP * np.array([-1.0, 1.0])).T
     gain = design_gain(above - below, told.groups, spread=told.spread)
     return posterior(likelihood, priors, worth=worth * gain)
 
 
 def _measured(
     told: _Told, found: Posterior, temperature: float, answers: Answers, priors: tuple[Prior, ...], *, held_out: bool
-) -> Measurement:
+) -> Measured:
     others = np.exp(found.without(told.groups)) if held_out else np.full(len(told.rows), temperature)
     right = told.logits.argmax(axis=1) == told.labels
     plain, calibrated = confidences(told.logits), confidences(told.logits / others[:, None])
     typical = confidences(told.target, math.exp(float(np.log(others).mean())))
     noise = float((typical * (1 - typical)).mean())
-    sample = Sample(right, calibrated, float(typical.mean()), noise, len(typical), told.groups, told.spread)
+    sample = AnsweredRows(right, calibrated, float(typical.mean()), noise, len(typical), told.groups, told.spread)
     accuracy = accuracy_interval(sample)
     low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     before, after, at_low, at_high = (
@@ -181,7 +183,7 @@ def _measured(
     asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right))
     verdict, reason, more = judge_temperature(math.log(temperature), asked)
     most = len(told.target) - len(told.rows)
-    return Measurement(
+    return Measured(
         verdict,
         (reason,),
         answers=len(right),

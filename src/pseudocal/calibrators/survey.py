@@ -20,14 +20,14 @@ from pseudocal.arrays import InputError, Logits, Maps, as_logits, as_maps, check
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.maps import check_maps, check_pixels_per_image, draw, nothing, predicted, rows_at
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 
 GOLDEN = 0.6180339887498949  # steps of this size along a circle leave no large gap, after any number of them
 PLASTIC = (0.7548776662466927, 0.5698402909980532)  # the same for steps in two directions
 BITS = 16  # of each coordinate along the Hilbert curve
 
 
-def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = None) -> Rows:
+def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = None) -> RowNumbers:
     """The rows to ask a person about, in the order in which to ask.
 
     Eight rows of two classes; of four questions two go to each:
@@ -65,7 +65,7 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
     return _spread_over_groups(order, as_row_groups(groups, len(z)), int(n), rng)
 
 
-def survey_order(logits: Logits) -> Rows:
+def survey_order(logits: Logits) -> RowNumbers:
     """Row numbers along a Hilbert curve through the plane of predicted class and confidence.
 
     Both coordinates are ranks. Classes are ranked by their mean confidence, so that neighbouring classes are similar.
@@ -102,7 +102,7 @@ def hilbert(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]
     return found
 
 
-def _spread(size: int, n: int, rng: np.random.Generator) -> Rows:
+def _spread(size: int, n: int, rng: np.random.Generator) -> RowNumbers:
     """`n` different places of `size`, evenly spread, each place as likely as any other."""
     start, places = rng.random(), np.empty(0, dtype=np.intp)
     steps = n
@@ -113,7 +113,7 @@ def _spread(size: int, n: int, rng: np.random.Generator) -> Rows:
     return places[:n]
 
 
-def _spread_over_groups(order: Rows, groups: NDArray[np.intp], n: int, rng: np.random.Generator) -> Rows:
+def _spread_over_groups(order: RowNumbers, groups: NDArray[np.intp], n: int, rng: np.random.Generator) -> RowNumbers:
     """As `_spread`, in two directions: over the groups, each as wide as its rows, and over the order within each."""
     by_group = order[np.argsort(groups[order], kind="stable")]
     count = np.bincount(groups)
@@ -132,7 +132,7 @@ def _spread_over_groups(order: Rows, groups: NDArray[np.intp], n: int, rng: np.r
     return by_group[taken[:n]]
 
 
-def _first_met(places: Rows) -> Rows:
+def _first_met(places: RowNumbers) -> RowNumbers:
     """Without those that were met before."""
     return places[np.sort(np.unique(places, return_index=True)[1])]
 
@@ -159,9 +159,9 @@ class PixelPool:
     """
 
     logits: Logits
-    images: Rows
-    y: Rows
-    x: Rows
+    images: RowNumbers
+    y: RowNumbers
+    x: RowNumbers
 
 
 def pixel_pool(batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, seed: int = 0) -> PixelPool:
