@@ -17,8 +17,8 @@ import numpy as np
 from camvid import read
 from pseudocal import Answers, PseudoCal, ask
 from pseudocal.calibrators import pixel_pool
-from pseudocal.lab.segmentation import train_segmenter
-from pseudocal.lab.segmentation.comparison import evaluate, fit_oracle
+from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+from pseudocal.lab.segmentation.comparison import evaluate_maps, fit_oracle
 from pseudocal.predictors import as_predictor
 
 NUMBERS = (20, 50, 100, 200)
@@ -35,7 +35,8 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=500)
     given = parser.parse_args()
     day, _, dusk = read(given.data)
-    trained = train_segmenter(day, out=given.folder / "unet-0", seed=0, iterations=given.iterations, batch=8)
+    run = SegmenterRun(given.folder / "unet-0", seed=0, iterations=given.iterations, batch=8)
+    trained = train_segmenter(day, run)
     predict = as_predictor(trained.load())
     images = [dusk.inputs[start : start + BATCH].astype(np.float32) for start in range(0, len(dusk), BATCH)]
     with warnings.catch_warnings():
@@ -52,7 +53,7 @@ def main() -> None:
             rows = ask(logits, n, seed=seed, groups=frames)
             refined[n, seed] = found.refined(logits, Answers(rows, labels[rows], seed=seed), groups=frames)
     temperatures = [*ends.values(), *(each.temperature for each in refined.values())]
-    scores = [100 * seen.score()["ece"] for seen in evaluate(predict, dusk, temperatures=tuple(temperatures))]
+    scores = [100 * seen.score()["ece"] for seen in evaluate_maps(predict, dusk, temperatures=tuple(temperatures))]
     print(", ".join(f"{name}: T = {t:.2f}, ECE {e:.1f}" for (name, t), e in zip(ends.items(), scores, strict=False)))
     by_draw = dict(zip(refined, scores[len(ends) :], strict=True))
     accuracy = float((logits.argmax(axis=1) == labels).mean())

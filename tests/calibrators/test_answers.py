@@ -213,10 +213,10 @@ def test_a_refined_calibration_remembers_its_estimates() -> None:
     once = found.refined(logits, answered(logits, labels, 30))
     twice = once.refined(logits, answered(logits, labels, 120))
     assert twice == found.refined(logits, answered(logits, labels, 120))
-    assert [prior.estimator for prior in twice.measured.priors] == ["mixes", "agreement"]  # type: ignore[union-attr]
-    assert twice.verdict == twice.measured.verdict  # type: ignore[union-attr]
+    assert [prior.estimator for prior in twice.measured.priors] == ["mixes", "agreement"]
+    assert twice.verdict == twice.measured.verdict
     wide = found.refined(logits, answered(logits, labels, 30), widths={"mixes": 2.0})
-    assert wide.measured.priors[0].width == 2.0  # type: ignore[union-attr]
+    assert wide.measured.priors[0].width == 2.0
     assert wide.temperature != once.temperature
 
 
