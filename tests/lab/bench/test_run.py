@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pseudocal.calibrators import Calibration
+from pseudocal import Calibration, TemperatureScaling
 from pseudocal.lab.bench import Store, Suite, run
 from pseudocal.lab.bench.executors import Pool, Ray
 from pseudocal.lab.bench.records import missing_scores
