@@ -7,8 +7,8 @@ import math
 import os
 import platform
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -18,7 +18,10 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import InputError, Logits, Probabilities, as_numpy, softmax
+from pseudocal.arrays import InputError, Logits, Probabilities, as_logits, as_numpy, check_temperature, softmax
+from pseudocal.calibrators.answers import Answers
+from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.refinement import priors_of, refine
 from pseudocal.calibrators.trust import DistrustWarning, Trust
 from pseudocal.maps import by_rows
 from pseudocal.scaling import Scaling
@@ -53,6 +56,13 @@ def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
     return by_rows(function, array) if array.ndim == 4 else function(array)
 
 
+def _estimates(content: Any) -> dict[str, float]:
+    try:
+        return {str(name): check_temperature(float(value)) for name, value in content.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"expected temperatures by estimator, got {content!r}") from error
+
+
 @dataclass(frozen=True)
 class Calibration:
     """A fitted correction of a model's logits, with all that it takes to judge and to repeat it.
@@ -70,6 +80,8 @@ class Calibration:
     counts: dict[str, int] = field(default_factory=dict)  # what was done: rows read, pairs mixed, ...
     versions: dict[str, str] = field(default_factory=versions)
     trust: Trust | None = None  # how far to believe it, where that was judged
+    estimates: dict[str, float] = field(default_factory=dict)  # temperatures found without labels, by estimator
+    measured: Measured | None = None  # what a person's answers say, which outranks `trust`
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)` or `(n, classes, height, width)`."""
@@ -78,6 +90,37 @@ class Calibration:
     def probabilities(self, logits: ArrayLike) -> Probabilities:
         """Calibrated probabilities for logits `(n, classes)` or `(n, classes, height, width)`."""
         return _applied(lambda rows: softmax(self.scaling(rows)), logits)
+
+    def refined(
+        self,
+        logits: ArrayLike,
+        answers: Answers,
+        *,
+        widths: Mapping[str, float] | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Calibration:
+        """Bring the calibration up to date with a person's answers: `refine`, with its estimates as the priors.
+
+        Args:
+            logits: What the model says of the target, `(rows, classes)`: all of it, as `ask` had it.
+            answers: What a person says of the rows that `ask` drew. All of them: earlier answers are not remembered.
+            widths: How wide the prior around each estimate is, by estimator, in log T, where it is not to be the usual
+                one; `math.inf` leaves the estimate out.
+            groups: What `ask` was given, such as the image of each pixel.
+
+        """
+        z = as_logits(logits)
+        own = {} if self.bound else {self.method: self.temperature}
+        estimates = self.estimates or own
+        priors = priors_of(estimates, z.shape[1], widths)
+        scaling, measured = refine(z, answers, priors=priors, groups=groups)
+        return replace(self, scaling=scaling, measured=measured, estimates=estimates, versions=versions())
+
+    @property
+    def verdict(self) -> str | None:
+        """By the answers if there are any, else the one without labels, None where nothing was judged."""
+        judged = self.measured or self.trust
+        return None if judged is None else judged.verdict
 
     @property
     def temperature(self) -> float:
@@ -120,6 +163,8 @@ class Calibration:
             "counts": self.counts,
             "versions": self.versions,
             "trust": None if self.trust is None else self.trust.to_dict(),
+            "estimates": self.estimates,
+            "measured": None if self.measured is None else self.measured.to_dict(),
         }
         path = Path(path)
         if not path.parent.is_dir():
@@ -148,6 +193,8 @@ class Calibration:
             counts=dict(content.get("counts", {})),
             versions=dict(content.get("versions", {})),
             trust=None if content.get("trust") is None else Trust.from_dict(content["trust"]),
+            estimates=_estimates(content.get("estimates", {})),
+            measured=None if content.get("measured") is None else Measured.from_dict(content["measured"]),
         )
 
 

@@ -218,14 +218,17 @@ class PseudoCal:
         if evidence.mixes.seen == 0:
             raise InputError(evidence.why_no_mixes(settings.get("strategy")))
         scaling, agreement = evidence.temperature(), evidence.agreement
-        if self.estimator == "agreement" and agreement is not None and not agreement.empty:
-            scaling = agreement.temperature(evidence.real.labelled)
+        found = {"mixes": scaling}
+        if agreement is not None and not agreement.empty:
+            found["agreement"] = agreement.temperature(evidence.real.labelled)
+        scaling = found.get(self.estimator, scaling)
         if settings.get("strategy"):  # made to be compared, not to be applied
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(evidence.real.labelled, scaling, mixes=evidence.mixes.seen, agreement=agreement)
         if trust.verdict == "do not apply" and self.on_distrust == "identity":
             scaling = TemperatureScaling(1.0, rows=scaling.rows)
-        return Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust)
+        estimates = {name: fitted.temperature for name, fitted in found.items() if not fitted.bound}
+        return Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
 
     def _check(self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None) -> None:
         """Refuse what cannot work, before the first pass."""
