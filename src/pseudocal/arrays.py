@@ -170,6 +170,13 @@ def check_temperature(temperature: float) -> float:
     return temperature
 
 
+def check_pixels_per_image(count: int | None) -> None:
+    """Refuse a number of pixels that cannot be drawn."""
+    whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+    if count is not None and (not whole or count < 1):
+        raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}")
+
+
 def as_numpy(array: Any) -> NDArray[Any]:
     """See arrays and tensors, wherever they lie and whether they carry a gradient or not, as NumPy."""
     if hasattr(array, "detach"):  # a torch tensor; bfloat16, which NumPy does not have, is kept exactly in float32

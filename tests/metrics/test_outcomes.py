@@ -12,12 +12,12 @@ def columns(outcomes: Outcomes) -> np.ndarray:
 
 @pytest.mark.parametrize("classes", [2, 3, 50])
 def test_scikit_learn_agrees(draw, classes):
-    reference = pytest.importorskip("sklearn.metrics")
+    sklearn = pytest.importorskip("sklearn.metrics")
     logits, labels = draw(500, classes=classes, T=2.0)
     p = softmax(logits)
     for outcomes in (Outcomes.from_logits(logits, labels), Outcomes.from_probabilities(p, labels)):
-        assert accuracy(outcomes) == reference.accuracy_score(labels, p.argmax(axis=1))
-        assert nll(outcomes) == pytest.approx(reference.log_loss(labels, p, labels=range(classes)), abs=1e-12)
+        assert accuracy(outcomes) == sklearn.accuracy_score(labels, p.argmax(axis=1))
+        assert nll(outcomes) == pytest.approx(sklearn.log_loss(labels, p, labels=range(classes)), abs=1e-12)
         reference = ((p - np.eye(classes)[labels]) ** 2).sum(axis=1).mean()
         assert brier(outcomes) == pytest.approx(reference, abs=1e-12)
         assert brier(outcomes, classes=classes) == pytest.approx(reference / classes, abs=1e-12)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_logits, check_rows, softmax, work_dtype
-from pseudocal.scaling.temperature import as_targets
+from pseudocal.scaling.temperature import TemperatureScaling, as_targets
 
 BLOCK = 1 << 20  # logits per block
 Gradient = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
@@ -57,6 +57,9 @@ class MatrixScaling:
         """Scale logits `(n, classes)`."""
         logits = _fitting(logits, len(self.bias))
         return np.add(logits @ self.weight, self.bias, dtype=work_dtype(logits), casting="same_kind")
+
+
+Scaling = TemperatureScaling | VectorScaling | MatrixScaling
 
 
 def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) -> VectorScaling:

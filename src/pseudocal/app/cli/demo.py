@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from pseudocal.app.cli.progress import shown
+from pseudocal.app.cli.printing import shown
 from pseudocal.app.cli.training import Stages, check_writable
 from pseudocal.app.jobs.job import Job
 from pseudocal.app.jobs.pipeline import job_steps
@@ -24,8 +24,8 @@ from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
 from pseudocal.lab.adapt import Network, Trained, TrainingRun, build_backbone, train
-from pseudocal.lab.adapt.features import Remembered
-from pseudocal.lab.adapt.loop import torch_threads
+from pseudocal.lab.adapt.backbones import Remembered
+from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.data import Domain, load
 from pseudocal.predictors import as_predictor

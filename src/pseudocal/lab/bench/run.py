@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from pseudocal.lab.adapt.loop import torch_threads
+from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmenters import check_segmentation

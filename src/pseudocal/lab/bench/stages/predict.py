@@ -14,7 +14,7 @@ import numpy as np
 from torch import nn
 
 from pseudocal.arrays import Inputs, Logits, Predictor
-from pseudocal.lab.adapt.features import compute_features
+from pseudocal.lab.adapt.backbones import compute_features
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.runs import load_network
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_arrays, save_arrays
