@@ -5,12 +5,19 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "pseudocal"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def code_in(page: Path) -> list[str]:
+    """The Python that a page shows, one text for each place."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def architecture() -> str:
@@ -43,12 +50,28 @@ def test_every_type_of_the_table_is_defined() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_imports_is_there(page: Path) -> None:
-    code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
-    for module, names in re.findall(r"^from (pseudocal[\w.]*) import ([\w, ]+)$", code, re.MULTILINE):
+    for module, names in re.findall(r"^from (pseudocal[\w.]*) import ([\w, ]+)$", "".join(code_in(page)), re.MULTILINE):
         if module.startswith(("pseudocal.app", "pseudocal.lab", "pseudocal.torch")):
             pytest.importorskip("torch")
         there = import_module(module)
         assert [name for name in names.split(", ") if not hasattr(there, name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_shows_is_python(page: Path) -> None:
+    for code in code_in(page):
+        compile(code, page.name, "exec")
+
+
+def test_what_the_readme_and_the_page_on_python_show_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = np.random.default_rng(0).normal(size=(300, 3))
+    names: dict[str, Any] = {"model": lambda x: 8 * x, "target": target, "logits": 8 * target}
+    exec(code_in(ROOT / "README.md")[0], names)
+    fitted, names["PseudoCal"] = names["calibration"].temperature, None
+    exec(code_in(ROOT / "docs" / "python.md")[1].replace("seed=1", "seed=0"), names)
+    assert names["calibration"].temperature == fitted
+    assert names["probabilities"].shape == target.shape
 
 
 def test_the_page_on_python_lists_every_argument() -> None:
