@@ -51,8 +51,8 @@ def test_a_report_survives_a_file(tmp_path, made):
 
 
 def test_other_versions_and_formats_are_refused(contents):
-    for version in (1, 3, "2", None, True, [2]):
-        with pytest.raises(InputError, match="expected a report of format version 2, got "):
+    for version in (2, 4, "3", None, True, [3]):
+        with pytest.raises(InputError, match="expected a report of format version 3, got "):
             Report.from_dict(contents[0] | {"format_version": version})
     others: list[Any] = [[], None, "report", {}, {"format": "pseudocal-calibration"}]
     for other in others:
@@ -99,7 +99,7 @@ def test_what_does_not_fit_together_is_refused(contents):
             plain,
             ("reliability", "of"),
             "guesses",
-            "expected one of 'inputs', 'pixels', 'mixes' as report.reliability.of",
+            "expected one of 'inputs', 'pixels', 'mixes', 'answers' as report.reliability.of",
         ),
         (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
         (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data address"),

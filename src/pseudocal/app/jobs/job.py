@@ -11,6 +11,7 @@ from pseudocal.app.report import Report
 from pseudocal.calibrators import Calibration, PseudoCal
 
 IN_BATCHES = PseudoCal(pairing="batch")  # inputs come in random order, so each batch is a fair sample
+DrawnBy = Literal["ask", "random"]
 USUAL_BATCH = 64  # inputs per forward pass, unless the user says how many
 
 
@@ -40,7 +41,9 @@ class Job:
         max_bad: the share of inputs that may be unreadable.
         predict: after an early stop predict "all" inputs, or only those that were "seen".
         table: the format of the predictions, "parquet" or "csv".
-        save_logits: whether to write the logits as well.
+        keep_logits: whether to keep the logits and the names of the inputs, which `ask` and `refine` need.
+        answers: a file of answers that a person gave to the questions of `ask`.
+        drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
         ray: the address of a Ray cluster, "local" for one that is made here.
 
     """
@@ -66,7 +69,9 @@ class Job:
     max_bad: float = 0.01
     predict: Literal["all", "seen"] = "all"
     table: str | None = None
-    save_logits: bool = False
+    keep_logits: bool = True
+    answers: Path | None = None
+    drawn_by: DrawnBy = "ask"
     ray: str | None = None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ArraySet, InputSet, Preprocessing, open_inputs, preprocessing_for
+from pseudocal.app.inputs.answers import read_answers, shown_classes
 from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
@@ -87,10 +88,16 @@ class Setup:
             if labels.min() < 0 or labels.max() >= classes:
                 span = f"{labels.min()} to {labels.max()}"
                 raise InputError(f"expected labels from 0 to {classes - 1}, got {span} in {job.labels}")
+        if logits.ndim == 2 and job.answers is not None:
+            names = [self.inputs.name(i) for i in self.order]
+            read_answers(job.answers, names, shown_classes(self.classes, classes))
 
     def _check_maps(self, classes: int) -> None:
-        if self.job.save_logits:
-            raise InputError("expected no logits to be saved of a model that labels every pixel, got save_logits=True")
+        if self.job.answers is not None:
+            raise InputError(
+                f'expected no answers for a model that labels every pixel, got answers="{self.job.answers}": '
+                "so far they are for models that give each input one class"
+            )
         if self.masks is not None:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:

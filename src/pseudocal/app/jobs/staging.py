@@ -25,14 +25,17 @@ REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
 RESULTS = (
     "calibration.json",
     "config.json",
+    "label.html",
     "logits.npy",
     "model.onnx",
     "model.pt",
     "model.pt2",
     "predictions.csv",
     "predictions.parquet",
+    "probe.npy",
     "report.html",
     "report.json",
+    "target.json",
 )
 
 
@@ -41,7 +44,7 @@ class OutputError(OSError):
 
 
 @contextmanager
-def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
+def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
     """A folder whose files move into `out` if all goes well, and vanish if not.
 
     >>> from tempfile import TemporaryDirectory
@@ -53,7 +56,8 @@ def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
 
     Args:
         out: where the results go. It is made if it is not there.
-        keeps_parts: the predictions are written part by part into a folder of their own, which stays.
+        keeps: results of an earlier run that stay though they are not written again; `PARTS` for predictions that are
+            written part by part into a folder of their own. A run that writes no calibration removes nothing.
 
     """
     with _readable_errors(out):
@@ -65,7 +69,7 @@ def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
                 try:
                     yield out / STAGED
                     with _uninterrupted():
-                        _publish(out, keeps_parts)
+                        _publish(out, keeps)
                 finally:
                     shutil.rmtree(out / STAGED, ignore_errors=True)
         finally:
@@ -90,15 +94,15 @@ def _make(out: Path) -> list[Path]:
     return missing
 
 
-def _publish(out: Path, keeps_parts: bool) -> None:
+def _publish(out: Path, keeps: tuple[str, ...]) -> None:
     """Decide, with one rename, and move the files to their places."""
     aside = out / STAGED
     written = {path.name for path in aside.iterdir()}
     for name in written:
         if (out / name).is_dir() and not (aside / name).is_dir():
             raise OutputError(f"expected to write {out / name}, got a folder of that name")
-    gone = [name for name in RESULTS if name not in written and "calibration.json" in written]
-    gone += [] if keeps_parts or not (out / PARTS / PARTS_RECORD).exists() else [PARTS]
+    earlier = (*RESULTS, *([PARTS] if (out / PARTS / PARTS_RECORD).exists() else ()))
+    gone = [name for name in earlier if name not in (*written, *keeps) and "calibration.json" in written]
     (aside / "gone.txt").write_text("\n".join(gone), encoding="utf-8")
     aside.rename(out / DECIDED)
     _move(out)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pseudocal.app.report.sections import (
     AboutData,
@@ -26,10 +26,11 @@ from pseudocal.app.report.sections import (
     Timing,
 )
 from pseudocal.arrays import InputError
+from pseudocal.calibrators.measurement import Measured
 from pseudocal.files import replacing
 
 REPORT_FORMAT = "pseudocal-report"
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # of the numbers that a report may hold; NaN and inf are not among them
 WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
 
@@ -42,7 +43,8 @@ class Report:
         model: what was calibrated.
         data: what it was calibrated on.
         calibration: the temperature.
-        trust: the verdict; None if none was given.
+        trust: the verdict without labels; None if none was given.
+        answers: what a person's answers say, which outranks it; None without answers.
         confidence: the histogram of the confidences of inputs, or of pixels.
         classes: the ten classes that are predicted most.
         reliability: the two diagrams.
@@ -61,6 +63,7 @@ class Report:
     data: AboutData
     calibration: AboutFit
     trust: AboutTrust | None
+    answers: Measured | None
     confidence: Histogram
     classes: tuple[ClassShare, ...]
     reliability: Diagrams
@@ -88,7 +91,7 @@ class Report:
 
         >>> Report.from_dict({"format": "pseudocal-report", "format_version": 99})
         Traceback (most recent call last):
-        pseudocal.arrays.InputError: expected a report of format version 2, got 99
+        pseudocal.arrays.InputError: expected a report of format version 3, got 99
         """
         if not isinstance(content, dict) or content.get("format") != REPORT_FORMAT:
             got = content.get("format") if isinstance(content, dict) else content
@@ -212,7 +215,7 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Literal:
         return value if _among(value, parts) else _refuse("one of " + ", ".join(map(repr, parts)), value, where)
-    if origin is UnionType:
+    if origin in (UnionType, Union):  # the latter of a Literal
         [other] = [part for part in parts if part is not NoneType]
         return None if value is None else from_json(other, value, where)
     if origin is tuple:

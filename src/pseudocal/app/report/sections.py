@@ -155,9 +155,9 @@ class Bins:
 
 @dataclass(frozen=True)
 class Diagrams:
-    """Reliability before and after, of the labelled inputs or pixels, or of the mixes."""
+    """Reliability before and after, of the labelled inputs or pixels, of the mixes, or of the answered inputs."""
 
-    of: Literal["inputs", "pixels", "mixes"]
+    of: Literal["inputs", "pixels", "mixes", "answers"]
     before: Bins
     after: Bins
 
