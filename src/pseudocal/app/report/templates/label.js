@@ -98,7 +98,9 @@ function choice(text, label, key) {
     if (event.detail < 2) answer(label); // the second click of a double click would answer the next question
   });
   if (key) {
-    button.append(made("kbd", key));
+    const sign = made("kbd", key);
+    sign.ariaHidden = "true"; // aria-keyshortcuts says it
+    button.append(sign);
     button.setAttribute("aria-keyshortcuts", key);
   }
   return { text, label, key, button, folded: folded(text) };
@@ -131,15 +133,15 @@ function go(i) {
   element("classes").scrollTop = 0;
   if (at === questions.length) element("save").focus();
   else if (!few && fine) search.focus({ preventScroll: true });
-  say(at === questions.length ? element("end-title").textContent : `Question ${at + 1} of ${questions.length}`);
+  say(at === questions.length ? element("prompt").textContent : element("where").textContent);
 }
 
 function show() {
   const ended = at === questions.length;
   element("work").hidden = ended;
   element("end").hidden = !ended;
-  element("prompt").textContent = ended ? "That is all" : "What is this?";
-  element("where").textContent = ended ? "The end" : `Question ${at + 1} of ${questions.length}`;
+  element("prompt").textContent = ended ? summary() : "What is this?";
+  element("where").textContent = ended ? "Your answers" : `Question ${at + 1} of ${questions.length}`;
   element("count").textContent = `${done()} of ${questions.length} answered`;
   element("bar").value = done();
   element("back").disabled = at === 0;
@@ -177,10 +179,13 @@ function cellRow([column, value]) {
   return row;
 }
 
-function showEnd() {
+function summary() {
   const open = questions.length - done();
+  return open ? `${open} of ${questions.length} still open` : `All ${questions.length} answered`;
+}
+
+function showEnd() {
   const unsure = others.map((text) => [answers.filter((label) => label === text).length, text]).filter(([n]) => n);
-  element("end-title").textContent = open ? `${open} of ${questions.length} still open` : `All ${questions.length} answered`;
   element("end-text").textContent =
     (saved === table() ? "Saved among this browser's downloads. " : "Save them as answers.csv: pseudocal refine reads it. ") +
     (unsure.length ? `${unsure.map(([n, text]) => `${n} × ${text}`).join(", ")}. ` : "") +
@@ -199,8 +204,9 @@ function reviewed(question, i) {
     button.append(image);
   }
   const said = answers[i];
-  button.append(made("span", question.name, "name"));
-  button.append(said === undefined ? made("span", "open", "said open") : made("span", byLabel.get(said).text, "said"));
+  const text = said === undefined ? made("span", "open", "said open") : made("span", byLabel.get(said).text, "said");
+  text.append(made("span", question.name, "name"));
+  button.append(text);
   button.addEventListener("click", () => go(i));
   const item = document.createElement("li");
   item.append(button);
