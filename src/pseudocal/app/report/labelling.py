@@ -122,11 +122,15 @@ def _asked(question: Question, labels: Sequence[str], room: int) -> dict[str, An
     shown = {
         "name": _unicode(question.name),
         "cells": [[_unicode(column), _unicode(value)] for column, value in question.cells],
-        "picture": address,
     }
-    content = json.dumps([labels, shown], sort_keys=True).encode()
-    key = f"pseudocal answer {hashlib.sha256(content).hexdigest()[:32]}"
-    return shown | {"key": key, "unreadable": question.picture is not None and address is None}
+    digest = hashlib.sha256(json.dumps([labels, shown], sort_keys=True).encode())
+    if question.picture is not None and address is not None:  # of the file: how small it is drawn depends on the others
+        digest.update(question.picture.read_bytes())
+    return shown | {
+        "picture": address,
+        "unreadable": question.picture is not None and address is None,
+        "key": f"pseudocal answer {digest.hexdigest()[:32]}",
+    }
 
 
 def _told_apart(names: list[str]) -> list[str]:
