@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def write(path: Path, rows: list[tuple[object, object]]) -> Path:
+def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("file", "label"), *rows])
     return path
@@ -54,7 +55,7 @@ def template(out: Path) -> list[list[str]]:
     return list(csv.reader((out / TEMPLATE).read_text(encoding="utf-8").splitlines()))
 
 
-def drawn(out: Path, truth: np.ndarray, n: int) -> list[tuple[object, object]]:
+def drawn(out: Path, truth: np.ndarray, n: int) -> list[tuple[Any, Any]]:
     return [(int(row), int(truth[row])) for row in ask(np.load(out / "logits.npy"), n)]
 
 
@@ -71,7 +72,7 @@ def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
 def test_asking_for_more_complements_the_first_draw_and_keeps_what_was_filled_in(pseudocal, out):
     pseudocal("ask", out, "-n", 5)
     rows = template(out)
-    write(out / TEMPLATE, [(rows[1][0], "2"), *(tuple(row) for row in rows[2:])])
+    write(out / TEMPLATE, [(rows[1][0], "2"), *((row[0], row[1]) for row in rows[2:])])
     assert pseudocal("ask", out, "-n", 12).code == 0
     more = template(out)
     assert [row[0] for row in more[:6]] == [row[0] for row in rows]
@@ -146,9 +147,9 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(pseudocal, 
     (tmp_path / "classes.txt").write_text("=ant\nbee\nbee\n")
     out = tmp_path / "named"
     pseudocal("calibrate", tabular["sklearn"], features, "-o", out, "--classes", tmp_path / "classes.txt")
-    names = ["'=ant", "bee (1)", "bee (2)"]
+    names = ["'=ant", "1", "2"]
     rows = [(file, names[label]) for file, label in drawn(out, truth, 30)]
-    rows[3], rows[4], rows[5] = (rows[3][0], "Cannot tell"), (rows[4][0], "none of these"), (rows[5][0], "1")
+    rows[3], rows[4], rows[5] = (rows[3][0], "cannot tell"), (rows[4][0], "none of these"), (rows[5][0], "1")
     done = pseudocal("refine", out, write(tmp_path / "a.csv", rows), "--json")
     assert done.code == 0, done.err
     measured = Calibration.load(out / "calibration.json").measured

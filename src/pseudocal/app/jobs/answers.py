@@ -6,23 +6,20 @@ import csv
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pseudocal.app.inputs.answers import GivenAnswer, answer_lines, read_answers, shown_classes
 from pseudocal.app.inputs.tables import TABLES, read_array, read_columns
+from pseudocal.app.jobs.answer_file import GivenAnswer, answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import DrawnBy
 from pseudocal.app.jobs.local import Target
 from pseudocal.app.jobs.staging import staged
-from pseudocal.app.report.predictions import spreadsheet_cell
+from pseudocal.app.report.labelling import Question, plain_cell, write_labelling_page
+from pseudocal.app.report.predictions import FORMULA
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
 from pseudocal.calibrators.survey import RowNumbers, ask
-
-if TYPE_CHECKING:
-    from pseudocal.app.report.labelling import Question
 
 TEMPLATE = "ask.csv"
 MOST_CELLS = 100  # columns of a row that are shown
@@ -41,8 +38,6 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
         The page.
 
     """
-    from pseudocal.app.report.labelling import write_labelling_page
-
     out = Path(out)
     with staged(out) as aside:
         target = Target.load(out)
@@ -55,7 +50,7 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
         with (aside / TEMPLATE).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["file", "label"])
-            writer.writerows([spreadsheet_cell(name), filled.get(name, "")] for name in names)
+            writer.writerows([_guarded(name), filled.get(name, "")] for name in names)
     return out / "label.html"
 
 
@@ -123,22 +118,27 @@ def _filled_in(path: Path, names: list[str]) -> dict[str, str]:
     """What a person has written into an earlier template; it must not get lost."""
     if not path.exists():
         return {}
-    by_cell = {spreadsheet_cell(name): name for name in names} | {name: name for name in names}
     filled = {}
-    for one in answer_lines(path):
-        if one.text and one.name not in by_cell:
+    for one in (given for given in answer_lines(path) if given.text):
+        if plain_cell(one.name) not in names:
             raise InputError(
                 f"expected {path} with answers to the first {len(names)} questions, got one for {one.name!r} in line "
                 f"{one.line}: ask more questions, or move the file away"
             )
-        if one.text:
-            filled[by_cell[one.name]] = one.text
+        filled[plain_cell(one.name)] = one.text
     return filled
 
 
-def _questions(target: Target, rows: RowNumbers) -> list[Question]:
-    from pseudocal.app.report.labelling import Question
+def _guarded(name: str) -> str:
+    """A cell that no spreadsheet takes for a formula; `plain_cell` gives the name back.
 
+    >>> _guarded("=1+1.png"), plain_cell(_guarded("'=1+1.png")), _guarded("'80s.png")
+    ("'=1+1.png", "'=1+1.png", "'80s.png")
+    """
+    return f"'{name}" if name.lstrip("'").startswith(FORMULA) else name
+
+
+def _questions(target: Target, rows: RowNumbers) -> list[Question]:
     if target.pictures is not None:
         paths = [Path(target.pictures[row]) for row in rows]
         if missing := [path for path in paths if not path.is_file()]:

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ArraySet, InputSet, Preprocessing, open_inputs, preprocessing_for
-from pseudocal.app.inputs.answers import read_answers, shown_classes
 from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS
+from pseudocal.app.jobs.answer_file import read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model

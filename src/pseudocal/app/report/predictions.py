@@ -191,19 +191,19 @@ def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
         for i, table in enumerate(tables):
             if i == 0:
                 writer.writerow(table)
-            writer.writerows([spreadsheet_cell(value) for value in row] for row in zip(*table.values(), strict=True))
+            writer.writerows([_cell(value) for value in row] for row in zip(*table.values(), strict=True))
 
 
-def spreadsheet_cell(value: Any) -> Any:
+def _cell(value: Any) -> Any:
     """Text for one cell; lists have semicolons between, and text that a spreadsheet would calculate an apostrophe.
 
-    >>> spreadsheet_cell(np.array([0.25, 1 / 3])), spreadsheet_cell("=1+1.png")
+    >>> _cell(np.array([0.25, 1 / 3])), _cell("=1+1.png")
     ('0.25;0.333333', "'=1+1.png")
     """
     if isinstance(value, str):
         return f"'{value}" if value.startswith(FORMULA) else value
     if isinstance(value, np.ndarray):
-        return ";".join(str(spreadsheet_cell(v)) for v in value)
+        return ";".join(str(_cell(v)) for v in value)
     return f"{value:.6g}" if isinstance(value, float | np.floating) else value
 
 

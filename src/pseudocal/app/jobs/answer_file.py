@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pseudocal.app.inputs.labels import NUMBER
 from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.report.labelling import OTHER_ANSWERS, answer_labels, plain_cell
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
 
-NO_CLASS = {"cannot tell": CANNOT_TELL, "none of these": NONE_OF_THESE}
+NO_CLASS = dict(zip(OTHER_ANSWERS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
 PROBLEMS_SHOWN = 5
 
 
@@ -59,10 +59,11 @@ def read_answers(path: Path, names: Sequence[str], classes: Sequence[str]) -> li
     Args:
         path: a table with the columns `file` and `label`.
         names: what the inputs are called.
-        classes: what each class is called: see `shown_classes`. Its number will do as well.
+        classes: what each class is called: see `shown_classes`. Its number will do as well, and has to where two
+            classes have the same name.
 
     """
-    known, numbers = set(names), {name: i for i, name in enumerate(classes)}
+    known, numbers = set(names), {text: i for i, text in enumerate(answer_labels(classes))}
     found: dict[str, tuple[GivenAnswer, int]] = {}
     problems = []
     for given in (one for one in answer_lines(path) if one.text):
@@ -88,15 +89,12 @@ def read_answers(path: Path, names: Sequence[str], classes: Sequence[str]) -> li
 
 
 def shown_classes(classes: Sequence[str], count: int) -> list[str]:
-    """What a person calls each of `count` classes: its name, or its number where names are missing.
+    """What to call each of `count` classes: its name, or its number where names are missing.
 
-    >>> shown_classes(["cat", "dog", "cat"], 3), shown_classes([], 2)
-    (['cat (0)', 'dog', 'cat (2)'], ['0', '1'])
+    >>> shown_classes(["cat", "dog"], 2), shown_classes([], 2)
+    (['cat', 'dog'], ['0', '1'])
     """
-    if len(classes) != count:
-        return [str(i) for i in range(count)]
-    often = Counter(classes)
-    return [f"{name} ({i})" if often[name] > 1 else name for i, name in enumerate(classes)]
+    return list(classes) if len(classes) == count else [str(i) for i in range(count)]
 
 
 def _label(text: str, numbers: dict[str, int]) -> int | None:
@@ -115,10 +113,4 @@ def _label(text: str, numbers: dict[str, int]) -> int | None:
 
 def _as_known(text: str, known: set[str] | dict[str, int]) -> str | None:
     """A name as it is known: it may have an apostrophe before it, so that no spreadsheet takes it for a formula."""
-    return next((name for name in _spellings(text) if name in known), None)
-
-
-def _spellings(text: str) -> Iterator[str]:
-    yield text
-    if text.startswith("'"):
-        yield text[1:]
+    return next((name for name in (plain_cell(text), text) if name in known), None)
