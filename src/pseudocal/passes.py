@@ -13,21 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, check_rows, cores
 
-BLOCK = 1 << 17  # numbers that are looked at together: with their scratch they stay in a core's cache
-LARGE = 1 << 24  # numbers of an array from which on
-LARGE_BLOCK = 1 << 19  # more are looked at together: between any two steps threads wait for the interpreter
+CHUNK_NUMBERS = 1 << 17  # numbers that are looked at together: with their scratch they stay in a core's cache
+LARGE_ARRAY = 1 << 24  # numbers of an array from which on
+LARGE_CHUNK_NUMBERS = 1 << 19  # more are looked at together: between any two steps threads wait for the interpreter
 WORTHWHILE = 8  # blocks that a core must get to bring more than it costs
-ALONE = 8192  # numbers that BLAS multiplies without starting threads of its own
+BLAS_ALONE = 8192  # numbers that BLAS multiplies without starting threads of its own
 AROUND = 2**21  # bytes that the system may map before the one that is asked for
-FEW = 64  # rows that are picked from a memory map at a time
-Result = TypeVar("Result")
+PICKED_AT_ONCE = 64  # rows that are picked from a memory map at a time
+StripResult = TypeVar("StripResult")
 SUM_TOLERANCE = 1e-3  # how far the sum of a row of probabilities may be from one: float16 rounds that much
 MANY_CLASSES = 32  # from this many classes on, the inner loops run over classes; below it, over rows
 Doubles = NDArray[np.float64]
 Chunk = Floats  # (classes, n): some rows, turned so that each class is contiguous or each row is
 
 
-def in_strips(starts: range, strip: Callable[[range], Result]) -> list[Result]:
+def in_strips(starts: range, strip: Callable[[range], StripResult]) -> list[StripResult]:
     """Cut a range into one strip for each core, and give back what `strip` makes of them, in order.
 
     >>> in_strips(range(0, 6, 2), list)  # too little for two cores
@@ -48,7 +48,7 @@ def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
     range(0, 5, 2)
     """
     n, columns = shape[0] if rows is None else rows, shape[1]
-    block = BLOCK if n * columns < LARGE else LARGE_BLOCK
+    block = CHUNK_NUMBERS if n * columns < LARGE_ARRAY else LARGE_CHUNK_NUMBERS
     return range(0, n, max(1, block // columns))
 
 
@@ -84,7 +84,7 @@ def row_sums(x: Floats, out: Floats) -> None:
     array([3., 7.])
     """
     n, columns = x.shape
-    ones, piece = np.ones(columns, dtype=x.dtype), max(1, ALONE // columns)
+    ones, piece = np.ones(columns, dtype=x.dtype), max(1, BLAS_ALONE // columns)
     whole = n - n % piece
     np.matmul(x[:whole].reshape(-1, piece, columns), ones, out=out[:whole].reshape(-1, piece))
     np.matmul(x[whole:], ones, out=out[whole:])
@@ -109,7 +109,7 @@ def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
     if not is_mapped(array) or len(rows) == 0:
         return array.take(rows, axis=0)  # faster than an index
     parts = []
-    for few in np.array_split(rows, -(-len(rows) // FEW)):
+    for few in np.array_split(rows, -(-len(rows) // PICKED_AT_ONCE)):
         parts.append(np.asarray(array.take(few, axis=0)))
         let_go(array, int(few[0]), int(few[-1]) + 1)
     return np.concatenate(parts)

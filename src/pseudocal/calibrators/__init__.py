@@ -24,7 +24,7 @@ from pseudocal.calibrators.rivals.transcal import transcal
 from pseudocal.calibrators.rivals.uncalibrated import uncalibrated
 from pseudocal.calibrators.rivals.vectorscal import vectorscal
 from pseudocal.calibrators.survey import PixelPool, ask, pixel_pool
-from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate, comparison_table, needs_table
+from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate_by_name, comparison_table, needs_table
 
 __all__ = [
     "CALIBRATORS",
@@ -47,7 +47,7 @@ __all__ = [
     "ask",
     "atc",
     "atc_accuracy",
-    "calibrate",
+    "calibrate_by_name",
     "comparison_table",
     "cpcs",
     "density_ratio",

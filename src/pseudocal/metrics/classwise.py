@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits
-from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.scores import bin_of, equal_width
 from pseudocal.passes import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
-
-Metric = Callable[[Outcomes], float]
 
 
 def classwise_ece(

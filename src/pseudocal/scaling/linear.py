@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_logits, check_rows, softmax, work_dtype
 from pseudocal.scaling.temperature import TemperatureScaling, as_targets
 
-BLOCK = 1 << 20  # logits per block
+LOGITS_AT_ONCE = 1 << 20  # logits per block
 Gradient = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -146,7 +146,7 @@ def _minimise(
 def _blocks(logits: Logits, targets: Labels) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Rows in float64, with targets as distributions over the classes."""
     classes = logits.shape[1]
-    size = max(1, BLOCK // classes)
+    size = max(1, LOGITS_AT_ONCE // classes)
     for start in range(0, len(logits), size):
         z, t = logits[start : start + size].astype(np.float64), targets[start : start + size]
         yield z, t.astype(np.float64) if t.ndim == 2 else np.eye(classes)[t]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from pseudocal.app.cli.printing import shown
+from pseudocal.app.cli.printing import show_progress
 from pseudocal.app.cli.training import Stages, check_writable
 from pseudocal.app.jobs.job import Job
 from pseudocal.app.jobs.pipeline import job_steps
@@ -160,4 +160,4 @@ def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, me
         labels=demo.out / "labels.csv",
         save_logits=True,
     )
-    shown(job_steps(job, models), quiet=True)
+    show_progress(job_steps(job, models), quiet=True)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TextIO
 from pseudocal.app.jobs.job import Note, Result, Tick
 from pseudocal.app.report import Report
 
-NAMES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
+METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
 EVERY = 10.0  # seconds between lines
 BUILDING = "pseudocal.lab.data"  # the logger that is told when data are built
 
@@ -93,7 +93,7 @@ def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     titles = ["value"] if heads == ["before"] else heads
     yield ("metric".ljust(10) + "".join(title.ljust(28) for title in titles)).rstrip()
     for row in rows:
-        yield (NAMES[row["metric"]].ljust(10) + "".join(_cell(row[key]).ljust(28) for key in heads)).rstrip()
+        yield (METRIC_TITLES[row["metric"]].ljust(10) + "".join(_cell(row[key]).ljust(28) for key in heads)).rstrip()
 
 
 def _cell(part: dict[str, float | None]) -> str:
@@ -124,7 +124,7 @@ def progress(
         yield Lines(total, stream, unit)
 
 
-def shown(steps: Generator[Note | Tick, None, Result], *, quiet: bool) -> Result:
+def show_progress(steps: Generator[Note | Tick, None, Result], *, quiet: bool) -> Result:
     """Pull the steps of a job: print its notes, show how far it is, and give back its result."""
     what, advance = "", None
     with closing(steps), ExitStack() as bar:

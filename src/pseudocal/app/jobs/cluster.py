@@ -47,7 +47,7 @@ from pseudocal.extras import MissingExtraError
 
 EVERYONE = 100_000  # more workers than any cluster has
 PREDICTED_ROWS = 2048  # inputs in a block of predictions
-FEW = 6  # inputs that are also read here, to try a calibrated model and to show what it says
+PROBED = 6  # inputs that are also read here, to try a calibrated model and to show what it says
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
     found: list[int] = []
     problem: Exception | None = None
     for i in order[:100].tolist():
-        if len(found) == FEW:
+        if len(found) == PROBED:
             break
         try:
             inputs.read(i)

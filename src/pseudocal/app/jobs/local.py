@@ -27,7 +27,6 @@ from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked
 
 Ticks = Generator[Tick, None, Any]
-Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class LogitStore:
         self.maps = False  # whether the model labels every pixel: such logits are too many to keep
 
     @property
-    def rows(self) -> Numbers:
+    def rows(self) -> NDArray[np.intp]:
         """The inputs that were predicted, in ascending order."""
         return np.flatnonzero(self._kept)
 
@@ -184,7 +183,7 @@ class LogitStore:
         whole: Logits = self._store
         return whole if self._kept.all() else whole[self._kept]
 
-    def keep(self, rows: Numbers, logits: Logits | Maps) -> None:
+    def keep(self, rows: NDArray[np.intp], logits: Logits | Maps) -> None:
         """Write the logits of some inputs."""
         if logits.ndim == 4:
             self.maps = True

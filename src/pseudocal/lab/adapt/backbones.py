@@ -35,7 +35,7 @@ IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF = ((0.5,), (0.5,))
 GPU_BATCH = 64  # images that pass through the backbone together on a GPU
 CPU_BATCH = 8  # on a CPU, where the output of a layer should stay in cache
-Tick = Callable[[int, int], None]  # images done, images in all
+FeatureTick = Callable[[int, int], None]  # images done, images in all
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ BACKBONES: dict[str, Callable[[Choice], Backbone]] = {
 
 
 def cached_features(
-    backbone: Backbone, inputs: Indexable, *, cache: Path, device: str = "cpu", tick: Tick | None = None
+    backbone: Backbone, inputs: Indexable, *, cache: Path, device: str = "cpu", tick: FeatureTick | None = None
 ) -> NDArray[np.float32]:
     """Features `(n, width)` of all inputs, read from `cache` if they were computed before.
 
@@ -220,7 +220,7 @@ def cached_features(
 
 
 def compute_features(
-    backbone: Backbone, inputs: Indexable, *, device: str = "cpu", tick: Tick | None = None
+    backbone: Backbone, inputs: Indexable, *, device: str = "cpu", tick: FeatureTick | None = None
 ) -> NDArray[np.float32]:
     """Features `(n, width)` in evaluation mode."""
     backbone = backbone.to(device).eval()

@@ -44,7 +44,7 @@ class TrainingProgress:
     loss: float = math.nan
 
 
-Report = Callable[[TrainingProgress], None]
+ReportProgress = Callable[[TrainingProgress], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class DescentPlan:
     checkpoint_every: int = 250
     evaluate: tuple[Tensors, Tensor] | None = None
     points: int = 20
-    report: Report | None = None
+    report: ReportProgress | None = None
     stage: str = "training"
     backbone_scale: float = 1.0
 

@@ -19,7 +19,7 @@ from pseudocal.lab.adapt.method import Preset, Problem, SourceTargetBatch, Targe
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.adapt.runs import (
     DescentPlan,
-    Report,
+    ReportProgress,
     Trained,
     TrainingProgress,
     descend,
@@ -59,7 +59,7 @@ class TrainingRun:
     frozen: bool | None = None
     cache: Path | None = None
     evaluate: Domain | None = None
-    progress: Report | None = None
+    progress: ReportProgress | None = None
     checkpoint_every: int = 250
     device: str = "cpu"
 
