@@ -56,10 +56,7 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
 
 def kept_logits(out: Path, target: Target) -> Logits:
     """The logits that a calibration has kept, as a memory map."""
-    try:
-        logits: Logits = np.load(out / "logits.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"expected the logits that were kept in {out}, got none that can be read: {error}") from error
+    logits: Logits = read_array(out / "logits.npy")
     if logits.ndim != 2 or len(logits) != len(target.names):
         raise InputError(f"expected logits of {len(target.names)} inputs in {out}, got shape {logits.shape}")
     return logits

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import kept_logits, refined_by
 from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
 from pseudocal.app.jobs.local import LocalRun, Predicted, Target, row_tables
 from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import PARTS, staged
-from pseudocal.app.models.files import AsLogits, Meaning, open_model
+from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import (
     AboutModel,
@@ -141,9 +142,10 @@ def refine_steps(
         before = Calibration.load(out / "calibration.json")
         calibration, answered = refined_by(before, logits, target, answers, drawn_by)
         files: tuple[str, ...] = ()
-        if done.model.files or before.bound:  # else the format holds no temperature
-            model = _opened_again(target, logits, np.load(out / "probe.npy"), trust=trust, device=device)
-            files, why_none = _ship(target.outputs, model, calibration, aside, np.load(out / "probe.npy"))
+        if (done.model.files or before.bound) and kind_of(target.model) != "callable":  # else no file holds T
+            probe = np.array(read_array(out / "probe.npy"))
+            model = _opened_again(target, logits, probe, trust=trust, device=device)
+            files, why_none = _ship(target.outputs, model, calibration, aside, probe)
             yield from map(Note, why_none)
         summary = RowSummary(calibration, target.classes)
         kind = "csv" if (out / "predictions.csv").exists() else "parquet"

@@ -131,6 +131,8 @@ def check_consistent(report: Report) -> None:
     for row in report.measured or ():
         if row.after is None or row.change is None:
             raise InputError(f"expected the {row.metric} before and after calibration, got {row}")
+    if report.reliability.of == "answers" and report.answers is None:
+        raise InputError("expected what the answers of the diagrams say, got no answers")
     histogram, shown = report.confidence, (*report.examples.changed, *report.examples.unsure)
     _check_lengths("histogram", len(histogram.edges) - 1, histogram.before, histogram.after)
     if min(*histogram.before, *histogram.after) < 0 or sum(histogram.before) == 0:
