@@ -20,7 +20,7 @@ from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutModel, report_of, timing_since, write_report
-from pseudocal.arrays import Inputs
+from pseudocal.arrays import InputError, Inputs
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence
@@ -36,7 +36,7 @@ RUNTIMES = {
 }
 
 
-def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result:
+def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: Any) -> Result:
     """Calibrate a model on unlabelled data, and write a calibrated model, predictions and a report.
 
         result = calibrate("model.onnx", "images/", "out/", second_opinion="other.onnx")
@@ -49,6 +49,10 @@ def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result
         settings: the other fields of `Job`, such as `second_opinion` or `method=PseudoCal(...)`.
 
     """
+    for name, value in (("model", model), ("data", data), ("out", out)):
+        if not isinstance(value, str | Path):
+            kind = type(value).__name__
+            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
     steps = job_steps(Job(str(model), str(data), Path(out), **settings))
     while True:
         try:
@@ -68,6 +72,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
 
     """
     started = time.monotonic()
+    job = replace(job, method=replace(job.method, pairing="batch"))  # inputs come in random order
     with staged(job.out, keeps_parts=job.ray is not None) as aside:
         run = _run(job, models, aside)
         yield from map(Note, run.setup.notes)
