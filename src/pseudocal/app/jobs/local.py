@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,28 @@ class Predicted:
     predictions: str | None
 
 
+class PlaceToRun(Protocol):
+    """Where a job runs: in this process, or on a cluster."""
+
+    setup: Setup
+
+    def connected(self) -> AbstractContextManager[None]:
+        """Connect to whoever does the work."""
+        ...
+
+    def collect(self) -> Ticks:
+        """Collect the evidence; returns it and what belongs into the record."""
+        ...
+
+    def probe(self) -> Inputs:
+        """A few inputs to try a calibrated model on."""
+        ...
+
+    def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
+        """Write the predictions; returns `Predicted`."""
+        ...
+
+
 class LocalRun:
     """A job in this process. Logits of a classifier are kept as they come; a segmenter's images go through it again.
 
@@ -62,7 +84,7 @@ class LocalRun:
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 
-    def connected(self) -> Any:
+    def connected(self) -> AbstractContextManager[None]:
         """Nothing to connect to."""
         return nullcontext()
 

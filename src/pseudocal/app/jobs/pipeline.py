@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.jobs.job import Job, Note, Result, Tick
-from pseudocal.app.jobs.local import LocalRun, Predicted
+from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted
 from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.model import OpenModel
@@ -49,10 +49,13 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
         settings: the other fields of `Job`, such as `second_opinion` or `method=PseudoCal(...)`.
 
     """
-    for name, value in (("model", model), ("data", data), ("out", out)):
+    named: dict[str, Any] = {"model": model, "data": data, "out": out}
+    for name, value in named.items():
         if not isinstance(value, str | Path):
             kind = type(value).__name__
             raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
+    if isinstance(settings.get("labels"), str):
+        settings["labels"] = Path(settings["labels"])
     steps = job_steps(Job(str(model), str(data), Path(out), **settings))
     while True:
         try:
@@ -95,7 +98,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
     return Result(calibration, report, job.out, predictions)
 
 
-def _run(job: Job, models: Models | None, aside: Path) -> Any:
+def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     """Where the job runs."""
     if job.ray is None:
         return LocalRun(job, models or open_models(job), aside)
