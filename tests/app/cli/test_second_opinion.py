@@ -101,12 +101,12 @@ def test_a_bad_verdict_is_no_error_and_no_warning(pseudocal, lost, tmp_path):
 def test_a_bad_verdict_can_leave_the_confidences_as_they_are(pseudocal, lost, tmp_path):
     first, second, data = lost
     words = ("calibrate", first, data, "-o", tmp_path / "out", "--second-opinion", second, "--on-distrust", "identity")
-    assert "T = 1: the temperature that was fitted should not be applied" in pseudocal(*words).out
+    assert "T = 1: the fitted temperature should not be applied" in pseudocal(*words).out
     content = json.loads(pseudocal(*words, "--json").out)
     assert (content["temperature"], content["interval"], content["replaced"]) == (1.0, [None, None], True)
     assert content["confidence"]["before"] == content["confidence"]["after"]
     assert pseudocal("report", tmp_path / "out").code == 0
-    assert "in the place of the one that was fitted" in (tmp_path / "out" / "report.html").read_text()
+    assert "replaces the one that was fitted" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_second_opinion_on_other_inputs_or_classes_is_refused(

@@ -1,4 +1,4 @@
-"""Small pictures that travel inside the page, as data addresses."""
+"""Small pictures embedded in the page, as data URLs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pseudocal.extras import require
 from pseudocal.metrics import confidence_picture, correct_picture
 from pseudocal.metrics.images import Picture
 
-SIDE = 112  # pixels, at most, of the longer side of a thumbnail
-MAP_SIDE = 320  # and of a map
+SIDE = 112  # the longer side of a thumbnail, in pixels, at most
+MAP_SIDE = 320  # the same of a map
 
 
 def thumbnail(path: Path, side: int = SIDE) -> str | None:
-    """A picture as a data address of a small JPEG, None if it cannot be read any more."""
+    """Return a small JPEG of a picture as a data URL; None if the picture cannot be read any more."""
     try:
         small = as_rgb(read_picture(path, least=side))
     except InputError:  # a page without one picture is still a page
@@ -29,7 +29,7 @@ def thumbnail(path: Path, side: int = SIDE) -> str | None:
 
 
 def map_pictures(image: Maps, name: str, temperature: float, picture: Path | None, mask: Any) -> MapPictures:
-    """One image `(classes, height, width)` pixel by pixel; where the model is right only if there is a mask."""
+    """Draw one image `(classes, height, width)` pixel by pixel and, given a mask, where the model is right."""
     return MapPictures(
         name=name,
         picture=None if picture is None else thumbnail(picture, MAP_SIDE),
@@ -40,7 +40,7 @@ def map_pictures(image: Maps, name: str, temperature: float, picture: Path | Non
 
 
 def _drawn(pixels: Picture) -> str:
-    """Pixels as a PNG; a small picture has each pixel as a square, so that no browser blurs it."""
+    """Encode pixels as a PNG; the pixels of a small picture become squares, so that no browser blurs them."""
     square = max(1, MAP_SIDE // max(pixels.shape[:2]))
     image = require("PIL.Image", "cli").fromarray(pixels.repeat(square, axis=0).repeat(square, axis=1))
     image.thumbnail((MAP_SIDE, MAP_SIDE))
