@@ -1,7 +1,7 @@
-"""The calibration job, from the names of a model and of data to a folder of results.
+"""The calibration job: takes the names of a model and of data, and writes a folder of results.
 
-Where it runs, in this process or on a cluster, is a `LocalRun` or a `RayRun`; whether the model classifies inputs or
-pixels shows in its first answer. The way through is the same.
+A `LocalRun` runs it in this process, a `RayRun` on a cluster. Whether the model classifies inputs or pixels is known
+from its first output. The pipeline is the same for all.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
 
 
 def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, None, Result]:
-    """Do a job step by step; whoever wants to show notes and progress pulls them.
+    """Run a job step by step, and yield notes and progress for the caller to show.
 
     Args:
         job: what to do.
-        models: the models of the job, if they are open already.
+        models: the models of the job if they are open already.
 
     """
     started = time.monotonic()
@@ -102,13 +102,13 @@ def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     """Where the job runs."""
     if job.ray is None:
         return LocalRun(job, models or open_models(job), aside)
-    from pseudocal.app.jobs.cluster import RayRun  # Ray is of no use to a job that runs here
+    from pseudocal.app.jobs.cluster import RayRun  # imports Ray, which a local job does not need
 
     return RayRun(job, models or open_models(job, device="cpu"))
 
 
 def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibration:
-    """The calibration, with all that it takes to repeat the job."""
+    """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
         "second_opinion": job.second_opinion,
@@ -123,13 +123,13 @@ def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibrat
 def _ship(
     job: Job, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the model with the temperature inside, where there is a way to: its files, or why there are none."""
+    """Write the model with the temperature inside if the format allows it; return its files, or why there are none."""
     if model.ship is None:
         return (), ()
     if job.outputs == "probabilities" and model.kind != "onnx":
-        return (), (f"no calibrated model is written: the {model.kind} gives probabilities, so there are no logits",)
+        return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
     if calibration.bound:
-        return (), ("no calibrated model is written: the temperature lies at the end of the searched range",)
+        return (), ("no calibrated model is written: the temperature is at the limit of the search range",)
     return tuple(model.ship(calibration.temperature, aside, probe)), ()
 
 
