@@ -1,9 +1,11 @@
-"""Files that are whole or absent: written aside, then renamed."""
+"""Files that are whole or absent: written aside, then renamed. What cannot be written ends in an `OutputError`."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,57 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 ZEROS = bytes(2**22)
+PROBE = bytes(2**16)  # written and removed, to see whether a folder can be written at all
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SUCH_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+class OutputError(OSError):
+    """A file or a folder cannot be written."""
+
+
+@contextmanager
+def writing(what: Path, folder: Path) -> Iterator[None]:
+    """Say in words that there is no room for `what`, or that `folder`, where it is written, refuses it.
+
+    Errors about other files pass through.
+
+    >>> with writing(Path("out"), Path("out")):
+    ...     raise OSError(errno.EROFS, "Read-only file system", "out/report.html")
+    Traceback (most recent call last):
+    pseudocal.files.OutputError: expected an output that can be written, got out: Read-only file system
+    """
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in NO_ROOM or "requested and" in reason:  # NumPy: "9 requested and 5 written"
+            raise OutputError(f"expected room for {what}, got {reason}: {_free(folder)} bytes free") from error
+        if not folder.exists() or _is_in(error.filename, folder):
+            raise OutputError(f"expected an output that can be written, got {what}: {reason}") from error
+        raise
+
+
+def _free(folder: Path) -> str:
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return f"{shutil.disk_usage(there).free:,}"
+
+
+def _is_in(name: object, folder: Path) -> bool:
+    return isinstance(name, str | os.PathLike) and folder in (Path(name), *Path(name).parents)
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder, and write a little into it, so that what is wrong with it shows before there is much to lose."""
+    with writing(folder, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        try:
+            probe.write_bytes(PROBE)
+        finally:
+            probe.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -26,13 +79,14 @@ def replacing(path: Path) -> Iterator[Path]:
     ...     (Path(folder) / "a.txt").read_text(), os.listdir(folder)
     ('whole', ['a.txt'])
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")  # NumPy appends suffixes that are not there
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with writing(path, path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield aside
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def save_json(path: Path, content: Any) -> None:
@@ -55,11 +109,19 @@ def allocate_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDAr
     size = array.offset + array.nbytes
     del array
     with path.open("r+b") as file:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
-        else:
-            _fill(file, size)
+        _take_room(file, size)
     return np.lib.format.open_memmap(path, mode="r+")
+
+
+def _take_room(file: Any, size: int) -> None:
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+    except AttributeError:  # not every system has it
+        _fill(file, size)
+    except OSError as error:
+        if error.errno not in NO_SUCH_CALL:
+            raise
+        _fill(file, size)  # nor every file system
 
 
 def _fill(file: Any, size: int) -> None:

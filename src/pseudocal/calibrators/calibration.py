@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Logits, Probabilities, as_numpy, softmax
 from pseudocal.calibrators.trust import Trust
+from pseudocal.files import replacing
 from pseudocal.maps import by_rows
 from pseudocal.scaling import Scaling, TemperatureScaling, scaling_from_dict, scaling_to_dict
 
@@ -117,10 +117,8 @@ class Calibration:
         if not path.parent.is_dir():
             raise InputError(f"expected a folder to write {path.name} into, got {path.parent}, which is none")
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as aside:
-            aside.write(text)
-        os.chmod(aside.name, 0o644)
-        os.replace(aside.name, path)
+        with replacing(path) as aside:
+            aside.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:

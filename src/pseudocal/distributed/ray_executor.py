@@ -20,6 +20,7 @@ from pseudocal.calibrators.executors import Failure, WorkOnBlock
 from pseudocal.distributed.addresses import check_address
 from pseudocal.distributed.local import tried
 from pseudocal.extras import MissingExtraError
+from pseudocal.files import OutputError
 
 LOG = logging.getLogger(__name__)
 QUIET = {
@@ -183,6 +184,8 @@ class _Crew:
         try:
             return number, actor, time, self._ray.get(ready)
         except self._ray.exceptions.RayError as error:
+            if isinstance(cause := getattr(error, "cause", None), OutputError):
+                raise cause from None
             self._ray.kill(actor)
             self._actors.remove(actor)
             self._actors.append(self._hire())
