@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
@@ -32,10 +31,9 @@ def known():
 @pytest.fixture(scope="session")
 def ray():
     ray = pytest.importorskip("ray")
-    from pseudocal.distributed.ray_executor import QUIET
+    from pseudocal.distributed.ray_session import open_session
 
-    os.environ.update(QUIET)
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    assert open_session(num_cpus=2)
     yield ray
     ray.shutdown()
 
