@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from pseudocal import fit_temperature, softmax
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators import CALIBRATORS, Material, calibrate, cpcs, transcal
+from pseudocal.calibrators import CALIBRATORS, Material, calibrate_by_name, cpcs, transcal
 from pseudocal.calibrators.rivals.density import density_ratio
 
 SEEDS = range(10)
@@ -151,7 +151,7 @@ def print_seconds() -> None:
     for name, settings in [*((name, {}) for name in CALIBRATORS), ("oracle", {"by": "ece"})]:
         start = time.process_time()
         with threadpool_limits(1):
-            calibrate(name, material, **settings)
+            calibrate_by_name(name, material, **settings)
         seconds = time.process_time() - start
         total += seconds
         print(f"| {name}{' by ECE' if settings else ''} | {seconds:.2f} |")

@@ -321,9 +321,9 @@ def load(families: dict[str, list[Task]], store: Store) -> dict[str, list[Case]]
     return {family: [case_of(task, store) for task in tasks] for family, tasks in families.items()}
 
 
-def prepare(store: Store, family: str | None) -> None:
+def prepare(store: Store, family: str | None, *, development: bool) -> None:
     """Train what is missing, and compute the features of mixes."""
-    families = [*DEVELOPMENT.items(), *HELD_OUT.items()]
+    families = [*DEVELOPMENT.items(), *([] if development else HELD_OUT.items())]
     tasks = [task for name, group in families if family in (None, name) for task in group]
     for failure in run(Suite("trust", tuple(tasks), ("pseudocal",)), store, progress=print):
         print(f"{failure.task.pair} {failure.task.method} {failure.task.seed}: {failure.error}")
@@ -334,11 +334,12 @@ def main() -> None:
     parser.add_argument("what", choices=["prepare", "development", "examples", "held-out", "trust"])
     parser.add_argument("--candidate", choices=CANDIDATES, default="agreement")
     parser.add_argument("--family", choices=[*DEVELOPMENT, *HELD_OUT], help="prepare this one alone")
+    parser.add_argument("--development", action="store_true", help="prepare no held-out task")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     args = parser.parse_args()
     store = Store(args.out)
     if args.what == "prepare":
-        prepare(store, args.family)
+        prepare(store, args.family, development=args.development)
     elif args.what == "development":
         cases = load(DEVELOPMENT, store)
         print(compare(cases, list(CANDIDATES)), verdicts(cases), forecasts(cases), sep="\n\n")

@@ -6,12 +6,12 @@ from itertools import product
 
 import numpy as np
 
-from pseudocal.randomness import NAMES, Streams
+from pseudocal.randomness import STREAM_NAMES, Streams
 
 
 def test_no_two_consumers_share_a_stream():
     first: dict[float, tuple[object, ...]] = {}
-    for seed, part, name in product((0, 1), (None, 0, 1), NAMES):
+    for seed, part, name in product((0, 1), (None, 0, 1), STREAM_NAMES):
         streams = Streams(seed, part)
         named = getattr(streams, name)
         several: dict[str, list[tuple[int, ...]]] = {
@@ -34,4 +34,4 @@ def test_a_stream_starts_anew_each_time():
 
 def test_every_public_method_is_a_named_stream():
     methods = {name for name in vars(Streams) if not name.startswith("_")} - {"seed", "part"}
-    assert methods == set(NAMES)
+    assert methods == set(STREAM_NAMES)

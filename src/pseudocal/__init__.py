@@ -10,7 +10,7 @@ np.True_
 """
 
 from pseudocal.arrays import InputError, Labelled, binary_logits, softmax
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators import Answers, Calibration, PseudoCal, ask
 from pseudocal.calibrators.trust import DistrustWarning, Forecast, Trust
 from pseudocal.metrics import Outcomes, Reliability
 from pseudocal.scaling import (
@@ -23,6 +23,7 @@ from pseudocal.scaling import (
 )
 
 __all__ = [
+    "Answers",
     "Calibration",
     "DistrustWarning",
     "Forecast",
@@ -35,6 +36,7 @@ __all__ = [
     "TemperatureScaling",
     "Trust",
     "VectorScaling",
+    "ask",
     "binary_logits",
     "fit_matrix",
     "fit_temperature",

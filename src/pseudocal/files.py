@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pseudocal.arrays import InputError
+
 ZEROS = bytes(2**22)
 PROBE = bytes(2**16)  # written and removed, to see whether a folder can be written at all
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -93,6 +95,38 @@ def save_json(path: Path, content: Any) -> None:
     """Write JSON that people can read."""
     with replacing(path) as aside:
         aside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def load_json(path: Path, what: str) -> Any:
+    """Read a JSON file that may come from anyone.
+
+    Args:
+        path: the file.
+        what: what it is meant to be, for errors.
+
+    """
+    if not path.is_file():  # a pipe would never end
+        why = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+        raise InputError(f"expected {what}, got {path}: {why}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"expected {what} that can be read, got {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting among them
+        raise InputError(f"expected {what}, got {path}, which is not JSON: {error}") from error
+
+
+def brief(value: Any) -> str:
+    """A value for an error, cut where it is long.
+
+    >>> brief("a" * 100)[-6:]
+    'aaa...'
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # numbers of thousands of digits, or deep nesting
+        return f"a {type(value).__name__} that is too large to show"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def allocate_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:

@@ -71,13 +71,6 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
     return np.ascontiguousarray(rows, dtype=np.promote_types(image.dtype, np.float32))
 
 
-def check_pixels_per_image(count: int | None) -> None:
-    """Refuse a number of pixels that cannot be drawn."""
-    whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
-    if count is not None and (not whole or count < 1):
-        raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}")
-
-
 def draw(at: NDArray[np.intp], pixels_per_image: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
     """At most `pixels_per_image` of the pixels numbered in `at`, without replacement; all of them if None.
 

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, cores
+from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, check_rows, cores
 
-BLOCK = 1 << 17  # numbers that are looked at together: with their scratch they stay in a core's cache
-LARGE = 1 << 24  # numbers of an array from which on
-LARGE_BLOCK = 1 << 19  # more are looked at together: between any two steps threads wait for the interpreter
+CHUNK_NUMBERS = 1 << 17  # numbers that are looked at together: with their scratch they stay in a core's cache
+LARGE_ARRAY = 1 << 24  # numbers of an array from which on
+LARGE_CHUNK_NUMBERS = 1 << 19  # more are looked at together: between any two steps threads wait for the interpreter
 WORTHWHILE = 8  # blocks that a core must get to bring more than it costs
-ALONE = 8192  # numbers that BLAS multiplies without starting threads of its own
+BLAS_ALONE = 8192  # numbers that BLAS multiplies without starting threads of its own
 AROUND = 2**21  # bytes that the system may map before the one that is asked for
-FEW = 64  # rows that are picked from a memory map at a time
+PICKED_AT_ONCE = 64  # rows that are picked from a memory map at a time
+StripResult = TypeVar("StripResult")
+SUM_TOLERANCE = 1e-3  # how far the sum of a row of probabilities may be from one: float16 rounds that much
+MANY_CLASSES = 32  # from this many classes on, the inner loops run over classes; below it, over rows
+Doubles = NDArray[np.float64]
+Chunk = Floats  # (classes, n): some rows, turned so that each class is contiguous or each row is
 
-Result = TypeVar("Result")
 
-
-def in_strips(starts: range, strip: Callable[[range], Result]) -> list[Result]:
+def in_strips(starts: range, strip: Callable[[range], StripResult]) -> list[StripResult]:
     """Cut a range into one strip for each core, and give back what `strip` makes of them, in order.
 
     >>> in_strips(range(0, 6, 2), list)  # too little for two cores
@@ -45,7 +48,7 @@ def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
     range(0, 5, 2)
     """
     n, columns = shape[0] if rows is None else rows, shape[1]
-    block = BLOCK if n * columns < LARGE else LARGE_BLOCK
+    block = CHUNK_NUMBERS if n * columns < LARGE_ARRAY else LARGE_CHUNK_NUMBERS
     return range(0, n, max(1, block // columns))
 
 
@@ -81,7 +84,7 @@ def row_sums(x: Floats, out: Floats) -> None:
     array([3., 7.])
     """
     n, columns = x.shape
-    ones, piece = np.ones(columns, dtype=x.dtype), max(1, ALONE // columns)
+    ones, piece = np.ones(columns, dtype=x.dtype), max(1, BLAS_ALONE // columns)
     whole = n - n % piece
     np.matmul(x[:whole].reshape(-1, piece, columns), ones, out=out[:whole].reshape(-1, piece))
     np.matmul(x[whole:], ones, out=out[whole:])
@@ -106,7 +109,7 @@ def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
     if not is_mapped(array) or len(rows) == 0:
         return array.take(rows, axis=0)  # faster than an index
     parts = []
-    for few in np.array_split(rows, -(-len(rows) // FEW)):
+    for few in np.array_split(rows, -(-len(rows) // PICKED_AT_ONCE)):
         parts.append(np.asarray(array.take(few, axis=0)))
         let_go(array, int(few[0]), int(few[-1]) + 1)
     return np.concatenate(parts)
@@ -129,3 +132,74 @@ def let_go(array: NDArray[Any], start: int, stop: int) -> None:
     last = min(-(-(offset + row * stop) // page) * page, len(held))
     if last > first and hasattr(mmap, "MADV_DONTNEED"):
         held.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def as_probabilities(probabilities: ArrayLike) -> Probabilities:
+    """See `probabilities` as a floating array `(n, classes)`; the chunks check what is in it."""
+    array = np.asanyarray(probabilities)
+    if array.ndim != 2:
+        raise InputError(f"expected probabilities of shape (n, classes), got shape {array.shape}")
+    return as_logits(array)
+
+
+def logit_chunks(logits: Logits, starts: range | None = None) -> Iterator[tuple[slice, Chunk]]:
+    """Chunks of logits `(classes, m)` that may be overwritten, each with the rows it comes from.
+
+    They are float64, or float32 where the logits are float16, which is thousands of times finer than float16.
+    """
+    for rows, chunk in _chunks(logits, starts):
+        if not (np.isfinite(chunk.min()) and np.isfinite(chunk.max())):
+            check_rows(chunk.T, np.arange(rows.start, rows.stop))
+        yield rows, chunk
+
+
+def probability_chunks(probabilities: Probabilities, starts: range | None = None) -> Iterator[tuple[slice, Chunk]]:
+    """Chunks of probabilities, like `logit_chunks`.
+
+    >>> list(probability_chunks(np.array([[0.5, 0.5], [2.0, -1.0]])))
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected probabilities that are non-negative and sum to one, got [ 2. -1.] in row 1;
+    these look like logits: pass them as logits
+    """
+    for rows, chunk in _chunks(probabilities, starts):
+        good = (chunk >= 0).all(axis=0) & (abs(chunk.sum(axis=0) - 1) <= SUM_TOLERANCE)
+        if not good.all():
+            _refuse(chunk, rows, int(np.argmin(good)))
+        yield rows, chunk
+
+
+def sum_classes(chunk: Chunk) -> Floats:
+    """Add up each row in the chunk's own precision, in the way that suits its memory layout.
+
+    >>> sum_classes(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([4., 6.])
+    """
+    sums: Floats = np.empty(chunk.shape[1], dtype=chunk.dtype)
+    if chunk.flags.f_contiguous:
+        row_sums(chunk.T, sums)
+    else:
+        chunk.sum(axis=0, out=sums)
+    return sums
+
+
+def _refuse(chunk: Chunk, rows: slice, i: int) -> None:
+    hint = (
+        "; these look like logits: pass them as logits"
+        if (chunk < 0).any() or (chunk > 1 + SUM_TOLERANCE).any()
+        else ""
+    )
+    raise InputError(
+        f"expected probabilities that are non-negative and sum to one, got {chunk[:, i]} in row {rows.start + i}{hint}"
+    )
+
+
+def _chunks(array: Floats, starts: range | None) -> Iterator[tuple[slice, Chunk]]:
+    n, classes = array.shape
+    starts = block_starts(array.shape) if starts is None else starts
+    scratch = np.empty((starts.step, classes), dtype=np.float32 if array.dtype == np.float16 else np.float64)
+    for start in starts:
+        rows = slice(start, min(start + starts.step, n))
+        chunk = scratch[: rows.stop - start]
+        scaled(array[rows], 1.0, chunk)
+        yield rows, chunk.T if classes >= MANY_CLASSES else np.ascontiguousarray(chunk.T)
+        let_go(array, start, rows.stop)

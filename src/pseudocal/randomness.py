@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-NAMES = ("order", "pairs", "past", "synthesis", "real", "kept_mixes", "kept_real", "images", "blocks")
+STREAM_NAMES = ("order", "pairs", "past", "synthesis", "real", "kept_mixes", "kept_real", "images", "blocks")
 
 
 @dataclass(frozen=True)
@@ -66,4 +66,6 @@ class Streams:
 
     def _stream(self, name: str, *index: int) -> np.random.Generator:
         part = 0 if self.part is None else self.part + 1
-        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(NAMES.index(name), part, *index)))
+        return np.random.default_rng(
+            np.random.SeedSequence(self.seed, spawn_key=(STREAM_NAMES.index(name), part, *index))
+        )

@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators import CALIBRATORS, PARTS, Material, calibrate, comparison_table, ensemble, needs_table
+from pseudocal.calibrators import (
+    CALIBRATORS,
+    PARTS,
+    Material,
+    calibrate_by_name,
+    comparison_table,
+    ensemble,
+    needs_table,
+)
 
 NAMES = list(CALIBRATORS)
 
@@ -68,15 +76,15 @@ def test_nothing_undeclared_is_read(name, material):
     """Every part that the method does not declare, nor corrects, is a trap."""
     entry = CALIBRATORS[name]
     traps = {part: Trap() for part in PARTS if part not in entry.needs and part != entry.corrects}
-    corrected = calibrate(name, replace(material, **traps))
+    corrected = calibrate_by_name(name, replace(material, **traps))
     assert corrected.logits.shape == (400, 4)
-    np.testing.assert_array_equal(corrected.logits, calibrate(name, material).logits)
+    np.testing.assert_array_equal(corrected.logits, calibrate_by_name(name, material).logits)
 
 
 @pytest.mark.parametrize(("name", "part"), [(name, part) for name in NAMES for part in CALIBRATORS[name].needs])
 def test_what_is_declared_is_needed(name, part, material):
     with pytest.raises(InputError, match=rf"\({part}\).* for {name}, got none"):
-        calibrate(name, replace(material, **{part: None}))
+        calibrate_by_name(name, replace(material, **{part: None}))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -86,24 +94,27 @@ def test_only_the_oracle_sees_target_labels(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_stay_where_that_is_promised(name, material):
-    before, after = np.asarray(material.target_logits).argmax(axis=1), calibrate(name, material).logits.argmax(axis=1)
+    before, after = (
+        np.asarray(material.target_logits).argmax(axis=1),
+        calibrate_by_name(name, material).logits.argmax(axis=1),
+    )
     assert (before == after).all() == CALIBRATORS[name].keeps_argmax
 
 
 def test_a_pseudo_ensemble_keeps_the_predictions_of_its_ensemble(material):
     together = ensemble(material.member_logits)
-    corrected = calibrate("pseudo-ensemble", material)
+    corrected = calibrate_by_name("pseudo-ensemble", material)
     np.testing.assert_array_equal(corrected.logits.argmax(axis=1), together.argmax(axis=1))
     np.testing.assert_allclose(corrected.logits, together / corrected.calibration.temperature)
-    means = calibrate("pseudo-ensemble", material, mean="logits")
+    means = calibrate_by_name("pseudo-ensemble", material, mean="logits")
     assert means.calibration.settings["mean"] == "logits"
     np.testing.assert_allclose(means.logits * means.calibration.temperature, np.mean(material.member_logits, axis=0))
 
 
 def test_settings_reach_the_method(material):
-    by_ece = calibrate("oracle", material, by="ece").calibration
+    by_ece = calibrate_by_name("oracle", material, by="ece").calibration
     assert by_ece.settings["by"] == "ece"
-    released = calibrate("transcal", material, reference=True).calibration
+    released = calibrate_by_name("transcal", material, reference=True).calibration
     assert released.settings["reference"]
     assert released.temperature >= 1
 
@@ -112,7 +123,7 @@ def test_a_calibration_is_saved_and_read(material, tmp_path):
     from pseudocal import Calibration
 
     for name in NAMES:
-        calibration = calibrate(name, material).calibration
+        calibration = calibrate_by_name(name, material).calibration
         if calibration is not None:
             calibration.save(tmp_path / name)
             again = Calibration.load(tmp_path / name)
@@ -121,7 +132,7 @@ def test_a_calibration_is_saved_and_read(material, tmp_path):
 
 def test_an_unknown_name():
     with pytest.raises(InputError, match=r"expected one of none, .*, got 'magic'"):
-        calibrate("magic", Material())
+        calibrate_by_name("magic", Material())
 
 
 def test_table_1_of_the_paper():

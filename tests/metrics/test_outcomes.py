@@ -12,12 +12,12 @@ def columns(outcomes: Outcomes) -> np.ndarray:
 
 @pytest.mark.parametrize("classes", [2, 3, 50])
 def test_scikit_learn_agrees(draw, classes):
-    reference = pytest.importorskip("sklearn.metrics")
+    sklearn = pytest.importorskip("sklearn.metrics")
     logits, labels = draw(500, classes=classes, T=2.0)
     p = softmax(logits)
     for outcomes in (Outcomes.from_logits(logits, labels), Outcomes.from_probabilities(p, labels)):
-        assert accuracy(outcomes) == reference.accuracy_score(labels, p.argmax(axis=1))
-        assert nll(outcomes) == pytest.approx(reference.log_loss(labels, p, labels=range(classes)), abs=1e-12)
+        assert accuracy(outcomes) == sklearn.accuracy_score(labels, p.argmax(axis=1))
+        assert nll(outcomes) == pytest.approx(sklearn.log_loss(labels, p, labels=range(classes)), abs=1e-12)
         reference = ((p - np.eye(classes)[labels]) ** 2).sum(axis=1).mean()
         assert brier(outcomes) == pytest.approx(reference, abs=1e-12)
         assert brier(outcomes, classes=classes) == pytest.approx(reference / classes, abs=1e-12)
@@ -99,7 +99,7 @@ def test_a_number_added_to_all_logits_of_a_row_does_not_show(classes, by):
 def test_blocks_do_not_show(draw, monkeypatch):
     logits, labels = draw(100)
     whole = columns(Outcomes.from_logits(logits, labels))
-    monkeypatch.setattr(passes, "BLOCK", 7 * 10)
+    monkeypatch.setattr(passes, "CHUNK_NUMBERS", 7 * 10)
     np.testing.assert_array_equal(columns(Outcomes.from_logits(logits, labels)), whole)
 
 
@@ -113,7 +113,7 @@ def test_nothing_of_the_size_of_the_input_is_allocated(draw):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     per_row = 3 * 8 + 1  # what is returned; held twice while the blocks are joined
-    assert peak < 2 * per_row * len(logits) + 20 * 8 * passes.BLOCK
+    assert peak < 2 * per_row * len(logits) + 20 * 8 * passes.CHUNK_NUMBERS
 
 
 def test_four_parts_make_the_whole(draw):
@@ -167,7 +167,7 @@ def test_what_cannot_be_right_is_refused(make, values, labels, message):
 
 
 def test_the_row_is_counted_from_the_start_and_not_from_the_block(monkeypatch):
-    monkeypatch.setattr(passes, "BLOCK", 20)
+    monkeypatch.setattr(passes, "CHUNK_NUMBERS", 20)
     logits = np.zeros((100, 2))
     logits[73, 1] = np.nan
     with pytest.raises(InputError, match="NaN in row 73"):

@@ -146,7 +146,7 @@ def test_classwise_a_class_that_is_said_to_be_impossible_and_occurs_counts():
 def test_classwise_blocks_do_not_show(draw, monkeypatch):
     logits, labels = draw(100)
     whole = classwise_ece(labels, logits=logits)
-    monkeypatch.setattr(passes, "BLOCK", 7 * 10)
+    monkeypatch.setattr(passes, "CHUNK_NUMBERS", 7 * 10)
     assert classwise_ece(labels, logits=logits) == pytest.approx(whole, abs=1e-14)
 
 

@@ -18,8 +18,8 @@ from pseudocal.metrics import (
     nll,
     paired,
 )
-from pseudocal.metrics.images import resized_rows
-from pseudocal.metrics.reliability import clopper_pearson, independent_pixels
+from pseudocal.metrics.images import independent_pixels, resized_rows
+from pseudocal.metrics.scores import clopper_pearson
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from pseudocal import (
     fit_vector,
     softmax,
 )
-from pseudocal.scaling import scaling_from_dict, scaling_to_dict
+from pseudocal.calibrators.calibration import scaling_from_dict, scaling_to_dict
 
 
 def nll(logits, labels):

@@ -1,11 +1,15 @@
 """One file per method; each gives back a `Calibration`, or logits where other predictions are the answer."""
 
+from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.labelled_pixels import pixel_rows
 from pseudocal.calibrators.material import PARTS, Material, Part
+from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.pseudocal import PseudoCal
+from pseudocal.calibrators.refinement import measure_temperature, refine
 from pseudocal.calibrators.rivals.atc import atc, atc_accuracy
 from pseudocal.calibrators.rivals.cpcs import cpcs
 from pseudocal.calibrators.rivals.density import density_ratio
@@ -19,23 +23,31 @@ from pseudocal.calibrators.rivals.tempscal import tempscal
 from pseudocal.calibrators.rivals.transcal import transcal
 from pseudocal.calibrators.rivals.uncalibrated import uncalibrated
 from pseudocal.calibrators.rivals.vectorscal import vectorscal
-from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate, comparison_table, needs_table
+from pseudocal.calibrators.survey import PixelPool, ask, pixel_pool
+from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate_by_name, comparison_table, needs_table
 
 __all__ = [
     "CALIBRATORS",
+    "CANNOT_TELL",
+    "NONE_OF_THESE",
     "PARTS",
+    "Answers",
     "Calibration",
     "Corrected",
     "Ensemble",
     "Entry",
     "Evidence",
     "Material",
+    "Measured",
     "Part",
+    "PixelPool",
+    "Prior",
     "PseudoCal",
     "Step",
+    "ask",
     "atc",
     "atc_accuracy",
-    "calibrate",
+    "calibrate_by_name",
     "comparison_table",
     "cpcs",
     "density_ratio",
@@ -45,10 +57,13 @@ __all__ = [
     "match_confidence",
     "matrixscal",
     "mc_dropout",
+    "measure_temperature",
     "needs_table",
     "oracle",
+    "pixel_pool",
     "pixel_rows",
     "pseudo_ensemble",
+    "refine",
     "tempscal",
     "transcal",
     "uncalibrated",

@@ -6,8 +6,9 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,25 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import InputError, Logits, Probabilities, as_numpy, softmax
-from pseudocal.calibrators.trust import Trust
-from pseudocal.files import replacing
+from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, as_numpy, check_temperature, softmax
+from pseudocal.calibrators.answers import Answers
+from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.refinement import priors_of, refine
+from pseudocal.calibrators.trust import DistrustWarning, Trust
+from pseudocal.files import brief, load_json, replacing
 from pseudocal.maps import by_rows
-from pseudocal.scaling import Scaling, TemperatureScaling, scaling_from_dict, scaling_to_dict
+from pseudocal.scaling import Scaling
+from pseudocal.scaling.linear import MatrixScaling, VectorScaling
+from pseudocal.scaling.temperature import TemperatureScaling
 
 FORMAT = "pseudocal-calibration"
 FORMAT_VERSION = 1
+LARGEST_NUMBER = 1e300  # of those that a file may hold
+KINDS: dict[str, type[TemperatureScaling] | type[VectorScaling] | type[MatrixScaling]] = {
+    "matrix": MatrixScaling,
+    "temperature": TemperatureScaling,
+    "vector": VectorScaling,
+}
 
 
 def versions() -> dict[str, str]:
@@ -45,6 +57,33 @@ def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
     return by_rows(function, array) if array.ndim == 4 else function(array)
 
 
+def _estimates(content: Any) -> dict[str, float]:
+    return {name: check_temperature(value) for name, value in _named(content, "temperatures by estimator").items()}
+
+
+def _named(content: Any, what: str, *kinds: type) -> dict[str, Any]:
+    """An object of a file, whose values are of certain types, if any are named."""
+    if isinstance(content, dict) and all(not kinds or type(value) in kinds for value in content.values()):
+        return dict(content)
+    raise InputError(f"expected {what}, got {brief(content)}")
+
+
+def _number(value: Any, name: str) -> float:
+    if type(value) in (int, float) and abs(value) < LARGEST_NUMBER:
+        return float(value)
+    raise InputError(f"expected a finite number as {name}, got {brief(value)}")
+
+
+def _array(value: Any, name: str) -> Floats:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of different lengths, or too deep
+        raise InputError(f"expected numbers as {name}, got {brief(value)}") from error
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise InputError(f"expected finite numbers as {name}, got {brief(value)}")
+    return array.astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Calibration:
     """A fitted correction of a model's logits, with all that it takes to judge and to repeat it.
@@ -62,6 +101,8 @@ class Calibration:
     counts: dict[str, int] = field(default_factory=dict)  # what was done: rows read, pairs mixed, ...
     versions: dict[str, str] = field(default_factory=versions)
     trust: Trust | None = None  # how far to believe it, where that was judged
+    estimates: dict[str, float] = field(default_factory=dict)  # temperatures found without labels, by estimator
+    measured: Measured | None = None  # what a person's answers say, which outranks `trust`
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)` or `(n, classes, height, width)`."""
@@ -70,6 +111,37 @@ class Calibration:
     def probabilities(self, logits: ArrayLike) -> Probabilities:
         """Calibrated probabilities for logits `(n, classes)` or `(n, classes, height, width)`."""
         return _applied(lambda rows: softmax(self.scaling(rows)), logits)
+
+    def refined(
+        self,
+        logits: ArrayLike,
+        answers: Answers,
+        *,
+        widths: Mapping[str, float] | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Calibration:
+        """Bring the calibration up to date with a person's answers: `refine`, with its estimates as the priors.
+
+        Args:
+            logits: What the model says of the target, `(rows, classes)`: all of it, as `ask` had it.
+            answers: What a person says of the rows that `ask` drew. All of them: earlier answers are not remembered.
+            widths: How wide the prior around each estimate is, by estimator, in log T, where it is not to be the usual
+                one; `math.inf` leaves the estimate out.
+            groups: What `ask` was given, such as the image of each pixel.
+
+        """
+        z = as_logits(logits)
+        own = {} if self.bound else {self.method: self.temperature}
+        estimates = self.estimates or own
+        priors = priors_of(estimates, z.shape[1], widths)
+        scaling, measured = refine(z, answers, priors=priors, groups=groups)
+        return replace(self, scaling=scaling, measured=measured, estimates=estimates, versions=versions())
+
+    @property
+    def verdict(self) -> str | None:
+        """By the answers if there are any, else the one without labels, None where nothing was judged."""
+        judged = self.measured or self.trust
+        return None if judged is None else judged.verdict
 
     @property
     def temperature(self) -> float:
@@ -112,6 +184,8 @@ class Calibration:
             "counts": self.counts,
             "versions": self.versions,
             "trust": None if self.trust is None else self.trust.to_dict(),
+            "estimates": self.estimates,
+            "measured": None if self.measured is None else self.measured.to_dict(),
         }
         path = Path(path)
         if not path.parent.is_dir():
@@ -123,19 +197,78 @@ class Calibration:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:
         """Read what `save` wrote."""
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"expected a calibration file, got {path}, which is not JSON: {error}") from error
+        content = load_json(Path(path), "a calibration file")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise InputError(f"expected a file of format {FORMAT}, got {path}, which is another")
-        if content.get("format_version") != FORMAT_VERSION:
-            raise InputError(f"expected format version {FORMAT_VERSION}, got {content.get('format_version')} in {path}")
+        given = content.get("format_version")
+        if type(given) is not int or given != FORMAT_VERSION:
+            raise InputError(f"expected format version {FORMAT_VERSION}, got {brief(given)} in {path}")
+        try:
+            return cls._from_dict(content)
+        except InputError as error:
+            raise InputError(f"{error} in {path}") from error
+
+    @classmethod
+    def _from_dict(cls, content: dict[str, Any]) -> Calibration:
+        scaling, method = scaling_from_dict(content.get("scaling")), content.get("method")
+        if not isinstance(method, str):
+            raise InputError(f"expected the name of a method, got {brief(method)}")
+        trust, measured = content.get("trust"), content.get("measured")
         return cls(
-            method=str(content.get("method")),
-            scaling=scaling_from_dict(content.get("scaling")),
-            settings=dict(content.get("settings", {})),
-            counts=dict(content.get("counts", {})),
-            versions=dict(content.get("versions", {})),
-            trust=None if content.get("trust") is None else Trust.from_dict(content["trust"]),
+            method=method,
+            scaling=scaling,
+            settings=_named(content.get("settings", {}), "settings by name"),
+            counts=_named(content.get("counts", {}), "counts by name", int),
+            versions=_named(content.get("versions", {}), "versions by package", str),
+            trust=None if trust is None else Trust.from_dict(trust),
+            estimates=_estimates(content.get("estimates", {})),
+            measured=None if measured is None else Measured.from_dict(measured),
         )
+
+
+def warn_of_distrust(calibration: Calibration) -> None:
+    """Warn of a temperature that should not be applied, unless it was replaced."""
+    trust = calibration.trust
+    if trust is not None and trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "warn":
+        warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=3)
+
+
+def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
+    """Write a scaling as JSON values; what is not finite, which JSON cannot say, becomes None.
+
+    >>> scaling_to_dict(TemperatureScaling(2.0, log_se=0.1, rows=100))
+    {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None,
+    'groups': None, 'skew': 0.0, 'effective_rows': None}
+    """
+    kind = next(name for name, type_ in KINDS.items() if isinstance(scaling, type_))
+    return {"kind": kind} | {f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling)}
+
+
+def scaling_from_dict(value: Any) -> Scaling:
+    """Read what `scaling_to_dict` wrote.
+
+    >>> scaling_from_dict({"kind": "temperature", "temperature": 2.0})([[2.0, 4.0]])
+    array([[1., 2.]])
+    """
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"expected a scaling of kind {', '.join(KINDS)}, got {brief(kind)}")
+    given = {k: v for k, v in value.items() if k != "kind"}
+    known = {f.name: f.default is MISSING for f in fields(KINDS[kind])}
+    if given.keys() - known or {name for name, needed in known.items() if needed} - given.keys():
+        raise InputError(f"expected the fields {', '.join(known)} of a {kind} scaling, got {brief(sorted(given))}")
+    if kind != "temperature":
+        arrays = {k: _array(v, k) for k, v in given.items()}
+        return VectorScaling(**arrays) if kind == "vector" else MatrixScaling(**arrays)
+    unknown = {"log_se": math.inf, "effective_rows": math.inf, "groups": None}  # what null stands for
+    rows = given.get("rows", 0)
+    if type(rows) is not int or not 0 <= rows < 2**63:
+        raise InputError(f"expected a number of rows, got {brief(rows)}")
+    filled = {k: unknown.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")}
+    return TemperatureScaling(**{"log_se": math.inf} | filled, rows=rows, bound=given.get("bound"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if isinstance(value, float) and not math.isfinite(value) else value

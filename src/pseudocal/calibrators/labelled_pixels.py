@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pseudocal.arrays import InputError, Labelled
-from pseudocal.maps import IGNORED, check_pixels_per_image, labelled_pixels
+from pseudocal.arrays import InputError, Labelled, check_pixels_per_image
+from pseudocal.maps import IGNORED, labelled_pixels
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir

@@ -6,7 +6,6 @@ over the steps. How a mix is made and labelled is `synthesis/mixup.py`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,14 +13,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Labelled, Logits, Maps
+from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_pixels_per_image
 from pseudocal.batches import Batch, batches_of, fitting, is_array, is_stream
 from pseudocal.calibrators.agreement import find_mistakes
-from pseudocal.calibrators.calibration import Calibration
+from pseudocal.calibrators.calibration import Calibration, warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
-from pseudocal.calibrators.trust import DistrustWarning, judge
-from pseudocal.maps import check_pixels_per_image, predicted, sampled
+from pseudocal.calibrators.trust import judge
+from pseudocal.maps import predicted, sampled
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.randomness import Streams
 from pseudocal.scaling import TemperatureScaling
@@ -219,14 +218,17 @@ class PseudoCal:
         if evidence.mixes.seen == 0:
             raise InputError(evidence.why_no_mixes(settings.get("strategy")))
         scaling, agreement = evidence.temperature(), evidence.agreement
-        if self.estimator == "agreement" and agreement is not None and not agreement.empty:
-            scaling = agreement.temperature(evidence.real.labelled)
+        found = {"mixes": scaling}
+        if agreement is not None and not agreement.empty:
+            found["agreement"] = agreement.temperature(evidence.real.labelled)
+        scaling = found.get(self.estimator, scaling)
         if settings.get("strategy"):  # made to be compared, not to be applied
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(evidence.real.labelled, scaling, mixes=evidence.mixes.seen, agreement=agreement)
         if trust.verdict == "do not apply" and self.on_distrust == "identity":
             scaling = TemperatureScaling(1.0, rows=scaling.rows)
-        return Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust)
+        estimates = {name: fitted.temperature for name, fitted in found.items() if not fitted.bound}
+        return Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
 
     def _check(self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None) -> None:
         """Refuse what cannot work, before the first pass."""
@@ -264,13 +266,6 @@ class PseudoCal:
 
 
 NO_MIXES = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
-
-
-def warn_of_distrust(calibration: Calibration) -> None:
-    """Warn of a temperature that should not be applied, unless it was replaced."""
-    trust = calibration.trust
-    if trust is not None and trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "warn":
-        warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=3)
 
 
 def _checked(model: Any, binary: bool) -> Checked:

@@ -69,14 +69,14 @@ class Corrected:
     calibration: Calibration | None = None
 
 
-def calibrate(name: str, material: Material, **settings: Any) -> Corrected:
+def calibrate_by_name(name: str, material: Material, **settings: Any) -> Corrected:
     """Run one calibrator on what it needs of `material` and correct the target logits with it.
 
     >>> import numpy as np
     >>> material = Material(target_logits=np.array([[2.0, 0.0]] * 4), target_labels=[0, 0, 0, 1])
-    >>> calibrate("oracle", material).calibration
+    >>> calibrate_by_name("oracle", material).calibration
     Calibration(oracle: T = 1.820 in [...], from 4 rows)
-    >>> calibrate("none", material).logits[0]
+    >>> calibrate_by_name("none", material).logits[0]
     array([2., 0.])
     """
     if name not in CALIBRATORS:

@@ -17,6 +17,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.agreement import Agreement
 from pseudocal.calibrators.confidence import confidences
+from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
 
 Verdict = Literal["apply", "caution", "do not apply"]
@@ -28,9 +29,12 @@ COLLAPSED = 0.9
 FEW_MISTAKES = 30
 ALIKE = 0.5  # shared mistakes: two models that share more of them are nearly one
 GAIN = 0.02  # of calibration error that is worth a temperature
-LARGE = 0.10  # a calibration error that is still large
+LARGE_GAP = 0.10  # a calibration error that is still large
 NORMAL_90 = 1.645
-ALONE = (0.52, 0.15)  # how far the accuracy lay below and above the calibrated confidence, in 90% of development
+ALONE_BELOW_AND_ABOVE = (
+    0.52,
+    0.15,
+)  # how far the accuracy lay below and above the calibrated confidence, in 90% of development
 TOGETHER = 0.115  # how far it lay from the forecast of two models
 
 
@@ -98,8 +102,8 @@ class Trust:
                 {str(key): float(value) for key, value in content["evidence"].items()},
                 None if content["score"] is None else float(content["score"]),
             )
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"expected a record of trust, got {content!r}") from error
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise InputError(f"expected a record of trust, got {brief(content)}") from error
 
 
 def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement: Agreement | None = None) -> Trust:
@@ -130,7 +134,7 @@ def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement:
     if agreement is None or agreement.empty:
         alone = PIXELS_TEXT if pixels else ALONE_TEXT
         findings.append(("caution", alone if agreement is None else EMPTY_TEXT.format(agreement.shared)))
-        forecast, score = _clipped(after, *ALONE), None
+        forecast, score = _clipped(after, *ALONE_BELOW_AND_ABOVE), None
     else:
         findings += _second(agreement, before, after)
         forecast = _clipped(agreement.accuracy, *[math.hypot(TOGETHER, NORMAL_90 * agreement.error)] * 2)
@@ -192,7 +196,7 @@ def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Ver
     elif gap_after > gap_before - GAIN:
         found.append(("caution", f"{story}, which is no nearer."))
     else:
-        rest = f", but still {100 * gap_after:.0f} points off" if gap_after > LARGE else ""
+        rest = f", but still {100 * gap_after:.0f} points off" if gap_after > LARGE_GAP else ""
         found.append(("apply", f"{story}, which is nearer{rest}."))
     if agreement.shared > ALIKE:
         found.append(
@@ -206,7 +210,7 @@ def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Ver
 def _score(accuracy: float, before: float, after: float) -> float:
     """Above zero: the confidence after calibration is expected to be off by a lot, or by more than before."""
     gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
-    return max(gap_after - LARGE, gap_after - gap_before - 0.01)
+    return max(gap_after - LARGE_GAP, gap_after - gap_before - 0.01)
 
 
 def _marginal(shares: Any) -> dict[str, float]:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pseudocal.arrays import InputError
 
-PATIENCE = 5.0  # seconds for a connection
+CONNECTION_SECONDS = 5.0  # seconds for a connection
 SETTINGS = b"\x04"
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + bytes(5)  # an HTTP/2 server answers with its own
 CLIENT_PORT = 10001  # of ray:// where nobody says
@@ -28,7 +28,7 @@ def check_address(address: str) -> None:
         return
     host, port = _host_and_port(where)
     try:
-        with socket.create_connection((host, port), timeout=PATIENCE) as line:
+        with socket.create_connection((host, port), timeout=CONNECTION_SECONDS) as line:
             if os.environ.get("RAY_USE_TLS", "0") != "0":
                 return
             line.sendall(HELLO)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError
 from pseudocal.batches import fitting
 from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Packed
-from pseudocal.calibrators.pseudocal import warn_of_distrust
 from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import as_predictor
 

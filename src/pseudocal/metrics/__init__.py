@@ -1,16 +1,16 @@
 """How good confidences are: metrics of `Outcomes` (rows) and `Segmented` (images), `Reliability`, intervals."""
 
+from pseudocal.metrics.classwise import classwise_ece
 from pseudocal.metrics.images import confidence_map, confidence_picture, correct_picture
 from pseudocal.metrics.intervals import Interval, bootstrap, paired
 from pseudocal.metrics.outcomes import Outcomes
-from pseudocal.metrics.reliability import Reliability
 from pseudocal.metrics.scores import (
     METRICS,
     Metric,
+    Reliability,
     accuracy,
     aurc,
     brier,
-    classwise_ece,
     debiased_l2,
     ece,
     equal_mass_ece,

@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature
 from pseudocal.maps import IGNORED, as_masks, at_size, bands, nothing, predicted
+from pseudocal.metrics.scores import check_level
+from pseudocal.passes import Doubles
 
 Picture = NDArray[np.uint8]  # (height, width) grey, or (height, width, 3)
 Neighbours = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]  # the two old pixels, share of the second
@@ -172,3 +174,36 @@ def _one(image: ArrayLike) -> Maps:
         raise InputError(f"expected the logits of one image (classes, height, width), got a batch of {len(maps)}")
     one: Maps = maps[0]
     return one
+
+
+def independent_pixels(right: NDArray[np.int64], count: NDArray[np.int64], level: float = 0.95) -> Doubles:
+    """The effective sample size of each bin: how many independent pixels would estimate its accuracy as well.
+
+    It is p (1 - p) divided by the variance of p between images, and less if there are few images (Korn and Graubard,
+    1998). Images of sizes n count as (sum of n)^2 / (sum of n^2) images of equal size. If the images show no variance,
+    each counts as one pixel. From a single image nothing is known about others, so the size is zero.
+
+    >>> pixels = np.full((4, 1), 100)
+    >>> independent_pixels(pixels, pixels), independent_pixels(pixels[:1], pixels[:1])
+    (array([4.]), array([0.]))
+
+    Args:
+        right: right pixels of each image and bin, `(images, bins)`.
+        count: all pixels of each image and bin, `(images, bins)`.
+        level: the level of the interval that the size is for.
+
+    """
+    from scipy.special import stdtrit
+
+    pixels = count.sum(axis=0)
+    n = np.maximum(pixels, 1.0)
+    share = right.sum(axis=0) / n
+    images = n**2 / np.maximum((count**2.0).sum(axis=0), 1)
+    several = images > 1
+    others = np.where(several, images - 1, 1)
+    variance = images / others * ((right - share * count) ** 2).sum(axis=0) / n**2
+    tail = (1 - check_level(level)) / 2
+    shows = variance > 1e-12 * share * (1 - share)  # more than rounding leaves
+    fewer = (stdtrit(np.maximum(n - 1, 1), tail) / stdtrit(others, tail)) ** 2
+    found = np.where(shows, share * (1 - share) / np.where(shows, variance, 1) * fewer, images)
+    return np.where(several, np.minimum(found, pixels), 0.0)

@@ -26,12 +26,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError
-from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.outcomes import Outcomes
-from pseudocal.metrics.reliability import check_level
 from pseudocal.metrics.samples import MetricSample, sample_of
-from pseudocal.metrics.scores import Metric
+from pseudocal.metrics.scores import Metric, check_level
 from pseudocal.metrics.segmented import Segmented
+from pseudocal.passes import Doubles
 
 CALIBRATION_ERRORS = ("ece", "equal_mass_ece", "mce", "debiased_l2")  # zero for a calibrated model, never below
 LIMITS: dict[str, tuple[float, float]] = {

@@ -10,8 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits
-from pseudocal.metrics.chunks import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
-from pseudocal.passes import block_starts, in_strips
+from pseudocal.passes import (
+    Chunk,
+    Doubles,
+    as_probabilities,
+    block_starts,
+    in_strips,
+    logit_chunks,
+    probability_chunks,
+    sum_classes,
+)
 
 SAFE_LOGIT = 35.0  # below this size the exponential of a logit, and its square, fit into float32
 

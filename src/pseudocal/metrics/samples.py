@@ -12,10 +12,10 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.scores import METRICS, Metric
 from pseudocal.metrics.segmented import Segmented
+from pseudocal.passes import Doubles
 
 UnitNumbers = NDArray[np.intp]  # (n,), numbered from zero
 Draws = Doubles  # (resamples, images): how often each image is drawn

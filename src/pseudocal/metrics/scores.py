@@ -1,18 +1,182 @@
-"""The metrics: each takes `Outcomes` and gives one number; `classwise_ece` needs all probabilities."""
+"""Reliability by bins of confidence, and the metrics of outcomes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits
-from pseudocal.metrics.chunks import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
+from pseudocal.arrays import Floats, InputError
 from pseudocal.metrics.outcomes import Outcomes
-from pseudocal.metrics.reliability import Reliability, bin_of, equal_width
+from pseudocal.passes import Doubles
 
 Metric = Callable[[Outcomes], float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reliability:
+    """For each bin of confidence: how many predictions, the sum of their confidence, how many were right.
+
+    Bin k holds the confidences in (edges[k], edges[k + 1]], as in Guo et al. (ICML 2017). A confidence of exactly 0,
+    which that rule puts nowhere, belongs to the first bin; the confidence of a predicted class is never 0.
+
+    >>> outcomes = Outcomes.from_probabilities([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], labels=[0, 1, 0])
+    >>> reliability = Reliability.of(outcomes, bins=2)
+    >>> reliability.count, reliability.accuracy.round(3), reliability.confidence.round(3)
+    (array([0, 3]), array([ nan, 0.667]), array([nan, 0.8]))
+    >>> round(reliability.ece, 3)                       # |2.4 - 2| / 3
+    0.133
+
+    The sums of two parts add up to those of the whole, so the ECE of ten billion pixels needs a kilobyte:
+    `functools.reduce(operator.add, (Reliability.of(outcomes) for outcomes in batches))`.
+
+    >>> round((reliability + reliability).ece, 3), (reliability + reliability).count
+    (0.133, array([0, 6]))
+
+    Attributes:
+        edges: the ends of the bins, `(bins + 1,)`, ascending from 0 to 1.
+        count: the number of predictions in each bin, `(bins,)`.
+        confidence_sum: the sum of their confidences.
+        correct_sum: how many of them are right.
+
+    """
+
+    edges: Doubles
+    count: NDArray[np.int64]
+    confidence_sum: Doubles
+    correct_sum: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
+        """Sort outcomes into bins of equal width."""
+        return cls._between(equal_width(bins), outcomes)
+
+    @classmethod
+    def equal_mass(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
+        """Sort outcomes into bins of equally many rows; rows of the same confidence stay together."""
+        n, bins = len(outcomes), check_bins(bins)
+        last = -(-n * np.arange(1, bins + 1) // bins) - 1  # the last row of each bin, in ascending order
+        upper = np.unique(np.partition(outcomes.confidence, np.unique(last))[last])
+        return cls._between(np.concatenate([[0.0], upper[:-1], [1.0]]), outcomes)
+
+    @classmethod
+    def _between(cls, edges: Doubles, outcomes: Outcomes) -> Reliability:
+        k, bins = bin_of(outcomes.confidence, edges), len(edges) - 1
+        confidence = np.bincount(k, weights=outcomes.confidence, minlength=bins).astype(np.float64)
+        right = outcomes.correct
+        correct = np.bincount(k[right], minlength=bins) if right.dtype == bool else np.bincount(k, right, bins)
+        return cls(edges, np.bincount(k, minlength=bins), confidence, correct)
+
+    def __add__(self, other: Reliability) -> Reliability:
+        if not np.array_equal(self.edges, other.edges):
+            raise InputError(f"expected the same bins on both sides, got edges {self.edges} and {other.edges}")
+        return Reliability(
+            self.edges,
+            self.count + other.count,
+            self.confidence_sum + other.confidence_sum,
+            self.correct_sum + other.correct_sum,
+        )
+
+    def __radd__(self, other: int) -> Reliability:
+        if other != 0:  # what `sum` starts from
+            raise InputError(f"expected a Reliability to add, got {other!r}")
+        return self
+
+    @property
+    def accuracy(self) -> Doubles:
+        """The share of right predictions in each bin, NaN where it is empty."""
+        return _ratio(self.correct_sum, self.count)
+
+    @property
+    def confidence(self) -> Doubles:
+        """The mean confidence in each bin, NaN where it is empty."""
+        return _ratio(self.confidence_sum, self.count)
+
+    @property
+    def ece(self) -> float:
+        """The gap between confidence and accuracy, averaged over the predictions."""
+        return float(np.abs(self.confidence_sum - self.correct_sum).sum() / self.count.sum())
+
+    @property
+    def mce(self) -> float:
+        """The gap of the worst bin."""
+        return float(np.nanmax(np.abs(self.confidence - self.accuracy)))
+
+    @property
+    def signed(self) -> float:
+        """Mean confidence minus accuracy: above zero the model is overconfident, below it underconfident."""
+        return float((self.confidence_sum - self.correct_sum).sum() / self.count.sum())
+
+    def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
+        """The Clopper-Pearson interval of each bin's accuracy: exact for small bins, NaN for empty ones.
+
+        Ten right out of ten still leave room for doubt, down to 0.025 ** (1 / 10):
+
+        >>> bin = Reliability(np.array([0.0, 1.0]), np.array([10]), np.array([9.0]), np.array([10]))
+        >>> low, high = bin.accuracy_interval()
+        >>> low.round(4), high
+        (array([0.6915]), array([1.]))
+        """
+        low, high = clopper_pearson(self.correct_sum, self.count, level)
+        empty = self.count == 0
+        return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+
+
+def equal_width(bins: int) -> Doubles:
+    """The edges of `bins` equal bins of [0, 1]; k / bins is rounded once, so that 0.2 is the edge 3 / 15.
+
+    >>> equal_width(4)
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    return np.arange(check_bins(bins) + 1) / bins
+
+
+def bin_of(confidence: Floats, edges: Doubles) -> NDArray[np.intp]:
+    """The bin (a, b] that each confidence falls into.
+
+    >>> bin_of(np.array([0.0, 0.25, 0.2501, 1.0]), equal_width(4))
+    array([0, 0, 1, 3])
+    """
+    return np.searchsorted(edges[1:-1], confidence, side="left")
+
+
+def check_bins(bins: int) -> int:
+    """Refuse a number of bins that is not a positive integer."""
+    if not isinstance(bins, int | np.integer) or bins < 1:
+        raise InputError(f"expected a positive number of bins, got {bins!r}")
+    return int(bins)
+
+
+def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> tuple[Doubles, Doubles]:
+    """The Clopper-Pearson interval of a share, exact for small counts; for a count of zero it is [0, 1].
+
+    Two right out of two still leave room for doubt, down to the root of 0.025:
+
+    >>> low, high = clopper_pearson([2, 0], [2, 0])
+    >>> low.round(3), high
+    (array([0.158, 0.   ]), array([1., 1.]))
+    """
+    from scipy.special import betaincinv
+
+    tail, right = (1 - check_level(level)) / 2, np.asarray(right, dtype=np.float64)
+    wrong = np.asarray(count, dtype=np.float64) - right
+    low = np.where(right > 0, betaincinv(np.where(right > 0, right, 1), wrong + 1, tail), 0.0)
+    high = np.where(wrong > 0, betaincinv(right + 1, np.where(wrong > 0, wrong, 1), 1 - tail), 1.0)
+    return low, high
+
+
+def check_level(level: float) -> float:
+    """Refuse a confidence level that is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise InputError(f"expected a level between 0 and 1, got {level!r}")
+    return level
+
+
+def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Doubles:
+    mean: Doubles = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+    return mean
 
 
 def accuracy(outcomes: Outcomes) -> float:
@@ -124,56 +288,3 @@ def score(outcomes: Outcomes) -> dict[str, float]:
     (0.75, 0.0)
     """
     return {name: metric(outcomes) for name, metric in METRICS.items()}
-
-
-def classwise_ece(
-    labels: ArrayLike, *, logits: ArrayLike | None = None, probabilities: ArrayLike | None = None, bins: int = 15
-) -> float:
-    """The binned calibration error of each class's probability, averaged over the classes.
-
-    Known as class-wise ECE (Kull et al. 2019) and static calibration error (Nixon et al. 2019). With many classes
-    nearly every probability is near zero, and so is the average.
-
-    Both classes have a gap of 1/4: one is given 3/4, the other 1/4, and each is the label half of the time.
-
-    >>> classwise_ece([0, 0, 1, 1], probabilities=[[0.75, 0.25]] * 4)
-    0.25
-
-    Args:
-        labels: the true classes `(n,)`.
-        logits: `(n, classes)`; give either these or the probabilities.
-        probabilities: `(n, classes)`, rows that sum to one.
-        bins: the number of bins of equal width.
-
-    """
-    array, chunks = _read(logits, probabilities)
-    labels, edges = as_labels(labels, array), equal_width(bins)
-    gap = sum(_gaps(p, labels[rows], edges) for rows, p in chunks)
-    return float(np.abs(gap).sum() / array.size)
-
-
-def _read(logits: ArrayLike | None, probabilities: ArrayLike | None) -> tuple[Floats, Iterator[tuple[slice, Chunk]]]:
-    if logits is not None and probabilities is None:
-        array = as_logits(logits)
-        return array, _softmax_chunks(array)
-    if probabilities is not None and logits is None:
-        array = as_probabilities(probabilities)
-        return array, probability_chunks(array)
-    raise InputError(f"expected either logits or probabilities, got {'neither' if logits is None else 'both'}")
-
-
-def _softmax_chunks(logits: Logits) -> Iterator[tuple[slice, Chunk]]:
-    for rows, z in logit_chunks(logits):
-        z -= z.max(axis=0)
-        np.exp(z, out=z)
-        z /= sum_classes(z)
-        yield rows, z
-
-
-def _gaps(p: Chunk, labels: Labels, edges: Doubles) -> Doubles:
-    """Probability minus occurrence, summed in each bin of each class: `(classes * bins,)`."""
-    classes, bins = len(p), len(edges) - 1
-    cell = bin_of(p, edges) + bins * np.arange(classes)[:, None]
-    said = np.bincount(cell.ravel(), weights=p.ravel(), minlength=classes * bins).astype(np.float64)
-    occurred = np.bincount(cell[labels, np.arange(len(labels))], minlength=classes * bins)
-    return said - occurred

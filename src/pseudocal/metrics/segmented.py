@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature, cores
 from pseudocal.maps import IGNORED, as_masks, check_classes
-from pseudocal.metrics.chunks import Doubles
-from pseudocal.metrics.images import resized_rows
-from pseudocal.metrics.reliability import Reliability, bin_of, clopper_pearson, equal_width, independent_pixels
+from pseudocal.metrics.images import independent_pixels, resized_rows
+from pseudocal.metrics.scores import Reliability, bin_of, clopper_pearson, equal_width
+from pseudocal.passes import Doubles
 
 BAND = 1 << 18  # logits that are scored together: with their scratch they stay in a core's cache
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_logits, check_rows, softmax, work_dtype
-from pseudocal.scaling.temperature import as_targets
+from pseudocal.scaling.temperature import TemperatureScaling, as_targets
 
-BLOCK = 1 << 20  # logits per block
+LOGITS_AT_ONCE = 1 << 20  # logits per block
 Gradient = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -57,6 +57,9 @@ class MatrixScaling:
         """Scale logits `(n, classes)`."""
         logits = _fitting(logits, len(self.bias))
         return np.add(logits @ self.weight, self.bias, dtype=work_dtype(logits), casting="same_kind")
+
+
+Scaling = TemperatureScaling | VectorScaling | MatrixScaling
 
 
 def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) -> VectorScaling:
@@ -143,7 +146,7 @@ def _minimise(
 def _blocks(logits: Logits, targets: Labels) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Rows in float64, with targets as distributions over the classes."""
     classes = logits.shape[1]
-    size = max(1, BLOCK // classes)
+    size = max(1, LOGITS_AT_ONCE // classes)
     for start in range(0, len(logits), size):
         z, t = logits[start : start + size].astype(np.float64), targets[start : start + size]
         yield z, t.astype(np.float64) if t.ndim == 2 else np.eye(classes)[t]

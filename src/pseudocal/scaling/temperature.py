@@ -29,10 +29,10 @@ from pseudocal.scaling.slope import NOTHING, Slope, slope
 BOUNDS = (1e-4, 1e6)  # where the temperature is sought
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
 FEWEST = 256  # no sample of rows is smaller than this
-LARGEST = 2**19  # nor larger than this, which is close enough for one pass over all rows to be the last
+LARGEST_SAMPLE = 2**19  # nor larger than this, which is close enough for one pass over all rows to be the last
 RUN = 64  # rows of a file that are read in one go: to fetch one costs as much
 GROWTH = 16  # each sample of rows is so many times the one before
-PATIENCE = 4  # looks at the slope after which the bracket around its root is halved, whatever they said
+LOOKS_PER_HALVING = 4  # looks at the slope after which the bracket around its root is halved, whatever they said
 CLOSE = 1e-6  # an error in log T that is none
 CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
 
@@ -217,7 +217,7 @@ def _near_one(weights: Floats) -> Floats:
 def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
     """Ever larger samples of rows, sorted and spread evenly, in runs; the last, None, stands for all of them."""
     rng = np.random.default_rng(0)
-    sizes = sorted({min(n // GROWTH**k, LARGEST) for k in range(1, 20) if n // GROWTH**k >= FEWEST})
+    sizes = sorted({min(n // GROWTH**k, LARGEST_SAMPLE) for k in range(1, 20) if n // GROWTH**k >= FEWEST})
     for size in sizes:
         runs = size // run
         first = np.arange(runs) * (n / runs) + rng.random(runs) * (n / runs - run + 1)
@@ -232,8 +232,8 @@ def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: f
     the bracket and shrinks the slope well. Else the end of the range that the slope points to is looked at, once; and
     from then on the middle of the bracket, whenever Halley's step leads out of it.
 
-    Whatever the slopes are, every look of number `PATIENCE`, 2 `PATIENCE`, ... is followed by one at the middle, which
-    halves the bracket. The range is 23 wide and 2^25 times `CLOSE`, so a hundred looks are the most there can be.
+    Whatever the slopes are, after every `LOOKS_PER_HALVING` looks comes one at the middle, which halves the bracket.
+    The range is 23 wide and 2^25 times `CLOSE`, so a hundred looks are the most there can be.
     """
     (low, high), unseen, last = LOG_B, set(LOG_B), math.inf
     log_b, *others = guesses
@@ -254,7 +254,7 @@ def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: f
         end = low if slope.value > 0 else high
         if others:
             log_b = others.pop(0)
-        elif look % PATIENCE == 0:
+        elif look % LOOKS_PER_HALVING == 0:
             log_b = (low + high) / 2
         elif end in unseen:
             log_b = log_b + step if inside and abs(slope.value) < last / 8 else end

@@ -71,8 +71,7 @@ def test_a_second_run_goes_on_from_what_is_there(small):
 
 def test_models_above_one_backbone_are_those_that_were_trained(small):
     from pseudocal.lab.adapt import load_network
-    from pseudocal.lab.adapt.backbones import Backbone
-    from pseudocal.lab.adapt.features import Remembered
+    from pseudocal.lab.adapt.backbones import Backbone, Remembered
     from pseudocal.predictors import as_predictor
 
     network = load_network(small[0].out / "models" / "mcc-0")

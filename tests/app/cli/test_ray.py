@@ -127,7 +127,7 @@ def test_an_address_nobody_answers_at_is_said_at_once(monkeypatch, pseudocal, ta
         assert (result.code, len(result.err.splitlines())) == (3, 1)
         assert result.err.startswith("pseudocal: expected a Ray cluster at ")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setattr(addresses, "PATIENCE", 0.2)
+        monkeypatch.setattr(addresses, "CONNECTION_SECONDS", 0.2)
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", address, "-q")
     assert (result.code, "got no answer: timed out" in result.err) == (3, True)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.jobs.logits import LogitStore
+from pseudocal.app.jobs.local import LogitStore
 
 
 def test_the_store_refuses_what_does_not_fit(tmp_path):

@@ -12,8 +12,8 @@ import pytest
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
 from pseudocal.app.cli.printing import summary_lines
 from pseudocal.app.report import page
+from pseudocal.app.report.advice import panel
 from pseudocal.app.report.sections import Estimate
-from pseudocal.app.report.verdict import panel
 from pseudocal.metrics import Outcomes, ece
 
 

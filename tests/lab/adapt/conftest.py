@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pseudocal.lab.adapt.loop import DescentPlan, descend, seeded
 from pseudocal.lab.adapt.method import Preset, Problem
 from pseudocal.lab.adapt.networks import Network, build_head
+from pseudocal.lab.adapt.runs import DescentPlan, descend, seeded
 from pseudocal.lab.adapt.stages import _draw
 from pseudocal.lab.adapt.tensors import Tensors, predict_tensors
 from pseudocal.lab.data import Domain

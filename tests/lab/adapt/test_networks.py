@@ -10,7 +10,7 @@ from torch import nn
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt import BACKBONES, Choice, Network, build_backbone
-from pseudocal.lab.adapt.features import cached_features, compute_features
+from pseudocal.lab.adapt.backbones import cached_features, compute_features
 from pseudocal.lab.adapt.networks import HEADS, Discriminator, NormKeepingDropout, QuickDropout, build_head
 
 

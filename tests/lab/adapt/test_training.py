@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt import METHODS, Trained, TrainingProgress, TrainingRun, dine, load_network, shot, train
-from pseudocal.lab.adapt.loop import _step_seed, torch_threads
 from pseudocal.lab.adapt.method import SCHEDULES, Moment
+from pseudocal.lab.adapt.runs import _step_seed, torch_threads
 from pseudocal.lab.adapt.tensors import SOURCE, TARGET, batch_numbers
 from pseudocal.lab.data import Domain, Unlabelled
 

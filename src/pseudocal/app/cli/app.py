@@ -10,10 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from pseudocal.app.cli.bench import bench
-from pseudocal.app.cli.options import EPILOG, option
-from pseudocal.app.cli.parsing import fraction, names_in, numbers, sides, words
-from pseudocal.app.cli.printing import score_lines, summary, summary_lines
-from pseudocal.app.cli.progress import shown
+from pseudocal.app.cli.options import EPILOG, fraction, names_in, numbers, option, sides, words
+from pseudocal.app.cli.printing import score_lines, show_progress, summary, summary_lines
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.pipeline import job_steps
 from pseudocal.app.jobs.saved_results import apply_file, rewrite_report, score_files
@@ -137,7 +135,7 @@ def calibrate(
         second_opinion=second_opinion,
         trust=trust_model,
     )
-    result = shown(job_steps(job), quiet=quiet)
+    result = show_progress(job_steps(job), quiet=quiet)
     if as_json:
         typer.echo(json.dumps(summary(result.report, out)))
     elif not quiet:

@@ -11,7 +11,7 @@ import typer
 
 from pseudocal.app.cli.errors import INPUT
 from pseudocal.app.cli.options import EPILOG, option
-from pseudocal.app.cli.progress import told_of_building
+from pseudocal.app.cli.printing import told_of_building
 from pseudocal.app.cli.training import Stages
 from pseudocal.arrays import InputError, cores
 from pseudocal.extras import MissingExtraError

@@ -15,17 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from pseudocal.app.cli.progress import shown
-from pseudocal.app.cli.training import Stages, check_writable
+from pseudocal.app.cli.printing import show_progress
+from pseudocal.app.cli.training import Stages
 from pseudocal.app.jobs.job import Job
 from pseudocal.app.jobs.pipeline import job_steps
 from pseudocal.app.jobs.setup import Models
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
+from pseudocal.files import check_writable
 from pseudocal.lab.adapt import Network, Trained, TrainingRun, build_backbone, train
-from pseudocal.lab.adapt.features import Remembered
-from pseudocal.lab.adapt.loop import torch_threads
+from pseudocal.lab.adapt.backbones import Remembered
+from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.data import Domain, load
 from pseudocal.predictors import as_predictor
@@ -160,4 +161,4 @@ def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, me
         labels=demo.out / "labels.csv",
         save_logits=True,
     )
-    shown(job_steps(job, models), quiet=True)
+    show_progress(job_steps(job, models), quiet=True)

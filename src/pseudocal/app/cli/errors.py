@@ -21,8 +21,8 @@ from pseudocal.extras import MissingExtraError
 from pseudocal.files import OutputError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
-NAMED = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"
-SETTING = re.compile(rf'(?<=\s)({NAMED})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name what to give
+SETTING_NAMES = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"
+SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name what to give
 OTHER_FLAGS = {"table": "--format", "trust": "--trust-model"}  # those that are not called as the setting is
 MODEL_FAILED = "pseudocal: while the model predicted"
 

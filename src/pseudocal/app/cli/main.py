@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from pseudocal.app.cli.errors import INTERRUPTED, USAGE, explain
-from pseudocal.app.cli.parsing import with_address
+from pseudocal.app.cli.options import with_address
 from pseudocal.extras import MissingExtraError
 
 EXPECTED = (

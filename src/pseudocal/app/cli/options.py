@@ -1,10 +1,14 @@
-"""What the commands have in common."""
+"""Options of the commands, and their words as values."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from pseudocal.arrays import InputError
 
 EPILOG = (
     "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, 130 interrupted. "
@@ -15,3 +19,78 @@ EPILOG = (
 def option(*names: str, **settings: Any) -> Any:
     """An option whose default is shown only where that helps."""
     return typer.Option(*names, show_default=settings.pop("show_default", False), **settings)
+
+
+def numbers(text: str | None) -> tuple[float, ...] | None:
+    """Numbers with commas between.
+
+    >>> numbers("0.5,0.25"), numbers(None)
+    ((0.5, 0.25), None)
+    """
+    try:
+        return None if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"expected numbers with commas between, got {text!r}") from None
+
+
+def sides(text: str | None) -> tuple[int, int] | None:
+    """A height and a width.
+
+    >>> sides("224"), sides("32x48")
+    ((224, 224), (32, 48))
+    """
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isdigit() for part in parts):
+        raise InputError(f"expected a size like 224 or 224x160, got {text!r}")
+    return (int(parts[0]), int(parts[-1]))
+
+
+def fraction(text: str) -> float:
+    """A share, as a number or in percent.
+
+    >>> fraction("1%"), fraction("0.2")
+    (0.01, 0.2)
+    """
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise InputError(f"expected a share like 1% or 0.01, got {text!r}")
+    return share
+
+
+def words(text: str | None) -> tuple[str, ...] | None:
+    """Words with commas between.
+
+    >>> words("a,b")
+    ('a', 'b')
+    """
+    return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """Say which cluster `--ray` means where nobody does: one on this machine.
+
+    >>> with_address(["--ray", "-o", "out"]), with_address(["--ray", "head:6379"])
+    (['--ray=local', '-o', 'out'], ['--ray=head:6379'])
+    """
+    if "--ray" not in arguments:
+        return arguments
+    i = arguments.index("--ray")
+    address = arguments[i + 1] if i + 1 < len(arguments) else ""
+    if re.fullmatch(r"auto|local|ray://\S+|[\w.-]+:\d+", address):
+        return [*arguments[:i], f"--ray={address}", *arguments[i + 2 :]]
+    return [*arguments[:i], "--ray=local", *arguments[i + 1 :]]
+
+
+def names_in(path: Path | None) -> tuple[str, ...]:
+    """The lines of a file, but for blank ones at its end."""
+    if path is None:
+        return ()
+    try:
+        return tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a text file of class names, got {path}: {error}") from error

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.cli.progress import Progress, progress, told_of_building
+from pseudocal.app.cli.printing import Progress, progress, told_of_building
 from pseudocal.extras import MissingExtraError
 from pseudocal.files import check_writable
 

@@ -1,8 +1,7 @@
 """Unlabelled inputs as they lie about: folders of pictures, lists of paths, arrays and tables."""
 
-from pseudocal.app.inputs.input_sets import ArraySet, InputSet, PictureSet, open_inputs
+from pseudocal.app.inputs.input_sets import ArraySet, InputSet, PictureSet, open_inputs, read_batches
 from pseudocal.app.inputs.preprocessing import Preprocessing, preprocessing_for
-from pseudocal.app.inputs.reader import read_batches
 
 __all__ = [
     "ArraySet",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from shutil import copyfileobj
 
+from pseudocal.app.inputs.tables import check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
 
@@ -17,23 +18,6 @@ class MissingFilesystemError(MissingExtraError):
         ImportError.__init__(
             self, f"expected the package for {url.partition('://')[0]}:// addresses, got none: {wanted}"
         )
-
-
-def check_regular(path: Path, what: str) -> None:
-    """Refuse what is no regular file: a pipe without a writer would never be read to its end.
-
-    >>> check_regular(Path("nowhere.npy"), "an array")
-    Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected an array, got nowhere.npy: no such file
-
-    Args:
-        path: the file.
-        what: what it should hold, for the error.
-
-    """
-    if not path.is_file():
-        got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
-        raise InputError(f"expected {what}, got {path}: {got}")
 
 
 def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:

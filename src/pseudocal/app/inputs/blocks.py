@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.addresses import fetch_to, files_at
-from pseudocal.app.inputs.input_sets import ArraySet, InputSet
-from pseudocal.app.inputs.reader import read_batches
+from pseudocal.app.inputs.input_sets import ArraySet, InputSet, read_batches
 from pseudocal.app.inputs.tables import ARRAYS, REAL, read_array, read_table
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch

@@ -1,10 +1,12 @@
-"""Sets of inputs that are numbered and read one by one: pictures, and rows of an array or a table."""
+"""Unlabelled inputs as they lie about: pictures, arrays, tables; and the threads that read them ahead of the model."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -12,13 +14,17 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import check_regular, fetched
+from pseudocal.app.inputs.addresses import fetched
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import Preprocessing
-from pseudocal.app.inputs.tables import ARRAYS, REAL, TABLES, check_finite, read_array, read_table
+from pseudocal.app.inputs.tables import ARRAYS, REAL, TABLES, check_finite, check_regular, read_array, read_table
 from pseudocal.arrays import InputError
+from pseudocal.batches import Batch
+from pseudocal.extras import MissingExtraError
+from pseudocal.omissions import Omissions, one_line
 
 CHECKED_AT_ONCE = 2**31  # bytes of an array from which on it is checked only as the model reads it
+BATCHES_AHEAD = 2
 
 
 class InputSet(Protocol):
@@ -215,3 +221,57 @@ def _lines(source: Path | TextIO) -> list[str]:
         name = source if isinstance(source, Path) else "standard input"
         raise InputError(f"expected a text file of paths, got {name}, which is not text") from error
     return [line for line in text.splitlines() if line.strip()]
+
+
+def read_batches(
+    inputs: InputSet, batches: Sequence[Batch], *, workers: int, unreadable: Omissions
+) -> Generator[Batch, None, None]:
+    """The batches with their inputs, read ahead in threads; inputs that cannot be read are left out.
+
+    >>> from pseudocal.app.inputs import ArraySet
+    >>> from pseudocal.batches import unread_batches
+    >>> inputs = ArraySet(np.arange(6).reshape(3, 2))
+    >>> batches = unread_batches(np.array([2, 0, 1]), batch_size=2)
+    >>> for batch in read_batches(inputs, batches, workers=1, unreadable=Omissions(3)):
+    ...     print(batch.rows, batch.inputs.tolist())
+    [2 0] [[4.0, 5.0], [0.0, 1.0]]
+    [1] [[2.0, 3.0]]
+
+    Args:
+        inputs: what to read.
+        batches: which inputs belong together; they are not read yet.
+        workers: threads that read.
+        unreadable: where an input that cannot be read is counted, with the reason.
+
+    """
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="pseudocal-read")
+    stacker = ThreadPoolExecutor(1, thread_name_prefix="pseudocal-stack")
+    waiting: deque[Future[Batch]] = deque()
+    try:
+        for batch in [*batches, *[None] * BATCHES_AHEAD]:
+            if batch is not None:
+                rows = [pool.submit(inputs.read, int(i)) for i in batch.rows]
+                waiting.append(stacker.submit(_gather, inputs, batch, rows, unreadable))
+            if waiting and (batch is None or len(waiting) > BATCHES_AHEAD):
+                read = waiting.popleft().result()
+                if len(read.rows):
+                    yield read
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        stacker.shutdown(wait=True, cancel_futures=True)
+
+
+def _gather(inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]], unreadable: Omissions) -> Batch:
+    """A batch with those of its inputs that could be read."""
+    read = []
+    for i, future in zip(batch.rows, futures, strict=True):
+        try:
+            read.append((i, future.result()))
+        except MissingExtraError:
+            raise
+        except Exception as error:  # a remote store raises whatever it likes
+            unreadable.add(inputs.name(int(i)), one_line(error))
+    if len({x.shape for _, x in read}) > 1:
+        raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
+    rows = np.array([i for i, _ in read], dtype=np.intp)
+    return Batch(batch.number, rows, np.stack([x for _, x in read]) if read else None)

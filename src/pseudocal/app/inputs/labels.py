@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import check_regular
-from pseudocal.app.inputs.tables import REAL, read_array, read_columns
+from pseudocal.app.inputs.tables import REAL, check_regular, read_array, read_columns
 from pseudocal.arrays import InputError
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # fits into 64 bits

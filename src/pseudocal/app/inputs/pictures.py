@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import check_regular
+from pseudocal.app.inputs.tables import check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.omissions import one_line

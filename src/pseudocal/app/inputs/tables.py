@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.omissions import one_line
@@ -20,6 +19,23 @@ REAL = "fiu"  # the kinds of NumPy types that are real numbers: no complex ones,
 NPY, NPZ = b"\x93NUMPY", b"PK"  # how the files begin
 PICKLE_START = b"\x80"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+def check_regular(path: Path, what: str) -> None:
+    """Refuse what is no regular file: a pipe without a writer would never be read to its end.
+
+    >>> check_regular(Path("nowhere.npy"), "an array")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected an array, got nowhere.npy: no such file
+
+    Args:
+        path: the file.
+        what: what it should hold, for the error.
+
+    """
+    if not path.is_file():
+        got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+        raise InputError(f"expected {what}, got {path}: {got}")
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any]:

@@ -24,12 +24,14 @@ from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
     Models,
     Setup,
+    as_logits_of,
     batch_size_for,
     check_names,
     check_second,
     input_order,
     open_data,
     prepared_pictures,
+    reading,
 )
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
@@ -45,7 +47,7 @@ from pseudocal.extras import MissingExtraError
 
 EVERYONE = 100_000  # more workers than any cluster has
 PREDICTED_ROWS = 2048  # inputs in a block of predictions
-FEW = 6  # inputs that are also read here, to try a calibrated model and to show what it says
+PROBED = 6  # inputs that are also read here, to try a calibrated model and to show what it says
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class RayRun:
         if models[1] is not None:
             check_second(models[0], models[1], self.setup.inputs, job.preprocessing)
         if job.classes:
-            logits = job.as_logits(self.setup.model)(self.probe()[:1])
+            logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
             check_names(job, logits.shape[1])
 
     @contextmanager
@@ -141,7 +143,7 @@ class RayRun:
     def _sent(self, name: str) -> Deferred:
         """A model that each worker opens for itself."""
         path = str(Path(name).resolve()) if Path(name).exists() else name
-        return model_file(path, device=self.setup.job.device, **self.setup.job.reading)
+        return model_file(path, device=self.setup.job.device, **reading(self.setup.job))
 
     def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
         plan, used = self._plan, evidence.inputs
@@ -167,7 +169,7 @@ class RayRun:
             return rows
         images, inputs = ImageSummary(calibration, self.setup.classes), self.setup.inputs
         images.add_sample(real)
-        predict = self.setup.job.as_logits(self.setup.model)
+        predict = as_logits_of(self.setup.job, self.setup.model)
         for i in np.sort(self._plan.probe).tolist():
             images.show(np.asarray(predict(inputs.read(i)[None])[0]), inputs.name(i), picture=inputs.picture(i))
         for name, row in read_images(self.setup.job.out / PARTS) if predicted else ():
@@ -260,7 +262,7 @@ def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
     found: list[int] = []
     problem: Exception | None = None
     for i in order[:100].tolist():
-        if len(found) == FEW:
+        if len(found) == PROBED:
             break
         try:
             inputs.read(i)

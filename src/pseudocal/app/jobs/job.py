@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pseudocal.app.models.model import OpenModel
-from pseudocal.app.models.outputs import AsLogits, Meaning
+from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
-from pseudocal.arrays import Predictor
 from pseudocal.calibrators import Calibration, PseudoCal
 
 IN_BATCHES = PseudoCal(pairing="batch")  # inputs come in random order, so each batch is a fair sample
@@ -70,25 +68,6 @@ class Job:
     table: str | None = None
     save_logits: bool = False
     ray: str | None = None
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """How the models are to be opened and their outputs understood."""
-        return {"output": self.output, "outputs": self.outputs, "binary": self.binary, "trust": self.trust}
-
-    def as_logits(self, model: OpenModel) -> Predictor:
-        """An open model as one that gives logits."""
-        return AsLogits(model.predict, self.outputs, self.binary)
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What goes into the record of the calibration beside the settings of the method."""
-        return {
-            "model": self.model,
-            "second_opinion": self.second_opinion,
-            "data": "standard input" if self.data == "-" else self.data,
-            "max_samples": self.max_samples,
-        }
 
 
 @dataclass(frozen=True)

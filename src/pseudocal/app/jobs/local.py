@@ -11,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pseudocal.app.inputs import read_batches
 from pseudocal.app.jobs.job import Job, Tick
-from pseudocal.app.jobs.logits import LogitStore
-from pseudocal.app.jobs.setup import Models, Setup, open_setup
+from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, data_name, open_setup
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
-from pseudocal.arrays import Inputs, cores
+from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
+from pseudocal.files import allocate_array
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked
 
@@ -57,7 +58,7 @@ class LocalRun:
     def __init__(self, job: Job, models: Models, aside: Path) -> None:
         self.setup: Setup = open_setup(job, models)
         self._aside = aside
-        self._predict = Checked(job.as_logits(self.setup.model), doubt=False)
+        self._predict = Checked(as_logits_of(job, self.setup.model), doubt=False)
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 
@@ -68,7 +69,7 @@ class LocalRun:
     def collect(self) -> Ticks:
         """Fold the steps of the method, and keep the logits of each."""
         setup, method = self.setup, self.setup.job.method
-        second = None if setup.second is None else Checked(setup.job.as_logits(setup.second), doubt=False)
+        second = None if setup.second is None else Checked(as_logits_of(setup.job, setup.second), doubt=False)
         evidence = method.no_evidence()
         with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as beside:
             for step in method.steps(self._predict, batches, second_opinion=second):
@@ -106,7 +107,7 @@ class LocalRun:
             if not setup.job.save_logits:
                 (self._aside / "logits.npy").unlink()
         data = AboutData(
-            name=setup.job.record["data"],
+            name=data_name(setup.job),
             inputs=len(setup.inputs),
             used=total,
             preparation=setup.preparation,
@@ -149,3 +150,51 @@ def warm_up() -> None:
             importlib.import_module(name)
     with suppress(ImportError):
         templates()
+
+
+class LogitStore:
+    """The logits of `total` inputs in a file: a memory map, so they take disk rather than memory.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = LogitStore(Path(folder) / "logits.npy", total=3)
+    ...     store.keep(np.array([2, 0]), np.array([[30.0, 40.0], [10.0, 20.0]]))
+    ...     store.rows, np.array(store.logits)
+    (array([0, 2]), array([[10., 20.],
+           [30., 40.]]))
+    """
+
+    def __init__(self, path: Path, total: int) -> None:
+        self._path = path
+        self._kept = np.zeros(total, dtype=bool)
+        self._store: Any = None
+        self.maps = False  # whether the model labels every pixel: such logits are too many to keep
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The inputs that were predicted, in ascending order."""
+        return np.flatnonzero(self._kept)
+
+    @property
+    def logits(self) -> Logits:
+        """The logits of `rows`, as a memory map if none is missing."""
+        if self._store is None:
+            raise InputError("expected at least one prediction, got none")
+        whole: Logits = self._store
+        return whole if self._kept.all() else whole[self._kept]
+
+    def keep(self, rows: NDArray[np.intp], logits: Logits | Maps) -> None:
+        """Write the logits of some inputs."""
+        if logits.ndim == 4:
+            self.maps = True
+            self._kept[rows] = True
+            return
+        check_rows(logits)
+        if self._store is None:
+            shape = (len(self._kept), logits.shape[1])
+            dtype = np.promote_types(logits.dtype, np.float32)
+            self._store = allocate_array(self._path, shape, dtype)
+        if logits.shape != (len(rows), self._store.shape[1]):
+            raise InputError(f"expected logits of shape {(len(rows), self._store.shape[1])}, got {logits.shape}")
+        self._store[rows] = logits
+        self._kept[rows] = True

@@ -15,7 +15,7 @@ from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.arrays import InputError
 from pseudocal.maps import IGNORED, check_classes
 
-NAMED = 3  # missing masks that are named
+MISSING_NAMED = 3  # missing masks that are named
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ def open_masks(path: Path, inputs: InputSet, rows: NDArray[np.intp]) -> Masks | 
 def _check_folder(masks: Masks, rows: NDArray[np.intp]) -> None:
     missing = [str(path) for path in map(masks.file, sorted(rows.tolist())) if not path.is_file()]
     if missing:
-        first = ", ".join(missing[:NAMED]) + (", ..." if len(missing) > NAMED else "")
+        first = ", ".join(missing[:MISSING_NAMED]) + (", ..." if len(missing) > MISSING_NAMED else "")
         raise InputError(f"expected a mask for each of {len(rows)} images, got {len(missing)} missing: {first}")
     if isinstance(masks.inputs, PictureSet):
         for i in sorted(rows.tolist()):

@@ -16,14 +16,14 @@ from typing import Any
 
 from pseudocal.app.jobs.job import Job, Note, Result, Tick
 from pseudocal.app.jobs.local import LocalRun, Predicted
-from pseudocal.app.jobs.setup import Models, open_models
+from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.model import OpenModel
-from pseudocal.app.report import AboutModel, Timing, report_of, write_report
+from pseudocal.app.report import AboutModel, report_of, timing_since, write_report
 from pseudocal.arrays import Inputs
 from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence
-from pseudocal.calibrators.pseudocal import warn_of_distrust
 
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
@@ -83,7 +83,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
             evidence.mixes.labelled,
             model=_about_model(job, run.setup.model, files),
             data=predicted.data,
-            timing=Timing.since(started),
+            timing=timing_since(started),
         )
         write_report(report, aside)
     predictions = None if predicted.predictions is None else job.out / predicted.predictions
@@ -101,7 +101,13 @@ def _run(job: Job, models: Models | None, aside: Path) -> Any:
 
 def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibration:
     """The calibration, with all that it takes to repeat the job."""
-    calibration = job.method.conclude(evidence, record | job.record)
+    asked = {
+        "model": job.model,
+        "second_opinion": job.second_opinion,
+        "data": data_name(job),
+        "max_samples": job.max_samples,
+    }
+    calibration = job.method.conclude(evidence, record | asked)
     runtimes = {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
     return replace(calibration, versions=calibration.versions | runtimes)
 

@@ -24,13 +24,13 @@ from pseudocal.arrays import InputError, Logits, Maps, Probabilities
 from pseudocal.batches import Batch, count, cut, is_array
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of, received, sendable
+from pseudocal.calibrators.calibration import scaling_to_dict
 from pseudocal.calibrators.executors import Executor, Failure, WorkOnBlock, unreadable_in
 from pseudocal.extras import require
 from pseudocal.files import replacing, save_json
 from pseudocal.metrics.images import ImageRow, image_row
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked, Deferred, as_predictor
-from pseudocal.scaling import scaling_to_dict
 
 PARTS_RECORD = "predictions.json"  # what a folder of parts is known by
 PART_NAME = "part-{:06d}.parquet"

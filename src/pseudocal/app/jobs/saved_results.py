@@ -10,9 +10,9 @@ import numpy as np
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_array, read_table
 from pseudocal.app.jobs.staging import finish
-from pseudocal.app.models.outputs import AsLogits, Meaning
+from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
-from pseudocal.app.report.fields import to_json
+from pseudocal.app.report.record import to_json
 from pseudocal.arrays import InputError, Logits, as_logits
 from pseudocal.calibrators import Calibration
 from pseudocal.files import allocate_array, replacing

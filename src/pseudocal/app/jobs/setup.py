@@ -18,9 +18,9 @@ from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
-from pseudocal.app.models.files import open_model
+from pseudocal.app.models.files import AsLogits, open_model
 from pseudocal.app.models.model import OpenModel
-from pseudocal.arrays import InputError, Logits, Maps
+from pseudocal.arrays import InputError, Logits, Maps, Predictor
 from pseudocal.batches import fitting
 from pseudocal.randomness import Streams
 
@@ -100,6 +100,21 @@ class Setup:
             )
 
 
+def reading(job: Job) -> dict[str, Any]:
+    """How the models are to be opened and their outputs understood."""
+    return {"output": job.output, "outputs": job.outputs, "binary": job.binary, "trust": job.trust}
+
+
+def as_logits_of(job: Job, model: OpenModel) -> Predictor:
+    """An open model as one that gives logits."""
+    return AsLogits(model.predict, job.outputs, job.binary)
+
+
+def data_name(job: Job) -> str:
+    """What to call the data in a record."""
+    return "standard input" if job.data == "-" else job.data
+
+
 def check_names(job: Job, classes: int) -> None:
     """Refuse names of more or fewer classes than the model has."""
     if job.classes and len(job.classes) != classes:
@@ -108,10 +123,10 @@ def check_names(job: Job, classes: int) -> None:
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
     """Open the model, and the second opinion if there is one."""
-    first = open_model(job.model, device=device or job.device, **job.reading)
+    first = open_model(job.model, device=device or job.device, **reading(job))
     if job.second_opinion is None:
         return first, None
-    return first, open_model(job.second_opinion, device=device or job.device, **job.reading)
+    return first, open_model(job.second_opinion, device=device or job.device, **reading(job))
 
 
 def open_setup(job: Job, models: Models) -> Setup:

@@ -15,6 +15,7 @@ LARGEST_BATCH = 2**16  # inputs that a model may insist on at a time
 
 # A temperature, a folder and a few real inputs to check with go in; the names of the files written there come out.
 Ship = Callable[[float, Path, Inputs], list[str]]
+SIGMOID_EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 stands for a logit beyond float32
 
 
 class UntrustedError(InputError):

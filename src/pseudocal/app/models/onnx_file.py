@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_shipped
+from pseudocal.app.models.model import SIGMOID_EPS, Chunked, Expects, OpenModel, check_shipped
 from pseudocal.app.models.onnx_graph import calibrated_graph, inner_type, softmax_input
-from pseudocal.app.models.outputs import SIGMOID_EPS
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
 from pseudocal.omissions import one_line

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.outputs import SIGMOID_EPS
+from pseudocal.app.models.model import SIGMOID_EPS
 from pseudocal.arrays import InputError
 
 PASSED = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze"}  # what may stand between a softmax and an output

@@ -13,7 +13,7 @@ and for a segmenter, which keeps no logits, from one image after the other:
 `add` gives back the part of the table that belongs to what it was given. What follows is the same for both:
 
     write_predictions(folder, parts, kind="parquet")
-    report = report_of(summary, mixes, model=AboutModel(...), data=AboutData(...), timing=Timing.since(started))
+    report = report_of(summary, mixes, model=AboutModel(...), data=AboutData(...), timing=timing_since(started))
     write_report(report, folder)                       # report.json and report.html
 
 A job that has its own table calls `add` and ignores what it gives back. One that never sees all pixels gives an
@@ -21,8 +21,7 @@ A job that has its own table calls `add` and ignores what it gives back. One tha
 `Report.load(path)` reads report.json and refuses what is damaged or of another version; `write_page` draws it again.
 """
 
-from pseudocal.app.report.content import report_of
-from pseudocal.app.report.measurements import measure
+from pseudocal.app.report.content import measure, report_of, timing_since
 from pseudocal.app.report.page import page, write_page, write_report
 from pseudocal.app.report.predictions import PredictionTable, image_table, row_chunks, write_predictions
 from pseudocal.app.report.record import Report
@@ -43,6 +42,7 @@ __all__ = [
     "page",
     "report_of",
     "row_chunks",
+    "timing_since",
     "write_page",
     "write_predictions",
     "write_report",

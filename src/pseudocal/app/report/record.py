@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from pseudocal.app.report.fields import from_json, to_json
 from pseudocal.app.report.sections import (
     AboutData,
     AboutFit,
     AboutModel,
     AboutTrust,
+    Bins,
     ClassShare,
     Diagrams,
     Examples,
     Fact,
+    FilledBin,
     Histogram,
     Measurement,
     Segmentation,
     Timing,
 )
 from pseudocal.arrays import InputError
-from pseudocal.files import replacing
+from pseudocal.files import brief, load_json, replacing
 
 REPORT_FORMAT = "pseudocal-report"
 REPORT_VERSION = 2
+LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # of the numbers that a report may hold; NaN and inf are not among them
+WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
 
 
 @dataclass(frozen=True)
@@ -68,11 +73,6 @@ class Report:
     timing: Timing
     facts: tuple[Fact, ...] = ()
 
-    def __post_init__(self) -> None:
-        for row in self.measured or ():
-            if row.after is None or row.change is None:
-                raise InputError(f"expected the {row.metric} before and after calibration, got {row}")
-
     @property
     def unit(self) -> Literal["inputs", "pixels"]:
         """What predictions are of."""
@@ -98,6 +98,7 @@ class Report:
             raise InputError(f"expected a report of format version {REPORT_VERSION}, got {repr(version)[:80]}")
         rest = {key: value for key, value in content.items() if key not in ("format", "format_version")}
         report: Report = from_json(cls, rest, "report")
+        check_consistent(report)
         return report
 
     def save(self, path: Path) -> None:
@@ -108,15 +109,154 @@ class Report:
     @classmethod
     def load(cls, path: Path) -> Report:
         """Read what `save` wrote."""
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(f"expected the folder of a calibration, with {path.name}, got {path.parent}") from None
-        except OSError as error:
-            raise InputError(f"expected a report file that can be read, got {path}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"expected a report file, got {path}, which is not JSON: {error}") from error
+        if not path.exists():
+            raise InputError(f"expected the folder of a calibration, with {path.name}, got {path.parent}")
+        content = load_json(path, "a report file")
         try:
             return cls.from_dict(content)
         except InputError as error:
             raise InputError(f"{error} in {path}") from error
+
+
+def check_consistent(report: Report) -> None:
+    """Refuse a report whose parts do not fit together: one that was made by hand, or damaged."""
+    for row in report.measured or ():
+        if row.after is None or row.change is None:
+            raise InputError(f"expected the {row.metric} before and after calibration, got {row}")
+    histogram, shown = report.confidence, (*report.examples.changed, *report.examples.unsure)
+    _check_lengths("histogram", len(histogram.edges) - 1, histogram.before, histogram.after)
+    if min(*histogram.before, *histogram.after) < 0 or sum(histogram.before) == 0:
+        got = f"{histogram.before} and {histogram.after}"
+        raise InputError(f"expected counts that are not negative nor all zero, got {got}")
+    for share in report.classes:
+        if not 0 < share.share <= 1:
+            raise InputError(f"expected a share above 0 and up to 1, got {share.share} for {share.name!r}")
+    for bins in (report.reliability.before, report.reliability.after):
+        columns = (bins.count, bins.confidence, bins.accuracy, bins.low, bins.high)
+        _check_lengths("diagram", len(bins.edges) - 1, *columns)
+        if len({one.interval is None for one in filled_bins(bins)}) > 1:
+            raise InputError(f"expected an interval for each bin or for none, got {bins.low}")
+    _check_pictures(*(one.thumbnail for one in shown))
+    if (segments := report.segmentation) is not None:
+        _check_lengths("table of classes", max(1, len(segments.header)), *segments.rows)
+        for one in segments.maps:
+            _check_pictures(one.picture, one.before, one.after, one.correct)
+
+
+def filled_bins(bins: Bins) -> list[FilledBin]:
+    """The bins of a diagram that have predictions."""
+    found = []
+    for k, count in enumerate(bins.count):
+        confidence, accuracy, low, high = bins.confidence[k], bins.accuracy[k], bins.low[k], bins.high[k]
+        if count == 0:
+            continue
+        if count < 0 or confidence is None or accuracy is None or (low is None) != (high is None):
+            got = (count, confidence, accuracy, low, high)
+            raise InputError(f"expected a count, two means and both ends of an interval in bin {k}, got {got}")
+        interval = None if low is None or high is None else (low, high)
+        found.append(FilledBin(bins.edges[k], bins.edges[k + 1], count, confidence, accuracy, interval))
+    return found
+
+
+def _check_lengths(what: str, length: int, *columns: tuple[Any, ...]) -> None:
+    found = [len(column) for column in columns]
+    if length < 1 or set(found) - {length}:
+        raise InputError(f"expected a {what} of {max(1, length)} columns, got lengths {found}")
+
+
+def _check_pictures(*addresses: str | None) -> None:
+    """Refuse pictures that are not inside the file."""
+    for address in addresses:
+        if address is not None and not address.startswith("data:image/"):
+            raise InputError(f"expected a picture as a data address, got {address[:80]!r}")
+
+
+def to_json(value: Any) -> Any:
+    """A dataclass, with all that it holds, as JSON values.
+
+    >>> from pseudocal.app.report.sections import ClassShare
+    >>> to_json((ClassShare("cat", 0.75), None))
+    [{'name': 'cat', 'share': 0.75}, None]
+    """
+    if is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: to_json(part) for key, part in value.items()}
+    return [to_json(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def from_json(kind: Any, value: Any, where: str) -> Any:
+    """A value of the type `kind` from JSON values.
+
+    >>> from_json(tuple[float, ...], [1, 0.5], "edges")
+    (1.0, 0.5)
+    >>> from_json(dict[str, int], {"inputs": "many"}, "data")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected a whole number as data.inputs, got 'many'
+
+    Args:
+        kind: a dataclass, `str`, `int`, `float`, `bool`, `Any`, or a `Literal`, an optional, a tuple or a dictionary.
+        value: what `json.loads` gave.
+        where: the name of the value, for errors.
+
+    """
+    if kind is Any:
+        return value
+    if is_dataclass(kind):
+        return _dataclass(kind, value, where)
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return value if _among(value, parts) else _refuse("one of " + ", ".join(map(repr, parts)), value, where)
+    if origin is UnionType:
+        [other] = [part for part in parts if part is not NoneType]
+        return None if value is None else from_json(other, value, where)
+    if origin is tuple:
+        return _tuple(parts, value, where)
+    if origin is dict:
+        pairs = value.items() if isinstance(value, dict) else _refuse("an object", value, where)
+        return {key: from_json(parts[1], part, f"{where}.{key}") for key, part in pairs}
+    return _plain(kind, value, where)
+
+
+def _dataclass(kind: Any, value: Any, where: str) -> Any:
+    hints = _hints(kind)
+    if not isinstance(value, dict):
+        _refuse("an object", value, where)
+    if missing := [name for name in hints if name not in value]:
+        raise InputError(f"expected {where} with the field {missing[0]!r}, got none")
+    if unknown := [name for name in value if name not in hints]:
+        raise InputError(f"expected {where} with the fields {', '.join(hints)}, got {unknown[0]!r}")
+    return kind(**{name: from_json(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind)}
+
+
+def _tuple(parts: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    many = parts[-1] is Ellipsis
+    if not isinstance(value, list) or not (many or len(value) == len(parts)):
+        _refuse("a list" if many else f"a list of {len(parts)}", value, where)
+    kinds = [parts[0]] * len(value) if many else parts
+    return tuple(
+        from_json(kind, part, f"{where}[{i}]") for i, (kind, part) in enumerate(zip(kinds, value, strict=True))
+    )
+
+
+def _plain(kind: type, value: Any, where: str) -> Any:
+    """Text, a number or a truth value; a whole number will do for a float."""
+    number = type(value) in (int, float) and abs(value) <= (LARGEST_NUMBER if kind is float else LARGEST_WHOLE)
+    if kind is float and number:
+        return float(value)
+    fits = type(value) is kind and kind is not float and (kind is not int or number)
+    return value if fits else _refuse(WORDS[kind], value, where)
+
+
+def _among(value: Any, options: tuple[Any, ...]) -> bool:
+    return any(type(value) is type(option) and value == option for option in options)
+
+
+def _refuse(expected: str, value: Any, where: str) -> Any:
+    raise InputError(f"expected {expected} as {where}, got {brief(value)}")

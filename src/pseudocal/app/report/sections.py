@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
-from pseudocal.arrays import InputError
 from pseudocal.calibrators.trust import Forecast, Verdict
 
 Reason = tuple[str, str]  # the name of an input or a block, and why it is not used
@@ -119,11 +116,6 @@ class Histogram:
     mean_before: float
     mean_after: float
 
-    def __post_init__(self) -> None:
-        _check_lengths("histogram", len(self.edges) - 1, self.before, self.after)
-        if min(*self.before, *self.after) < 0 or sum(self.before) == 0:
-            raise InputError(f"expected counts that are not negative nor all zero, got {self.before} and {self.after}")
-
 
 @dataclass(frozen=True)
 class ClassShare:
@@ -131,10 +123,6 @@ class ClassShare:
 
     name: str
     share: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise InputError(f"expected a share above 0 and up to 1, got {self.share} for {self.name!r}")
 
 
 @dataclass(frozen=True)
@@ -163,30 +151,6 @@ class Bins:
     low: tuple[float | None, ...]
     high: tuple[float | None, ...]
     ece: float
-
-    def __post_init__(self) -> None:
-        _check_lengths("diagram", len(self.edges) - 1, self.count, self.confidence, self.accuracy, self.low, self.high)
-        if len({one.interval is None for one in self.filled()}) > 1:
-            raise InputError(f"expected an interval for each bin or for none, got {self.low}")
-
-    def filled(self) -> list[FilledBin]:
-        """The bins that have predictions."""
-        found = []
-        for k, count in enumerate(self.count):
-            confidence, accuracy, low, high = self.confidence[k], self.accuracy[k], self.low[k], self.high[k]
-            if count == 0:
-                continue
-            if count < 0 or confidence is None or accuracy is None or (low is None) != (high is None):
-                got = (count, confidence, accuracy, low, high)
-                raise InputError(f"expected a count, two means and both ends of an interval in bin {k}, got {got}")
-            interval = None if low is None or high is None else (low, high)
-            found.append(FilledBin(self.edges[k], self.edges[k + 1], count, confidence, accuracy, interval))
-        return found
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether accuracies have intervals; those of mixes of pixels have none."""
-        return any(one.interval is not None for one in self.filled())
 
 
 @dataclass(frozen=True)
@@ -228,9 +192,6 @@ class Example:
     thumbnail: str | None = None
     label: str | None = None
 
-    def __post_init__(self) -> None:
-        _check_pictures(self.thumbnail)
-
 
 @dataclass(frozen=True)
 class Examples:
@@ -250,9 +211,6 @@ class MapPictures:
     after: str
     correct: str | None
 
-    def __post_init__(self) -> None:
-        _check_pictures(self.picture, self.before, self.after, self.correct)
-
 
 @dataclass(frozen=True)
 class Segmentation:
@@ -261,9 +219,6 @@ class Segmentation:
     maps: tuple[MapPictures, ...]
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-
-    def __post_init__(self) -> None:
-        _check_lengths("table of classes", max(1, len(self.header)), *self.rows)
 
 
 @dataclass(frozen=True)
@@ -280,21 +235,3 @@ class Timing:
 
     seconds: float
     finished: str
-
-    @classmethod
-    def since(cls, started: float) -> Timing:
-        """From a time that `time.monotonic` gave until now."""
-        return cls(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds"))
-
-
-def _check_lengths(what: str, length: int, *columns: tuple[Any, ...]) -> None:
-    found = [len(column) for column in columns]
-    if length < 1 or set(found) - {length}:
-        raise InputError(f"expected a {what} of {max(1, length)} columns, got lengths {found}")
-
-
-def _check_pictures(*addresses: str | None) -> None:
-    """Refuse pictures that are not inside the file."""
-    for address in addresses:
-        if address is not None and not address.startswith("data:image/"):
-            raise InputError(f"expected a picture as a data address, got {address[:80]!r}")

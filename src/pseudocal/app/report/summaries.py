@@ -16,8 +16,8 @@ from pseudocal.app.report.sections import MapPictures, Segmentation
 from pseudocal.arrays import Labelled, Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
-from pseudocal.metrics.chunks import Doubles
 from pseudocal.metrics.images import ImageRow, pixel_confidences, row_of_pixels
+from pseudocal.passes import Doubles
 
 BINS = 20  # of the histogram of confidences
 EXAMPLES = 12  # inputs that are shown in each list of examples

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import Floats, InputError
 from pseudocal.extras import MissingExtraError
 
-LARGEST = 100.0  # |log ratio| at most, so that the exponential of a confident classifier stays a number
+LARGEST_LOG_RATIO = 100.0  # |log ratio| at most, so that the exponential of a confident classifier stays a number
 MOST_STEPS = 1000  # of the optimiser; features of one scale take some 20 of them
 
 
@@ -36,7 +36,7 @@ class DensityRatio:
         x = as_features(features, "features")
         if x.shape[1] != len(self.slope):
             raise InputError(f"expected rows of {len(self.slope)} features, got shape {x.shape}")
-        ratio: Floats = np.exp(np.clip(x @ self.slope + self.offset, -LARGEST, LARGEST))
+        ratio: Floats = np.exp(np.clip(x @ self.slope + self.offset, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO))
         return ratio
 
 

@@ -12,7 +12,7 @@ from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import checked, gaps, nll_loss
 from pseudocal.calibrators.rivals.search import bound_at, least, released
-from pseudocal.metrics.reliability import bin_of, equal_width
+from pseudocal.metrics.scores import bin_of, equal_width
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
 # With few rows each one that changes its bin makes a jump, and the best temperature may lie between two of them: in 48

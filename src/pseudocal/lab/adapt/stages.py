@@ -14,12 +14,21 @@ import torch
 from torch import Tensor, nn
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.adapt.backbones import Backbone
-from pseudocal.lab.adapt.features import cached_features
-from pseudocal.lab.adapt.loop import DescentPlan, Report, TrainingProgress, descend, seeded, torch_threads
+from pseudocal.lab.adapt.backbones import Backbone, cached_features
 from pseudocal.lab.adapt.method import Preset, Problem, SourceTargetBatch, TargetBatch
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.runs import Trained, finish_run, save_network, start_run
+from pseudocal.lab.adapt.runs import (
+    DescentPlan,
+    ReportProgress,
+    Trained,
+    TrainingProgress,
+    descend,
+    finish_run,
+    save_network,
+    seeded,
+    start_run,
+    torch_threads,
+)
 from pseudocal.lab.adapt.tensors import SOURCE, TARGET, Tensors, batch_numbers, predict_arrays, save_arrays
 from pseudocal.lab.data import Domain, Unlabelled, cache_folder
 
@@ -50,7 +59,7 @@ class TrainingRun:
     frozen: bool | None = None
     cache: Path | None = None
     evaluate: Domain | None = None
-    progress: Report | None = None
+    progress: ReportProgress | None = None
     checkpoint_every: int = 250
     device: str = "cpu"
 

@@ -20,12 +20,11 @@ from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, softmax
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.loop import seeded
 from pseudocal.lab.adapt.method import Preset
 from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.methods.dine import FINE_TUNE
 from pseudocal.lab.adapt.networks import Network, build_head
-from pseudocal.lab.adapt.runs import Trained
+from pseudocal.lab.adapt.runs import Trained, seeded
 from pseudocal.lab.adapt.stages import TrainingRun, TrainingStage, check_options, train_stage
 from pseudocal.lab.data import Domain, Unlabelled
 

@@ -1,8 +1,8 @@
 """Every calibrator that a task can be asked for, by its name: how tables call it, and how the stages get its answer.
 
-Those of the library correct what the stages have written of a model (`pseudocal.calibrators.calibrate`). PseudoCal, its
-variants of the paper's ablation and its sweep over shares fit a temperature to a pseudo-target set, which is a stage of
-its own here, since all models above one frozen backbone can share the features of the mixes.
+Those of the library correct what the stages have written of a model (`pseudocal.calibrators.calibrate_by_name`).
+PseudoCal, its variants of the paper's ablation and its sweep over shares fit a temperature to a pseudo-target set,
+which is a stage of its own here, since all models above one frozen backbone can share the features of the mixes.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from pseudocal.files import OutputError
-from pseudocal.lab.adapt.loop import torch_threads
+from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmenters import check_segmentation

@@ -41,13 +41,12 @@ from pseudocal.arrays import InputError
 from pseudocal.files import replacing, save_json
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench.task import Suite, Task
+from pseudocal.lab.data.cache import NamedArrays
 
 try:
     import fcntl
 except ImportError:  # not on Windows, where two runs had better not share a folder
     fcntl = None  # type: ignore[assignment]
-
-NamedArrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)

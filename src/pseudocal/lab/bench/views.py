@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.batches import blend
-from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.features import compute_features, features_key
-from pseudocal.lab.adapt.loop import seeded
+from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone, compute_features, features_key
+from pseudocal.lab.adapt.runs import seeded
 from pseudocal.lab.bench.store import save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set

@@ -36,8 +36,7 @@ def load_benchmark(
     prefix: Prefix | None = None,
     partial: bool = False,
     ignore_case: bool = False,
-    resize: int = 256,
-    crop: int = 224,
+    sides: tuple[int, int] = (256, 224),
 ) -> dict[str, Domain]:
     """Read a benchmark from your disk.
 
@@ -49,8 +48,7 @@ def load_benchmark(
         prefix: `(old, new)` replaces the beginning of paths that were written on another machine.
         partial: keep the images of the partial-set classes only; the label space stays whole.
         ignore_case: number the classes of folders without regard to case, as most Office-Home lists do.
-        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
-        crop: then its centre of so many pixels on both sides is kept.
+        sides: images are resized to a square of the first side, and cropped to the central square of the second.
 
     """
     layout = BENCHMARKS[benchmark]
@@ -58,7 +56,7 @@ def load_benchmark(
     chosen = [layout.spelled(name) for name in domains or layout.default]
     listings = {name: find(layout, name, place, partial=partial) for name in chosen}
     classes = label_space(layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])])
-    read = {name: listed_domain(each, name, classes, resize=resize, crop=crop) for name, each in listings.items()}
+    read = {name: listed_domain(each, name, classes, resize=sides[0], crop=sides[1]) for name, each in listings.items()}
     return {name: keep_classes(domain, layout.partial) for name, domain in read.items()} if partial else read
 
 

@@ -19,9 +19,8 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
-from pseudocal.lab.adapt.loop import DescentPlan, Report, descend, seeded
 from pseudocal.lab.adapt.method import Moment, Preset, Update, Updates
-from pseudocal.lab.adapt.runs import finish_run, start_run
+from pseudocal.lab.adapt.runs import DescentPlan, ReportProgress, descend, finish_run, seeded, start_run
 from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, save_tensors
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
@@ -96,7 +95,7 @@ class SegmenterRun:
     backbone_scale: float = 1.0
     checkpoint_every: int = 100
     device: str = "cpu"
-    progress: Report | None = None
+    progress: ReportProgress | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))

@@ -10,16 +10,17 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators import CALIBRATORS, Calibration, Material, Part, calibrate
+from pseudocal.calibrators import CALIBRATORS, Calibration, Material, Part, calibrate_by_name
 from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.segmenters import halves, target_of
 from pseudocal.lab.bench.stages.predict import load_classifier
-from pseudocal.lab.bench.store import NamedArrays, Store, load_arrays, save_array
+from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, shown
+from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
 from pseudocal.scaling import fit_temperature
@@ -39,7 +40,7 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
         _of_mixes(task, name, store).save(path)
     else:
         settings = {"seed": task.seed} if name == "mc-dropout" else {}
-        corrected = calibrate(name, material_for(name, task, store), **settings)
+        corrected = calibrate_by_name(name, material_for(name, task, store), **settings)
         if corrected.calibration is not None:
             corrected.calibration.save(path)
         else:

@@ -14,14 +14,15 @@ import numpy as np
 from torch import nn
 
 from pseudocal.arrays import Inputs, Logits, Predictor
-from pseudocal.lab.adapt.features import compute_features
+from pseudocal.lab.adapt.backbones import compute_features
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.runs import load_network
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_arrays, save_arrays
-from pseudocal.lab.bench.store import NamedArrays, Store, load_arrays, save_array
+from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, backbone_of, domains_of, has_frozen_backbone, shown
 from pseudocal.lab.data import Indexable
+from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.predictors import as_predictor
 
 TRAINED_SHARE = 0.8  # of the source's rows, as `pseudocal.lab.adapt.train` divides them

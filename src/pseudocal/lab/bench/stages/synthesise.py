@@ -19,9 +19,10 @@ from pseudocal.calibrators import ensemble
 from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.bench.calibrators import COMPARED, Synthesis
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
-from pseudocal.lab.bench.store import NamedArrays, Store, load_arrays
+from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, shown
+from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.predictors import as_predictor
 from pseudocal.randomness import Streams
 from pseudocal.synthesis import STRATEGIES, Pairs, WithinBatch, apart

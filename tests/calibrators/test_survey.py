@@ -1,0 +1,99 @@
+"""Whom to ask: a fair sample, spread, that grows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pseudocal import InputError, ask
+from pseudocal.calibrators import pixel_pool
+from pseudocal.calibrators.survey import hilbert, survey_order
+
+
+def logits_of(rows: int = 400, classes: int = 4, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(rows, classes)) * 2
+
+
+def test_more_questions_begin_with_the_same_ones() -> None:
+    logits = logits_of()
+    groups = np.arange(400) // 20
+    for kwargs in ({}, {"groups": groups}):
+        longest = ask(logits, 400, seed=3, **kwargs)
+        assert sorted(longest) == list(range(400))
+        for n in (1, 7, 100):
+            np.testing.assert_array_equal(ask(logits, n, seed=3, **kwargs), longest[:n])
+
+
+def test_each_row_has_the_same_chance() -> None:
+    """Over 4,000 seeds each of 40 rows is asked 1,000 times, give or take six standard errors."""
+    logits, groups = logits_of(40), np.repeat(np.arange(8), 5)
+    for kwargs in ({}, {"groups": groups}):
+        count = np.zeros(40)
+        for seed in range(4000):
+            count[ask(logits, 10, seed=seed, **kwargs)] += 1
+        assert np.abs(count - 1000).max() < 6 * np.sqrt(1000 * 0.75)
+
+
+def test_the_same_rows_every_time_and_others_with_another_seed() -> None:
+    logits = logits_of()
+    np.testing.assert_array_equal(ask(logits, 20, seed=1), ask(logits.astype(np.float32).astype(float), 20, seed=1))
+    assert set(ask(logits, 20, seed=1)) != set(ask(logits, 20, seed=2))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_the_accuracy_is_known_no_worse_than_from_random_rows(classes: int) -> None:
+    """With labels drawn anew each time; with 100 classes hardly any confidence differs from another."""
+    rng = np.random.default_rng(0)
+    logits = logits_of(2000, classes)
+    p = np.exp(logits)
+    confidence = (p / p.sum(axis=1, keepdims=True)).max(axis=1)
+    errors = []
+    for seed in range(800):
+        right = rng.random(2000) < confidence
+        rows = (ask(logits, 30, seed=seed), rng.choice(2000, 30, replace=False))
+        errors.append([right[some].mean() - right.mean() for some in rows])
+    asked, random = np.square(errors).mean(axis=0)
+    assert asked < (1.02 if classes == 100 else 0.95) * random
+
+
+def test_few_questions_are_about_one_group() -> None:
+    groups = np.arange(400) % 20
+    count = np.bincount(groups[ask(logits_of(), 40, groups=groups)], minlength=20)
+    assert count.max() <= 3
+
+
+def test_the_order_walks_through_similar_rows() -> None:
+    """Neighbours along the curve are much nearer in rank of confidence than neighbours at random, a third apart."""
+    logits = logits_of(2000, 10)
+    confidence = np.exp(logits).max(axis=1) / np.exp(logits).sum(axis=1)
+    rank = np.argsort(np.argsort(confidence)) / 2000
+    assert np.abs(np.diff(rank[survey_order(logits)])).mean() < 0.05
+
+
+def test_the_curve_visits_each_cell_once_in_small_steps() -> None:
+    x, y = (c.ravel() for c in np.meshgrid((np.arange(16) + 0.5) / 16, (np.arange(16) + 0.5) / 16))
+    order = np.argsort(hilbert(x, y))
+    step = np.abs(np.diff(x[order])) + np.abs(np.diff(y[order]))
+    np.testing.assert_allclose(step, 1 / 16)
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    for n in (0, 401, 2.5, True):
+        with pytest.raises(InputError, match=f"from 1 to 400, got {n}"):
+            ask(logits_of(), n)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="seed that is not negative, got -1"):
+        ask(logits_of(), 3, seed=-1)
+    with pytest.raises(InputError, match=r"400 integers, got int64 of shape \(3,\)"):
+        ask(logits_of(), 3, groups=[1, 2, 3])
+    with pytest.raises(InputError, match="NaN in row 0"):
+        ask(np.full((3, 2), np.nan), 1)
+
+
+def test_a_pool_of_pixels_knows_where_they_are() -> None:
+    maps = np.random.default_rng(0).normal(size=(3, 4, 5, 6))
+    maps[1, :, 0] = -np.inf  # padding
+    pool = pixel_pool([maps[:2], maps[2:]], pixels_per_image=1000)
+    assert np.bincount(pool.images).tolist() == [30, 24, 30]
+    np.testing.assert_allclose(pool.logits, maps[pool.images, :, pool.y, pool.x])
+    with pytest.raises(InputError, match="at least one pixel"):
+        pixel_pool([np.full((1, 2, 3, 3), -np.inf)])
