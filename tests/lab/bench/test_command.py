@@ -111,3 +111,21 @@ def test_mistakes_are_one_line(tmp_path, capsys, words, message):
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_room_for_what_is_computed(workers, tiny_file, cache, disk, capsys):
+    out = disk("96k")
+    assert bench("run", tiny_file, "--out", out, "--workers", workers, "--quiet") == 4
+    said = capsys.readouterr().err
+    assert said.startswith(f"pseudocal: expected room for {out}")
+    assert said.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written(tiny_file, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert bench("run", tiny_file, "--out", tmp_path / "file" / "out") == 4
+    said = capsys.readouterr().err
+    assert (
+        said == f"pseudocal: expected an output that can be written, got {tmp_path / 'file' / 'out'}: Not a directory\n"
+    )
