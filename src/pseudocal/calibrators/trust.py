@@ -17,6 +17,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.agreement import Agreement
 from pseudocal.calibrators.confidence import confidences
+from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
 
 Verdict = Literal["apply", "caution", "do not apply"]
@@ -101,8 +102,8 @@ class Trust:
                 {str(key): float(value) for key, value in content["evidence"].items()},
                 None if content["score"] is None else float(content["score"]),
             )
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"expected a record of trust, got {content!r}") from error
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise InputError(f"expected a record of trust, got {brief(content)}") from error
 
 
 def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement: Agreement | None = None) -> Trust:
@@ -193,7 +194,7 @@ def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Ver
     if gap_after > gap_before + GAIN:
         found.append(("do not apply", f"{story}, which is further off."))
     elif gap_after > gap_before - GAIN:
-        found.append(("caution", f"{story}, which is no nearer."))
+        found.append(("caution", f"{story}, which is about as far off."))
     else:
         rest = f", but still {100 * gap_after:.0f} points off" if gap_after > LARGE_GAP else ""
         found.append(("apply", f"{story}, which is nearer{rest}."))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pseudocal.calibrators.executors import Failure, WorkOnBlock
+from pseudocal.files import OutputError
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,10 @@ class LocalExecutor:
 
     >>> list(LocalExecutor().map(lambda: lambda number, block: number * block, [5, 6, 7]))
     [0, 6, 14]
+
+    Attributes:
+        max_bad: the share of blocks that may fail.
+
     """
 
     max_bad: float = 0.01
@@ -27,8 +32,13 @@ class LocalExecutor:
 
 
 def tried(work: WorkOnBlock, number: int, block: Any) -> Any:
-    """The result, or a `Failure`: decoders, networks and models raise whatever they like."""
+    """The result, or a `Failure`: decoders, networks and models raise whatever they like.
+
+    Results that cannot be written are another matter: no other block could be written either.
+    """
     try:
         return work(number, block)
+    except OutputError:
+        raise
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}"[:500])

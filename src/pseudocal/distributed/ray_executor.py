@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,16 +16,12 @@ from typing import Any
 
 from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators.executors import Failure, WorkOnBlock
-from pseudocal.distributed.addresses import check_address
 from pseudocal.distributed.local import tried
-from pseudocal.extras import MissingExtraError
+from pseudocal.distributed.ray_session import open_session
+from pseudocal.extras import require
+from pseudocal.files import OutputError
 
 LOG = logging.getLogger(__name__)
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",  # a paragraph on standard output; here it is one line
-}
 
 
 @dataclass(frozen=True)
@@ -36,11 +31,20 @@ class RayExecutor:
     >>> RayExecutor(workers=8, num_gpus=1).num_cpus
     1
 
-    `address` is that of a cluster ("auto" for the one this machine belongs to); without it, and where no session is
-    open yet, one is started on this machine for as long as it takes. A worker that dies is replaced, and its block is
-    done again; a block that fails `tries` times is left out, unless more than a share of `max_bad` do. A worker gets
-    at most one block at a time and none that lies more than `ahead` blocks for each worker beyond the first that is
-    missing, so what waits here to be merged is bounded.
+    Without an address, and where no session is open yet, one is started on this machine for as long as it takes. A
+    worker that dies is replaced, and its block is done again; a block that fails too often is left out. Workers do not
+    run far ahead of the first block that is missing, so what waits here to be merged is bounded.
+
+    Attributes:
+        workers: how many actors.
+        address: the address of a cluster, "auto" for the one this machine belongs to; None for a session on this
+            machine.
+        num_cpus: cores for each worker.
+        num_gpus: GPUs for each worker.
+        max_bad: the share of blocks that may fail.
+        tries: how often a block is tried.
+        ahead: how many blocks for each worker may be worked on beyond the first that is missing.
+
     """
 
     workers: int = 2
@@ -71,31 +75,14 @@ class RayExecutor:
     @contextmanager
     def connected(self) -> Iterator[Any]:
         """A session of Ray: the one that is open, or one for as long as this lasts."""
-        with _quiet():
-            ray = _ray()
-            own = not ray.is_initialized()
-            if own:
-                self._connect(ray)
+        here = self.address in (None, "local")
+        own = open_session(self.address, max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None)
+        ray = require("ray", "ray")
         try:
             yield ray
         finally:
             if own:
                 ray.shutdown()
-
-    def _connect(self, ray: Any) -> None:
-        here = self.address in (None, "local")
-        if self.address is not None:
-            check_address(self.address)
-        try:
-            ray.init(
-                self.address or "local",
-                num_cpus=max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None,
-                include_dashboard=False if here else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-        except ConnectionError as error:
-            raise InputError(f"expected a Ray cluster at {self.address}, got none: {error}") from error
 
     def _fitting(self, ray: Any) -> int:
         """How many workers the cluster has room for."""
@@ -106,26 +93,6 @@ class RayExecutor:
             has = {name: there.get(name, 0) for name in wanted}
             raise InputError(f"expected a cluster with room for a worker of {wanted}, got one of {has}")
         return min(self.workers, room)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Ray reads some of its settings when it is imported, others when it is started."""
-    before = {name: os.environ.get(name) for name in QUIET}
-    os.environ.update(QUIET)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError("ray", "ray") from error
-    return ray
 
 
 class _Worker:
@@ -183,6 +150,8 @@ class _Crew:
         try:
             return number, actor, time, self._ray.get(ready)
         except self._ray.exceptions.RayError as error:
+            if isinstance(cause := getattr(error, "cause", None), OutputError):
+                raise cause from None
             self._ray.kill(actor)
             self._actors.remove(actor)
             self._actors.append(self._hire())

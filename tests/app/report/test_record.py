@@ -93,7 +93,7 @@ def test_what_does_not_fit_together_is_refused(contents):
     plain, labelled, segmented, refined = contents
     cases = [
         (plain, ("confidence", "edges"), [0, 1], "expected a histogram of 1 columns, got lengths"),
-        (plain, ("confidence", "before"), [0] * 20, "not negative nor all zero"),
+        (plain, ("confidence", "before"), [0] * 20, "neither negative nor all zero"),
         (plain, ("reliability", "before", "count"), [1], "expected a diagram of 15 columns"),
         (plain, ("reliability", "before", "low"), [None] * 15, "both ends of an interval in bin"),
         (
@@ -103,7 +103,7 @@ def test_what_does_not_fit_together_is_refused(contents):
             "expected one of 'inputs', 'pixels', 'mixes', 'answers' as report.reliability.of",
         ),
         (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
-        (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data address"),
+        (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data URL"),
         (plain, ("trust", "verdict"), "perhaps", "expected one of 'apply', 'caution', 'do not apply' as report.trust"),
         (refined, ("answers", "verdict"), "perhaps", "expected one of 'apply', 'already calibrated', 'caution'"),
         (refined, ("answers", "priors", 0, "width"), -1, "expected a positive width of the prior, got -1.0"),
@@ -130,7 +130,7 @@ def test_a_folder_without_a_report_is_named(tmp_path):
     with pytest.raises(InputError, match=r"with report\.json, got "):
         Report.load(tmp_path / "report.json")
     (tmp_path / "report.json").mkdir()
-    with pytest.raises(InputError, match="expected a report file that can be read"):
+    with pytest.raises(InputError, match=r"expected a report file, got .*: a folder"):
         Report.load(tmp_path / "report.json")
 
 

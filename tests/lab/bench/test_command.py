@@ -28,7 +28,7 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert bench("table", tiny_file, "--out", done.out, "--metric", "nll", "--format", "csv", "--by", "task") == 0
     assert "optdigits->fonts,nll," in capsys.readouterr().out
     assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
-    assert "expected a suite of segmentation, whose models have an mIoU, got tiny" in capsys.readouterr().err
+    assert "expected a segmentation suite for the metric miou, got tiny" in capsys.readouterr().err
     assert bench("figures", tiny_file, "--out", done.out, "--to", tmp_path) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert {"tiny-reliability-mcc.svg", "tiny-pseudo-mcc.svg", "tiny-training.svg", "tiny-lambda.svg"} <= names
@@ -111,3 +111,21 @@ def test_mistakes_are_one_line(tmp_path, capsys, words, message):
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_room_for_what_is_computed(workers, tiny_file, cache, disk, capsys):
+    out = disk("96k")
+    assert bench("run", tiny_file, "--out", out, "--workers", workers, "--quiet") == 4
+    said = capsys.readouterr().err
+    assert said.startswith(f"pseudocal: expected room for {out}")
+    assert said.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written(tiny_file, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert bench("run", tiny_file, "--out", tmp_path / "file" / "out") == 4
+    said = capsys.readouterr().err
+    assert (
+        said == f"pseudocal: expected an output that can be written, got {tmp_path / 'file' / 'out'}: Not a directory\n"
+    )

@@ -12,10 +12,9 @@ import numpy as np
 from pseudocal.app.inputs.tables import TABLES, read_array, read_columns
 from pseudocal.app.jobs.answer_file import GivenAnswer, answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import DrawnBy
-from pseudocal.app.jobs.local import Target
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.report.labelling import Question, plain_cell, write_labelling_page
-from pseudocal.app.report.predictions import FORMULA
+from pseudocal.app.report.predictions import FORMULA, Target
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers

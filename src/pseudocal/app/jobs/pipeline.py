@@ -1,7 +1,7 @@
-"""The jobs that end in a folder of results: a calibration from the names of a model and of data, and its refinement.
+"""The jobs that write a folder of results: a calibration from the names of a model and of data, and its refinement.
 
-Where it runs, in this process or on a cluster, is a `LocalRun` or a `RayRun`; whether the model classifies inputs or
-pixels shows in its first answer. The way through is the same. A refinement takes a person's answers and brings the
+A `LocalRun` runs a calibration in this process, a `RayRun` on a cluster. Whether the model classifies inputs or pixels
+is known from its first output. The pipeline is the same for all. A refinement takes a person's answers and brings the
 folder up to date with what the calibration has kept there; nothing is predicted again.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import kept_logits, refined_by
 from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
-from pseudocal.app.jobs.local import LocalRun, Predicted, Target, row_tables
+from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
 from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
@@ -34,6 +34,7 @@ from pseudocal.app.report import (
     write_predictions,
     write_report,
 )
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import warn_of_distrust
@@ -51,7 +52,7 @@ RUNTIMES = {
 }
 
 
-def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result:
+def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: Any) -> Result:
     """Calibrate a model on unlabelled data, and write a calibrated model, predictions and a report.
 
         result = calibrate("model.onnx", "images/", "out/", second_opinion="other.onnx")
@@ -64,7 +65,13 @@ def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result
         settings: the other fields of `Job`, such as `second_opinion` or `method=PseudoCal(...)`.
 
     """
-    result = _last(job_steps(Job(str(model), str(data), Path(out), **settings)))
+    named: dict[str, Any] = {"model": model, "data": data, "out": out}
+    for name, value in named.items():
+        if not isinstance(value, str | Path):
+            kind = type(value).__name__
+            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
+    files = {key: Path(settings[key]) for key in ("answers", "labels") if isinstance(settings.get(key), str)}
+    result = _last(job_steps(Job(str(model), str(data), Path(out), **(settings | files))))
     warn_of_distrust(result.calibration)
     return result
 
@@ -100,21 +107,22 @@ def _last(steps: Generator[Note | Tick, None, Result]) -> Result:
 
 
 def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, None, Result]:
-    """Do a job step by step; whoever wants to show notes and progress pulls them.
+    """Run a job step by step, and yield notes and progress for the caller to show.
 
     Args:
         job: what to do.
-        models: the models of the job, if they are open already.
+        models: the models of the job if they are open already.
 
     """
     started = time.monotonic()
+    job = replace(job, method=replace(job.method, pairing="batch"))  # inputs come in random order
     with staged(job.out, keeps=() if job.ray is None else (PARTS,)) as aside:
         run = _run(job, models, aside)
         yield from map(Note, run.setup.notes)
         with run.connected():
             evidence, record = yield from run.collect()
             calibration, fitted_on = _concluded(job, evidence, record), evidence.mixes.labelled
-            if job.answers is not None:
+            if job.answers is not None and isinstance(run, LocalRun):
                 calibration, fitted_on = refined_by(calibration, run.logits, run.target, job.answers, job.drawn_by)
             files, why_none = _ship(job.outputs, run.setup.model, calibration, aside, run.probe())
             yield from map(Note, why_none)
@@ -170,17 +178,17 @@ def _opened_again(target: Target, logits: Logits, probe: Inputs, *, trust: bool,
     return model
 
 
-def _run(job: Job, models: Models | None, aside: Path) -> Any:
+def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     """Where the job runs."""
     if job.ray is None:
         return LocalRun(job, models or open_models(job), aside)
-    from pseudocal.app.jobs.cluster import RayRun  # Ray is of no use to a job that runs here
+    from pseudocal.app.jobs.cluster import RayRun  # imports Ray, which a local job does not need
 
     return RayRun(job, models or open_models(job, device="cpu"))
 
 
 def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibration:
-    """The calibration, with all that it takes to repeat the job."""
+    """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
         "second_opinion": job.second_opinion,
@@ -195,13 +203,13 @@ def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibrat
 def _ship(
     outputs: Meaning | None, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the model with the temperature inside, where there is a way to: its files, or why there are none."""
+    """Write the model with the temperature inside if the format allows it; return its files, or why there are none."""
     if model.ship is None:
         return (), ()
     if outputs == "probabilities" and model.kind != "onnx":
-        return (), (f"no calibrated model is written: the {model.kind} gives probabilities, so there are no logits",)
+        return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
     if calibration.bound:
-        return (), ("no calibrated model is written: the temperature lies at the end of the searched range",)
+        return (), ("no calibrated model is written: the temperature is at the limit of the search range",)
     return tuple(model.ship(calibration.temperature, aside, probe)), ()
 
 

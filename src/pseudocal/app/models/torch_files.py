@@ -1,12 +1,13 @@
-"""Files of torch, `torch.export` (.pt2) and TorchScript: run them, and write them again with the division by T inside.
+"""Torch files, `torch.export` (.pt2) and TorchScript: run them, and write them with the division by T inside.
 
-Both can act: torch evaluates expressions and guards that a .pt2 file holds, and the `forward` of TorchScript can read
-and write files. Only `open_model`, which asks whether a file is trusted, calls this.
+Both can run code: torch evaluates expressions and guards in a .pt2 file, and the `forward` of TorchScript can read and
+write files. Only `open_model` calls these functions, after checking that the file is trusted.
 """
 
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,18 +62,20 @@ def _only_input(program: Any) -> Any:
 
 
 def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
-    """Write the calibrated program, load it again, run it on a few inputs."""
+    """Write the calibrated program, load it again, and check it on a few inputs."""
     torch = require("torch", "torch")
     target = folder / "model.pt2"
     program = torch.export.load(path)
     divide_output(program, temperature)
-    torch.export.save(program, target)
+    content = BytesIO()  # on a full disk torch would abort the process
+    torch.export.save(program, content)
+    target.write_bytes(content.getbuffer())
     check_shipped(_predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program")
     return [target.name]
 
 
 def divide_output(program: Any, temperature: float) -> None:
-    """Divide the first output of an exported program by T; every shape it was exported for stays as it was."""
+    """Divide the first output of an exported program by T; the shapes it was exported for do not change."""
     torch = require("torch", "torch")
     end = program.graph.output_node()
     spec = next(s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT")
@@ -92,7 +95,7 @@ def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     return OpenModel(
         kind="torchscript",
         predict=predict,
-        notes=("TorchScript says nothing of its input",),
+        notes=("TorchScript does not describe its input",),
         ship=lambda temperature, folder, probe: _ship_script(path, temperature, folder, predict(probe), probe),
     )
 
@@ -106,14 +109,14 @@ def _load(path: Path, device: str) -> Any:
     torch = require("torch", "torch")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is; the files are still about
+            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
             return torch.jit.load(path, map_location=device)
     except Exception as error:
         raise InputError(f"expected a TorchScript file, got {path}, which cannot be read: {one_line(error)}") from error
 
 
 def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
-    """Write the calibrated module, load it again, run it on a few inputs."""
+    """Write the calibrated module, load it again, and check it on a few inputs."""
     import torch
 
     from pseudocal.predictors.torch_module import logits_of
@@ -130,8 +133,8 @@ def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, p
     target = folder / "model.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        # traced, not scripted: scripting would need this file's source at hand wherever the library is installed
+        # traced, not scripted: scripting needs the source of this file, which an installation may lack
         traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
-        traced.save(target)
+        target.write_bytes(traced.save_to_buffer())  # on a full disk torch would abort the process
     check_shipped(_run_script(target, "cpu")(probe), before / temperature, "module")
     return [target.name]

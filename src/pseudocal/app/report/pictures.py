@@ -21,7 +21,7 @@ SIZES = ((640, 85), (640, 70), (512, 70), (512, 55), (384, 55), (256, 45), (160,
 
 
 def thumbnail(path: Path, side: int = SIDE) -> str | None:
-    """A picture as a data address of a small JPEG, None if it cannot be read any more."""
+    """Return a small JPEG of a picture as a data URL; None if the picture cannot be read any more."""
     try:
         small = as_rgb(read_picture(path, least=side))
     except InputError:  # a page without one picture is still a page
@@ -54,7 +54,7 @@ def picture_within(path: Path, room: int) -> str | None:
 
 
 def map_pictures(image: Maps, name: str, temperature: float, picture: Path | None, mask: Any) -> MapPictures:
-    """One image `(classes, height, width)` pixel by pixel; where the model is right only if there is a mask."""
+    """Draw one image `(classes, height, width)` pixel by pixel and, given a mask, where the model is right."""
     return MapPictures(
         name=name,
         picture=None if picture is None else thumbnail(picture, MAP_SIDE),
@@ -65,7 +65,7 @@ def map_pictures(image: Maps, name: str, temperature: float, picture: Path | Non
 
 
 def _drawn(pixels: Picture) -> str:
-    """Pixels as a PNG; a small picture has each pixel as a square, so that no browser blurs it."""
+    """Encode pixels as a PNG; the pixels of a small picture become squares, so that no browser blurs them."""
     square = max(1, MAP_SIDE // max(pixels.shape[:2]))
     image = require("PIL.Image", "cli").fromarray(pixels.repeat(square, axis=0).repeat(square, axis=1))
     image.thumbnail((MAP_SIDE, MAP_SIDE))

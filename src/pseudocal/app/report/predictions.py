@@ -1,18 +1,21 @@
-"""The predictions of every input as a table: parquet, or CSV where pyarrow is not installed or not wanted."""
+"""The predictions of every input as a table, parquet or CSV, and what is kept of the target that they are of."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Floats, Logits, softmax
+from pseudocal.app.models.files import Meaning
+from pseudocal.app.report.record import from_json, to_json
+from pseudocal.arrays import Floats, InputError, Logits, softmax
 from pseudocal.calibrators import Calibration
 from pseudocal.extras import require
 from pseudocal.files import replacing
@@ -20,18 +23,22 @@ from pseudocal.metrics.images import ImageRow
 from pseudocal.passes import block_starts, let_go
 
 TOP_CLASSES = 5
-CHUNK = 1 << 22  # logits that are processed together: what is computed at a time takes some tens of megabytes
-ROWS_AT_ONCE = 65_536  # of a table that are written together
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins so for a formula
+CHUNK = 1 << 22  # logits that are processed together, which takes some tens of megabytes
+ROWS_AT_ONCE = 65_536  # rows of a table that are written together
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins with one of these for a formula
 
 PredictionTable = dict[str, list[str] | NDArray[Any]]  # columns of one length, by name; arrays may be (n, k)
 
 
 def row_chunks(logits: Logits) -> Iterator[slice]:
-    """Slices of rows of bounded size; memory that a memory map took for one is given back after it.
+    """Yield slices of rows of bounded size; the memory of a memory map is released after each slice.
 
     >>> list(row_chunks(np.zeros((5, 2))))
     [slice(0, 5, None)]
+
+    Args:
+        logits: `(n, classes)`, an array or a memory map.
+
     """
     step = block_starts(logits.shape).step
     rows = step * max(1, CHUNK // (step * logits.shape[1]))
@@ -43,7 +50,7 @@ def row_chunks(logits: Logits) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Confidences:
-    """Per input: the likeliest classes, most likely first, with the model's probability and the calibrated one.
+    """The most likely classes of each input, most likely first, with their probabilities before and after calibration.
 
     >>> from pseudocal import TemperatureScaling
     >>> half = Calibration("pseudocal", TemperatureScaling(2.0))
@@ -64,19 +71,75 @@ class Confidences:
 
     @classmethod
     def of(cls, logits: Logits, calibration: Calibration) -> Confidences:
-        """Of some rows of logits, which are processed at once."""
+        """Compute them for some rows of logits, all at once."""
         k = min(TOP_CLASSES, logits.shape[1])
-        some = np.tile(np.arange(k), (len(logits), 1))
+        unsorted = np.tile(np.arange(k), (len(logits), 1))
         if k < logits.shape[1]:
-            some = np.argpartition(logits, -k, axis=1)[:, -k:]
-        order = np.argsort(-np.take_along_axis(logits, some, axis=1), axis=1, kind="stable")
-        top = np.take_along_axis(some, order, axis=1)
+            unsorted = np.argpartition(logits, -k, axis=1)[:, -k:]
+        order = np.argsort(-np.take_along_axis(logits, unsorted, axis=1), axis=1, kind="stable")
+        top = np.take_along_axis(unsorted, order, axis=1)
         both = (np.take_along_axis(p, top, axis=1) for p in (softmax(logits), calibration.probabilities(logits)))
         return cls(top, *both)
 
 
+@dataclass(frozen=True)
+class Target:
+    """What is kept of a target beside its logits.
+
+    Attributes:
+        names: what the inputs are called, in the order of the logits.
+        pictures: the file of each; None if they are rows of an array or a table.
+        data: the file of the rows; None for pictures.
+        field: the array of an .npz file that was used.
+        classes: the names of the classes, as far as they have names.
+        labels: the class of each input, for evaluation only; None without labels.
+        model: the model as it can be opened again.
+        output: the output of the model that holds the logits.
+        outputs: whether the model gives "logits" or "probabilities".
+        binary: one number per input stands for two classes.
+        format: what kind of file `target.json` is.
+        format_version: of which version.
+
+    """
+
+    names: tuple[str, ...]
+    pictures: tuple[str, ...] | None
+    data: str | None
+    field: str | None
+    classes: tuple[str, ...]
+    labels: tuple[int, ...] | None
+    model: str
+    output: str | None
+    outputs: Meaning | None
+    binary: bool
+    format: Literal["pseudocal-target"] = "pseudocal-target"
+    format_version: Literal[1] = 1
+
+    def save(self, folder: Path) -> None:
+        """Write `target.json`."""
+        with replacing(folder / "target.json") as aside:
+            aside.write_text(json.dumps(to_json(self), indent=0) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Target:
+        """Read what `save` wrote."""
+        path = folder / "target.json"
+        if not path.is_file():
+            raise InputError(
+                f"expected a folder in which a calibration has kept its logits, got {folder} without {path.name}: "
+                "a job on a cluster, one for a model that labels every pixel, and one with keep_logits=False keep none"
+            )
+        try:
+            target: Target = from_json(cls, json.loads(path.read_text(encoding="utf-8")), "target")
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"expected the record of a target, got {path}: {error}") from error
+        if len({len(part) for part in (target.names, target.pictures, target.labels) if part is not None}) > 1:
+            raise InputError(f"expected names, pictures and labels of the same inputs, got different ones in {path}")
+        return target
+
+
 def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
-    """A row for each input of a classifier.
+    """Make a table with one row per input of a classifier.
 
     >>> seen = Confidences(np.array([[1, 0]]), np.array([[0.9, 0.1]]), np.array([[0.75, 0.25]]))
     >>> row_table(["a.png"], seen, ["cat", "dog"])["class_name"]
@@ -96,10 +159,16 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
 
 
 def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]) -> PredictionTable:
-    """A row for each image of a segmenter.
+    """Make a table with one row per image of a segmenter.
 
     >>> image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])["class_share"]
     array([0.75])
+
+    Args:
+        names: the name of each image.
+        rows: the class shares and mean confidences of each image.
+        classes: the class names, as far as they are known.
+
     """
     shares = np.stack([row.shares for row in rows])
     top = shares.argmax(axis=1)
@@ -119,12 +188,12 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
 
 
 def write_predictions(folder: Path, tables: Iterable[PredictionTable], *, kind: str | None = None) -> str:
-    """Write `predictions.parquet` or `predictions.csv` and give back the name of the file.
+    """Write `predictions.parquet` or `predictions.csv` and return the name of the file.
 
     Args:
-        folder: where to write it.
-        tables: parts of the table in order, all with the same columns; they may be small.
-        kind: "parquet" or "csv"; by default parquet if pyarrow is installed.
+        folder: the folder to write it to.
+        tables: the parts of the table in order, all with the same columns; they may be small.
+        kind: "parquet" or "csv"; None for parquet if pyarrow is installed, else CSV.
 
     """
     kind = kind or ("parquet" if find_spec("pyarrow") else "csv")
@@ -135,17 +204,17 @@ def write_predictions(folder: Path, tables: Iterable[PredictionTable], *, kind: 
 
 
 def _grouped(tables: Iterable[PredictionTable]) -> Iterator[PredictionTable]:
-    """Parts joined until they have enough rows to be written together."""
-    some: list[PredictionTable] = []
+    """Join parts until they have enough rows to be written together."""
+    group: list[PredictionTable] = []
     rows = 0
     for table in tables:
-        some.append(table)
+        group.append(table)
         rows += len(table["file"])
         if rows >= ROWS_AT_ONCE:
-            yield _joined(some)
-            some, rows = [], 0
-    if some:
-        yield _joined(some)
+            yield _joined(group)
+            group, rows = [], 0
+    if group:
+        yield _joined(group)
 
 
 def _joined(tables: list[PredictionTable]) -> PredictionTable:
@@ -171,7 +240,7 @@ def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
 
 
 def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
-    """A column from its bytes: `pyarrow.array` would import pandas, which takes longer than all of the writing."""
+    """Make a column from its bytes: `pyarrow.array` would import pandas, which takes longer than the writing itself."""
     if isinstance(column, list):
         texts = [text.encode(errors="replace") for text in column]
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
@@ -195,7 +264,7 @@ def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Text for one cell; lists have semicolons between, and text that a spreadsheet would calculate an apostrophe.
+    """Format one cell: lists are joined by semicolons, and text that looks like a formula gets an apostrophe.
 
     >>> _cell(np.array([0.25, 1 / 3])), _cell("=1+1.png")
     ('0.25;0.333333', "'=1+1.png")

@@ -81,10 +81,10 @@ def save_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -> None:
     """Write tensors to a safetensors file, with `note` as JSON in its header."""
-    save_file = require("safetensors.torch", "adapt").save_file
+    save = require("safetensors.torch", "adapt").save
+    plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as aside:
-        plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, aside, metadata={"note": json.dumps(note)})
+        aside.write_bytes(save(plain, metadata={"note": json.dumps(note)}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:

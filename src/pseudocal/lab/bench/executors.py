@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
-from pseudocal.distributed.addresses import check_address
+from pseudocal.distributed.ray_session import open_session
 from pseudocal.extras import require
 from pseudocal.lab.data import cache_folder
 
@@ -64,13 +64,8 @@ class Ray:
     """Ray tasks of one core each: on this machine, or on a cluster whose nodes share the output and cache folders."""
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        self._started = open_session(address, workers)
         self._ray = require("ray", "ray")
-        self._started = not self._ray.is_initialized()
-        if self._started:
-            if address:
-                check_address(address)
-            local: dict[str, Any] = {} if address else {"num_cpus": workers, "include_dashboard": False}
-            self._ray.init(address=address, log_to_driver=False, logging_level="error", **local)
 
     def __enter__(self) -> Ray:
         return self

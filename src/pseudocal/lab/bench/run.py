@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.executors import Workers
@@ -101,6 +102,8 @@ def _model(store: Store, task: Task) -> FailedTask | None:
     try:
         with limited(store.threads):
             make_model(task, store)
+    except OutputError:  # the others could not be written either
+        raise
     except Exception as error:  # whatever it is, it is written down and the others go on
         return FailedTask(task, describe(error))
     return None
@@ -110,6 +113,8 @@ def _compare(calibrators: Sequence[str], store: Store, task: Task) -> FailedTask
     try:
         with limited(store.threads):
             compare_calibrators(task, calibrators, store)
+    except OutputError:
+        raise
     except Exception as error:
         return FailedTask(task, describe(error))
     return None
