@@ -18,7 +18,15 @@ from pseudocal.app.cli import main
 
 SOURCE = str(Path(pseudocal.__file__).parents[1])
 CHILD = os.environ | {"PYTHONPATH": SOURCE}
-WRITTEN = {"calibration.json", "predictions.csv", "report.html", "report.json"}
+WRITTEN = {
+    "logits.npy",
+    "probe.npy",
+    "target.json",
+    "calibration.json",
+    "predictions.csv",
+    "report.html",
+    "report.json",
+}
 
 
 def rows(size: int) -> np.ndarray:
