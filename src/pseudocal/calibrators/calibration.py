@@ -275,7 +275,9 @@ def scaling_from_dict(value: Any) -> Scaling:
     rows = given.get("rows", 0)
     if type(rows) is not int or not 0 <= rows < 2**63:
         raise InputError(f"expected a number of rows, got {brief(rows)}")
-    filled = {k: unknown.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")}
+    filled: dict[str, Any] = {
+        k: unknown.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")
+    }
     return TemperatureScaling(**{"log_se": math.inf} | filled, rows=rows, bound=given.get("bound"))
 
 
