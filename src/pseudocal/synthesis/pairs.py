@@ -178,7 +178,14 @@ class AnywhereBefore:
         self._past = _Past(memory, rng)
 
     def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
-        """The pairs of the next batch of the stream."""
+        """The pairs of the next batch of the stream.
+
+        Args:
+            batch: the batch.
+            logits: what the model says of its inputs; of images the classes of the pixels are enough.
+            opinions: the class that a second opinion gives each, if there is one.
+
+        """
         rng, x, n = self._rng, batch.inputs, len(logits)
         shape = tuple(x.shape[1:])
         before = self._past.count(shape)

@@ -28,7 +28,7 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert bench("table", tiny_file, "--out", done.out, "--metric", "nll", "--format", "csv", "--by", "task") == 0
     assert "optdigits->fonts,nll," in capsys.readouterr().out
     assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
-    assert "expected a suite of segmentation, whose models have an mIoU, got tiny" in capsys.readouterr().err
+    assert "expected a segmentation suite for the metric miou, got tiny" in capsys.readouterr().err
     assert bench("figures", tiny_file, "--out", done.out, "--to", tmp_path) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert {"tiny-reliability-mcc.svg", "tiny-pseudo-mcc.svg", "tiny-training.svg", "tiny-lambda.svg"} <= names

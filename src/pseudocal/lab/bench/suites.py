@@ -178,6 +178,13 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
     (216, 12, 6)
     >>> len(built_in("emoji", quick=True).tasks)
     6
+
+    Args:
+        name: a key of `PLANS`.
+        seeds: how many seeds, from 0 on; None for one.
+        quick: whether to take three pairs of domains and two methods.
+        **changes: settings of all tasks.
+
     """
     if name not in PLANS:
         raise InputError(f"expected a suite among {', '.join(PLANS)}, or a TOML file, got {name!r}")

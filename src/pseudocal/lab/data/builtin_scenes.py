@@ -58,7 +58,13 @@ class Scenes:
     __getitem__ = subset
 
     def split(self, fraction: float = 0.75, *, seed: int = 0) -> tuple[Scenes, Scenes]:
-        """Two random parts, the first rounded down: 300 and 100 scenes by default."""
+        """Two random parts, the first rounded down: 300 and 100 scenes by default.
+
+        Args:
+            fraction: the part of the scenes that comes first.
+            seed: the seed of the split.
+
+        """
         first, second = split_numbers(len(self), fraction, seed)
         return self.subset(first), self.subset(second)
 

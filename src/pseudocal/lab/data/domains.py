@@ -135,6 +135,11 @@ class Domain:
         """Two random parts: `int(fraction * n)` images to train on, the others to validate on.
 
         Not stratified, as in the paper's experiments: a rare class may be missing from the smaller part.
+
+        Args:
+            fraction: the part of the images to train on.
+            seed: the seed of the split.
+
         """
         first, second = split_numbers(len(self), fraction, seed)
         return self.subset(first), self.subset(second)
@@ -248,6 +253,10 @@ def check_same_classes(*domains: Domain) -> tuple[str, ...]:
     """The one label space of several domains; domains that number their classes differently are refused.
 
     Office-Home comes in three orders: with the labels of one and the names of another, a good model scores badly.
+
+    Args:
+        *domains: the domains.
+
     """
     first = domains[0]
     for other in domains[1:]:

@@ -210,6 +210,10 @@ def street_names(classes: int = 19) -> tuple[str, ...]:
 
     >>> street_names(16)[9], len(street_names(13))
     ('sky', 13)
+
+    Args:
+        classes: 19, 16 or 13.
+
     """
     if classes not in CLASSES_LEFT_OUT:
         raise InputError(f"expected 19, 16 or 13 classes of street scenes, got {classes}")
@@ -221,6 +225,11 @@ def label_map(dataset: str, classes: int = 19) -> dict[int, int]:
 
     >>> label_map("cityscapes")[24], label_map("synthia", 16)[10]     # person
     (11, 10)
+
+    Args:
+        dataset: "cityscapes", "gta5" or "synthia".
+        classes: 19, 16 or 13.
+
     """
     if dataset not in LABEL_COLUMN:
         raise InputError(f"expected a data set among {', '.join(LABEL_COLUMN)}, got {dataset!r}")
