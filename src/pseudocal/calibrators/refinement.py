@@ -175,13 +175,8 @@ def _measured(
     held_out: bool,
 ) -> Measured:
     target, groups = answered.target, answered.groups
-    others = np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature)
-    right = answered.logits.argmax(axis=1) == answered.labels
-    plain, calibrated = confidences(answered.logits), confidences(answered.logits / others[:, None])
-    typical = confidences(target, math.exp(float(np.log(others).mean())))
-    noise = float((typical * (1 - typical)).mean())
-    sample = AnsweredRows(right, calibrated, float(typical.mean()), noise, len(typical), groups, answered.spread)
-    accuracy = accuracy_interval(sample)
+    sample = _sample(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
+    right, accuracy = sample.right, accuracy_interval(sample)
     low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     before, after, at_low, at_high = (
         float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
@@ -204,10 +199,19 @@ def _measured(
         accuracy=accuracy,
         gap_before=gap(before, accuracy),
         gap_after=gap(after, accuracy),
-        error_before=calibration_error(right, plain, groups),
-        error_after=calibration_error(right, calibrated, groups),
+        error_before=calibration_error(right, confidences(answered.logits), groups),
+        error_after=calibration_error(right, sample.confidence, groups),
         more=None if more is None else min(more, unanswered),
     )
+
+
+def _sample(answered: _Answered, temperatures: NDArray[np.float64]) -> AnsweredRows:
+    """The answered rows, each with the confidence at its own temperature."""
+    right = answered.logits.argmax(axis=1) == answered.labels
+    calibrated = confidences(answered.logits / temperatures[:, None])
+    overall = confidences(answered.target, math.exp(float(np.log(temperatures).mean())))
+    noise = float((overall * (1 - overall)).mean())
+    return AnsweredRows(right, calibrated, float(overall.mean()), noise, len(overall), answered.groups, answered.spread)
 
 
 def judge_temperature(log_t: float, asked: Asked) -> tuple[MeasuredVerdict, str, int | None]:
