@@ -181,9 +181,9 @@ class AnywhereBefore:
         """The pairs of the next batch of the stream.
 
         Args:
-            batch: the batch.
-            logits: what the model says of its inputs; of images the classes of the pixels are enough.
-            opinions: the class that a second opinion gives each, if there is one.
+            batch: The batch.
+            logits: The model's logits of its rows; for images the classes of the pixels are enough.
+            opinions: The classes that a second opinion predicts for its rows, if there is one.
 
         """
         rng, x, n = self._rng, batch.inputs, len(logits)
