@@ -1,6 +1,6 @@
 """What flows between the layers, and the checks that guard the public edge.
 
-Everything numeric is NumPy. What a model eats is opaque: it is only indexed by rows and mixed with `+` and `*`.
+Everything numeric is NumPy. What a model takes is opaque: it is only indexed by rows and mixed with `+` and `*`.
 
 Of the two exceptions, `InputError` says that what was passed cannot be right: `expected ..., got ...`; the other,
 `MissingExtraError` in `extras`, that an optional package is needed.
@@ -20,7 +20,7 @@ Logits = Floats  # (n, classes)
 Maps = Floats  # (n, classes, height, width): logits of a model that labels every pixel
 Probabilities = Floats  # (n, classes), rows sum to one
 Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
-Inputs = Any  # what the model eats, many at once: indexable by rows, closed under + and *
+Inputs = Any  # what the model takes, many at once: indexable by rows, closed under + and *
 
 
 ONE_LOGIT = "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a model"
@@ -73,6 +73,10 @@ def softmax(logits: ArrayLike) -> Probabilities:
     >>> softmax([[0.0, 0.0], [0.0, -np.inf]])
     array([[0.5, 0.5],
            [1. , 0. ]])
+
+    Args:
+        logits: `(n, classes)`.
+
     """
     logits = as_logits(logits)
     shifted: Floats = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=work_dtype(logits))
@@ -89,6 +93,10 @@ def binary_logits(logit: ArrayLike) -> Logits:
     >>> binary_logits([3.0, -1.0])
     array([[ 0.,  3.],
            [ 0., -1.]])
+
+    Args:
+        logit: one number for each row, `(n,)` or `(n, 1)`.
+
     """
     z = as_numpy(logit)
     if z.ndim == 2 and z.shape[1] == 1:

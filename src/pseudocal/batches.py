@@ -1,4 +1,4 @@
-"""Batches of inputs, whatever the model eats.
+"""Batches of inputs, whatever the model takes.
 
 Inputs are opaque: arrays, tensors, sparse matrices or data frames. They are only indexed by rows, stacked, and mixed
 with `+` and `*`.

@@ -31,7 +31,7 @@ class Calibrated(nn.Module):
         self.register_buffer("bias", bias)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Calibrated logits of whatever the model eats."""
+        """Calibrated logits of whatever the model takes."""
         logits = logits_of(self.model(*args, **kwargs))
         weight, bias = self.get_buffer("weight").to(logits.dtype), self.get_buffer("bias").to(logits.dtype)
         return logits @ weight + bias if weight.ndim == 2 else logits * weight + bias
@@ -44,6 +44,11 @@ def calibrated(model: nn.Module, calibration: Calibration) -> nn.Module:
     >>> half = calibrated(nn.Identity(), Calibration("pseudocal", TemperatureScaling(2.0)))
     >>> half(torch.tensor([[2.0, 4.0]]))
     tensor([[1., 2.]])
+
+    Args:
+        model: the model that was calibrated; it gives logits `(n, classes)`.
+        calibration: its calibration.
+
     """
     if not isinstance(calibration, Calibration):
         raise InputError(f"expected a Calibration, got {type(calibration).__name__}")

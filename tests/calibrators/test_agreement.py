@@ -213,3 +213,16 @@ def test_trust_is_saved_with_the_calibration(inputs, tmp_path):
 def test_a_record_of_trust_from_elsewhere_is_checked(content):
     with pytest.raises(InputError, match="expected a record of trust"):
         Trust.from_dict(content)
+
+
+def test_a_second_opinion_costs_one_pass_for_each_input_and_one_for_each_sure_mistake(inputs):
+    _, model, second = models()
+    passes = []
+
+    def counted(x):
+        passes.append(len(x))
+        return second(x)
+
+    evidence = PseudoCal().collect(model, inputs, second_opinion=counted)
+    assert sum(passes) == len(inputs) + evidence.mistakes.weight
+    assert evidence.mistakes.weight > 0

@@ -325,3 +325,31 @@ def test_nothing_in_fit_takes_labels():
         "executor",
     ]
     assert "labels" not in inspect.signature(Checked.__call__).parameters
+
+
+def test_fit_is_a_fold_over_steps():
+    x = target(1000)
+    method = PseudoCal(seed=5)
+    evidence, rows = method.no_evidence(), []
+    for step in method.steps(model, x):
+        rows.append(step.rows)
+        assert np.array_equal(step.logits, model(x[step.rows]))
+        assert step.passes == len(step.rows) + len(step.mixes)
+        evidence.add(step)
+    assert np.array_equal(np.sort(np.concatenate(rows)), np.arange(1000))
+    folded, fitted = method.conclude(evidence), method.fit(model, x)
+    assert folded.scaling == fitted.scaling
+    assert folded.counts == fitted.counts
+
+
+def test_steps_work_when_they_are_pulled_and_not_before():
+    calls = []
+
+    def counted(x):
+        calls.append(len(x))
+        return model(x)
+
+    steps = PseudoCal().steps(counted, target(1000), batch_size=100)
+    assert calls == []
+    next(steps)
+    assert len(calls) == 2  # one batch, and the mixes made from it

@@ -72,16 +72,27 @@ class Calibration:
     Calibration(pseudocal: T = 2.000 in [1.821, 2.217], from 400 rows)
     >>> calibration.probabilities([[2 * np.log(3), 0.0]]).round(4)
     array([[0.75, 0.25]])
+
+    Attributes:
+        method: the name of the calibrator.
+        scaling: the fitted correction of logits.
+        settings: what was asked for, including the seed.
+        counts: what was done: pairs, mixes, forward passes.
+        versions: the versions of the packages that the result depends on.
+        trust: the verdict without labels; None if nothing was judged.
+        estimates: temperatures that were found without labels, by estimator.
+        measured: what a person's answers say; it replaces `trust`. None without answers.
+
     """
 
     method: str
     scaling: Scaling
-    settings: dict[str, Any] = field(default_factory=dict)  # what was asked for, the seed included
-    counts: dict[str, int] = field(default_factory=dict)  # what was done: rows read, pairs mixed, ...
+    settings: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
-    trust: Trust | None = None  # how far to believe it, where that was judged
-    estimates: dict[str, float] = field(default_factory=dict)  # temperatures found without labels, by estimator
-    measured: Measured | None = None  # what a person's answers say, which outranks `trust`
+    trust: Trust | None = None
+    estimates: dict[str, float] = field(default_factory=dict)
+    measured: Measured | None = None
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)` or `(n, classes, height, width)`."""

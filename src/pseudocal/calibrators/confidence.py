@@ -38,6 +38,11 @@ def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
     (1.820478, 1.820478)
 
     No temperature goes beyond certainty or below chance: an accuracy out there ends at a bound, and says so.
+
+    Args:
+        logits: `(n, classes)`.
+        accuracy: the mean confidence that is wanted.
+
     """
     from scipy.optimize import brentq
 

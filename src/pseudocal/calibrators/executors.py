@@ -34,7 +34,12 @@ WorkOnBlock = Callable[[int, Any], Any]  # the number of a block and the block i
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a block could not be done."""
+    """Why a block could not be done.
+
+    Attributes:
+        reason: what went wrong.
+
+    """
 
     reason: str
 
@@ -51,6 +56,11 @@ class Executor(Protocol):
         """What the work that `start` makes on each worker gives for each block, or a `Failure`, in order.
 
         Whoever closes the generator cancels what is left.
+
+        Args:
+            start: makes the work, once on each worker.
+            blocks: what is worked on.
+
         """
         ...
 

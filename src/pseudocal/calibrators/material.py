@@ -39,14 +39,28 @@ PARTS: dict[Part, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """All that is at hand for calibrating one model; whatever is absent is None."""
+    """All that is at hand for calibrating one model; whatever is absent is None.
+
+    Attributes:
+        source: labelled source validation logits.
+        source_train_features: features of source training data, `(n, features)`.
+        source_features: features of the source validation data.
+        target_features: features of target data.
+        target_logits: logits of target data, `(n, classes)`.
+        target_labels: labels of target data, for the oracle alone.
+        target_inputs: inputs of target data.
+        model: the model itself.
+        members: several trained models.
+        member_logits: target logits of each of them.
+
+    """
 
     source: Labelled | None = None
     source_train_features: ArrayLike | None = None
     source_features: ArrayLike | None = None
     target_features: ArrayLike | None = None
     target_logits: ArrayLike | None = None
-    target_labels: ArrayLike | None = None  # for the oracle alone
+    target_labels: ArrayLike | None = None
     target_inputs: Any = None
     model: Any = None
     members: Sequence[Any] | None = None
@@ -61,6 +75,11 @@ class Material:
         Traceback (most recent call last):
         pseudocal.arrays.InputError: expected labelled source validation logits (source) and
         features of target data (target_features) for cpcs, got none
+
+        Args:
+            parts: names of parts.
+            who: who asks, for the error.
+
         """
         missing = [f"{PARTS[part]} ({part})" for part in parts if getattr(self, part) is None]
         if missing:

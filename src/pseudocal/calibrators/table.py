@@ -33,14 +33,25 @@ from pseudocal.calibrators.rivals.vectorscal import vectorscal
 
 @dataclass(frozen=True)
 class Entry:
-    """One calibrator: how the paper calls it, its function, the parts that it is given, what it promises."""
+    """One calibrator, what it needs and what it promises.
+
+    Attributes:
+        title: how the paper calls it.
+        function: the calibrator.
+        needs: the parts of `Material` that it is given.
+        corrects: the part that its scaling is applied to; None if it gives target logits itself.
+        keeps_argmax: whether the predicted classes stay.
+        covariate_shift: whether it is made for a shift of p(x), by its paper.
+        label_shift: whether it is made for a shift of p(y), by its paper.
+
+    """
 
     title: str
     function: Callable[..., Calibration | Logits]
     needs: tuple[Part, ...] = ()
-    corrects: Part | None = "target_logits"  # what its scaling is applied to; None if it answers with logits
+    corrects: Part | None = "target_logits"
     keeps_argmax: bool = True
-    covariate_shift: bool = False  # whether it is made for a shift of p(x), of p(y): what its paper claims
+    covariate_shift: bool = False
     label_shift: bool = False
 
     @property
@@ -62,10 +73,17 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """Target logits after calibration, and the calibration unless other predictions are the answer."""
+    """Target logits after calibration, and the calibration unless the calibrator gives logits itself.
+
+    Attributes:
+        method: the name of the calibrator.
+        logits: target logits after calibration, `(n, classes)`.
+        calibration: the calibration; None if the calibrator gives logits itself.
+
+    """
 
     method: str
-    logits: Logits  # (n, classes)
+    logits: Logits
     calibration: Calibration | None = None
 
 
@@ -78,6 +96,12 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
     Calibration(oracle: T = 1.820 in [...], from 4 rows)
     >>> calibrate_by_name("none", material).logits[0]
     array([2., 0.])
+
+    Args:
+        name: a key of `CALIBRATORS`.
+        material: what is at hand.
+        **settings: settings of that calibrator.
+
     """
     if name not in CALIBRATORS:
         raise InputError(f"expected one of {', '.join(CALIBRATORS)}, got {name!r}")

@@ -193,7 +193,7 @@ def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Ver
     if gap_after > gap_before + GAIN:
         found.append(("do not apply", f"{story}, which is further off."))
     elif gap_after > gap_before - GAIN:
-        found.append(("caution", f"{story}, which is no nearer."))
+        found.append(("caution", f"{story}, which is about as far off."))
     else:
         rest = f", but still {100 * gap_after:.0f} points off" if gap_after > LARGE_GAP else ""
         found.append(("apply", f"{story}, which is nearer{rest}."))

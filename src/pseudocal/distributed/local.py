@@ -15,6 +15,10 @@ class LocalExecutor:
 
     >>> list(LocalExecutor().map(lambda: lambda number, block: number * block, [5, 6, 7]))
     [0, 6, 14]
+
+    Attributes:
+        max_bad: the share of blocks that may fail.
+
     """
 
     max_bad: float = 0.01

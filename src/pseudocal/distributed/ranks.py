@@ -29,6 +29,14 @@ def fit_across_ranks(
     by gloo, or through the GPU's memory by nccl. Every rank merges them in the same order and returns the same
     calibration. With a `tolerance` each rank stops once its share of the precision is reached: the error of what R
     ranks find together is smaller by the root of R.
+
+    Args:
+        method: the settings of the calibration.
+        model: as in `PseudoCal.fit`.
+        data: the inputs of this rank.
+        second_opinion: as in `PseudoCal.fit`.
+        batch_size: as in `PseudoCal.fit`.
+
     """
     dist = _group()
     rank, world = dist.get_rank(), dist.get_world_size()

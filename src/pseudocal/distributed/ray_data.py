@@ -29,12 +29,17 @@ class Held:
 
 
 def dataset_blocks(dataset: Any, column: str) -> list[Held]:
-    """The blocks of a `ray.data.Dataset` in order; `column` holds what the model eats.
+    """The blocks of a `ray.data.Dataset` in order; `column` holds the inputs.
 
     `PseudoCal().fit(model, dataset_blocks(ray.data.read_images("s3://bucket").map(prepare), "image"), executor=...)`
 
     The dataset is read and prepared as a whole before the first mix: an early stop saves forward passes, not reading.
     Its blocks, and so the last digits of the temperature, depend on how Ray cuts it; `override_num_blocks` settles it.
+
+    Args:
+        dataset: a `ray.data.Dataset`.
+        column: the column that holds the inputs.
+
     """
     options = dataset.context.execution_options
     before, options.preserve_order = options.preserve_order, True

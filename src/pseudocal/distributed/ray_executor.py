@@ -36,11 +36,20 @@ class RayExecutor:
     >>> RayExecutor(workers=8, num_gpus=1).num_cpus
     1
 
-    `address` is that of a cluster ("auto" for the one this machine belongs to); without it, and where no session is
-    open yet, one is started on this machine for as long as it takes. A worker that dies is replaced, and its block is
-    done again; a block that fails `tries` times is left out, unless more than a share of `max_bad` do. A worker gets
-    at most one block at a time and none that lies more than `ahead` blocks for each worker beyond the first that is
-    missing, so what waits here to be merged is bounded.
+    Without an address, and where no session is open yet, one is started on this machine for as long as it takes. A
+    worker that dies is replaced, and its block is done again; a block that fails too often is left out. Workers do not
+    run far ahead of the first block that is missing, so what waits here to be merged is bounded.
+
+    Attributes:
+        workers: how many actors.
+        address: the address of a cluster, "auto" for the one this machine belongs to; None for a session on this
+            machine.
+        num_cpus: cores for each worker.
+        num_gpus: GPUs for each worker.
+        max_bad: the share of blocks that may fail.
+        tries: how often a block is tried.
+        ahead: how many blocks for each worker may be worked on beyond the first that is missing.
+
     """
 
     workers: int = 2

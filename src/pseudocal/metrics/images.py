@@ -24,6 +24,11 @@ def confidence_map(image: ArrayLike, temperature: float = 1.0) -> Floats:
     array([[0.75]], dtype=float32)
 
     It is NaN where every class is at -inf, as in padding.
+
+    Args:
+        image: logits `(classes, height, width)`.
+        temperature: what they are divided by first.
+
     """
     image = _one(image)
     scale = np.float32(1 / check_temperature(temperature))
@@ -42,6 +47,11 @@ def confidence_picture(image: ArrayLike, temperature: float = 1.0) -> Picture:
 
     >>> confidence_picture(np.array([[[100.0, 0.0, -np.inf]], [[0.0, 0.0, -np.inf]]]))
     array([[255,   0,   0]], dtype=uint8)
+
+    Args:
+        image: logits `(classes, height, width)`.
+        temperature: what they are divided by first.
+
     """
     guess = 1 / len(_one(image))
     share = (confidence_map(image, temperature) - guess) / (1 - guess)
@@ -53,6 +63,12 @@ def correct_picture(image: ArrayLike, labels: ArrayLike, *, ignore: int | None =
 
     >>> correct_picture(np.array([[[1.0, 1.0]], [[0.0, 0.0]]]), [[0, 255]]).tolist()
     [[[38, 139, 87], [0, 0, 0]]]
+
+    Args:
+        image: logits `(classes, height, width)`.
+        labels: the mask, `(height, width)`.
+        ignore: the label of pixels that do not count.
+
     """
     image = _one(image)
     mask = at_size(as_masks(labels, 1), image.shape[1:])[0]

@@ -25,10 +25,15 @@ class VectorScaling:
 
     >>> VectorScaling(np.array([1.0, 2.0]), np.array([0.0, 1.0]))(np.array([[3.0, 4.0]]))
     array([[3., 9.]])
+
+    Attributes:
+        weight: one factor for each class, `(classes,)`.
+        bias: one summand for each class, `(classes,)`.
+
     """
 
-    weight: Floats  # (classes,)
-    bias: Floats  # (classes,)
+    weight: Floats
+    bias: Floats
 
     def __post_init__(self) -> None:
         _check_shapes(self.weight, self.bias, 1)
@@ -45,10 +50,15 @@ class MatrixScaling:
 
     >>> MatrixScaling(np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros(2))(np.array([[3.0, 4.0]]))
     array([[4., 3.]])
+
+    Attributes:
+        weight: the linear map, `(classes, classes)`.
+        bias: one summand for each class, `(classes,)`.
+
     """
 
-    weight: Floats  # (classes, classes)
-    bias: Floats  # (classes,)
+    weight: Floats
+    bias: Floats
 
     def __post_init__(self) -> None:
         _check_shapes(self.weight, self.bias, 2)
@@ -65,15 +75,18 @@ Scaling = TemperatureScaling | VectorScaling | MatrixScaling
 def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) -> VectorScaling:
     """Find the weights and biases, one of each per class, under which the labels are most likely.
 
-    `penalty` times the squared distance from doing nothing is added to the mean loss; the default, none, is the
-    method as published.
-
     The labels say that class 1 comes up three times as often as the logits believe:
 
     >>> import math
     >>> scaling = fit_vector(np.zeros((4, 2)), [0, 1, 1, 1])
     >>> round(float(scaling.bias[1] - scaling.bias[0]), 4), round(math.log(3), 4)
     (1.0986, 1.0986)
+
+    Args:
+        logits: `(n, classes)`.
+        labels: class numbers `(n,)`, or soft targets `(n, classes)`.
+        penalty: this times the squared distance from doing nothing is added to the mean loss; 0 as published.
+
     """
     logits, targets = _checked(logits, labels)
     classes = logits.shape[1]
@@ -92,14 +105,17 @@ def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) ->
 def fit_matrix(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) -> MatrixScaling:
     """Find the linear map and the bias under which the labels are most likely.
 
-    `penalty` times the squared distance from doing nothing is added to the mean loss; the default, none, is the
-    method as published.
-
     Labels that swap the two classes are undone by a map that swaps them back:
 
     >>> scaling = fit_matrix([[2.0, 0.0], [0.0, 2.0]], [1, 0], penalty=0.1)
     >>> scaling([[2.0, 0.0]]).argmax()
     np.int64(1)
+
+    Args:
+        logits: `(n, classes)`.
+        labels: class numbers `(n,)`, or soft targets `(n, classes)`.
+        penalty: this times the squared distance from doing nothing is added to the mean loss; 0 as published.
+
     """
     logits, targets = _checked(logits, labels)
     classes = logits.shape[1]

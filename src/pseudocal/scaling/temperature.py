@@ -44,11 +44,16 @@ class TemperatureScaling:
     >>> TemperatureScaling(2.0)(np.array([[2.0, 4.0]]))
     array([[1., 2.]])
 
-    A fitted one says how well its temperature is known: `log_se` is the standard error of log T, and `bound` is
-    "lower" or "upper" when the likelihood has its maximum beyond the range that was searched. `groups` says how many
-    equal and independent groups of rows that error would come from, if not every row is its own, and `skew` how far the
-    error of 1 / T leans to one side then. `effective_rows` does the same for rows that are independent: as many rows
-    that pull equally hard would make the error as reliable, about as many as there were mistakes if those were few.
+    Attributes:
+        temperature: what logits are divided by.
+        log_se: the standard error of log T; NaN if it is not known.
+        rows: how many rows it was fitted on.
+        bound: "lower" or "upper" if the likelihood has its maximum beyond the range that was searched.
+        groups: how many equal and independent groups the error rests on; None if every row is its own.
+        skew: how far the error of 1 / T leans to one side.
+        effective_rows: how many rows of equal influence the error rests on, where rows are independent: about as many
+            as there were mistakes if those were few.
+
     """
 
     temperature: float
@@ -126,7 +131,6 @@ def fit_temperature(
 ) -> TemperatureScaling:
     """Find the temperature under which the labels are most likely.
 
-    Labels are class indices `(n,)` or soft targets `(n, classes)`; `weights` `(n,)` say how much each row counts.
     Any floating dtype, memory layout or memory map will do; nothing of the input's size is allocated. A class at
     -inf is an impossible class.
 
@@ -145,6 +149,13 @@ def fit_temperature(
     >>> twice = fit_temperature([[2.0, 0.0]] * 8, [0, 0, 0, 1] * 2, groups=[0, 1, 2, 3] * 2)
     >>> round(twice.temperature, 6), round(twice.groups, 6)
     (1.820478, 4.0)
+
+    Args:
+        logits: `(n, classes)`, of any floating type; a memory map will do.
+        labels: class numbers `(n,)`, or soft targets `(n, classes)`.
+        weights: how much each row counts, `(n,)`; one each when absent.
+        groups: the group of each row, `(n,)`, or its two groups, `(n, 2)`; every row its own when absent.
+
     """
     logits = as_logits(logits)
     targets = as_targets(labels, logits)

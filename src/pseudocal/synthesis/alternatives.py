@@ -31,6 +31,13 @@ def cutmix(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: f
     >>> mix.logits, mix.labels  # a box of 2 by 2 is a quarter
     (array([[0.75, 0.25],
            [0.25, 0.75]]), array([0, 1]))
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        rng: draws where the boxes lie.
+        lam: the share of the area that stays.
+
     """
     if len(pairs.rows.shape) < 3:
         raise InputError(f"expected images with height and width as their last two axes, got shape {pairs.rows.shape}")
@@ -61,6 +68,15 @@ def manifoldmix(
 
     Names are those of `module.named_modules()`. A first pass over the partners keeps what the layer gives out; a second
     over the others mixes it in, and what comes after the layer sees the mix. Nothing here is drawn from `rng`.
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        module: the torch module behind `predict`.
+        layer: the name of the layer.
+        lam: the larger share of a mix.
+        rng: not used.
+
     """
     kept = apart(pairs)
     if len(kept) == 0:
@@ -105,6 +121,13 @@ def mixup_beta(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, al
     >>> shares = mix.logits[:, 0] / 4
     >>> bool(shares.min() >= 0.5), round(float((shares > 0.9).mean()), 1), mix.labels.max()
     (True, 0.6, np.int64(0))
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        rng: draws the shares.
+        alpha: both parameters of the beta distribution.
+
     """
     kept = apart(pairs)
     shares = rng.beta(alpha, alpha, len(kept))
@@ -136,6 +159,13 @@ def mixup_same(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, la
     >>> mix.logits, mix.labels  # the second row is the only one of its class
     (array([[3.5, 0. ],
            [2.5, 0. ]]), array([0, 0]))
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        rng: draws the partners.
+        lam: the larger share of a mix.
+
     """
     pseudo = pairs.logits.argmax(axis=1)
     partner = _within_class(pseudo, rng)
@@ -165,6 +195,12 @@ def pseudo_label(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator |
 
     The temperature that fits them is zero, or the lower bound of the search: the ECE is then the error rate, which
     is what the paper's ablation reports. Nothing is predicted again and nothing is drawn.
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        rng: not used.
+
     """
     return Labelled(pairs.logits, pairs.logits.argmax(axis=1), pairs.weights)
 
@@ -177,5 +213,12 @@ def filtered_pl(
     >>> x = np.array([[4.0, 0.0], [0.0, 1.0]])
     >>> len(filtered_pl(lambda x: x, Pairs.of(x, x, x, x)))
     1
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        rng: not used.
+        threshold: the least confidence.
+
     """
     return pseudo_label(predict, pairs[np.flatnonzero(softmax(pairs.logits).max(axis=1) >= threshold)])

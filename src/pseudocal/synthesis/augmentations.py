@@ -28,6 +28,16 @@ def randaug(
 
     Inputs are images `(n, channels, height, width)` that were normalised with `mean` and `std`; times `std`, plus
     `mean`, they lie between 0 and 1. Needs torch and kornia.
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        rng: draws the operations.
+        operations: how many operations for each image.
+        magnitude: their strength, from 0 to 30.
+        mean: the mean that inputs were normalised with, one number or one for each channel.
+        std: the standard deviation that they were normalised with.
+
     """
     kornia = _kornia()
     augment = kornia.auto.RandAugment(n=operations, m=magnitude)
@@ -41,6 +51,14 @@ def moco_v2(
 
     A crop of at least a fifth of the area, then colour jitter, grey, blur and a flip, each with its probability. Inputs
     are as for `randaug`.
+
+    Args:
+        predict: the model.
+        pairs: who is mixed with whom.
+        rng: draws the augmentations.
+        mean: the mean that inputs were normalised with, one number or one for each channel.
+        std: the standard deviation that they were normalised with.
+
     """
     kornia = _kornia()
     height, width = pairs.rows.shape[-2:]

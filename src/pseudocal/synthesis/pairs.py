@@ -64,6 +64,14 @@ class Pairs:
 
         >>> Pairs.of(np.array([1.0]), np.array([2.0]), np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])).partner
         array([2.])
+
+        Args:
+            x: the larger shares, `(n, ...)`.
+            partner: the smaller shares, `(n, ...)`.
+            logits: what the model says of `x`.
+            partner_logits: what the model says of `partner`.
+            weights: how much each pair counts; one each when absent.
+
         """
         n = len(logits)
         both = np.concatenate([logits, partner_logits])
@@ -112,7 +120,14 @@ class Pairing(Protocol):
     """How the rows of a batch find their partners."""
 
     def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
-        """The pairs of a batch, of which the model says `logits` and a second one the classes `opinions`."""
+        """The pairs of a batch, of which the model says `logits` and a second one the classes `opinions`.
+
+        Args:
+            batch: the batch.
+            logits: what the model says of its inputs; of images the classes of the pixels are enough.
+            opinions: the class that a second opinion gives each, if there is one.
+
+        """
         ...
 
 
@@ -130,7 +145,14 @@ class WithinBatch:
     epoch: int = 0
 
     def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
-        """The pairs of a batch; none if it has a single row."""
+        """The pairs of a batch; none if it has a single row.
+
+        Args:
+            batch: the batch.
+            logits: what the model says of its inputs; of images the classes of the pixels are enough.
+            opinions: the class that a second opinion gives each, if there is one.
+
+        """
         n = len(logits)
         first = np.arange(n if n > 1 else 0)
         second = ring(n, self.streams.pairs(batch.number, self.epoch))[: len(first)]
@@ -153,7 +175,14 @@ class AnywhereBefore:
         self._past = _Past(memory, rng)
 
     def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
-        """The pairs of the next batch of the stream."""
+        """The pairs of the next batch of the stream.
+
+        Args:
+            batch: the batch.
+            logits: what the model says of its inputs; of images the classes of the pixels are enough.
+            opinions: the class that a second opinion gives each, if there is one.
+
+        """
         rng, x, n = self._rng, batch.inputs, len(logits)
         shape = tuple(x.shape[1:])
         before = self._past.count(shape)

@@ -112,7 +112,6 @@ def calibrate(
             lam=lam,
             seed=seed,
             tolerance=tolerance,
-            pairing="batch",
             pixels_per_image=pixels or None,
             estimator=estimator,
             on_distrust=on_distrust,

@@ -108,9 +108,9 @@ def _show(demo: Demo, method: str, source: Domain, target: Domain, shared: Featu
     first, second = (_opened(run, target, shared) for run in runs)
     folder = demo.out / method
     say(f"{method}: calibrating on {len(target):,} pictures of {demo.target} without labels")
-    _calibrate(demo, (first, second), runs, folder, PseudoCal(pairing="batch"))
+    _calibrate(demo, (first, second), runs, folder, PseudoCal())
     agreed = folder / "agreement"
-    _calibrate(demo, (first, second), runs, agreed, PseudoCal(pairing="batch", estimator="agreement"))
+    _calibrate(demo, (first, second), runs, agreed, PseudoCal(estimator="agreement"))
     with np.load(runs[0].source_val, allow_pickle=False) as held_out:
         validation = Labelled(held_out["logits"], held_out["labels"])
     logits = np.load(folder / "logits.npy", allow_pickle=False)

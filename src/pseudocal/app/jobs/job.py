@@ -10,7 +10,7 @@ from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
 from pseudocal.calibrators import Calibration, PseudoCal
 
-IN_BATCHES = PseudoCal(pairing="batch")  # inputs come in random order, so each batch is a random sample
+DEFAULT_METHOD = PseudoCal()
 USUAL_BATCH = 64  # inputs per forward pass, unless the user sets another number
 
 
@@ -49,7 +49,7 @@ class Job:
     model: str
     data: str
     out: Path
-    method: PseudoCal = IN_BATCHES
+    method: PseudoCal = DEFAULT_METHOD
     second_opinion: str | None = None
     trust: bool = False
     preprocessing: dict[str, Any] = field(default_factory=dict)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,28 @@ class Predicted:
     predictions: str | None
 
 
+class PlaceToRun(Protocol):
+    """Where a job runs: in this process, or on a cluster."""
+
+    setup: Setup
+
+    def connected(self) -> AbstractContextManager[None]:
+        """Connect to the workers, if there are any."""
+        ...
+
+    def collect(self) -> Ticks:
+        """Collect the evidence; return it with what belongs in the record."""
+        ...
+
+    def probe(self) -> Inputs:
+        """Read a few inputs to try a calibrated model on."""
+        ...
+
+    def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
+        """Write the predictions; return a `Predicted`."""
+        ...
+
+
 class LocalRun:
     """A job in this process. A classifier's logits are stored as they come; a segmenter predicts its images twice.
 
@@ -62,7 +84,7 @@ class LocalRun:
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 
-    def connected(self) -> Any:
+    def connected(self) -> AbstractContextManager[None]:
         """Do nothing: there is no cluster to connect to."""
         return nullcontext()
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.jobs.job import Job, Note, Result, Tick
-from pseudocal.app.jobs.local import LocalRun, Predicted
+from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted
 from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutModel, report_of, timing_since, write_report
-from pseudocal.arrays import Inputs
+from pseudocal.arrays import InputError, Inputs
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence
@@ -36,7 +36,7 @@ RUNTIMES = {
 }
 
 
-def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result:
+def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: Any) -> Result:
     """Calibrate a model on unlabelled data, and write a calibrated model, predictions and a report.
 
         result = calibrate("model.onnx", "images/", "out/", second_opinion="other.onnx")
@@ -49,6 +49,13 @@ def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result
         settings: the other fields of `Job`, such as `second_opinion` or `method=PseudoCal(...)`.
 
     """
+    named: dict[str, Any] = {"model": model, "data": data, "out": out}
+    for name, value in named.items():
+        if not isinstance(value, str | Path):
+            kind = type(value).__name__
+            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes models and data in memory")
+    if isinstance(settings.get("labels"), str):
+        settings["labels"] = Path(settings["labels"])
     steps = job_steps(Job(str(model), str(data), Path(out), **settings))
     while True:
         try:
@@ -68,6 +75,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
 
     """
     started = time.monotonic()
+    job = replace(job, method=replace(job.method, pairing="batch"))  # inputs come in random order
     with staged(job.out, keeps_parts=job.ray is not None) as aside:
         run = _run(job, models, aside)
         yield from map(Note, run.setup.notes)
@@ -90,7 +98,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
     return Result(calibration, report, job.out, predictions)
 
 
-def _run(job: Job, models: Models | None, aside: Path) -> Any:
+def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     """Choose where the job runs."""
     if job.ray is None:
         return LocalRun(job, models or open_models(job), aside)

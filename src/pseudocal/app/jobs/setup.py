@@ -65,7 +65,8 @@ class Setup:
         """What was found or assumed when the model and the data were opened."""
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
         fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
-        return (*self.model.notes, self.preparation, *fewer)
+        second = () if self.second is None else tuple(f"second opinion: {note}" for note in self.second.notes)
+        return (*self.model.notes, *second, self.preparation, *fewer)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:

@@ -29,7 +29,7 @@ PICKLE_REFUSED = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
     "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump"
 )
-ACTIVE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # these can run code or write files
+CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can also write files
 Meaning = Literal["logits", "probabilities"]
 
 
@@ -43,9 +43,10 @@ def open_model(name: str, *, trust: bool = False, **options: Any) -> OpenModel:
 
     """
     kind = kind_of(name)
-    if kind in ACTIVE and not trust:
+    if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(
-            f"expected a model that cannot run code (ONNX, safetensors, skops), got {name}, {ACTIVE[kind]}, which can: "
+            "expected a model that cannot run code (ONNX, safetensors, skops), "
+            f"got {name}, {CAN_RUN_CODE[kind]}, which can: "
             'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
         )
     is_path = kind not in ("callable", "huggingface") or Path(name).exists()

@@ -1,4 +1,4 @@
-"""Small pictures embedded in the page, as data URLs."""
+"""Pictures embedded in a page, as data URLs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from pseudocal.metrics.images import Picture
 
 SIDE = 112  # the longer side of a thumbnail, in pixels, at most
 MAP_SIDE = 320  # the same of a map
+TINY = 64  # pixels: a smaller picture is enlarged when shown, which would show JPEG artefacts
+SIZES = ((640, 85), (640, 70), (512, 70), (512, 55), (384, 55), (256, 45), (160, 40))  # side and quality, best first
 
 
 def thumbnail(path: Path, side: int = SIDE) -> str | None:
@@ -26,6 +28,29 @@ def thumbnail(path: Path, side: int = SIDE) -> str | None:
         return None
     small.thumbnail((side, side))
     return _address(small, "JPEG", quality=82)
+
+
+def picture_within(path: Path, room: int) -> str | None:
+    """Return a picture to be shown large, in the best quality that fits; None if it cannot be read.
+
+    Args:
+        path: the file.
+        room: the largest number of characters of its data URL; the lowest quality may exceed it.
+
+    """
+    try:
+        image = as_rgb(read_picture(path, least=SIZES[0][0]))
+    except InputError:  # as for a thumbnail
+        return None
+    if max(image.size) <= TINY:
+        return _address(image, "PNG")
+    address = ""
+    for side, quality in SIZES:
+        image.thumbnail((side, side))
+        address = _address(image, "JPEG", quality=quality, optimize=True)
+        if len(address) <= room:
+            break
+    return address
 
 
 def map_pictures(image: Maps, name: str, temperature: float, picture: Path | None, mask: Any) -> MapPictures:

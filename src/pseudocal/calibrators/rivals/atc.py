@@ -16,7 +16,13 @@ from pseudocal.scaling import fit_temperature
 
 
 def atc(source: Labelled, target_logits: ArrayLike) -> Calibration:
-    """The temperature at which the mean target confidence is the accuracy that ATC forecasts."""
+    """The temperature at which the mean target confidence is the accuracy that ATC forecasts.
+
+    Args:
+        source: labelled source validation logits.
+        target_logits: logits of target data, `(n, classes)`.
+
+    """
     return Calibration("atc", match_confidence(target_logits, atc_accuracy(source, target_logits)))
 
 
@@ -30,6 +36,11 @@ def atc_accuracy(source: Labelled, target_logits: ArrayLike) -> float:
     0.75
 
     Confidence is taken after temperature scaling on the source, as the paper recommends.
+
+    Args:
+        source: labelled source validation logits.
+        target_logits: logits of target data, `(n, classes)`.
+
     """
     source = checked(source)
     temperature = fit_temperature(source.logits, source.labels).temperature

@@ -22,8 +22,6 @@ from pseudocal.scaling.temperature import as_weights
 def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Calibration:
     """The temperature of least Brier score on source rows that count as much as `ratio` says.
 
-    `ratio` is the density ratio at each source row, known or from `pseudocal.calibrators.rivals.density.density_ratio`.
-
     Rows with the wrong label count nothing here, so the logits cannot be too sure: T is at the end of its range.
 
     >>> source = Labelled(np.array([[2.0, 0.0]] * 4), np.array([0, 0, 1, 1]))
@@ -35,7 +33,11 @@ def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Cali
     >>> round(cpcs(source, [3.0, 3.0, 1.0, 1.0]).temperature, 4)
     1.8205
 
-    `reference` searches as the released code does, which stays near 2 if it must.
+    Args:
+        source: labelled source validation logits.
+        ratio: the density ratio at each source row, known or from `density_ratio`.
+        reference: whether to search as the released code does, which stays near 2 if it must.
+
     """
     source = checked(source)
     loss = _weighted_brier(source, as_weights(ratio, len(source)))

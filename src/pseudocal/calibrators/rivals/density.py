@@ -55,6 +55,13 @@ def density_ratio(
     The domains count the same however many rows they have, and features are brought to one scale first; no chance
     is involved. `reference` does as the released code of TransCal and PseudoCal does: features as they are, the
     smaller set replaced by a bootstrap sample of the larger one's size (drawn with `seed`; unseeded there), 100 steps.
+
+    Args:
+        source_train_features: features of source training data, `(n, features)`.
+        target_features: features of target data, `(m, features)`.
+        reference: whether to do as the released code does.
+        seed: the seed of the bootstrap sample of `reference`.
+
     """
     source = as_features(source_train_features, "source features")
     target = as_features(target_features, "target features")

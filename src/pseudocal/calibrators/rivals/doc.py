@@ -16,7 +16,13 @@ from pseudocal.scaling import fit_temperature
 
 
 def doc(source: Labelled, target_logits: ArrayLike) -> Calibration:
-    """The temperature at which the mean target confidence is the accuracy that DoC forecasts."""
+    """The temperature at which the mean target confidence is the accuracy that DoC forecasts.
+
+    Args:
+        source: labelled source validation logits.
+        target_logits: logits of target data, `(n, classes)`.
+
+    """
     return Calibration("doc", match_confidence(target_logits, doc_accuracy(source, target_logits)))
 
 
@@ -32,6 +38,11 @@ def doc_accuracy(source: Labelled, target_logits: ArrayLike) -> float:
 
     Confidence is taken after temperature scaling on the source. It could be left out for a source-calibrated model:
     the forecast is then the target's own mean confidence, and so DoC is close to TempScal wherever that fits well.
+
+    Args:
+        source: labelled source validation logits.
+        target_logits: logits of target data, `(n, classes)`.
+
     """
     source = checked(source)
     temperature = fit_temperature(source.logits, source.labels).temperature

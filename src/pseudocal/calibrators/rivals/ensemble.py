@@ -26,6 +26,11 @@ def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities"
     array([[0.75, 0.25]])
 
     Predictions may change; for the better, as a rule.
+
+    Args:
+        member_logits: the logits of each model, `(n, classes)`.
+        mean: "probabilities" or "logits": what is averaged.
+
     """
     arrays = [as_numpy(logits) for logits in member_logits]
     shapes = list(dict.fromkeys(array.shape for array in arrays))
@@ -57,7 +62,13 @@ def _of_maps(members: list[Maps], mean: Mean) -> Maps:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several models as one: a predictor like any other, which PseudoCal can calibrate."""
+    """Several models as one: a predictor like any other, which PseudoCal can calibrate.
+
+    Attributes:
+        members: the models, as functions from inputs to logits.
+        mean: "probabilities" or "logits": what is averaged.
+
+    """
 
     members: tuple[Predictor, ...]
     mean: Mean = "probabilities"

@@ -17,5 +17,10 @@ def matrixscal(source: Labelled, *, penalty: float = 0.0) -> Calibration:
 
     With C classes it has C (C + 1) numbers to fit and overfits small validation sets, as published; `penalty` holds
     them back.
+
+    Args:
+        source: labelled source validation logits.
+        penalty: holds the weights back; 0 as published.
+
     """
     return Calibration("matrixscal", fit_matrix(source.logits, source.labels, penalty=penalty), {"penalty": penalty})

@@ -19,6 +19,14 @@ def mc_dropout(model: Any, target_inputs: Any, *, passes: int = 10, batch_size: 
     random state. Predictions may change. A module without a dropout layer is an error: all passes would be the same.
 
     The paper does not say how many passes it takes, nor how much it drops; ten are common.
+
+    Args:
+        model: a torch module with dropout layers.
+        target_inputs: inputs of target data.
+        passes: how many passes are averaged.
+        batch_size: inputs that are predicted together.
+        seed: the seed of the dropout.
+
     """
     if passes < 2:
         raise InputError(f"expected at least two passes, got {passes}")

@@ -45,6 +45,16 @@ def oracle(
     "nll" is temperature scaling on the target, as the paper describes it. "ece" is the least calibration error, as
     in its released code; that error jumps whenever a row changes its bin, so a search from one point stalls.
     `reference` stops where the released search does.
+
+    Args:
+        target_logits: logits of target data, or a `Labelled` with its labels, weights and groups.
+        target_labels: class numbers `(n,)`; None with a `Labelled`.
+        by: "nll" for the greatest likelihood, "ece" for the least calibration error.
+        bins: bins of the ECE.
+        reference: whether to stop where the search of the released code does.
+        weights: as in `fit_temperature`.
+        groups: as in `fit_temperature`.
+
     """
     target = _labelled(target_logits, target_labels, weights, groups)
     settings = {"by": by, "bins": bins, "reference": reference}

@@ -17,12 +17,18 @@ def pseudo_ensemble(
 ) -> Calibration:
     """The temperature that PseudoCal finds for the mean of several models; it applies to `ensemble(member_logits)`.
 
-    `settings` are those of `PseudoCal`.
-
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(500, 2))
     >>> pseudo_ensemble([lambda x: 9 * x, lambda x: 9 * x[:, ::-1] @ np.array([[0, 1], [1, 0]])], x)
     Calibration(pseudo-ensemble: T = ... in [...], from ... rows)
+
+    Args:
+        members: the models.
+        target_inputs: inputs of target data.
+        mean: "probabilities" or "logits": what is averaged.
+        batch_size: inputs that are predicted together.
+        **settings: settings of `PseudoCal`.
+
     """
     together = Ensemble(tuple(as_predictor(model) for model in members), mean)
     calibration = PseudoCal(**settings).fit(together, target_inputs, batch_size=batch_size)

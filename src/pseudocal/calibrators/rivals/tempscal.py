@@ -19,6 +19,11 @@ def tempscal(source: Labelled, *, reference: bool = False) -> Calibration:
     1.8205
 
     `reference` stops where the search of the released code does, within 1e-4 or so of the maximum.
+
+    Args:
+        source: labelled source validation logits.
+        reference: whether to search as the released code does.
+
     """
     if reference:
         scaling = TemperatureScaling(released(nll_loss(checked(source))), rows=len(source))

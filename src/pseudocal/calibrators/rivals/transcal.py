@@ -38,8 +38,7 @@ def transcal(
 ) -> Calibration:
     """The temperature at which the mean target confidence is one minus the estimated target error.
 
-    `ratio` is the density ratio at each source row, known or from `density_ratio`. `bias` takes it to
-    the power of `exponent`, `variance` adds the control variates; without either, T matches the weighted accuracy.
+    Without `bias` and `variance`, T matches the weighted accuracy.
 
     Half of the source rows are wrong but they count a third of the others, so three in four should be right:
 
@@ -51,6 +50,16 @@ def transcal(
     The paper learns the exponent together with T from one equation, which any exponent solves with a T of its own:
     what comes out is where the search happened to go. `exponent` fixes it, to where that search starts. `reference`
     searches as the released code does: for both, from (2, 0.5), with T of at least 1, so that it never sharpens.
+
+    Args:
+        source: labelled source validation logits.
+        ratio: the density ratio at each source row, known or from `density_ratio`.
+        target_logits: logits of target data, `(n, classes)`.
+        bias: whether weights are taken to the power of `exponent`.
+        variance: whether to use the control variates.
+        exponent: the power of the weights.
+        reference: whether to search as the released code does.
+
     """
     if not 0 <= exponent <= 1:
         raise InputError(f"expected an exponent between 0 and 1, got {exponent}")

@@ -17,5 +17,10 @@ def vectorscal(source: Labelled, *, penalty: float = 0.0) -> Calibration:
 
     The likelihood is concave and its maximum is found; the released code takes 5,000 steps of gradient descent
     towards it. `penalty` holds the weights back, which 65 classes and 500 labels need.
+
+    Args:
+        source: labelled source validation logits.
+        penalty: holds the weights back; 0 as published.
+
     """
     return Calibration("vectorscal", fit_vector(source.logits, source.labels, penalty=penalty), {"penalty": penalty})

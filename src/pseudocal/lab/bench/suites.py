@@ -183,7 +183,7 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
         name: a name in `PLANS`.
         seeds: the number of seeds, starting at 0; None for one.
         quick: whether to take a few pairs of domains and methods only.
-        changes: settings to change in all tasks, such as `backbone` and `weights`.
+        **changes: settings to change in all tasks, such as `backbone` and `weights`.
 
     """
     if name not in PLANS:

@@ -265,7 +265,7 @@ def check_same_classes(*domains: Domain) -> tuple[str, ...]:
     Office-Home exists in three orders: with the labels of one and the names of another, a good model scores badly.
 
     Args:
-        domains: the domains to compare.
+        *domains: the domains to compare.
 
     """
     first = domains[0]

@@ -1,0 +1,86 @@
+"""What the docs name is there: files, functions, types."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src" / "pseudocal"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def code_in(page: Path) -> list[str]:
+    """The Python that a page shows, one text for each place."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def architecture() -> str:
+    return (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    named = {
+        name for name in re.findall(r"[\w/]+\.py\b", architecture()) if "/" in name and not name.startswith("tests/")
+    }
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not (SRC / name).is_file()] == []
+
+
+def test_every_file_of_the_library_has_a_place_in_the_architecture() -> None:
+    text = architecture()
+    own = sorted(path.stem for path in SRC.glob("*.py") if not path.stem.startswith("_"))
+    packages = sorted(path.parent.relative_to(SRC).as_posix() for path in SRC.glob("**/__init__.py"))
+    assert [name for name in own if f"`{name}.py`" not in text] == []
+    assert [name for name in packages if name not in (".", "app", "lab") and f"{name}/" not in text] == []
+
+
+def test_every_type_of_the_table_is_defined() -> None:
+    table = architecture().partition("## The types that flow")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([A-Z]\w+)`", table))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in SRC.rglob("*.py"))
+    assert len(named) > 25
+    assert [name for name in sorted(named) if not re.search(rf"^class {name}\b", code, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_imports_is_there(page: Path) -> None:
+    for module, names in re.findall(r"^from (pseudocal[\w.]*) import ([\w, ]+)$", "".join(code_in(page)), re.MULTILINE):
+        if module.startswith(("pseudocal.app", "pseudocal.lab", "pseudocal.torch")):
+            pytest.importorskip("torch")
+        there = import_module(module)
+        assert [name for name in names.split(", ") if not hasattr(there, name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_shows_is_python(page: Path) -> None:
+    for code in code_in(page):
+        compile(code, page.name, "exec")
+
+
+def test_what_the_readme_and_the_page_on_python_show_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = np.random.default_rng(0).normal(size=(300, 3))
+    names: dict[str, Any] = {"model": lambda x: 8 * x, "target": target, "logits": 8 * target}
+    exec(code_in(ROOT / "README.md")[0], names)
+    fitted, names["PseudoCal"] = names["calibration"].temperature, None
+    exec(code_in(ROOT / "docs" / "python.md")[1].replace("seed=1", "seed=0"), names)
+    assert names["calibration"].temperature == fitted
+    assert names["probabilities"].shape == target.shape
+
+
+def test_the_page_on_python_lists_every_argument() -> None:
+    pytest.importorskip("typer")
+    from dataclasses import fields
+
+    from pseudocal.app import Job, Result
+    from pseudocal.calibrators import Step
+
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    for record in (Job, Result, Step):
+        assert [field.name for field in fields(record) if f"| `{field.name}` |" not in text] == []
