@@ -71,7 +71,7 @@ def unlabelled_folder(folder: str | Path, *, name: str | None = None, resize: in
     """All images below a folder, in the order of their paths.
 
     Args:
-        folder: the folder; the images may lie at any depth.
+        folder: the folder; the images may be at any depth.
         name: the name of the domain; that of the folder by default.
         resize: the side, in pixels, of the square that each image is resized to, whatever its aspect ratio.
         crop: the side, in pixels, of the central square that is kept after resizing.
