@@ -44,12 +44,8 @@ def versions() -> dict[str, str]:
         pseudocal = version("pseudocal")
     except PackageNotFoundError:  # run from a source tree that was not installed
         pseudocal = "unknown"
-    return {
-        "pseudocal": pseudocal,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-    }
+    found = {"pseudocal": pseudocal, "python": platform.python_version()}
+    return found | {"numpy": np.__version__, "scipy": scipy.__version__}
 
 
 def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:

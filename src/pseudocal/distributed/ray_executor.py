@@ -81,7 +81,8 @@ class RayExecutor:
     def connected(self) -> Iterator[Any]:
         """A session of Ray: the one that is open, or one for as long as this lasts."""
         here = self.address in (None, "local")
-        new_session = open_session(self.address, max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None)
+        cpus = max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None
+        new_session = open_session(self.address, cpus)
         ray = require("ray", "ray")
         try:
             yield ray
