@@ -148,7 +148,8 @@ class Calibration:
 
         """
         z = as_logits(logits)
-        estimates = self.estimates or ({} if self.bound else {self.method: self.temperature})
+        own = {} if self.bound or self.measured else {self.method: self.temperature}
+        estimates = self.estimates or own
         priors = priors_of(estimates, z.shape[1], widths)
         scaling, measured = refine(z, answers, priors=priors, groups=groups)
         return replace(self, scaling=scaling, measured=measured, estimates=estimates, versions=versions())
@@ -248,8 +249,8 @@ class Calibration:
 
 
 def warn_of_distrust(calibration: Calibration) -> None:
-    """Warn about a temperature that should not be applied, unless it was replaced by T = 1."""
-    trust = calibration.trust
+    """Warn of a temperature that should not be applied, unless it was replaced or answers outrank the verdict."""
+    trust = None if calibration.measured else calibration.trust
     if trust is not None and trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "warn":
         warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=3)
 

@@ -59,7 +59,7 @@ def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime
 
     from pseudocal.app.inputs import Preprocessing, open_inputs
 
-    pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", *PREPARED, "--save-logits")
+    pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", *PREPARED)
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
     preprocessing = Preprocessing((16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch")
     inputs = open_inputs(str(pictures), preprocessing=preprocessing)
@@ -77,7 +77,7 @@ def test_calibrated_torch_files_divide(pseudocal, tabular, features, tmp_path):
 
     x = torch.as_tensor(np.load(features))
     for kind, name in (("pt2", "model.pt2"), ("torchscript", "model.pt")):
-        pseudocal("calibrate", tabular[kind], features, "-o", tmp_path / kind, "--save-logits", "--trust-model")
+        pseudocal("calibrate", tabular[kind], features, "-o", tmp_path / kind, "--trust-model")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             load = torch.jit.load if kind == "torchscript" else (lambda path: torch.export.load(path).module())
@@ -96,7 +96,7 @@ def test_hugging_face_gets_a_config_that_carries_the_temperature(at_hub, hub):
 
 
 def test_predictions_hold_every_input_in_the_order_of_the_data(pseudocal, tabular, features, classifier, tmp_path):
-    done = pseudocal("calibrate", tabular["sklearn"], features, "-o", tmp_path / "out", "--save-logits", "--json")
+    done = pseudocal("calibrate", tabular["sklearn"], features, "-o", tmp_path / "out", "--json")
     rows, logits = table(tmp_path / "out"), np.load(tmp_path / "out" / "logits.npy")
     expected = classifier.predict_proba(np.load(features).astype(np.float64))
     assert rows["file"] == [str(i) for i in range(400)]
@@ -195,8 +195,8 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(pseudocal, tab
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--format", "csv")
     (out / "notes.txt").write_text("mine")
     pseudocal("calibrate", tabular["pt2"], features, "-o", out, "--trust-model")
-    expected = ["calibration.json", "model.pt2", "notes.txt", "predictions.parquet", "report.html", "report.json"]
-    assert sorted(os.listdir(out)) == expected
+    expected = {"calibration.json", "model.pt2", "notes.txt", "predictions.parquet", "report.html", "report.json"}
+    assert set(os.listdir(out)) == expected | {"logits.npy", "probe.npy", "target.json"}
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 

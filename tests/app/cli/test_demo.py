@@ -20,7 +20,10 @@ from pseudocal.calibrators.trust import Forecast, Trust
 def check_agreement(lines: list[str], shown: list[Shown]) -> None:
     """Every number of the table against those that the reports are drawn from."""
     parts = "\n".join(lines).split("\n\n")
-    assert len(parts) == len(shown) + 3
+    assert len(parts) == len(shown) + 4
+    answered = [line.split()[0] for line in parts[-2].splitlines() if " answers: T = " in line]
+    assert answered == ["0", "20", "50"]
+    assert (shown[-1].folder / "label.html").exists()
     for part, each in zip(parts[1:], shown, strict=False):
         rows = {line[2:26].strip(): line[26:].split() for line in part.splitlines()[2:]}
         assert list(rows) == [NONE, "TempScal", PSEUDOCAL, AGREEMENT, ORACLE]

@@ -165,6 +165,6 @@ def test_what_only_workers_read_asks_for_them(pseudocal, tabular, tmp_path):
 
 
 def test_what_a_cluster_cannot_do_is_said(pseudocal, tabular, features, tmp_path):
-    for option in (["--save-logits"], ["--format", "csv"], ["--labels", "y.npy"]):
+    for option in (["--answers", "a.csv"], ["--format", "csv"], ["--labels", "y.npy"]):
         result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", *option)
         assert (result.code, "on a cluster, got --" in result.err) == (3, True)

@@ -32,7 +32,7 @@ def test_no_room_at_all_is_found_before_the_first_forward_pass(calibrate, disk, 
 def test_no_room_for_the_logits(calibrate, disk, tmp_path):
     out = disk("256k")
     np.save(tmp_path / "many.npy", rows(40_000))
-    code, err = calibrate(out / "deep" / "er", "--save-logits", data=tmp_path / "many.npy")
+    code, err = calibrate(out / "deep" / "er", data=tmp_path / "many.npy")
     assert code == 4
     assert err.startswith(f"pseudocal: expected room for {out / 'deep' / 'er'}, got No space left on device")
     assert err.count("\n") == 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal import Calibration, TemperatureScaling
+from pseudocal import Answers, Calibration, TemperatureScaling, ask
 from pseudocal.app.report import (
     AboutData,
     AboutModel,
@@ -23,6 +23,7 @@ from pseudocal.app.report import (
     row_chunks,
 )
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
 from pseudocal.calibrators.trust import Forecast, Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
@@ -123,6 +124,18 @@ def make_report(**settings: Any) -> Report:
     return report_of(summary, run.mixes, model=run.model, data=run.data, timing=run.timing)
 
 
+def make_refined() -> Report:
+    """A report after fifty answers, two of which are no class."""
+    run = make_run(labelled=True, verdict="do not apply")
+    rows = ask(run.logits, 50)
+    answered = run.labels[rows]
+    answered[:2] = CANNOT_TELL, NONE_OF_THESE
+    calibration = run.calibration.refined(run.logits, Answers(rows, answered))
+    summary, _ = make_summary(make_run(calibration=calibration))
+    fitted_on = Labelled(run.logits[rows], run.labels[rows])
+    return report_of(summary, fitted_on, model=run.model, data=run.data, timing=run.timing)
+
+
 def make_segmented(
     pictures: list[Path] | None = None,
     labelled: bool = False,
@@ -155,6 +168,7 @@ def made() -> SimpleNamespace:
         make_run=make_run,
         make_summary=make_summary,
         make_report=make_report,
+        make_refined=make_refined,
         make_segmented=make_segmented,
     )
 

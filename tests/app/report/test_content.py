@@ -50,6 +50,25 @@ def test_facts_speak_up_when_they_should(made):
     assert "unbounded" in page(report)
 
 
+def test_answers_outrank_the_verdict_without_labels(made):
+    report = made.make_refined()
+    answers, shown = report.answers, panel(report)
+    assert (report.trust.verdict, answers.verdict, shown.kind) == ("do not apply", "apply", "apply")
+    assert shown.kicker == "Verdict, measured on 49 answers"
+    assert shown.tracks[0].label == "Accuracy, measured"
+    assert shown.tracks[0].value.startswith(f"{answers.accuracy.value:.0%} (")
+    assert shown.reasons[0] == answers.reasons[0]
+    assert shown.reasons[-1].startswith(
+        f"Mean confidence minus accuracy, in points: {100 * answers.gap_before.value:+.0f}"
+    )
+    assert "of the 49 inputs that a person has answered" in page(report)
+    texts = {fact.level: fact.text for fact in reversed(report.facts)}
+    assert texts["caution"].startswith('1 of the answers are "none of these"')
+    assert any('1 questions were answered "cannot tell"' in fact.text for fact in report.facts)
+    assert not any("has not been measured" in fact.text for fact in report.facts)
+    assert "which the verdict advises against" not in page(report)
+
+
 def test_harm_that_labels_show_is_the_first_thing_to_know(made):
     counts = {"pairs": 600, "mixes": 40, "forward_passes": 640}  # few mixes are a caution too
     trust = made.make_run(verdict="caution").calibration.trust

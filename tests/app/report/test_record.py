@@ -36,11 +36,12 @@ def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
 @pytest.fixture(scope="module")
 def contents(made):
     reports = [made.make_report(), made.make_report(labelled=True), made.make_segmented(labelled=True)]
+    reports.append(made.make_refined())
     return [report.to_dict() for report in reports]
 
 
 def test_a_report_survives_a_file(tmp_path, made):
-    for report in (made.make_report(labelled=True), made.make_segmented()):
+    for report in (made.make_report(labelled=True), made.make_segmented(), made.make_refined()):
         write_report(report, tmp_path)
         assert Report.load(tmp_path / "report.json") == report
         first = (tmp_path / "report.html").read_text()
@@ -51,8 +52,8 @@ def test_a_report_survives_a_file(tmp_path, made):
 
 
 def test_other_versions_and_formats_are_refused(contents):
-    for version in (1, 3, "2", None, True, [2]):
-        with pytest.raises(InputError, match="expected a report of format version 2, got "):
+    for version in (2, 4, "3", None, True, [3]):
+        with pytest.raises(InputError, match="expected a report of format version 3, got "):
             Report.from_dict(contents[0] | {"format_version": version})
     others: list[Any] = [[], None, "report", {}, {"format": "pseudocal-calibration"}]
     for other in others:
@@ -89,7 +90,7 @@ def test_a_field_of_another_type_is_refused_or_drawn(contents, wrong):
 
 
 def test_what_does_not_fit_together_is_refused(contents):
-    plain, labelled, segmented = contents
+    plain, labelled, segmented, refined = contents
     cases = [
         (plain, ("confidence", "edges"), [0, 1], "expected a histogram of 1 columns, got lengths"),
         (plain, ("confidence", "before"), [0] * 20, "neither negative nor all zero"),
@@ -99,11 +100,13 @@ def test_what_does_not_fit_together_is_refused(contents):
             plain,
             ("reliability", "of"),
             "guesses",
-            "expected one of 'inputs', 'pixels', 'mixes' as report.reliability.of",
+            "expected one of 'inputs', 'pixels', 'mixes', 'answers' as report.reliability.of",
         ),
         (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
         (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data URL"),
         (plain, ("trust", "verdict"), "perhaps", "expected one of 'apply', 'caution', 'do not apply' as report.trust"),
+        (refined, ("answers", "verdict"), "perhaps", "expected one of 'apply', 'already calibrated', 'caution'"),
+        (refined, ("answers", "priors", 0, "width"), -1, "expected a positive width of the prior, got -1.0"),
         (labelled, ("measured", 0, "after"), None, "expected the ece before and after calibration"),
         (segmented, ("segmentation", "rows", 0), [], "expected a table of classes of 8 columns"),
         (plain, ("colour",), "red", "expected report with the fields model, .*, got 'colour'"),

@@ -12,8 +12,9 @@ import typer
 from pseudocal.app.cli.bench import bench
 from pseudocal.app.cli.options import EPILOG, fraction, names_in, numbers, option, sides, words
 from pseudocal.app.cli.printing import score_lines, show_progress, summary, summary_lines
-from pseudocal.app.jobs.job import USUAL_BATCH, Job
-from pseudocal.app.jobs.pipeline import job_steps
+from pseudocal.app.jobs.answers import TEMPLATE, ask_about
+from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
+from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_results import apply_file, rewrite_report, score_files
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.calibration import versions
@@ -98,7 +99,11 @@ def calibrate(
     max_bad: Annotated[str, option(help="share of inputs that may be unreadable", show_default=True)] = "1%",
     predict: Annotated[Literal["all", "seen"], option(help="inputs to predict after an early stop")] = "all",
     table: Annotated[Literal["parquet", "csv"] | None, option("--format", help="format of the predictions")] = None,
-    save_logits: Annotated[bool, option("--save-logits", help="write logits.npy as well")] = False,
+    keep_logits: Annotated[
+        bool, option("--keep-logits/--no-logits", help="in OUT, as ask and refine need them")
+    ] = True,
+    answers: Annotated[Path | None, option(metavar="FILE", help="a person's answers to the questions of ask")] = None,
+    labels_are: Annotated[DrawnBy, option(help="how the answered inputs were drawn", show_default=True)] = "ask",
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
@@ -131,16 +136,50 @@ def calibrate(
         max_bad=fraction(max_bad),
         predict=predict,
         table=table,
-        save_logits=save_logits,
+        keep_logits=keep_logits,
+        answers=answers,
+        drawn_by=labels_are,
         ray=ray,
         second_opinion=second_opinion,
         trust=trust_model,
     )
-    result = show_progress(job_steps(job), quiet=quiet)
+    _print_result(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json)
+
+
+@app.command("ask", epilog=EPILOG)
+def ask_person(
+    out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")],
+    n: Annotated[int, option("-n", min=1, help="how many inputs to ask about", show_default=True)] = 50,
+) -> None:
+    """Write questions to a person about the data of OUT: a page to open in a browser, and a table to fill in."""
+    page = ask_about(out, n)
+    typer.echo(f"{page}: {n:,} questions; open it in a browser, answer, save answers.csv")
+    typer.echo(f"{out / TEMPLATE}: the same as a table, to fill in elsewhere")
+    typer.echo(f"then: pseudocal refine {out} answers.csv")
+
+
+@app.command("refine", epilog=EPILOG)
+def refine_result(
+    out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")],
+    answers: Annotated[Path, typer.Argument(help="table with the columns file and label")],
+    labels_are: Annotated[DrawnBy, option(help="how the answered inputs were drawn", show_default=True)] = "ask",
+    trust_model: Annotated[
+        bool, option("--trust-model", help="open .pt2 and TorchScript again: such files can run code")
+    ] = False,
+    device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
+    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Bring OUT up to date with a person's ANSWERS: temperature, calibrated model, predictions and report."""
+    steps = refine_steps(out, answers, drawn_by=labels_are, trust=trust_model, device=device)
+    _print_result(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json)
+
+
+def _print_result(result: Result, *, quiet: bool, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(summary(result.report, out)))
+        typer.echo(json.dumps(summary(result.report, result.out)))
     elif not quiet:
-        typer.echo("\n".join(summary_lines(result.report, out)))
+        typer.echo("\n".join(summary_lines(result.report, result.out)))
 
 
 @app.command(epilog=EPILOG)

@@ -181,6 +181,5 @@ def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, me
         out=folder,
         method=method,
         labels=demo.out / "labels.csv",
-        save_logits=True,
     )
     show_progress(job_steps(job, models), quiet=True)

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from pseudocal.app.cli.demo import NONE, Demo, Say, Shown, run_demo
+from pseudocal import Answers, ask
+from pseudocal.app.cli.demo import NONE, PSEUDOCAL, Demo, Say, Shown, run_demo
+from pseudocal.app.jobs.answers import ask_about
 from pseudocal.calibrators import Calibration
 from pseudocal.lab.bench.figures import pyplot
 from pseudocal.metrics import Outcomes, Reliability, accuracy, ece, paired
 from pseudocal.metrics.intervals import Interval
 
+ANSWERS = (20, 50)  # how many questions are answered
 HEAD = f"  {'':24}{'T':>6}{'ECE':>8}   {'ECE after minus before':34}verdict"
 
 
@@ -56,6 +59,8 @@ def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
         *(line for each in shown for line in (*table_lines(each, compared[each.method]), "")),
         *lesson_lines(compared),
         "",
+        *answered_lines(adapted),
+        "",
         *(f"report on {each.method}: {each.folder / 'report.html'}" for each in shown),
         f"reliability diagrams of {adapted.method}: {diagrams}",
     ]
@@ -91,6 +96,22 @@ def lesson_lines(compared: Mapping[str, Sequence[Line]]) -> Iterator[str]:
                 yield f"{method}: {line.name} made it worse, from an ECE of {before:.1%} to {line.ece:.1%}."
                 if (trust := line.calibration.trust) is not None:
                     yield f"  Its verdict, made without labels: {trust.verdict}. {trust.reasons[0]}"
+
+
+def answered_lines(each: Shown) -> Iterator[str]:
+    """What a few answers do, which come from the known labels here, and a page to give one's own."""
+    rows = ask(each.logits, max(ANSWERS))
+    others = np.setdiff1d(np.arange(len(each.labels)), rows)
+    label_free = each.calibrations[PSEUDOCAL]
+    yield f"{each.method}: questions of `pseudocal ask`, answered here from the known labels as a person would:"
+    for n in (0, *ANSWERS):
+        found = label_free.refined(each.logits, Answers(rows[:n], each.labels[rows[:n]])) if n else label_free
+        error = ece(Outcomes.from_logits(found(each.logits[others]), each.labels[others]))
+        known = f", accuracy {found.measured.accuracy:.0%}" if found.measured else ""
+        yield f"  {n:2} answers: T = {found.temperature:.2f}, ECE {error:.1%}, verdict: {found.verdict}{known}"
+    yield f"  (ECE on the {len(others):,} pictures that were not asked about.)"
+    yield f"  answer yourself: open {ask_about(each.folder, min(ANSWERS))}, save answers.csv, then"
+    yield f"  pseudocal refine {each.folder} answers.csv"
 
 
 def outcomes(each: Shown, name: str) -> Outcomes:

@@ -21,9 +21,10 @@ from pseudocal.extras import MissingExtraError
 from pseudocal.files import OutputError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
-SETTING_NAMES = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"
+SETTING_NAMES = "answers|binary|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|trust"
 SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
-OTHER_FLAGS = {"table": "--format", "trust": "--trust-model"}  # flags whose name differs from the setting's
+# flags whose name differs from the setting's
+OTHER_FLAGS = {"drawn_by": "--labels-are", "table": "--format", "trust": "--trust-model"}
 MODEL_FAILED = "pseudocal: while the model predicted"
 
 

@@ -33,7 +33,9 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         "left_out": len(data.left_out),
         "confidence": {"before": report.confidence.mean_before, "after": report.confidence.mean_after},
         "measured": content["measured"],
-        **{key: trust[key] for key in ("verdict", "reasons", "forecast", "replaced")},
+        "answers": content["answers"],
+        **{key: (content["answers"] or trust)[key] for key in ("verdict", "reasons")},
+        **{key: trust[key] for key in ("forecast", "replaced")},
         "cautions": [fact.text for fact in report.facts if fact.level == "caution"],
         "out": str(out),
         "model_files": list(report.model.files),
@@ -67,14 +69,24 @@ def _temperature(short: dict[str, Any]) -> str:
 
 
 def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
-    """Yield the verdict, its reasons and the forecast of the accuracy.
+    """Yield the verdict, its reasons, and the accuracy: measured by answers, or else forecast.
 
     >>> forecast = {"accuracy": 0.7, "low": 0.58, "high": 0.82}
-    >>> list(verdict_lines({"verdict": "apply", "reasons": ["It helps."], "forecast": forecast}))
+    >>> short = {"verdict": "apply", "reasons": ["It helps."], "forecast": forecast, "answers": None}
+    >>> list(verdict_lines(short))
     ['verdict: apply', '  It helps.', 'forecast of the accuracy: 70%, 90% interval 58% to 82%']
     """
     yield f"verdict: {short['verdict']}"
     yield from (f"  {reason}" for reason in short["reasons"])
+    if answers := short["answers"]:
+        accuracy, before, after = (answers[key] for key in ("accuracy", "gap_before", "gap_after"))
+        yield (
+            f"measured on {answers['answers']:,} answers: accuracy {accuracy['value']:.0%}, "
+            f"90% interval {accuracy['low']:.0%} to {accuracy['high']:.0%}"
+        )
+        points = f"{100 * before['value']:+.0f} points before, {100 * after['value']:+.0f} after"
+        yield f"mean confidence minus accuracy: {points}"
+        return
     forecast = short["forecast"]
     yield (
         f"forecast of the accuracy: {forecast['accuracy']:.0%}, "

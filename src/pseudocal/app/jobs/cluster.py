@@ -186,9 +186,9 @@ def _picture(inputs: InputSet, name: str) -> Path | None:
 
 def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     """Find out what the data is: pictures, an array or a table, or files of rows."""
-    asked = {f'labels="{job.labels}"': job.labels, "save_logits=True": job.save_logits}
+    asked = {f'labels="{job.labels}"': job.labels, f'answers="{job.answers}"': job.answers}
     for name in (name for name, value in (asked | {'table="csv"': job.table == "csv"}).items() if value):
-        raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
+        raise InputError(f"expected predictions as parquet files, no labels and no answers on a cluster, got {name}")
     model, second = models
     if files := _files_of_rows(job.data):
         return _shard_plan(job, model, second, files)

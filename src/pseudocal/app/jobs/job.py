@@ -10,6 +10,7 @@ from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
 from pseudocal.calibrators import Calibration, PseudoCal
 
+DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
 USUAL_BATCH = 64  # inputs per forward pass, unless the user says how many
 
@@ -41,7 +42,9 @@ class Job:
         max_bad: the share of inputs that may be unreadable.
         predict: after an early stop, predict "all" inputs or only those already "seen".
         table: the format of the predictions, "parquet" or "csv"; None for parquet if pyarrow is installed.
-        save_logits: whether to write the logits as well.
+        keep_logits: whether to keep the logits and the names of the inputs, which `ask` and `refine` need.
+        answers: a file of answers that a person gave to the questions of `ask`.
+        drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
         ray: the address of a Ray cluster, or "local" to start one on this machine; None to run in this process.
 
     """
@@ -67,7 +70,9 @@ class Job:
     max_bad: float = 0.01
     predict: Literal["all", "seen"] = "all"
     table: str | None = None
-    save_logits: bool = False
+    keep_logits: bool = True
+    answers: Path | None = None
+    drawn_by: DrawnBy = "ask"
     ray: str | None = None
 
 

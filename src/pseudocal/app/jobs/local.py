@@ -1,4 +1,9 @@
-"""A job in this process: read, predict and mix batch by batch, and keep the logits of the inputs on disk."""
+"""A job in this process: read, predict and mix batch by batch, and keep the logits of the inputs on disk.
+
+Of a classifier three files stay in OUT, so that a person can be asked and answers be taken without predicting again:
+`logits.npy`, a row for each row of the predictions; `target.json`, what the inputs are called and how the model was
+opened; `probe.npy`, two inputs to try a calibrated model on.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,11 +24,12 @@ from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, data_name, open_setup
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
-from pseudocal.files import allocate_array
+from pseudocal.files import allocate_array, replacing
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked
 
@@ -125,9 +132,9 @@ class LocalRun:
             name = write_predictions(self._aside, tables, kind=setup.job.table)
         else:
             summary = RowSummary(calibration, setup.classes)
-            name = write_predictions(self._aside, self._row_tables(summary), kind=setup.job.table)
-            if not setup.job.save_logits:
-                (self._aside / "logits.npy").unlink()
+            tables_of_rows = row_tables(summary, self.logits, self.target)
+            name = write_predictions(self._aside, tables_of_rows, kind=setup.job.table)
+            self._keep()
         data = AboutData(
             name=data_name(setup.job),
             inputs=len(setup.inputs),
@@ -142,18 +149,37 @@ class LocalRun:
         workers = self.setup.job.workers or cores()
         return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
 
-    def _row_tables(self, summary: RowSummary) -> Iterator[PredictionTable]:
-        """Yield the table of a classifier, one chunk of the stored logits at a time."""
-        setup, logits, rows = self.setup, self._store.logits, self._store.rows
-        labels = None if setup.job.labels is None else setup.labels[rows]
-        for chunk in row_chunks(logits):
-            numbers = rows[chunk].tolist()
-            yield summary.add(
-                logits[chunk],
-                [setup.inputs.name(i) for i in numbers],
-                pictures=[setup.inputs.picture(i) for i in numbers],
-                labels=None if labels is None else labels[chunk],
-            )
+    @property
+    def logits(self) -> Logits:
+        """What a classifier says of the inputs that were predicted, in the order of the data."""
+        return self._store.logits
+
+    @cached_property
+    def target(self) -> Target:
+        """What is kept of these inputs, once all of them are predicted."""
+        setup, job, inputs, rows = self.setup, self.setup.job, self.setup.inputs, self._store.rows.tolist()
+        pictures = [path for i in rows if (path := inputs.picture(i)) is not None]
+        return Target(
+            names=tuple(inputs.name(i) for i in rows),
+            pictures=tuple(str(path.absolute()) for path in pictures) if pictures else None,
+            data=None if pictures else str(Path(job.data).absolute()),
+            field=job.field,
+            classes=setup.classes,
+            labels=None if job.labels is None else tuple(setup.labels[rows].tolist()),
+            model=str(Path(job.model).absolute()) if Path(job.model).exists() else job.model,
+            output=job.output,
+            outputs=job.outputs,
+            binary=job.binary,
+        )
+
+    def _keep(self) -> None:
+        """Leave in OUT what questions and answers need, or no logits at all."""
+        if not self.setup.job.keep_logits:
+            (self._aside / "logits.npy").unlink()
+            return
+        self._store.drop_empty()
+        self.target.save(self._aside)
+        np.save(self._aside / "probe.npy", self.probe())
 
     def _image_tables(self, summary: ImageSummary) -> Iterator[PredictionTable]:
         """Yield the table of a segmenter, which predicts again: the logits of all pixels are too large to store."""
@@ -163,6 +189,14 @@ class LocalRun:
                 for i, image in zip(batch.rows.tolist(), self._predict(batch.inputs), strict=True):
                     mask = None if masks is None else masks[i]
                     yield summary.add(np.asarray(image), inputs.name(i), picture=inputs.picture(i), mask=mask)
+
+
+def row_tables(summary: RowSummary, logits: Logits, target: Target) -> Iterator[PredictionTable]:
+    """The table of a classifier, a chunk of the logits at a time."""
+    for rows in row_chunks(logits):
+        pictures = None if target.pictures is None else [Path(path) for path in target.pictures[rows]]
+        labels = None if target.labels is None else np.array(target.labels[rows])
+        yield summary.add(logits[rows], target.names[rows], pictures=pictures, labels=labels)
 
 
 def warm_up() -> None:
@@ -209,6 +243,12 @@ class LogitStore:
             raise InputError("expected at least one prediction, got none")
         whole: Logits = self._store
         return whole if self._kept.all() else whole[self._kept]
+
+    def drop_empty(self) -> None:
+        """Leave only the rows of inputs that were predicted in the file."""
+        if not self._kept.all():
+            with replacing(self._path) as aside:
+                np.save(aside, self.logits)
 
     def keep(self, rows: NDArray[np.intp], logits: Logits | Maps) -> None:
         """Store the logits of some inputs."""

@@ -1,7 +1,8 @@
-"""The calibration job: takes the names of a model and of data, and writes a folder of results.
+"""The jobs that write a folder of results: a calibration from the names of a model and of data, and its refinement.
 
-A `LocalRun` runs it in this process, a `RayRun` on a cluster. Whether the model classifies inputs or pixels is known
-from its first output. The pipeline is the same for all.
+A `LocalRun` runs a calibration in this process, a `RayRun` on a cluster. Whether the model classifies inputs or pixels
+is known from its first output. The pipeline is the same for all. A refinement takes a person's answers and brings the
+folder up to date with what the calibration has kept there; nothing is predicted again.
 """
 
 from __future__ import annotations
@@ -14,17 +15,32 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.jobs.job import Job, Note, Result, Tick
-from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted
+import numpy as np
+
+from pseudocal.app.inputs.tables import read_array
+from pseudocal.app.jobs.answers import kept_logits, refined_by
+from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
+from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
 from pseudocal.app.jobs.setup import Models, data_name, open_models
-from pseudocal.app.jobs.staging import staged
+from pseudocal.app.jobs.staging import PARTS, staged
+from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
-from pseudocal.app.report import AboutModel, report_of, timing_since, write_report
-from pseudocal.arrays import InputError, Inputs
+from pseudocal.app.report import (
+    AboutModel,
+    Report,
+    RowSummary,
+    report_of,
+    timing_since,
+    write_predictions,
+    write_report,
+)
+from pseudocal.app.report.predictions import Target
+from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence
 
+KEPT = ("label.html", "logits.npy", "probe.npy", "target.json")  # what a refinement leaves as it is
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
     "pillow": "PIL",
@@ -53,16 +69,40 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
     for name, value in named.items():
         if not isinstance(value, str | Path):
             kind = type(value).__name__
-            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes models and data in memory")
-    if isinstance(settings.get("labels"), str):
-        settings["labels"] = Path(settings["labels"])
-    steps = job_steps(Job(str(model), str(data), Path(out), **settings))
+            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
+    files = {key: Path(settings[key]) for key in ("answers", "labels") if isinstance(settings.get(key), str)}
+    result = _last(job_steps(Job(str(model), str(data), Path(out), **(settings | files))))
+    warn_of_distrust(result.calibration)
+    return result
+
+
+def refine_out(
+    out: Path | str, answers: Path | str, *, drawn_by: DrawnBy = "ask", trust: bool = False, device: str = "cpu"
+) -> Result:
+    """Bring what `calibrate` wrote up to date with a person's answers to the questions of `ask`.
+
+        pseudocal.app.ask("out/", 50)                    # then somebody opens out/label.html
+        result = pseudocal.app.refine("out/", "answers.csv")
+        result.calibration.measured.accuracy, result.calibration.verdict
+
+    Args:
+        out: the folder that `calibrate` wrote.
+        answers: a table with the columns `file` and `label`: a class, "cannot tell" or "none of these".
+        drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
+        trust: whether the file of the model, which is written again, may run code.
+        device: where the model runs, to try what was written.
+
+    """
+    return _last(refine_steps(Path(out), Path(answers), drawn_by=drawn_by, trust=trust, device=device))
+
+
+def _last(steps: Generator[Note | Tick, None, Result]) -> Result:
+    """What a job gives back, without its notes and its progress."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
             result: Result = end.value
-            warn_of_distrust(result.calibration)
             return result
 
 
@@ -76,19 +116,21 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
     """
     started = time.monotonic()
     job = replace(job, method=replace(job.method, pairing="batch"))  # inputs come in random order
-    with staged(job.out, keeps_parts=job.ray is not None) as aside:
+    with staged(job.out, keeps=() if job.ray is None else (PARTS,)) as aside:
         run = _run(job, models, aside)
         yield from map(Note, run.setup.notes)
         with run.connected():
             evidence, record = yield from run.collect()
-            calibration = _concluded(job, evidence, record)
-            files, why_none = _ship(job, run.setup.model, calibration, aside, run.probe())
+            calibration, fitted_on = _concluded(job, evidence, record), evidence.mixes.labelled
+            if job.answers is not None and isinstance(run, LocalRun):
+                calibration, fitted_on = refined_by(calibration, run.logits, run.target, job.answers, job.drawn_by)
+            files, why_none = _ship(job.outputs, run.setup.model, calibration, aside, run.probe())
             yield from map(Note, why_none)
             predicted: Predicted = yield from run.predict(calibration, evidence)
         calibration.save(aside / "calibration.json")
         report = report_of(
             predicted.summary,
-            evidence.mixes.labelled,
+            fitted_on,
             model=_about_model(job, run.setup.model, files),
             data=predicted.data,
             timing=timing_since(started),
@@ -96,6 +138,44 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
         write_report(report, aside)
     predictions = None if predicted.predictions is None else job.out / predicted.predictions
     return Result(calibration, report, job.out, predictions)
+
+
+def refine_steps(
+    out: Path, answers: Path, *, drawn_by: DrawnBy = "ask", trust: bool = False, device: str = "cpu"
+) -> Generator[Note | Tick, None, Result]:
+    """As `refine_out`, step by step. The same answers give the same files, to the last byte."""
+    with staged(out, keeps=KEPT) as aside:
+        target = Target.load(out)
+        done, logits = Report.load(out / "report.json"), kept_logits(out, target)
+        before = Calibration.load(out / "calibration.json")
+        calibration, answered = refined_by(before, logits, target, answers, drawn_by)
+        files: tuple[str, ...] = ()
+        if (done.model.files or before.bound) and kind_of(target.model) != "callable":  # else no file holds T
+            probe = np.array(read_array(out / "probe.npy"))
+            model = _opened_again(target, logits, probe, trust=trust, device=device)
+            files, why_none = _ship(target.outputs, model, calibration, aside, probe)
+            yield from map(Note, why_none)
+        summary = RowSummary(calibration, target.classes)
+        kind = "csv" if (out / "predictions.csv").exists() else "parquet"
+        predictions = write_predictions(aside, row_tables(summary, logits, target), kind=kind)
+        calibration.save(aside / "calibration.json")
+        about = replace(done.model, files=files)
+        report = report_of(summary, answered, model=about, data=done.data, timing=done.timing)
+        write_report(report, aside)
+    return Result(calibration, report, out, out / predictions)
+
+
+def _opened_again(target: Target, logits: Logits, probe: Inputs, *, trust: bool, device: str) -> OpenModel:
+    """The model of a calibration, which must still say what it said then."""
+    meaning: dict[str, Any] = {"outputs": target.outputs, "binary": target.binary}
+    model = open_model(target.model, trust=trust, device=device, output=target.output, **meaning)
+    said, then = AsLogits(model.predict, **meaning)(probe), logits[: len(probe)]
+    if said.shape != then.shape or not np.allclose(said, then, rtol=1e-3, atol=1e-3 * max(1.0, float(np.ptp(then)))):
+        raise InputError(
+            f"expected the model that was calibrated, got {target.model}, which says {said[0]} of the first input "
+            f"and not {then[0]}: calibrate it again"
+        )
+    return model
 
 
 def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
@@ -121,12 +201,12 @@ def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibrat
 
 
 def _ship(
-    job: Job, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
+    outputs: Meaning | None, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write the model with the temperature inside if the format allows it; return its files, or why there are none."""
     if model.ship is None:
         return (), ()
-    if job.outputs == "probabilities" and model.kind != "onnx":
+    if outputs == "probabilities" and model.kind != "onnx":
         return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
     if calibration.bound:
         return (), ("no calibrated model is written: the temperature is at the limit of the search range",)

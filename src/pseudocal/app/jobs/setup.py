@@ -16,6 +16,7 @@ from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS
+from pseudocal.app.jobs.answer_file import read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model
@@ -88,10 +89,16 @@ class Setup:
             if labels.min() < 0 or labels.max() >= classes:
                 found = f"{labels.min()} to {labels.max()}"
                 raise InputError(f"expected labels from 0 to {classes - 1}, got {found} in {job.labels}")
+        if logits.ndim == 2 and job.answers is not None:
+            names = [self.inputs.name(i) for i in self.order]
+            read_answers(job.answers, names, shown_classes(self.classes, classes))
 
     def _check_maps(self, classes: int) -> None:
-        if self.job.save_logits:
-            raise InputError("expected no saved logits for a model that labels every pixel, got save_logits=True")
+        if self.job.answers is not None:
+            raise InputError(
+                f'expected no answers for a model that labels every pixel, got answers="{self.job.answers}": '
+                "so far they are for models that give each input one class"
+            )
         if self.masks is not None:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:

@@ -26,19 +26,22 @@ NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 RESULTS = (
     "calibration.json",
     "config.json",
+    "label.html",
     "logits.npy",
     "model.onnx",
     "model.pt",
     "model.pt2",
     "predictions.csv",
     "predictions.parquet",
+    "probe.npy",
     "report.html",
     "report.json",
+    "target.json",
 )
 
 
 @contextmanager
-def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
+def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
     """A folder whose files move into `out` if all goes well, and vanish if not.
 
     >>> from tempfile import TemporaryDirectory
@@ -50,7 +53,8 @@ def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
 
     Args:
         out: where the results go. It is made if it is not there.
-        keeps_parts: the predictions are written part by part into a folder of their own, which stays.
+        keeps: results of an earlier run that stay though they are not written again; `PARTS` for predictions that are
+            written part by part into a folder of their own. A run that writes no calibration removes nothing.
 
     """
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
@@ -66,7 +70,7 @@ def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
                     yield out / STAGED
                 with writing(out, out), _uninterrupted():
                     _check_same(out, folder)
-                    _publish(out, keeps_parts)
+                    _publish(out, keeps)
             finally:
                 shutil.rmtree(out / STAGED, ignore_errors=True)
     finally:
@@ -108,13 +112,13 @@ def _check_same(out: Path, folder: int | None) -> None:
         raise OutputError(f"expected {out} to stay until the results are written, got it removed or replaced")
 
 
-def _publish(out: Path, keeps_parts: bool) -> None:
+def _publish(out: Path, keeps: tuple[str, ...]) -> None:
     """Decide, with one rename, and move the files to their places."""
     aside = out / STAGED
     written = {path.name for path in aside.iterdir()}
     _check_places(out, written)
-    gone = [name for name in RESULTS if name not in written and "calibration.json" in written]
-    gone += [] if keeps_parts or not (out / PARTS / PARTS_RECORD).exists() else [PARTS]
+    earlier = (*RESULTS, *([PARTS] if (out / PARTS / PARTS_RECORD).exists() else ()))
+    gone = [name for name in earlier if name not in (*written, *keeps) and "calibration.json" in written]
     (aside / "gone.txt").write_text("\n".join(gone), encoding="utf-8")
     aside.rename(out / DECIDED)
     _move(out)

@@ -1,4 +1,4 @@
-"""The advice in a report: the verdict panel, what to know before using the result, and code that applies it."""
+"""The advice in a report: the verdict panel, and what to know before using the result."""
 
 from __future__ import annotations
 
@@ -7,71 +7,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pseudocal.app.report.record import Report
-from pseudocal.app.report.sections import AboutModel, AboutTrust, Fact
+from pseudocal.app.report.sections import Fact
+from pseudocal.calibrators.measurement import Measured
+from pseudocal.metrics import Interval
 
 FEW_IMAGES = 50
 FEW_DIFFER = 0.1
-ONNX = """\
-import onnxruntime as ort
-from scipy.special import softmax
-
-session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
-logits = session.run([{output!r}], {{session.get_inputs()[0].name: x}})[0]
-probabilities = softmax(logits, axis=1)
-"""
-ONNX_INSIDE = """\
-import onnxruntime as ort
-
-session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
-outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # the same outputs as before, calibrated
-"""
-PT2 = """\
-import torch
-
-model = torch.export.load("model.pt2").module()      # from this folder; the division by T is inside
-probabilities = model(x).softmax(dim=1)
-"""
-TORCHSCRIPT = """\
-import torch
-
-model = torch.jit.load("model.pt")                   # from this folder; the division by T is inside
-probabilities = model(x).softmax(dim=1)
-"""
-HUGGING_FACE = """\
-from transformers import AutoConfig, AutoModelForImageClassification
-
-config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
-model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
-logits = model(pixel_values=x).logits
-probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=1)
-"""
-SKLEARN = """\
-from pseudocal import Calibration
-
-calibration = Calibration.load("calibration.json")   # from this folder
-probabilities = calibration.probabilities(model.predict_log_proba(x))
-"""
-LOGITS = """\
-from pseudocal import Calibration
-
-calibration = Calibration.load("calibration.json")   # from this folder
-probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / {temperature:.6g})
-"""
-SNIPPETS = {
-    "huggingface": HUGGING_FACE,
-    "onnx": ONNX,
-    "onnx-inside": ONNX_INSIDE,
-    "pt2": PT2,
-    "sklearn": SKLEARN,
-    "torchscript": TORCHSCRIPT,
-}
 TRACK_LEFT, TRACK_RIGHT = 14, 346  # x of the ends of each track in the panel
 TRACK_FIRST, TRACK_STEP = 30, 40  # y of the first track, and the distance to the next
 HEADINGS = {
+    "already calibrated": "Already calibrated: nothing to apply",
     "apply": "Apply",
     "caution": "Use with caution",
     "do not apply": "Do not apply",
 }
+KINDS_OF_PANEL = {"already calibrated": "apply", "do not apply": "refuse"}  # of the verdicts with another name
+BAR_OF_FORECAST = (
+    "Mean confidence and accuracy should be alike. The bar is the 90% interval of the forecast; it includes the error "
+    "of the method, as the tasks it was developed on show it."
+)
+BAR_OF_ANSWERS = "Mean confidence and accuracy should be alike. The bar is the 90% interval of the accuracy."
 REPLACED = (
     "As requested, a temperature of one replaces the one that was fitted: the confidences do not change. "
     "The reasons refer to the temperature that was refused."
@@ -120,7 +75,31 @@ def _differ(report: Report) -> Iterator[Fact]:
     yield _caution(text) if mixes / pairs < FEW_DIFFER else _note(text)
 
 
+def _answers(report: Report) -> Iterator[Fact]:
+    """Say what the answers are, beyond what the verdict says of them."""
+    answers = report.answers
+    if answers is None:
+        return
+    how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
+    estimates = ", ".join(f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors)
+    yield _note(
+        f"{answers.answers:,} of {answers.rows:,} inputs have an answer; they were {how}. The temperature comes from "
+        f"these answers and, as prior, from what was known without them ({estimates})."
+    )
+    if answers.none_of_these:
+        yield _caution(
+            f'{answers.none_of_these:,} of the answers are "none of these": the target has other classes than the '
+            "model. On such inputs it is wrong whatever it says."
+        )
+    if answers.cannot_tell:
+        yield _note(f'{answers.cannot_tell:,} questions were answered "cannot tell"; they are left out.')
+    if answers.error_after is None:
+        yield _note("The answers are too few to measure the calibration error itself.")
+
+
 def _sampling(report: Report) -> Iterator[Fact]:
+    if report.answers is not None:
+        return
     yield _note(
         "The interval of the temperature covers sampling error only: how much T would change with other inputs from "
         "the same source. It does not cover how well mixes represent real inputs."
@@ -128,7 +107,7 @@ def _sampling(report: Report) -> Iterator[Fact]:
 
 
 def _labels(report: Report) -> Iterator[Fact]:
-    if not report.measured:
+    if not report.measured and report.answers is None:
         yield _note("No labels were given, so whether the confidences match the accuracy has not been measured.")
 
 
@@ -158,21 +137,7 @@ def _note(text: str) -> Fact:
     return Fact("note", text)
 
 
-CHECKS = (_harm, _few_images, _differ, _unreadable, _left_out, _labels, _sampling)
-
-
-def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -> str:
-    """Return Python code that applies the result.
-
-    >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
-    >>> print(usage_of(model, 2.0).splitlines()[-1])
-    probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / 2)
-    """
-    shipped = model.kind == "sklearn" or model.files
-    snippet = SNIPPETS.get(model.recipe if shipped else "", LOGITS)
-    if segments:
-        snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
-    return snippet.format(temperature=temperature, name=model.name, output=model.output)
+CHECKS = (_harm, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
 
 
 @dataclass(frozen=True)
@@ -192,8 +157,11 @@ class Panel:
     """The verdict panel."""
 
     kind: str  # "apply", "caution" or "refuse": a class of the style sheet
+    kicker: str  # what it rests on
     heading: str
+    reasons: tuple[str, ...]
     note: str | None
+    caption: str  # what the bar is
     description: str
     tracks: tuple[Track, ...]
 
@@ -209,34 +177,63 @@ class Panel:
 
 
 def panel(report: Report) -> Panel | None:
-    """Make the panel of a report; None if it has no verdict."""
-    trust = report.trust
-    if trust is None:
+    """Make the panel of a report; None if it has no verdict. A verdict by answers outranks one without labels."""
+    trust, answers = report.trust, report.answers
+    judged = answers or trust
+    if judged is None:
         return None
-    tracks = _tracks(report, trust)
+    tracks = _tracks(report)
     return Panel(
-        kind="refuse" if trust.verdict == "do not apply" else trust.verdict,
-        heading=HEADINGS[trust.verdict],
-        note=REPLACED if trust.replaced else None,
+        kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
+        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} answers",
+        heading=HEADINGS[judged.verdict],
+        reasons=judged.reasons if answers is None else (*judged.reasons, _gap_in_words(answers)),
+        note=REPLACED if trust is not None and trust.replaced else None,
+        caption=BAR_OF_FORECAST if answers is None else BAR_OF_ANSWERS,
         description=". ".join(f"{track.label}: {track.value}" for track in tracks) + ".",
         tracks=tracks,
     )
 
 
-def _tracks(report: Report, trust: AboutTrust) -> tuple[Track, ...]:
-    """Return the forecast, the mean confidence before and after and, with labels, the measured accuracy."""
-    forecast, confidence = trust.forecast, report.confidence
-    low, high = _x(forecast.low), _x(forecast.high)
-    interval = f"{forecast.accuracy:.0%} ({forecast.low:.0%} to {forecast.high:.0%})"
+def _gap_in_words(answers: Measured) -> str:
+    """How far the mean confidence lies from the accuracy, in points.
+
+    >>> from pseudocal.metrics import Interval
+    >>> two = (Interval(0.2, 0.1, 0.3), Interval(-0.01, -0.11, 0.09))
+    >>> _points(two[0]), _points(two[1])
+    ('+20 (+10 to +30)', '-1 (-11 to +9)')
+    """
+    before, after = _points(answers.gap_before), _points(answers.gap_after)
+    return f"Mean confidence minus accuracy, in points: {before} before, {after} after. Intervals of 90%."
+
+
+def _points(gap: Interval) -> str:
+    value, low, high = (f"{100 * part:+.0f}" for part in (gap.value, gap.low, gap.high))
+    return f"{value} ({low} to {high})"
+
+
+def _tracks(report: Report) -> tuple[Track, ...]:
+    """The accuracy by answers or as forecast, the mean confidence before and after, and what labels have measured."""
+    confidence, answers, trust = report.confidence, report.answers, report.trust
+    if answers is not None:
+        kind, label, known = "measured", "Accuracy, measured", answers.accuracy
+    else:
+        assert trust is not None
+        forecast = trust.forecast
+        kind, label = "forecast", "Accuracy, forecast"
+        known = Interval(forecast.accuracy, forecast.low, forecast.high)
+    low, high = _x(known.low), _x(known.high)
     rows: list[tuple[str, str, str, float]] = [
-        ("forecast", "Accuracy, forecast", interval, forecast.accuracy),
+        (kind, label, f"{known.value:.0%} ({known.low:.0%} to {known.high:.0%})", known.value),
         ("before", "Mean confidence before", f"{confidence.mean_before:.1%}", confidence.mean_before),
         ("after", "Mean confidence after", f"{confidence.mean_after:.1%}", confidence.mean_after),
     ]
     for row in report.measured or ():
         value = row.before.value
         if row.metric == "accuracy" and value is not None:
-            rows.append(("measured", "Accuracy, measured", f"{value:.1%}", value))
+            rows.append(
+                ("measured", "Accuracy, all labels" if answers else "Accuracy, measured", f"{value:.1%}", value)
+            )
     return tuple(
         Track(
             kind, label, text, TRACK_FIRST + TRACK_STEP * i, _x(value), (low, round(high - low, 2)) if i == 0 else None

@@ -1,4 +1,4 @@
-"""Make a report from a summary: the same for a classifier and a segmenter."""
+"""Make a report from a summary, with code that applies the result: the same for a classifier and a segmenter."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.app.report.advice import facts_of, usage_of
+from pseudocal.app.report.advice import facts_of
 from pseudocal.app.report.pictures import thumbnail
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import (
@@ -36,6 +36,60 @@ from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired
 
+ONNX = """\
+import onnxruntime as ort
+from scipy.special import softmax
+
+session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+logits = session.run([{output!r}], {{session.get_inputs()[0].name: x}})[0]
+probabilities = softmax(logits, axis=1)
+"""
+ONNX_INSIDE = """\
+import onnxruntime as ort
+
+session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # the same outputs as before, calibrated
+"""
+PT2 = """\
+import torch
+
+model = torch.export.load("model.pt2").module()      # from this folder; the division by T is inside
+probabilities = model(x).softmax(dim=1)
+"""
+TORCHSCRIPT = """\
+import torch
+
+model = torch.jit.load("model.pt")                   # from this folder; the division by T is inside
+probabilities = model(x).softmax(dim=1)
+"""
+HUGGING_FACE = """\
+from transformers import AutoConfig, AutoModelForImageClassification
+
+config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
+model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
+logits = model(pixel_values=x).logits
+probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=1)
+"""
+SKLEARN = """\
+from pseudocal import Calibration
+
+calibration = Calibration.load("calibration.json")   # from this folder
+probabilities = calibration.probabilities(model.predict_log_proba(x))
+"""
+LOGITS = """\
+from pseudocal import Calibration
+
+calibration = Calibration.load("calibration.json")   # from this folder
+probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / {temperature:.6g})
+"""
+SNIPPETS = {
+    "huggingface": HUGGING_FACE,
+    "onnx": ONNX,
+    "onnx-inside": ONNX_INSIDE,
+    "pt2": PT2,
+    "sklearn": SKLEARN,
+    "torchscript": TORCHSCRIPT,
+}
 CLASSES_SHOWN = 10
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
@@ -43,12 +97,13 @@ MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
 Seen = Outcomes | Segmented  # what the metrics need to know about labelled inputs or images
 
 
-def report_of(summary: Summary, mixes: Labelled, *, model: AboutModel, data: AboutData, timing: Timing) -> Report:
+def report_of(summary: Summary, fitted_on: Labelled, *, model: AboutModel, data: AboutData, timing: Timing) -> Report:
     """Make the report of a calibration.
 
     Args:
         summary: the summary of the predictions, with the calibration.
-        mixes: a sample of the mixes that the temperature was fitted on; mixes of pixels have groups.
+        fitted_on: what the temperature was fitted on: a sample of the mixes, those of pixels with groups; or the inputs
+            that a person has answered, if the calibration was refined.
         model: the description of the model.
         data: the description of the data.
         timing: when the job finished, and how long it took.
@@ -60,9 +115,10 @@ def report_of(summary: Summary, mixes: Labelled, *, model: AboutModel, data: Abo
         data=data,
         calibration=_fit(calibration),
         trust=_trust(calibration),
+        answers=calibration.measured,
         confidence=_histogram(summary.tally),
         classes=_shares(summary.tally, summary.classes),
-        reliability=diagrams_of_mixes(mixes, calibration) if seen is None else diagrams_of_labels(*seen),
+        reliability=diagrams_of_fit(fitted_on, calibration) if seen is None else diagrams_of_labels(*seen),
         measured=None if seen is None else measure(*seen),
         examples=_examples(summary.tally),
         segmentation=summary.segmentation,
@@ -72,6 +128,20 @@ def report_of(summary: Summary, mixes: Labelled, *, model: AboutModel, data: Abo
         timing=timing,
     )
     return replace(report, facts=facts_of(report))
+
+
+def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -> str:
+    """Return Python code that applies the result.
+
+    >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
+    >>> print(usage_of(model, 2.0).splitlines()[-1])
+    probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / 2)
+    """
+    shipped = model.kind == "sklearn" or model.files
+    snippet = SNIPPETS.get(model.recipe if shipped else "", LOGITS)
+    if segments:
+        snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
+    return snippet.format(temperature=temperature, name=model.name, output=model.output)
 
 
 def _fit(calibration: Calibration) -> AboutFit:
@@ -99,7 +169,11 @@ def _trust(calibration: Calibration) -> AboutTrust | None:
         forecast=trust.forecast,
         evidence=trust.evidence,
         score=trust.score,
-        replaced=trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "identity",
+        replaced=(
+            trust.verdict == "do not apply"
+            and calibration.settings.get("on_distrust") == "identity"
+            and calibration.measured is None
+        ),
     )
 
 
@@ -168,17 +242,18 @@ def diagrams_of_labels(before: Seen, after: Seen) -> Diagrams:
     return Diagrams("pixels" if isinstance(before, Segmented) else "inputs", _bins(before), _bins(after))
 
 
-def diagrams_of_mixes(mixes: Labelled, calibration: Calibration) -> Diagrams:
-    """Return the reliability of the mixes that T was fitted on; without intervals for pixels, which share images.
+def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:
+    """Return the reliability of what T was fitted on; without intervals for mixes of pixels, which share images.
 
     >>> from pseudocal import TemperatureScaling
     >>> mixes = Labelled(np.zeros((4, 2)), np.zeros(4, int), groups=np.zeros(4, int))
-    >>> diagrams_of_mixes(mixes, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
+    >>> diagrams_of_fit(mixes, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
     False
     """
-    independent = mixes.groups is None
-    before, after = (Outcomes.from_logits(z, mixes.labels) for z in (mixes.logits, calibration(mixes.logits)))
-    return Diagrams("mixes", _bins(before, independent=independent), _bins(after, independent=independent))
+    independent, z = fitted_on.groups is None, fitted_on.logits
+    before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, calibration(z)))
+    of: Literal["mixes", "answers"] = "mixes" if calibration.measured is None else "answers"
+    return Diagrams(of, _bins(before, independent=independent), _bins(after, independent=independent))
 
 
 def _bins(seen: Seen, *, independent: bool = True) -> Bins:

@@ -68,7 +68,7 @@ def write_labelling_page(folder: Path, questions: Sequence[Question], classes: S
 def answer_labels(classes: Sequence[str]) -> list[str]:
     """What `answers.csv` says for each class: its name, or its number where the name could mean something else.
 
-    That is where two classes have the same name, and where a class is called "cannot tell" or the like.
+    That is where two classes have the same name, and where a name is empty or one of `OTHER_ANSWERS`.
 
     >>> answer_labels(["crane", "heron", "crane", "none of these"])
     ['0', 'heron', '2', '3']
@@ -85,8 +85,8 @@ def answer_labels(classes: Sequence[str]) -> list[str]:
 def plain_cell(text: str) -> str:
     """A cell of `answers.csv` without the apostrophe that keeps a spreadsheet from taking it for a formula.
 
-    The page puts an apostrophe before text that begins with one of `FORMULA`, be it after other apostrophes. No other
-    cell is changed, here or there, so this is exact.
+    The page puts an apostrophe in front of text that begins with one of `FORMULA`, or with apostrophes and then one of
+    them. No other cell is changed by the page or here, so the text comes back exactly.
 
     >>> plain_cell("'=1+1.png"), plain_cell("''-a"), plain_cell("'80s"), plain_cell("=1+1.png")
     ('=1+1.png', "'-a", "'80s", '=1+1.png')

@@ -35,7 +35,7 @@ def page(report: Report) -> str:
         confidences=histogram(report.confidence, report.unit),
         diagrams=[reliability(getattr(diagrams, when), when, diagrams.of) for when in ("before", "after")],
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
-        effect=_effect(report.calibration, report.trust),
+        effect=_effect(report.calibration, None if report.answers else report.trust),
         frame=FRAME,
     )
     return html
@@ -210,14 +210,12 @@ def histogram(confidence: Histogram, of: str = "inputs") -> Figure:
 def reliability(bins: Bins, when: str, of: str) -> Figure:
     """Draw the accuracy in each bin of confidence; predictions on the diagonal are well calibrated."""
     filled = filled_bins(bins)
+    error = "" if of == "answers" else f" The expected calibration error is {bins.ece:.1%}."  # of few it is too large
     header = ("confidence", of, "mean confidence", "accuracy", "95% interval")
     return Figure(
         name=f"reliability-{when}",
         title=f"Reliability of the {of} {when}",
-        description=(
-            f"Accuracy in {len(filled)} bins of confidence, {when} calibration. "
-            f"The expected calibration error is {bins.ece:.1%}."
-        ),
+        description=(f"Accuracy in {len(filled)} bins of confidence, {when} calibration.{error}"),
         columns=tuple(_marks(one, when) for one in filled),
         y_ticks=tuple((_y(v, 1), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1)),
         labels=("confidence", "accuracy"),

@@ -1,18 +1,21 @@
-"""The predictions of every input as a table: parquet, or CSV if pyarrow is not installed or not wanted."""
+"""The predictions of every input as a table, parquet or CSV, and what is kept of the target that they are of."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Floats, Logits, softmax
+from pseudocal.app.models.files import Meaning
+from pseudocal.app.report.record import from_json, to_json
+from pseudocal.arrays import Floats, InputError, Logits, softmax
 from pseudocal.calibrators import Calibration
 from pseudocal.extras import require
 from pseudocal.files import replacing
@@ -77,6 +80,62 @@ class Confidences:
         top = np.take_along_axis(unsorted, order, axis=1)
         both = (np.take_along_axis(p, top, axis=1) for p in (softmax(logits), calibration.probabilities(logits)))
         return cls(top, *both)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is kept of a target beside its logits.
+
+    Attributes:
+        names: what the inputs are called, in the order of the logits.
+        pictures: the file of each; None if they are rows of an array or a table.
+        data: the file of the rows; None for pictures.
+        field: the array of an .npz file that was used.
+        classes: the names of the classes, as far as they have names.
+        labels: the class of each input, for evaluation only; None without labels.
+        model: the model as it can be opened again.
+        output: the output of the model that holds the logits.
+        outputs: whether the model gives "logits" or "probabilities".
+        binary: one number per input stands for two classes.
+        format: what kind of file `target.json` is.
+        format_version: of which version.
+
+    """
+
+    names: tuple[str, ...]
+    pictures: tuple[str, ...] | None
+    data: str | None
+    field: str | None
+    classes: tuple[str, ...]
+    labels: tuple[int, ...] | None
+    model: str
+    output: str | None
+    outputs: Meaning | None
+    binary: bool
+    format: Literal["pseudocal-target"] = "pseudocal-target"
+    format_version: Literal[1] = 1
+
+    def save(self, folder: Path) -> None:
+        """Write `target.json`."""
+        with replacing(folder / "target.json") as aside:
+            aside.write_text(json.dumps(to_json(self), indent=0) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Target:
+        """Read what `save` wrote."""
+        path = folder / "target.json"
+        if not path.is_file():
+            raise InputError(
+                f"expected a folder in which a calibration has kept its logits, got {folder} without {path.name}: "
+                "a job on a cluster, one for a model that labels every pixel, and one with keep_logits=False keep none"
+            )
+        try:
+            target: Target = from_json(cls, json.loads(path.read_text(encoding="utf-8")), "target")
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"expected the record of a target, got {path}: {error}") from error
+        if len({len(part) for part in (target.names, target.pictures, target.labels) if part is not None}) > 1:
+            raise InputError(f"expected names, pictures and labels of the same inputs, got different ones in {path}")
+        return target
 
 
 def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pseudocal.app.report.sections import (
     AboutData,
@@ -26,10 +26,11 @@ from pseudocal.app.report.sections import (
     Timing,
 )
 from pseudocal.arrays import InputError
+from pseudocal.calibrators.measurement import Measured
 from pseudocal.files import brief, load_json, replacing
 
 REPORT_FORMAT = "pseudocal-report"
-REPORT_VERSION = 2
+REPORT_VERSION = 3
 LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # the largest numbers that a report may hold; NaN and inf are refused
 WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
 
@@ -42,7 +43,8 @@ class Report:
         model: the model that was calibrated.
         data: the data that it was calibrated on.
         calibration: the temperature and what it was fitted on.
-        trust: the verdict; None if there is none.
+        trust: the verdict without labels; None if there is none.
+        answers: what a person's answers say, which outranks it; None without answers.
         confidence: the histogram of the confidences of inputs or pixels.
         classes: the ten classes that are predicted most often.
         reliability: the reliability diagrams before and after.
@@ -61,6 +63,7 @@ class Report:
     data: AboutData
     calibration: AboutFit
     trust: AboutTrust | None
+    answers: Measured | None
     confidence: Histogram
     classes: tuple[ClassShare, ...]
     reliability: Diagrams
@@ -88,7 +91,7 @@ class Report:
 
         >>> Report.from_dict({"format": "pseudocal-report", "format_version": 99})
         Traceback (most recent call last):
-        pseudocal.arrays.InputError: expected a report of format version 2, got 99
+        pseudocal.arrays.InputError: expected a report of format version 3, got 99
 
         Args:
             content: JSON values, as `to_dict` returned them.
@@ -132,6 +135,8 @@ def check_consistent(report: Report) -> None:
     for row in report.measured or ():
         if row.after is None or row.change is None:
             raise InputError(f"expected the {row.metric} before and after calibration, got {row}")
+    if report.reliability.of == "answers" and report.answers is None:
+        raise InputError("expected what the answers of the diagrams say, got no answers")
     histogram, shown = report.confidence, (*report.examples.changed, *report.examples.unsure)
     _check_lengths("histogram", len(histogram.edges) - 1, histogram.before, histogram.after)
     if min(*histogram.before, *histogram.after) < 0 or sum(histogram.before) == 0:
@@ -216,7 +221,7 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Literal:
         return value if _among(value, parts) else _refuse("one of " + ", ".join(map(repr, parts)), value, where)
-    if origin is UnionType:
+    if origin in (UnionType, Union):  # the latter of a Literal
         [other] = [part for part in parts if part is not NoneType]
         return None if value is None else from_json(other, value, where)
     if origin is tuple:

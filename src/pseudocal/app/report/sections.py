@@ -172,9 +172,16 @@ class Bins:
 
 @dataclass(frozen=True)
 class Diagrams:
-    """Reliability before and after calibration, of labelled inputs, labelled pixels or mixes."""
+    """Reliability before and after calibration.
 
-    of: Literal["inputs", "pixels", "mixes"]
+    Attributes:
+        of: what the predictions are of: labelled inputs, labelled pixels, mixes, or inputs that a person answered.
+        before: the diagram before calibration.
+        after: the diagram after calibration.
+
+    """
+
+    of: Literal["inputs", "pixels", "mixes", "answers"]
     before: Bins
     after: Bins
 

@@ -1,0 +1,160 @@
+"""A person's answers: whom to ask, on a page or in a table, and what the answers make of a calibration."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pseudocal.app.inputs.tables import TABLES, read_array, read_columns
+from pseudocal.app.jobs.answer_file import GivenAnswer, answer_lines, read_answers, shown_classes
+from pseudocal.app.jobs.job import DrawnBy
+from pseudocal.app.jobs.staging import staged
+from pseudocal.app.report.labelling import Question, plain_cell, write_labelling_page
+from pseudocal.app.report.predictions import FORMULA, Target
+from pseudocal.arrays import InputError, Labelled, Labels, Logits
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
+from pseudocal.calibrators.survey import RowNumbers, ask
+
+TEMPLATE = "ask.csv"
+MOST_CELLS = 100  # columns of a row that are shown
+
+
+def ask_about(out: Path | str, n: int = 50) -> Path:
+    """Write the questions to ask a person: `label.html` for a browser, and `ask.csv` to fill in elsewhere.
+
+    More questions can be asked later: they begin with the same ones, and what was filled in stays.
+
+    Args:
+        out: the folder that `calibrate` wrote. Nothing is predicted again.
+        n: how many inputs to ask about.
+
+    Returns:
+        The page.
+
+    """
+    out = Path(out)
+    with staged(out) as aside:
+        target = Target.load(out)
+        logits = kept_logits(out, target)
+        _check_different(target.names, out)
+        rows = ask(logits, n)
+        names = [target.names[row] for row in rows]
+        filled = _filled_in(out / TEMPLATE, names)
+        write_labelling_page(aside, _questions(target, rows), shown_classes(target.classes, logits.shape[1]))
+        with (aside / TEMPLATE).open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(["file", "label"])
+            writer.writerows([_guarded(name), filled.get(name, "")] for name in names)
+    return out / "label.html"
+
+
+def kept_logits(out: Path, target: Target) -> Logits:
+    """The logits that a calibration has kept, as a memory map."""
+    logits: Logits = read_array(out / "logits.npy")
+    if logits.ndim != 2 or len(logits) != len(target.names):
+        raise InputError(f"expected logits of {len(target.names)} inputs in {out}, got shape {logits.shape}")
+    return logits
+
+
+def refined_by(
+    calibration: Calibration, logits: Logits, target: Target, path: Path, drawn_by: DrawnBy
+) -> tuple[Calibration, Labelled]:
+    """A calibration brought up to date with a file of answers, and the answered inputs with their labels.
+
+    Where the answer is "none of these", the label is that of the second likeliest class: the prediction is wrong.
+    """
+    given = read_answers(path, target.names, shown_classes(target.classes, logits.shape[1]))
+    _check_different(target.names, path)
+    number = {name: i for i, name in enumerate(target.names)}
+    given.sort(key=lambda one: number[one[0].name])
+    rows = np.array([number[one.name] for one, _ in given])
+    labels = np.array([label for _, label in given])
+    if drawn_by == "ask":
+        _check_drawn([one for one, _ in given], rows, logits, target, path)
+    refined = calibration.refined(logits, Answers(rows, labels, drawn_by))
+    answered = _answered(np.array(logits[rows]), labels)
+    return replace(refined, versions=calibration.versions | refined.versions), answered
+
+
+def _answered(logits: Logits, labels: Labels) -> Labelled:
+    second = np.argsort(logits, axis=1, kind="stable")[:, -2]
+    known = labels != CANNOT_TELL
+    return Labelled(logits[known], np.where(labels == NONE_OF_THESE, second, labels)[known])
+
+
+def _check_drawn(given: list[GivenAnswer], rows: RowNumbers, logits: Logits, target: Target, path: Path) -> None:
+    """Refuse answers that are no sample: others than those to the first questions."""
+    asked = ask(logits, len(rows))
+    others = [one for one, row in zip(given, rows, strict=True) if row not in set(asked.tolist())]
+    if not others:
+        return
+    strange = min(others, key=lambda one: one.line)
+    left_out = next(target.names[row] for row in asked if row not in set(rows.tolist()))
+    raise InputError(
+        f"expected answers to the first {len(rows)} questions in {path}, got none for {left_out!r} and one for "
+        f"{strange.name!r} in line {strange.line}, which is not among them: inputs that were chosen in another way are "
+        'no fair sample, and nothing can be concluded from them about the rest. Answer "cannot tell" rather than leave '
+        'a question out; if someone else drew the inputs at random, give drawn_by="random"'
+    )
+
+
+def _check_different(names: tuple[str, ...], where: Path) -> None:
+    if len(set(names)) < len(names):
+        seen: set[str] = set()
+        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InputError(f"expected inputs of different names to tell answers apart, got {twice!r} twice for {where}")
+
+
+def _filled_in(path: Path, names: list[str]) -> dict[str, str]:
+    """What a person has written into an earlier template; it must not get lost."""
+    if not path.exists():
+        return {}
+    filled = {}
+    for one in (given for given in answer_lines(path) if given.text):
+        if plain_cell(one.name) not in names:
+            raise InputError(
+                f"expected {path} with answers to the first {len(names)} questions, got one for {one.name!r} in line "
+                f"{one.line}: ask more questions, or move the file away"
+            )
+        filled[plain_cell(one.name)] = one.text
+    return filled
+
+
+def _guarded(name: str) -> str:
+    """A cell that no spreadsheet takes for a formula; `plain_cell` gives the name back.
+
+    >>> _guarded("=1+1.png"), plain_cell(_guarded("'=1+1.png")), _guarded("'80s.png")
+    ("'=1+1.png", "'=1+1.png", "'80s.png")
+    """
+    return f"'{name}" if name.lstrip("'").startswith(FORMULA) else name
+
+
+def _questions(target: Target, rows: RowNumbers) -> list[Question]:
+    if target.pictures is not None:
+        paths = [Path(target.pictures[row]) for row in rows]
+        if missing := [path for path in paths if not path.is_file()]:
+            raise InputError(f"expected the pictures that were predicted, got {missing[0]}: no such file")
+        return [Question(target.names[row], picture=path) for row, path in zip(rows, paths, strict=True)]
+    cells = _cells_of(target, [target.names[row] for row in rows])
+    return [Question(target.names[row], cells=tuple(shown)) for row, shown in zip(rows, cells, strict=True)]
+
+
+def _cells_of(target: Target, names: list[str]) -> Iterator[list[tuple[str, str]]]:
+    """The columns of rows of a table, or the numbers of rows of an array; the rows are called by their number."""
+    path = Path(target.data or "")
+    if not path.is_file():
+        raise InputError(f"expected the data that were predicted, got {path}: no such file")
+    if path.suffix.lower() in TABLES:
+        columns = read_columns(path)
+        for row in map(int, names):
+            yield [(str(name), str(values[row])) for name, values in columns.items()][:MOST_CELLS]
+        return
+    array = read_array(path, target.field)
+    for row in map(int, names):
+        numbers = np.asarray(array[row]).ravel()
+        yield [(str(i), f"{value:.6g}") for i, value in enumerate(numbers[:MOST_CELLS].tolist())]

@@ -1,0 +1,352 @@
+"""`pseudocal ask` and `pseudocal refine`: from a folder of results to questions, and from answers to a better one."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pseudocal import Answers, Calibration, ask
+from pseudocal.app.jobs.answers import TEMPLATE
+from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
+
+MODEL = """
+import numpy as np
+weights = np.random.default_rng(0).normal(size=(5, 3))
+def model(x): return 6 * x @ weights
+def maps(x): return np.tile(model(x)[:, :, None, None], (1, 1, 4, 4))
+"""
+
+
+@pytest.fixture
+def truth(features) -> np.ndarray:
+    """Labels on which the linear models of these tests are right about two times out of three."""
+    rng = np.random.default_rng(3)
+    x = np.load(features)
+    return (x @ np.random.default_rng(1).normal(size=(5, 3)) + rng.gumbel(size=(len(x), 3))).argmax(axis=1)
+
+
+@pytest.fixture
+def out(pseudocal, tabular, features, tmp_path) -> Path:
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out")
+    assert done.code == 0, done.err
+    return tmp_path / "out"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("file", "label"), *rows])
+    return path
+
+
+def template(out: Path) -> list[list[str]]:
+    return list(csv.reader((out / TEMPLATE).read_text(encoding="utf-8").splitlines()))
+
+
+def drawn(out: Path, truth: np.ndarray, n: int) -> list[tuple[Any, Any]]:
+    return [(int(row), int(truth[row])) for row in ask(np.load(out / "logits.npy"), n)]
+
+
+def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
+    done = pseudocal("ask", out, "-n", 20)
+    assert done.code == 0, done.err
+    assert "pseudocal refine" in done.out
+    asked = [row for row, _ in template(out)[1:]]
+    assert asked == [str(row) for row in ask(np.load(out / "logits.npy"), 20)]
+    assert (out / "label.html").stat().st_size > 0
+    assert json.loads((out / "target.json").read_text())["names"] == [str(i) for i in range(400)]
+
+
+def test_asking_for_more_complements_the_first_draw_and_keeps_what_was_filled_in(pseudocal, out):
+    pseudocal("ask", out, "-n", 5)
+    rows = template(out)
+    write(out / TEMPLATE, [(rows[1][0], "2"), *((row[0], row[1]) for row in rows[2:])])
+    assert pseudocal("ask", out, "-n", 12).code == 0
+    more = template(out)
+    assert [row[0] for row in more[:6]] == [row[0] for row in rows]
+    assert len(more) == 13
+    assert more[1] == [rows[1][0], "2"]
+    write(out / TEMPLATE, [(rows[5][0], "2")])
+    done = pseudocal("ask", out, "-n", 3)
+    assert done.code == 3
+    assert "in line 2: ask more questions, or move the file away" in done.err
+
+
+def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(pseudocal, tabular, features, truth, out):
+    import onnxruntime
+    import pyarrow.parquet
+
+    before, logits = Calibration.load(out / "calibration.json"), np.load(out / "logits.npy")
+    pseudocal("ask", out, "-n", 50)
+    answers = write(out.parent / "answers.csv", drawn(out, truth, 50)[::-1])
+    done = pseudocal("refine", out, answers)
+    assert done.code == 0, done.err
+    rows = ask(logits, 50)
+    expected = before.refined(logits, Answers(rows, truth[rows]))
+    after = Calibration.load(out / "calibration.json")
+    assert after.temperature == expected.temperature != before.temperature
+    assert after.measured == expected.measured
+    assert after.trust == before.trust
+    assert f"verdict: {after.measured.verdict}" in done.out
+    assert "measured on 50 answers: accuracy" in done.out
+    report = json.loads((out / "report.json").read_text())
+    assert report["calibration"]["temperature"] == after.temperature
+    assert (report["reliability"]["of"], sum(report["reliability"]["before"]["count"])) == ("answers", 50)
+    page = (out / "report.html").read_text()
+    assert "Verdict, measured on 50 answers" in page
+    assert "Accuracy, forecast" not in page
+    confidences = pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()["confidence_after"]
+    np.testing.assert_allclose(confidences, after.probabilities(logits).max(axis=1), rtol=1e-5)
+    (said,) = onnxruntime.InferenceSession(out / "model.onnx").run(None, {"x": np.load(features)})
+    np.testing.assert_allclose(said * after.temperature, logits, rtol=1e-4, atol=1e-4)
+    assert (out / "label.html").exists()
+
+
+def test_refining_twice_gives_the_same_files_and_earlier_answers_are_not_remembered(pseudocal, out, truth):
+    start = content(out)
+    few = write(out.parent / "few.csv", drawn(out, truth, 20))
+    many = write(out.parent / "many.csv", drawn(out, truth, 60))
+    results = []
+    for answers in (few, few, many, few):
+        assert pseudocal("refine", out, answers, "--quiet").code == 0
+        results.append(content(out))
+    assert results[0] == results[1] == results[3]
+    assert results[2]["calibration.json"] != results[0]["calibration.json"]
+    assert results[0].keys() == start.keys()
+    assert [name for name in start if start[name] == results[0][name]] == [
+        name for name in start if name in ("logits.npy", "probe.npy", "target.json")
+    ]
+
+
+def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features, truth, out):
+    answers = write(out.parent / "answers.csv", drawn(out, truth, 30))
+    pseudocal("refine", out, answers)
+    both = out.parent / "both"
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", both, "--answers", answers, "--json")
+    assert json.loads(done.out)["answers"]["answers"] == 30
+    one, other = content(out), content(both)
+    differ = {name for name in one if one[name] != other[name]}
+    assert differ <= {"report.html", "report.json"}  # they say when they were made
+    reports = [json.loads(files["report.json"]) | {"timing": None} for files in (one, other)]
+    assert reports[0] == reports[1]
+
+
+def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(pseudocal, tabular, features, truth, tmp_path):
+    (tmp_path / "classes.txt").write_text("=ant\nbee\nbee\n")
+    out = tmp_path / "named"
+    pseudocal("calibrate", tabular["sklearn"], features, "-o", out, "--classes", tmp_path / "classes.txt")
+    names = ["'=ant", "1", "2"]
+    rows = [(file, names[label]) for file, label in drawn(out, truth, 30)]
+    rows[3], rows[4], rows[5] = (rows[3][0], "cannot tell"), (rows[4][0], "none of these"), (rows[5][0], "1")
+    done = pseudocal("refine", out, write(tmp_path / "a.csv", rows), "--json")
+    assert done.code == 0, done.err
+    measured = Calibration.load(out / "calibration.json").measured
+    assert (measured.answers, measured.cannot_tell, measured.none_of_these) == (29, 1, 1)
+    labels = np.array([label for _, label in drawn(out, truth, 30)])
+    labels[[3, 4, 5]] = CANNOT_TELL, NONE_OF_THESE, 1
+    logits = np.load(out / "logits.npy")
+    expected = Answers(ask(logits, 30), labels)
+    assert measured.accuracy == Calibration.load(out / "calibration.json").refined(logits, expected).measured.accuracy
+    cautions = json.loads(done.out)["cautions"]
+    assert any("the target has other classes" in text for text in cautions)
+
+
+def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
+    good = drawn(out, truth, 10)
+    other = (int(good[1][1]) + 1) % 3
+    bad = [*good, ("x.png", 1), (good[0][0], "dgo"), (good[1][0], other), (good[2][0], good[2][1]), (good[3][0], 3)]
+    before = content(out)
+    done = pseudocal("refine", out, write(out.parent / "bad.csv", bad))
+    assert done.code == 3
+    for text in (
+        "line 12: 'x.png', which is no input of the target",
+        "line 13: 'dgo', which is no class of the model",
+        f"line 14: '{good[1][0]}' as '{other}' and not '{good[1][1]}', which line 3 has already",
+        f"line 15: '{good[2][0]}' again, which line 4 has already",
+        "line 16: '3', which is no class of the model",
+    ):
+        assert text in done.err
+    assert content(out) == before
+    for text, why in (("", "columns file and label"), ("file,label\n", "at least one answer"), ("a\n1\n", "got a")):
+        (out.parent / "bad.csv").write_text(text)
+        done = pseudocal("refine", out, out.parent / "bad.csv")
+        assert (done.code, why in done.err) == (3, True)
+    assert pseudocal("refine", out, out.parent / "nothing.csv").code == 3
+
+
+def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(pseudocal, tabular, features, truth, out):
+    rows = np.random.default_rng(5).permutation(400)[:40]
+    answers = write(out.parent / "own.csv", [(int(row), int(truth[row])) for row in rows])
+    done = pseudocal("refine", out, answers)
+    assert done.code == 3
+    assert "are no fair sample" in done.err
+    assert "--labels-are random" in done.err
+    assert pseudocal("refine", out, answers, "--labels-are", "random").code == 0
+    assert Calibration.load(out / "calibration.json").measured.drawn_by == "random"
+    skipped = [row for i, row in enumerate(drawn(out, truth, 12)) if i != 4]
+    done = pseudocal("refine", out, write(out.parent / "skipped.csv", skipped))
+    assert f"got none for '{drawn(out, truth, 12)[4][0]}'" in done.err
+    unanswered = [*drawn(out, truth, 12)[:8], *((name, "") for name, _ in drawn(out, truth, 12)[8:])]
+    assert pseudocal("refine", out, write(out.parent / "part.csv", unanswered)).code == 0
+
+
+def test_a_file_that_can_act_is_trusted_again_and_another_model_is_refused(
+    pseudocal, tabular, features, truth, tmp_path
+):
+    model = tmp_path / "model.pt"
+    model.write_bytes(Path(tabular["torchscript"]).read_bytes())
+    out = tmp_path / "out"
+    assert pseudocal("calibrate", model, features, "-o", out, "--trust-model").code == 0
+    answers = write(tmp_path / "answers.csv", drawn(out, truth, 20))
+    before = content(out)
+    done = pseudocal("refine", out, answers)
+    assert done.code == 3
+    assert "--trust-model" in done.err
+    assert content(out) == before
+    assert pseudocal("refine", out, answers, "--trust-model").code == 0
+    assert content(out)["model.pt"] != before["model.pt"]
+    model.write_bytes((out / "model.pt").read_bytes())
+    done = pseudocal("refine", out, answers, "--trust-model")
+    assert done.code == 3
+    assert "expected the model that was calibrated" in done.err
+
+
+def test_pictures_with_unreadable_ones_among_them(pseudocal, hub, pictures, tmp_path):
+    import shutil
+
+    shutil.copytree(pictures, tmp_path / "pictures")
+    (tmp_path / "pictures" / "day 0" / "00.jpg").write_bytes(b"broken")
+    out = tmp_path / "out"
+    done = pseudocal("calibrate", hub, tmp_path / "pictures", "-o", out, "--max-bad", "10%", "--format", "csv")
+    assert done.code == 0, done.err
+    target = json.loads((out / "target.json").read_text())
+    assert len(target["names"]) == len(np.load(out / "logits.npy")) == 59
+    assert pseudocal("ask", out, "-n", 10).code == 0
+    rows = ask(np.load(out / "logits.npy"), 10)
+    answers = write(tmp_path / "answers.csv", [(target["names"][row], 0) for row in rows])
+    names = (out / "predictions.csv").read_text().splitlines()
+    done = pseudocal("refine", out, answers, "--json")
+    assert done.code == 0, done.err
+    again = (out / "predictions.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in again] == [line.split(",")[0] for line in names]
+    assert json.loads(done.out)["unreadable"] == 1
+    assert json.loads((out / "config.json").read_text())["pseudocal_temperature"] == json.loads(done.out)["temperature"]
+    (tmp_path / "pictures").rename(tmp_path / "moved")
+    done = pseudocal("ask", out, "-n", 12)
+    assert (done.code, "no such file" in done.err) == (3, True)
+
+
+def test_labels_for_evaluation_are_measured_again(pseudocal, tabular, features, truth, tmp_path):
+    np.save(tmp_path / "y.npy", truth)
+    out = tmp_path / "out"
+    pseudocal("calibrate", tabular["sklearn"], features, "-o", out, "--labels", tmp_path / "y.npy")
+    before = json.loads((out / "report.json").read_text())["measured"]
+    done = pseudocal("refine", out, write(tmp_path / "a.csv", drawn(out, truth, 100)), "--json")
+    after = json.loads(done.out)["measured"]
+    assert [row["before"] for row in after] == [row["before"] for row in before]
+    assert after[1]["after"]["value"] < before[1]["before"]["value"]  # the NLL
+
+
+def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "made_for_answers.py").write_text(MODEL)
+    answers = write(tmp_path / "a.csv", drawn(out, truth, 10))
+    done = pseudocal("ask", out, "-n", 401)
+    assert (done.code, "from 1 to 400, got 401" in done.err) == (3, True)
+    assert pseudocal("ask", tmp_path / "nothing").code == 3
+    assert not (tmp_path / "nothing").exists()
+    done = pseudocal("calibrate", "made_for_answers:maps", features, "-o", tmp_path / "maps", "--answers", answers)
+    assert (done.code, "labels every pixel, got --answers" in done.err) == (3, True)
+    pseudocal("calibrate", "made_for_answers:maps", features, "-o", tmp_path / "maps", "--batch-size", "64")
+    assert "a model that labels every pixel" in pseudocal("ask", tmp_path / "maps").err
+    pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--no-logits")
+    assert not (out / "logits.npy").exists()
+    assert not (out / "target.json").exists()
+    assert "keep_logits=False" in pseudocal("refine", out, answers).err
+    bad = write(tmp_path / "bad.csv", [("x", 1)])
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "new", "--answers", bad)
+    assert (done.code, "line 2: 'x'" in done.err) == (3, True)
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from pseudocal.app.jobs import staging
+from pseudocal.app import refine
+
+def wait():
+    print("here", flush=True)
+    time.sleep(60)
+
+if sys.argv[3] == "before":
+    staging._publish = lambda *_: wait()
+else:
+    real, moved = staging.os.replace, []
+    def replace(source, target):
+        if staging.DECIDED in str(source):
+            moved.append(target)
+            if len(moved) == 2:
+                wait()
+        real(source, target)
+    staging.os.replace = replace
+refine(sys.argv[1], sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "amid"])
+def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(moment, pseudocal, out, truth, tmp_path):
+    answers = write(tmp_path / "answers.csv", drawn(out, truth, 30))
+    before = content(out)
+    command = [sys.executable, "-c", KILLED, str(out), str(answers), moment]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        process.send_signal(signal.SIGKILL)
+    if moment == "before":
+        assert content(out) == before
+    assert pseudocal("ask", out, "-n", 3).code == 0  # the next run, whatever it is, finishes or sweeps
+    found = content(out)
+    assert pseudocal("refine", out, answers).code == 0
+    if moment == "before":
+        assert found["calibration.json"] == before["calibration.json"]
+        assert found["model.onnx"] == before["model.onnx"]
+    else:
+        assert found == content(out)
+
+
+def test_python_asks_and_refines_too(tabular, features, truth, tmp_path):
+    import pseudocal.app as app
+
+    out = tmp_path / "out"
+    app.calibrate(tabular["onnx"], str(features), out)
+    assert app.ask(out, 20) == out / "label.html"
+    answers = write(tmp_path / "answers.csv", drawn(out, truth, 20))
+    result = app.refine(out, answers)
+    assert result.calibration == Calibration.load(out / "calibration.json")
+    assert result.predictions == out / "predictions.parquet"
+    again = app.calibrate(tabular["onnx"], str(features), tmp_path / "new", answers=answers)
+    assert again.calibration.temperature == result.calibration.temperature
+
+
+def test_a_table_shows_its_rows(pseudocal, tabular, features, tmp_path):
+    x = np.load(features)
+    lines = [",".join([*"abcde"]), *(",".join(f"{v:.4f}" for v in row) for row in x)]
+    (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out"
+    assert pseudocal("calibrate", tabular["onnx"], tmp_path / "x.csv", "-o", out).code == 0
+    assert pseudocal("ask", out, "-n", 4).code == 0
+    (first, *_) = ask(np.load(out / "logits.npy"), 4)
+    assert f"{x[first][0]:.4f}" in (out / "label.html").read_text()
