@@ -165,7 +165,7 @@ def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
         raise InputError(f"expected logits below +inf, one of them finite in each row, got {what} in row {row}")
 
 
-def check_temperature(temperature: float) -> float:
+def check_temperature(temperature: Any) -> float:
     """Refuse what logits cannot be divided by, or could not without overflowing.
 
     >>> check_temperature(1e-320)
