@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> from pseudocal import PseudoCal
->>> model = lambda x: 8 * x                                      # logits of a model that is far too sure of itself
+>>> model = lambda x: 8 * x                                      # logits of a model that is badly overconfident
 >>> target = np.random.default_rng(0).normal(size=(2000, 3))     # unlabelled
 >>> calibration = PseudoCal().fit(model, target)
 >>> calibration.probabilities(model(target)).max(axis=1).mean() < 0.9

@@ -1,9 +1,9 @@
-"""What flows between the layers, and the checks that guard the public edge.
+"""Array types that all layers share, and the checks at the public edge.
 
-Everything numeric is NumPy. What a model eats is opaque: it is only indexed by rows and mixed with `+` and `*`.
+All numbers are NumPy arrays. A model's inputs are opaque: they are only indexed by rows and mixed with `+` and `*`.
 
-Of the two exceptions, `InputError` says that what was passed cannot be right: `expected ..., got ...`; the other,
-`MissingExtraError` in `extras`, that an optional package is needed.
+The library raises two exceptions of its own. `InputError` means that an argument is invalid and reads
+`expected ..., got ...`. `MissingExtraError`, in `extras`, means that an optional package is not installed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Logits = Floats  # (n, classes)
 Maps = Floats  # (n, classes, height, width): logits of a model that labels every pixel
 Probabilities = Floats  # (n, classes), rows sum to one
 Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
-Inputs = Any  # what the model eats, many at once: indexable by rows, closed under + and *
+Inputs = Any  # what the model takes, several at once: indexable by rows, closed under + and *
 
 
 TEMPERATURES = (1e-10, 1e10)  # those that logits can be divided by in float32 without overflowing
@@ -29,11 +29,11 @@ ONE_LOGIT = "one logit per row is two columns: pseudocal.binary_logits(z), or Ps
 
 
 class InputError(ValueError):
-    """What was passed cannot be right."""
+    """An argument or a file is invalid."""
 
 
 class Predictor(Protocol):
-    """A model as the core sees it: a batch of inputs in, logits `(n, classes)` out, or maps of them."""
+    """A model as the library sees it: a batch of inputs in, logits `(n, classes)` or maps of logits out."""
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch."""
@@ -42,9 +42,9 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Logits with the labels they should have given, how much each row counts, and which rows belong together.
+    """Logits with their labels, and optionally a weight and a group for each row.
 
-    Rows of one group, such as pixels of one image, are not independent. A row may belong to two groups, as a mix of
+    Rows of the same group, such as pixels of one image, are not independent. A row may belong to two groups: a mix of
     two images does.
 
     >>> len(Labelled(np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0, 1])))
@@ -53,8 +53,9 @@ class Labelled:
     Attributes:
         logits: Of shape `(n, classes)`.
         labels: The class of each row, of shape `(n,)`.
-        weights: How much each row counts, of shape `(n,)`; one each when absent.
-        groups: The group or the two groups of each row, of shape `(n,)` or `(n, 2)`; every row its own when absent.
+        weights: The weight of each row, of shape `(n,)`; None means 1 for each.
+        groups: The group of each row, of shape `(n,)`, or its two groups, of shape `(n, 2)`; None means that all rows
+            are independent.
 
     """
 
@@ -68,13 +69,17 @@ class Labelled:
 
 
 def softmax(logits: ArrayLike) -> Probabilities:
-    """Turn logits `(n, classes)` into probabilities, one row at a time.
+    """Turn each row of logits into probabilities.
 
-    A class at -inf is impossible and gets zero.
+    A class whose logit is -inf is impossible and gets probability zero.
 
     >>> softmax([[0.0, 0.0], [0.0, -np.inf]])
     array([[0.5, 0.5],
            [1. , 0. ]])
+
+    Args:
+        logits: Logits of shape `(n, classes)`.
+
     """
     logits = as_logits(logits)
     shifted: Floats = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=work_dtype(logits))
@@ -84,13 +89,17 @@ def softmax(logits: ArrayLike) -> Probabilities:
 
 
 def binary_logits(logit: ArrayLike) -> Logits:
-    """Write the one logit of a binary model as the two columns (0, z) it stands for.
+    """Turn the single logit z of a binary model into the two logits (0, z).
 
     sigmoid(z) is the second column of softmax((0, z)).
 
     >>> binary_logits([3.0, -1.0])
     array([[ 0.,  3.],
            [ 0., -1.]])
+
+    Args:
+        logit: One logit per row, of shape `(n,)` or `(n, 1)`.
+
     """
     z = as_numpy(logit)
     if z.ndim == 2 and z.shape[1] == 1:
@@ -98,7 +107,7 @@ def binary_logits(logit: ArrayLike) -> Logits:
     if z.ndim != 1:
         raise InputError(
             f"expected one logit per row, got shape {z.shape}: several independent sigmoids (multi-label) are not "
-            "one distribution over classes; calibrate each of them as a binary model of its own"
+            "one distribution over classes; calibrate each as a separate binary model"
         )
     return np.stack([np.zeros_like(z), z], axis=1)
 
@@ -109,7 +118,7 @@ def work_dtype(logits: Floats) -> type[np.float32] | type[np.float64]:
 
 
 def as_logits(logits: ArrayLike) -> Logits:
-    """See `logits` as a floating array `(n, classes)` without a copy if it is one already."""
+    """Convert to a floating-point array `(n, classes)`, without a copy if it is one already."""
     array = as_numpy(logits)
     if array.ndim != 2:
         hint = f"; {ONE_LOGIT}" if array.ndim == 1 else ""
@@ -126,7 +135,7 @@ def as_logits(logits: ArrayLike) -> Logits:
 
 
 def as_maps(maps: ArrayLike) -> Maps:
-    """See `maps` as floating logits `(n, classes, height, width)`; one image is a batch of one.
+    """Convert to floating-point logits `(n, classes, height, width)`; a single image becomes a batch of one.
 
     >>> as_maps(np.zeros((19, 4, 8))).shape
     (1, 19, 4, 8)
@@ -141,7 +150,7 @@ def as_maps(maps: ArrayLike) -> Maps:
 
 
 def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
-    """See `labels` as `(n,)` class indices that fit `logits`."""
+    """Convert to class indices `(n,)` that match `logits`."""
     array = np.asarray(labels)
     n, classes = logits.shape
     if array.shape != (n,):
@@ -152,11 +161,11 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
     if low < 0 or high >= classes:
         row = int(np.argmax((array < 0) | (array >= classes)))
         raise InputError(f"expected labels from 0 to {classes - 1}, got {array[row]} in row {row}")
-    return array.astype(np.int64) if array.dtype == np.uint64 else array  # which adds up with no other integer
+    return array.astype(np.int64) if array.dtype == np.uint64 else array  # adding uint64 to int64 would give floats
 
 
 def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
-    """Refuse NaN, +inf and rows without a possible class, naming the row (by its number in `rows` if given)."""
+    """Reject NaN, +inf and rows that are all -inf; the error names the row (by its number in `rows` if given)."""
     top = logits.max(axis=1)
     if not np.isfinite(top).all():
         i = int(np.argmin(np.isfinite(top)))
@@ -177,29 +186,29 @@ def check_temperature(temperature: Any) -> float:
     if not number or not low <= temperature <= high:
         got = repr(temperature) if isinstance(temperature, bool | str) else str(temperature)[:80]
         raise InputError(f"expected a positive temperature from {low:g} to {high:g}, got {got}")
-    return temperature
+    return float(temperature)
 
 
 def check_pixels_per_image(count: int | None) -> None:
-    """Refuse a number of pixels that cannot be drawn."""
+    """Reject a number of pixels that is not None and not a positive integer."""
     whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
     if count is not None and (not whole or count < 1):
         raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}")
 
 
 def as_numpy(array: Any) -> NDArray[Any]:
-    """See arrays and tensors, wherever they lie and whether they carry a gradient or not, as NumPy."""
-    if hasattr(array, "detach"):  # a torch tensor; bfloat16, which NumPy does not have, is kept exactly in float32
+    """Convert an array or a tensor to NumPy, on whatever device it is and whether or not it requires a gradient."""
+    if hasattr(array, "detach"):  # a torch tensor; NumPy has no bfloat16, and float32 holds it exactly
         array = array.detach().cpu()
         array = array.float() if str(array.dtype) == "torch.bfloat16" else array
     return np.asanyarray(array)
 
 
 def looks_like_probabilities(logits: Logits) -> bool:
-    """Whether every row is non-negative and sums to one, as logits never do by chance."""
+    """Whether every row is non-negative and sums to one: logits never do so by chance."""
     return bool((logits >= 0).all() and np.allclose(logits.sum(axis=1), 1, atol=1e-3))
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Batches of inputs, whatever the model eats.
+"""Batches of inputs of any type.
 
 Inputs are opaque: arrays, tensors, sparse matrices or data frames. They are only indexed by rows, stacked, and mixed
 with `+` and `*`.
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Inputs, Predictor, as_numpy
 
-MIXED_AT_ONCE = 2**20  # bytes of inputs: a piece that stays in the cache
-COPIES = 8  # of the inputs and logits of a batch that may be in memory at the same time, for maps
-BYTES_PER_NUMBER = 256  # that these copies may take for each number of an input, before the model has been asked
+MIXED_AT_ONCE = 2**20  # bytes of inputs mixed at a time, so that they stay in the cache
+COPIES = 8  # copies of a batch's inputs and maps that may be in memory at the same time
+BYTES_PER_NUMBER = 256  # assumed size of these copies per number of an input, before the model has predicted anything
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +27,9 @@ class Batch:
     """Inputs that are predicted together.
 
     Attributes:
-        number: which batch of the pass it is, from 0 on.
-        rows: which inputs of the data it holds.
-        inputs: the inputs themselves.
+        number: The position of the batch in the pass, from 0.
+        rows: The row numbers of its inputs in the data.
+        inputs: The inputs themselves.
 
     """
 
@@ -39,7 +39,7 @@ class Batch:
 
 
 def count(x: Inputs) -> int:
-    """How many rows a batch has.
+    """The number of inputs in a batch.
 
     >>> count(np.zeros((3, 8, 8)))
     3
@@ -48,18 +48,18 @@ def count(x: Inputs) -> int:
 
 
 def take(x: Inputs, rows: NDArray[np.intp]) -> Inputs:
-    """A copy of some rows.
+    """A copy of the selected rows.
 
     >>> take(np.array([10, 20, 30]), np.array([2, 0]))
     array([30, 10])
     """
-    if hasattr(x, "iloc"):  # a pandas frame: rows by position, renumbered so that two selections line up
+    if hasattr(x, "iloc"):  # a pandas frame: select by position and reset the index, so that two selections align
         return x.iloc[rows].reset_index(drop=True)
     return x[rows]
 
 
 def stack(parts: list[Inputs]) -> Inputs:
-    """One batch of the rows of several.
+    """Concatenate several batches into one.
 
     >>> stack([np.array([1, 2]), np.array([3])])
     array([1, 2, 3])
@@ -78,7 +78,7 @@ def stack(parts: list[Inputs]) -> Inputs:
 
 
 def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: float) -> Inputs:
-    """The mix `lam * x[first] + (1 - lam) * x[second]` of rows; those of arrays and tensors are copied once.
+    """The mixes `lam * x[first] + (1 - lam) * x[second]`; arrays and tensors are copied only once.
 
     >>> blend(np.array([10.0, 0.0, 20.0]), np.array([0, 1]), np.array([1, 2]), 0.75)
     array([7.5, 5. ])
@@ -88,7 +88,7 @@ def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: flo
         if not _is_floating(x):
             return lam * mixed + (1 - lam) * take(x, second)
         step = max(1, MIXED_AT_ONCE * count(x) // max(1, size(x)))
-        for start in range(0, len(first), step):  # in pieces that stay in the cache, the copy in place
+        for start in range(0, len(first), step):  # in place, in chunks that stay in the cache
             place = slice(start, start + step)
             partner = take(x, second[place])
             partner *= 1 - lam
@@ -98,7 +98,7 @@ def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: flo
     except TypeError as error:
         raise InputError(
             f"expected inputs that are numbers, since pairs of them are mixed, got {type(x).__name__}: {error}; "
-            "mix what the model makes of text or categories, such as embeddings, instead"
+            "for text or categories, mix their embeddings instead"
         ) from error
 
 
@@ -109,7 +109,7 @@ def _is_floating(x: Inputs) -> bool:
 
 
 def size(x: Inputs) -> int:
-    """How many bytes a batch takes.
+    """The size of a batch in bytes.
 
     >>> size(np.zeros((2, 3)))
     48
@@ -122,21 +122,21 @@ def size(x: Inputs) -> int:
 
 
 def is_array(data: Any) -> bool:
-    """Whether `data` is all rows at once, so that they can be shuffled, rather than a stream of batches."""
-    indexed = hasattr(data, "__getitem__") or hasattr(data, "tocsr")  # old sparse formats become rows that are
+    """Whether `data` holds all rows at once, so that they can be shuffled, and is not a stream of batches."""
+    indexed = hasattr(data, "__getitem__") or hasattr(data, "tocsr")  # other sparse formats are converted to CSR
     return hasattr(data, "shape") and indexed and len(data.shape) > 0
 
 
 def is_stream(data: Any) -> bool:
-    """Whether `data` can be read batch by batch; a torch Dataset, which gives single rows, is refused."""
+    """Whether `data` can be read batch by batch; a torch Dataset yields single inputs and is rejected."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(data, torch.utils.data.Dataset):
-        raise InputError("expected batches, got a torch Dataset, which gives single rows: wrap it in a DataLoader")
+        raise InputError("expected batches, got a torch Dataset, which yields single inputs: wrap it in a DataLoader")
     return isinstance(data, Iterable)
 
 
 def batches_of(data: Any, batch_size: int, order: np.random.Generator) -> Iterator[Batch]:
-    """The batches of an array in random order, or those of a stream as they come.
+    """The batches of a shuffled array, or those of a stream in the order they arrive.
 
     >>> rng = np.random.default_rng(0)
     >>> [batch.inputs.tolist() for batch in batches_of([np.array([1.0]), np.array([2.0])], 128, rng)]
@@ -162,7 +162,7 @@ def shuffled(n: int, batch_size: int, order: np.random.Generator) -> list[NDArra
 
 
 def cut(rows: NDArray[np.intp], batch_size: int) -> list[NDArray[np.intp]]:
-    """Rows in batches of nearly equal size.
+    """Split rows into batches of nearly equal size.
 
     >>> [batch.tolist() for batch in cut(np.arange(5), 2)]
     [[0, 1], [2, 3], [4]]
@@ -171,18 +171,18 @@ def cut(rows: NDArray[np.intp], batch_size: int) -> list[NDArray[np.intp]]:
 
 
 def unread_batches(rows: NDArray[np.intp], batch_size: int) -> list[Batch]:
-    """Numbered batches of rows whose inputs are not read yet.
+    """Numbered batches whose inputs have not been read yet.
 
     >>> [(batch.number, batch.rows.tolist()) for batch in unread_batches(np.array([2, 0, 1]), 2)]
     [(0, [2, 0]), (1, [1])]
     """
-    return [Batch(number, mine, None) for number, mine in enumerate(cut(rows, batch_size))]
+    return [Batch(number, part, None) for number, part in enumerate(cut(rows, batch_size))]
 
 
 def fitting(predict: Predictor, data: Any, batch_size: int, memory: float) -> int:
-    """`batch_size`, or less for an array of images whose every pixel gets a class: what fits into `memory`, at least 2.
+    """The batch size to use: `batch_size`, or less for a segmentation model so that a batch fits into `memory`.
 
-    Where a batch could be large the model is asked about one row, to see what it gives.
+    It is at least 2. If a batch could be large, the model predicts one input first to find the size of its output.
 
     >>> images = np.zeros((10, 3, 64, 64), dtype=np.float32)
     >>> fitting(lambda x: np.zeros((len(x), 19, 64, 64), dtype=np.float32), images, 128, 2**24)
@@ -194,16 +194,16 @@ def fitting(predict: Predictor, data: Any, batch_size: int, memory: float) -> in
         return batch_size
     row = take(data, np.array([0]))
     try:
-        said = as_numpy(predict(row))
-    except Exception:  # it will be told where it happens again
+        logits = as_numpy(predict(row))
+    except Exception:  # the same error will be raised, and reported, when the first batch is predicted
         return batch_size
-    if said.ndim < 3:
+    if logits.ndim < 3:
         return batch_size
-    return min(batch_size, max(2, int(memory / (COPIES * (size(row) + said.nbytes)))))
+    return min(batch_size, max(2, int(memory / (COPIES * (size(row) + logits.nbytes)))))
 
 
 def may_be_large(data: Any, batch_size: int, memory: float) -> bool:
-    """Whether `data` is an array of images of which a batch may not fit into `memory` with what is said of it.
+    """Whether `data` is an array of images so large that a batch and its logits may not fit into `memory`.
 
     >>> may_be_large(np.zeros((9, 3, 32, 32)), 128, 2**29), may_be_large(np.zeros((9, 3, 512, 512)), 128, 2**29)
     (False, True)
@@ -214,7 +214,7 @@ def may_be_large(data: Any, batch_size: int, memory: float) -> bool:
 
 
 def streamed(data: Iterable[Any]) -> Iterator[Batch]:
-    """The batches of a stream, numbered; what comes with the inputs, such as labels, is never looked at.
+    """The batches of a stream, numbered. Anything that comes with the inputs, such as labels, is ignored.
 
     >>> [batch.inputs for batch in streamed([(np.array([1.0]), "label")])]
     [array([1.])]

@@ -1,15 +1,19 @@
-"""Optional packages: loaded where they are needed; where one is missing, the error names the extra that installs it."""
+"""Optional packages, imported where they are needed; if one is missing, the error names the extra that installs it."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-DISTRIBUTIONS = {"PIL": "pillow", "resvg_py": "resvg-py", "sklearn": "scikit-learn"}  # where the two names differ
+DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "resvg_py": "resvg-py",
+    "sklearn": "scikit-learn",
+}  # import name: name on the index, where they differ
 
 
 class MissingExtraError(ImportError):
-    """An optional package is needed.
+    """An optional package is not installed.
 
     >>> str(MissingExtraError("matplotlib", "report"))
     "expected the package matplotlib, got none: pip install 'pseudocal[report]'"
@@ -20,7 +24,7 @@ class MissingExtraError(ImportError):
 
 
 def require(module: str, extra: str) -> Any:
-    """Import an optional module, or say which extra installs it.
+    """Import an optional module, or raise an error that names the extra that installs it.
 
     >>> require("json", "cli").dumps([1])
     '[1]'
@@ -29,8 +33,8 @@ def require(module: str, extra: str) -> Any:
     pseudocal.extras.MissingExtraError: expected the package no_such_package, got none: pip install 'pseudocal[cli]'
 
     Args:
-        module: its full name, such as "PIL.Image".
-        extra: the extra of this package that installs it, such as "cli".
+        module: The full name of the module, such as "PIL.Image".
+        extra: The extra of pseudocal that installs it, such as "cli".
 
     """
     try:

@@ -72,7 +72,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to; it becomes `path` when the block ends well, and nothing changes when it does not.
+    """A temporary path to write to. It replaces `path` if the block succeeds and is deleted if it raises.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -92,7 +92,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def save_json(path: Path, content: Any) -> None:
-    """Write JSON that people can read."""
+    """Write indented JSON."""
     with replacing(path) as aside:
         aside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
@@ -130,7 +130,7 @@ def brief(value: Any) -> str:
 
 
 def allocate_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """A new .npy file as a memory map. Its room on disk is taken now: a full disk is an error, not a crash later.
+    """Create a .npy file and return it as a memory map. Disk space is allocated now, so a full disk raises here.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -159,8 +159,8 @@ def _take_room(file: Any, size: int) -> None:
 
 
 def _fill(file: Any, size: int) -> None:
-    """Write zeros, where the system has no call that takes room; what is there already stays."""
-    start = 4096  # a header is shorter, and a disk gives room by such pages
+    """Allocate disk space by writing zeros, on systems without `posix_fallocate`; the header is kept."""
+    start = 4096  # the header is shorter, and space is allocated in pages of this size
     file.seek(start)
     while file.tell() < size:
         file.write(ZEROS[: size - file.tell()])

@@ -1,7 +1,7 @@
-"""Pixels as rows: what a model that labels every pixel says, in pieces that fit into memory.
+"""Maps: logits of every pixel, turned into rows of logits in bounded memory.
 
-A frame of 1,024 x 2,048 pixels and 19 classes is 160 MB of logits. Nothing here holds more than a few rows of it beside
-it: the class of each pixel is one byte, and of the logits only those that are drawn are copied.
+The logits of a frame of 1,024 x 2,048 pixels and 19 classes take 160 MB. Nothing here makes a second copy of them: a
+predicted class takes one byte per pixel, and only the logits of sampled pixels are copied.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps, work_dtype
 
 LOGITS_PER_BAND = 1 << 20
-IGNORED = 255  # the label of pixels that do not count, as Cityscapes and its kin have it
+IGNORED = 255  # the label of ignored pixels in Cityscapes and similar datasets
 
-ClassMaps = NDArray[np.integer[Any]]  # (n, height, width), of as few bytes as will do
+ClassMaps = NDArray[np.integer[Any]]  # (n, height, width), in the smallest dtype that fits
 
 
 def bands(maps: Maps) -> Iterator[slice]:
-    """Slices of image rows that hold a bounded number of logits each.
+    """Slices of the image height, each with a bounded number of logits.
 
     >>> list(bands(np.zeros((1, 2, 3, 4))))
     [slice(0, 3, None)]
@@ -32,12 +32,12 @@ def bands(maps: Maps) -> Iterator[slice]:
 
 
 def nothing(classes: int) -> int:
-    """The number that stands for no class at all."""
+    """The class number that stands for "no class"."""
     return 255 if classes <= 255 else 65535
 
 
 def predicted(maps: Maps) -> ClassMaps:
-    """The predicted class of each pixel; pixels with -inf for every class have none.
+    """The predicted class of each pixel; pixels with -inf for every class get "no class".
 
     >>> predicted(np.array([[[[2.0, 0.0, -np.inf]], [[1.0, 3.0, -np.inf]]]]))
     array([[[  0,   1, 255]]], dtype=uint8)
@@ -51,7 +51,7 @@ def predicted(maps: Maps) -> ClassMaps:
 
 
 def check_maps(maps: Maps) -> None:
-    """Refuse NaN and +inf, naming the pixel."""
+    """Reject NaN and +inf; the error names the pixel."""
     for band in bands(maps):
         top = maps[:, :, band].max(axis=1)
         if not (top < np.inf).all():
@@ -61,7 +61,7 @@ def check_maps(maps: Maps) -> None:
 
 
 def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
-    """The logits `(m, classes)` of some pixels, numbered along the rows, of one image `(classes, height, width)`.
+    """The logits `(m, classes)` of the pixels with flat indices `at` of one image `(classes, height, width)`.
 
     >>> rows_at(np.arange(8.0).reshape(2, 2, 2), np.array([0, 3]))
     array([[0., 4.],
@@ -72,7 +72,7 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
 
 
 def draw(at: NDArray[np.intp], pixels_per_image: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
-    """At most `pixels_per_image` of the pixels numbered in `at`, without replacement; all of them if None.
+    """Sample at most `pixels_per_image` of the pixels `at` without replacement; None keeps all.
 
     >>> draw(np.array([0, 2, 3]), 3, np.random.default_rng(0))
     array([0, 2, 3])
@@ -82,7 +82,7 @@ def draw(at: NDArray[np.intp], pixels_per_image: int | None, rng: np.random.Gene
 
 
 def by_rows(function: Callable[[Logits], Logits], maps: Maps) -> Maps:
-    """Apply to maps what is made for rows of logits, a band of pixels at a time.
+    """Apply a function of rows of logits to maps, a band of pixels at a time.
 
     >>> by_rows(lambda z: z / 2, np.full((1, 2, 1, 1), 4.0)).ravel()
     array([2., 2.])
@@ -103,11 +103,11 @@ def labelled_pixels(
     ignore: int | None = IGNORED,
     rng: np.random.Generator,
 ) -> Labelled:
-    """Rows of random pixels, at most `pixels_per_image` of each, for whatever takes labelled logits.
+    """Sample labelled pixels, at most `pixels_per_image` per image, as rows of logits.
 
-    Labels `(n, height, width)` that lie denser than the logits are looked up at the centre of each logit's cell, so
-    a model is fitted at its own resolution. Pixels with -inf for every class are left out, as padding is. Each row
-    stands for as many pixels as were there to draw from.
+    If the labels `(n, height, width)` have a higher resolution than the logits, each logit takes the label at its
+    centre, so a model is fitted at its own resolution. Pixels with -inf for every class, such as padding, are left
+    out. Each row is weighted by the number of pixels it represents.
 
     >>> z = np.zeros((1, 2, 1, 3))
     >>> rows = labelled_pixels(z, np.array([[[0, 255, 1]]]), rng=np.random.default_rng(0))
@@ -125,39 +125,39 @@ def labelled_pixels(
     return joined(parts)
 
 
-def sampled(maps: Maps, said: ClassMaps, pixels_per_image: int | None, rng: np.random.Generator) -> Labelled:
-    """Rows of random pixels with the classes that the model gives them."""
-    pairs = zip(maps, said, strict=True)
-    return joined([_rows(z, given, given != nothing(len(z)), pixels_per_image, rng) for z, given in pairs])
+def sampled(maps: Maps, classes: ClassMaps, pixels_per_image: int | None, rng: np.random.Generator) -> Labelled:
+    """Rows of random pixels, labelled with their predicted classes."""
+    images = zip(maps, classes, strict=True)
+    return joined([_rows(z, labels, labels != nothing(len(z)), pixels_per_image, rng) for z, labels in images])
 
 
 def _rows(
     image: Maps, labels: ClassMaps, valid: NDArray[np.bool_], pixels_per_image: int | None, rng: np.random.Generator
 ) -> Labelled:
-    there = np.flatnonzero(valid)
-    at = draw(there, pixels_per_image, rng)
-    share = len(there) / max(1, len(at))
+    candidates = np.flatnonzero(valid)
+    at = draw(candidates, pixels_per_image, rng)
+    weight = len(candidates) / max(1, len(at))
     return Labelled(
         rows_at(image, at),
         labels.reshape(-1)[at].astype(np.int64),
-        np.full(len(at), share),
+        np.full(len(at), weight),
         np.full(len(at), new_group(rng)),
     )
 
 
 def new_group(rng: np.random.Generator) -> np.int64:
-    """A number for an image, at random: parts of a stream that know nothing of each other never use one twice."""
+    """A random group number for an image, so that independent workers do not use the same number twice."""
     return rng.integers(2**63, dtype=np.int64)
 
 
 def joined(parts: list[Labelled]) -> Labelled:
-    """One set of rows of several that have weights and groups."""
+    """Concatenate sets of rows that all have weights and groups."""
     columns = zip(*((p.logits, p.labels, p.weights, p.groups) for p in parts), strict=True)
     return Labelled(*(np.concatenate(column) for column in columns))
 
 
 def as_masks(labels: ArrayLike, n: int) -> ClassMaps:
-    """See `labels` as class numbers `(n, height, width)`; one mask is a batch of one."""
+    """Convert to class numbers `(n, height, width)`; a single mask becomes a batch of one."""
     masks = np.asarray(labels)
     masks = masks[None] if masks.ndim == 2 else masks
     if masks.ndim != 3 or len(masks) != n or 0 in masks.shape:
@@ -168,7 +168,7 @@ def as_masks(labels: ArrayLike, n: int) -> ClassMaps:
 
 
 def check_classes(mask: ClassMaps, valid: NDArray[np.bool_], classes: int, *, top: int = 0, where: str = "") -> None:
-    """Refuse labels that are neither a class nor ignored; `top` is the row of the image that the mask begins with."""
+    """Reject labels that are neither a class nor ignored; `top` is the image row at which the mask begins."""
     bad = valid & ((mask < 0) | (mask >= classes))
     if bad.any():
         y, x = np.argwhere(bad)[0].tolist()
@@ -177,7 +177,7 @@ def check_classes(mask: ClassMaps, valid: NDArray[np.bool_], classes: int, *, to
 
 
 def at_size(masks: ClassMaps, size: tuple[int, ...]) -> ClassMaps:
-    """Masks at another size: the label nearest to the centre of each new pixel.
+    """Resize masks: each new pixel takes the label nearest to its centre.
 
     >>> at_size(np.array([[[1, 2, 3, 4]]]), (1, 2))
     array([[[2, 4]]])

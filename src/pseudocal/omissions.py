@@ -1,4 +1,4 @@
-"""Inputs or blocks that had to be left out, with the reason; too many of them are fatal."""
+"""Inputs or blocks that were skipped, with the reason for each; too many of them are an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pseudocal.arrays import InputError
 
 @dataclass
 class Omissions:
-    """What was left out of a run so far.
+    """What a run has skipped so far.
 
     >>> unreadable = Omissions(total=100, most=0.01)
     >>> unreadable.add("a.png", "truncated")
@@ -19,10 +19,10 @@ class Omissions:
     pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png: truncated
 
     Attributes:
-        total: how many there are in all.
-        most: the share of them that may be left out.
-        what: what happens to them, in words for the error.
-        why: the reason by name.
+        total: The number of inputs or blocks in the run.
+        most: The fraction of them that may be skipped.
+        what: The words for them in the error message.
+        why: The reason for each skipped input or block, by name.
 
     """
 
@@ -32,7 +32,7 @@ class Omissions:
     why: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, reason: str) -> None:
-        """Count one, and stop if it is one too many."""
+        """Count one, and raise if there are now too many."""
         self.why[name] = reason
         if len(self.why) > self.most * self.total:
             first, why = next(iter(self.why.items()))
@@ -42,13 +42,13 @@ class Omissions:
             )
 
     def update(self, why: Mapping[str, str]) -> None:
-        """Count some."""
+        """Count several."""
         for name, reason in why.items():
             self.add(name, reason)
 
 
 def one_line(error: BaseException) -> str:
-    r"""The reason that an error gives, on one line.
+    r"""The first line of an error's message, or its type if it has none.
 
     >>> one_line(OSError("truncated\nat byte 7"))
     'truncated'

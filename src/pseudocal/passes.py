@@ -1,4 +1,4 @@
-"""A pass over an array that may be larger than memory: in strips on several cores, block by block."""
+"""Passes over an array that may be larger than memory: chunk by chunk, on several cores."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, check_rows, cores
 
-CHUNK_NUMBERS = 1 << 17  # numbers that are looked at together: with their scratch they stay in a core's cache
-LARGE_ARRAY = 1 << 24  # numbers of an array from which on
-LARGE_CHUNK_NUMBERS = 1 << 19  # more are looked at together: between any two steps threads wait for the interpreter
-WORTHWHILE = 8  # blocks that a core must get to bring more than it costs
+CHUNK_NUMBERS = 1 << 17  # numbers per chunk: with its scratch memory a chunk stays in a core's cache
+LARGE_ARRAY = 1 << 24  # an array with at least this many numbers is read in larger chunks,
+LARGE_CHUNK_NUMBERS = 1 << 19  # since threads wait for the interpreter lock between chunks
+WORTHWHILE = 8  # chunks per core below which another thread costs more than it saves
 BLAS_ALONE = 8192  # numbers that BLAS multiplies without starting threads of its own
-AROUND = 2**21  # bytes that the system may map before the one that is asked for
-PICKED_AT_ONCE = 64  # rows that are picked from a memory map at a time
+AROUND = 2**21  # bytes before the requested one that the system may map as well
+PICKED_AT_ONCE = 64  # rows that are read from a memory map at a time
 StripResult = TypeVar("StripResult")
-SUM_TOLERANCE = 1e-3  # how far the sum of a row of probabilities may be from one: float16 rounds that much
-MANY_CLASSES = 32  # from this many classes on, the inner loops run over classes; below it, over rows
+SUM_TOLERANCE = 1e-3  # how far a row of probabilities may be from summing to one: float16 rounds that much
+MANY_CLASSES = 32  # with at least this many classes the inner loops run over classes, otherwise over rows
 Doubles = NDArray[np.float64]
-Chunk = Floats  # (classes, n): some rows, turned so that each class is contiguous or each row is
+Chunk = Floats  # (classes, n): some rows, transposed, contiguous along the classes or along the rows
 
 
 def in_strips(starts: range, strip: Callable[[range], StripResult]) -> list[StripResult]:
-    """Cut a range into one strip for each core, and give back what `strip` makes of them, in order.
+    """Split a range into one strip per core, call `strip` on each, and return the results in order.
 
-    >>> in_strips(range(0, 6, 2), list)  # too little for two cores
+    >>> in_strips(range(0, 6, 2), list)  # too short for two cores
     [[0, 2, 4]]
     """
     strips = max(1, min(cores(), len(starts) // WORTHWHILE))
@@ -42,21 +42,21 @@ def in_strips(starts: range, strip: Callable[[range], StripResult]) -> list[Stri
 
 
 def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
-    """The first rows of the blocks that an array, or so many of its rows, is looked at in; the step is their size.
+    """The first row of each chunk of an array, or of `rows` of its rows; the step is the number of rows per chunk.
 
     >>> block_starts((5, 2**16))
     range(0, 5, 2)
     """
     n, columns = shape[0] if rows is None else rows, shape[1]
-    block = CHUNK_NUMBERS if n * columns < LARGE_ARRAY else LARGE_CHUNK_NUMBERS
-    return range(0, n, max(1, block // columns))
+    chunk = CHUNK_NUMBERS if n * columns < LARGE_ARRAY else LARGE_CHUNK_NUMBERS
+    return range(0, n, max(1, chunk // columns))
 
 
 def scaled(z: Floats, b: float, out: Floats) -> None:
-    """Write `b * z` into `out`, in its precision.
+    """Write `b * z` into `out`, in the precision of `out`.
 
-    NumPy widens float16 one number at a time. Moving the bits into the places they have in a float32 leaves the number
-    times 2^-112, exactly, and takes half the time.
+    NumPy converts float16 one number at a time. Shifting the bits to their positions in a float32 gives the number
+    times 2^-112 exactly, in half the time.
 
     >>> x = np.empty((1, 3), dtype=np.float32)
     >>> scaled(np.array([[1.5, -0.25, 6e-8]], dtype=np.float16), 2.0, x)
@@ -67,16 +67,16 @@ def scaled(z: Floats, b: float, out: Floats) -> None:
         np.multiply(z, b, out=out, dtype=out.dtype)
         return
     bits = out.view(np.int32)
-    np.left_shift(z.view(np.int16), 13, out=bits, dtype=np.int32)  # sign, exponent and fraction are in place,
-    bits &= np.int32(-0x70002000)  # but for copies of the sign in between
+    np.left_shift(z.view(np.int16), 13, out=bits, dtype=np.int32)  # sign, exponent and fraction are now in place
+    bits &= np.int32(-0x70002000)  # clear the copies of the sign bit between them
     out *= np.float32(b * 2.0**112)
 
 
 def row_sums(x: Floats, out: Floats) -> None:
     """Write the sum of each row into `out`.
 
-    A product with ones adds up short rows faster than a sum over the axis. It is taken in pieces: BLAS would start
-    threads in each of ours, and they would wait for each other.
+    For short rows a product with ones is faster than a sum over the axis. It is computed in small pieces, so that BLAS
+    does not start threads inside our threads.
 
     >>> sums = np.empty(2)
     >>> row_sums(np.array([[1.0, 2.0], [3.0, 4.0]]), sums)
@@ -91,17 +91,17 @@ def row_sums(x: Floats, out: Floats) -> None:
 
 
 def _all_finite(z: NDArray[np.float16]) -> bool:
-    """Whether no exponent is all ones: the patterns from 0x7c00 are +inf and NaN, those from 0xfc00 -inf and NaN."""
+    """Whether no exponent is all ones: 0x7c00 and above are +inf and NaN, 0xfc00 and above -inf and NaN."""
     return z.size == 0 or bool(z.view(np.int16).max() < 0x7C00 and z.view(np.uint16).max() < 0xFC00)
 
 
 def is_mapped(array: NDArray[Any]) -> bool:
-    """Whether an array lies in a file."""
+    """Whether an array is a memory map."""
     return getattr(array, "_mmap", None) is not None
 
 
 def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
-    """Some rows in ascending order, a few of a memory map at a time: the system maps up to megabytes around each.
+    """The selected rows, in ascending order. A memory map is read a few rows at a time: each maps up to megabytes.
 
     >>> picked(np.array([10, 20, 30]), np.array([0, 2]))
     array([10, 30])
@@ -116,15 +116,15 @@ def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
 
 
 def let_go(array: NDArray[Any], start: int, stop: int) -> None:
-    """Give back the memory that a memory map took for rows that have been read; another look reads the file again.
+    """Release the memory of rows of a memory map that have been read; reading them again goes back to the file.
 
-    The system would do so by itself when memory gets short, and meanwhile count the whole file as ours.
+    The system would release it when memory runs short, but until then it counts as memory of this process.
 
     >>> let_go(np.zeros((4, 2)), 0, 4)  # no memory map: nothing to do
     """
     held = getattr(array, "_mmap", None)
     if held is None or getattr(array, "mode", "c") == "c" or not array.flags.c_contiguous or len(array) == 0:
-        return  # what was written to a private copy would be lost
+        return  # releasing a copy-on-write map would lose what was written to it
     offset = array.ctypes.data - np.frombuffer(held, dtype=np.uint8).ctypes.data
     row = array.nbytes // len(array)
     page = mmap.PAGESIZE
@@ -135,7 +135,7 @@ def let_go(array: NDArray[Any], start: int, stop: int) -> None:
 
 
 def as_probabilities(probabilities: ArrayLike) -> Probabilities:
-    """See `probabilities` as a floating array `(n, classes)`; the chunks check what is in it."""
+    """Convert to a floating-point array `(n, classes)`; its values are checked chunk by chunk."""
     array = np.asanyarray(probabilities)
     if array.ndim != 2:
         raise InputError(f"expected probabilities of shape (n, classes), got shape {array.shape}")
@@ -143,9 +143,9 @@ def as_probabilities(probabilities: ArrayLike) -> Probabilities:
 
 
 def logit_chunks(logits: Logits, starts: range | None = None) -> Iterator[tuple[slice, Chunk]]:
-    """Chunks of logits `(classes, m)` that may be overwritten, each with the rows it comes from.
+    """Chunks of logits `(classes, m)` that may be overwritten, each with its rows.
 
-    They are float64, or float32 where the logits are float16, which is thousands of times finer than float16.
+    They are float64, or float32 if the logits are float16.
     """
     for rows, chunk in _chunks(logits, starts):
         if not (np.isfinite(chunk.min()) and np.isfinite(chunk.max())):
@@ -169,7 +169,7 @@ def probability_chunks(probabilities: Probabilities, starts: range | None = None
 
 
 def sum_classes(chunk: Chunk) -> Floats:
-    """Add up each row in the chunk's own precision, in the way that suits its memory layout.
+    """The sum of each row, in the precision of the chunk and in the fastest way for its memory layout.
 
     >>> sum_classes(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([4., 6.])

@@ -1,4 +1,4 @@
-"""Random numbers by name: every consumer has a stream of its own, so no two of them draw the same numbers."""
+"""Named random streams: every consumer has its own stream, so no two of them draw the same numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STREAM_NAMES = ("order", "pairs", "past", "synthesis", "real", "kept_mixes", "ke
 
 @dataclass(frozen=True)
 class Streams:
-    """The random streams of one seed. Each call starts a stream from its beginning.
+    """The random streams of one seed. Each call returns a new generator at the start of its stream.
 
     >>> streams = Streams(seed=0)
     >>> streams.order().random() == streams.order().random()
@@ -20,8 +20,8 @@ class Streams:
     False
 
     Attributes:
-        seed: the seed of the run.
-        part: which part of a divided target draws the numbers; None where the target is one whole.
+        seed: The seed of the run.
+        part: The number of the block of the target that draws the numbers; None if the target is not split.
 
     """
 
@@ -29,19 +29,19 @@ class Streams:
     part: int | None = None
 
     def order(self, epoch: int = 0) -> np.random.Generator:
-        """The order of the inputs of an array."""
+        """The order in which an array is shuffled."""
         return self._stream("order", epoch)
 
     def pairs(self, batch: int, epoch: int = 0) -> np.random.Generator:
-        """The partners inside a batch."""
+        """The partners within a batch."""
         return self._stream("pairs", epoch, batch)
 
     def past(self, epoch: int = 0) -> np.random.Generator:
-        """The partners from earlier batches of a stream, and which of those are remembered."""
+        """The partners from earlier batches of a stream, and which rows are kept as partners."""
         return self._stream("past", epoch)
 
     def synthesis(self, batch: int, epoch: int = 0) -> np.random.Generator:
-        """What a synthesis draws, such as the pixels of a mix."""
+        """The random choices of a synthesis, such as the pixels of a mix."""
         return self._stream("synthesis", epoch, batch)
 
     def real(self, batch: int) -> np.random.Generator:
@@ -49,19 +49,19 @@ class Streams:
         return self._stream("real", batch)
 
     def kept_mixes(self) -> np.random.Generator:
-        """Which mixes stay in the reservoir."""
+        """The mixes that the reservoir keeps."""
         return self._stream("kept_mixes")
 
     def kept_real(self) -> np.random.Generator:
-        """Which real rows stay in the reservoir."""
+        """The real rows that the reservoir keeps."""
         return self._stream("kept_real")
 
     def images(self) -> np.random.Generator:
-        """Where the numbers of images start."""
+        """The first number used for images."""
         return self._stream("images")
 
     def blocks(self) -> np.random.Generator:
-        """The order of the blocks of a divided target."""
+        """The order of the blocks of a target."""
         return self._stream("blocks")
 
     def _stream(self, name: str, *index: int) -> np.random.Generator:

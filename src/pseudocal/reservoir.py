@@ -1,9 +1,10 @@
-"""A uniform sample of labelled logits that never takes more than its memory.
+"""A uniform sample of labelled logits in bounded memory.
 
-Each row draws a random key when it arrives and the rows with the smallest keys stay. Below the budget everything
-stays and a fit on the sample is exact; above it the sample is uniform over all rows, whatever their order. Keys
-decide, not arrival, so two reservoirs merge into one as if they had been one from the start. One that has let rows go
-knows all rows up to its largest key and no others, its `ceiling`; what it is merged into is a sample up to there.
+Each row gets a random key when it arrives, and the rows with the smallest keys are kept. Within the memory limit all
+rows are kept and a fit on the sample is exact; beyond it the sample is uniform over all rows, whatever their order.
+Since the keys decide and not the order of arrival, two reservoirs merge as if they had been one from the start. A
+reservoir that has dropped rows holds all rows with keys up to its `ceiling`, and merging lowers the ceiling of both to
+the smaller one.
 """
 
 from __future__ import annotations
@@ -16,20 +17,27 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Labelled
 
-Rows = NDArray[np.void]  # structured: logits, label, weight, key; group, if rows have one
-PIECE = 1 << 17  # rows that are copied at a time: a frame has millions of pixels
+Rows = NDArray[np.void]  # structured: logits, label, weight, key, and group if there are groups
+PIECE = 1 << 17  # rows that are copied at a time: an image may have millions of pixels
 
 
 class Sample(NamedTuple):
-    """What a reservoir holds: all it takes to merge it elsewhere."""
+    """The content of a reservoir: all that is needed to merge it into another.
 
-    rows: Rows | None  # None as long as nothing came
+    Attributes:
+        rows: The rows that were kept; None if no row was added.
+        seen: The number of rows that were added.
+        ceiling: The key above which rows were dropped; infinite if none were.
+
+    """
+
+    rows: Rows | None
     seen: int
     ceiling: float
 
 
 class Reservoir:
-    """Keep a uniform sample of the rows that were added, in at most `memory` bytes.
+    """Keep a uniform sample of the rows that are added, in at most `memory` bytes.
 
     >>> reservoir = Reservoir(memory=10_000, rng=np.random.default_rng(0))
     >>> for _ in range(3):
@@ -43,16 +51,16 @@ class Reservoir:
         self.seen = 0
         self._rng = rng
         self._held = 0
-        self._ceiling = math.inf  # once the memory is full: a row with a larger key would leave at once
+        self._ceiling = math.inf  # once the memory is full, rows with larger keys are dropped at once
         self._rows: Rows | None = None
-        self._waiting: list[Rows] = []  # came when the memory was full; sorted in with many others at a time
-        self._queue = 0  # how many of them
+        self._waiting: list[Rows] = []  # rows that came when the memory was full, to be sorted in many at a time
+        self._queue = 0  # the number of waiting rows
 
     def __len__(self) -> int:
         return self._held
 
     def add(self, labelled: Labelled) -> None:
-        """Let rows in, and out those whose keys are the largest once the memory is full."""
+        """Add rows; once the memory is full, the rows with the largest keys are dropped."""
         keys = self._rng.random(len(labelled))
         coming = np.flatnonzero(keys < self._ceiling)
         for piece in np.array_split(coming, max(1, -(-len(coming) // PIECE))):
@@ -60,11 +68,11 @@ class Reservoir:
         self.seen += len(keys)
 
     def merge(self, other: Reservoir) -> None:
-        """Take in what another reservoir has seen and kept."""
+        """Merge another reservoir into this one."""
         self.merge_sample(other.sample)
 
     def merge_sample(self, sample: Sample) -> None:
-        """Take in what a reservoir elsewhere has seen and kept."""
+        """Merge the sample of another reservoir into this one."""
         if sample.ceiling < self._ceiling:
             self._lower(sample.ceiling)
         if sample.rows is not None:
@@ -73,13 +81,13 @@ class Reservoir:
 
     @property
     def sample(self) -> Sample:
-        """What there is to merge, without the room that is still free."""
+        """The content of the reservoir, without its free memory."""
         self._sort_in()
         return Sample(None if self._rows is None else self._rows[: self._held].copy(), self.seen, self._ceiling)
 
     @property
     def labelled(self) -> Labelled:
-        """The rows that stayed."""
+        """The rows that were kept."""
         if self._rows is None:
             raise InputError("expected at least one row in the reservoir, got none")
         self._sort_in()
@@ -88,7 +96,7 @@ class Reservoir:
         return Labelled(rows["logits"], rows["label"], rows["weight"], groups)
 
     def _insert(self, new: Rows) -> None:
-        if self._rows is None:  # memory that is not touched is not taken, so the whole of it is asked for at once
+        if self._rows is None:  # allocate all at once: the system provides pages only when they are written
             self._rows = np.empty(max(1, self.memory // new.dtype.itemsize), dtype=new.dtype)
         if new.dtype != self._rows.dtype:
             raise InputError(f"expected rows of {self._rows.dtype['logits']} logits, got {new.dtype['logits']}")
@@ -104,7 +112,7 @@ class Reservoir:
                 self._sort_in()
 
     def _sort_in(self) -> None:
-        """Let the rows that wait take the place of those that have larger keys."""
+        """Replace rows that have larger keys with waiting rows that have smaller ones."""
         if self._rows is None or not self._waiting:
             return
         rest = np.concatenate(self._waiting)
@@ -117,7 +125,7 @@ class Reservoir:
         self._ceiling = float(keys[order[self._held - 1]])
 
     def _lower(self, ceiling: float) -> None:
-        """Keep the rows up to a key that all who were merged know about."""
+        """Lower the ceiling and drop the rows above it."""
         self._sort_in()
         self._ceiling = min(ceiling, self._ceiling)
         if self._rows is not None:

@@ -1,4 +1,4 @@
-"""Put a calibration into a torch model."""
+"""Add a calibration to a torch model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ __all__ = ["Calibrated", "calibrated"]
 
 
 class Calibrated(nn.Module):
-    """A model and its correction as one module: same inputs, calibrated logits."""
+    """A model and its scaling as one module: same inputs, calibrated logits.
+
+    Args:
+        model: The model.
+        scaling: The scaling to apply to its logits.
+
+    """
 
     def __init__(self, model: nn.Module, scaling: Scaling) -> None:
         super().__init__()
@@ -31,19 +37,24 @@ class Calibrated(nn.Module):
         self.register_buffer("bias", bias)
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Calibrated logits of whatever the model eats."""
+        """Calibrated logits of the model's inputs."""
         logits = logits_of(self.model(*args, **kwargs))
         weight, bias = self.get_buffer("weight").to(logits.dtype), self.get_buffer("bias").to(logits.dtype)
         return logits @ weight + bias if weight.ndim == 2 else logits * weight + bias
 
 
 def calibrated(model: nn.Module, calibration: Calibration) -> nn.Module:
-    """The model with the correction inside: it gives calibrated logits, saves and moves as one.
+    """A module that contains the model and its calibration and returns calibrated logits.
 
     >>> from pseudocal import Calibration, TemperatureScaling
     >>> half = calibrated(nn.Identity(), Calibration("pseudocal", TemperatureScaling(2.0)))
     >>> half(torch.tensor([[2.0, 4.0]]))
     tensor([[1., 2.]])
+
+    Args:
+        model: The model.
+        calibration: Its calibration, as `PseudoCal.fit` returns it.
+
     """
     if not isinstance(calibration, Calibration):
         raise InputError(f"expected a Calibration, got {type(calibration).__name__}")

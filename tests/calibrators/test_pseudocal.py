@@ -308,7 +308,7 @@ def test_data_that_cannot_be_read():
         ({"labels": "firm"}, "'hard' or 'soft', got 'firm'"),
         ({"pairing": "far"}, "'anywhere' or 'batch', got 'far'"),
         ({"epochs": 0}, "at least one epoch"),
-        ({"seed": -1}, "not negative"),
+        ({"seed": -1}, "seed of at least 0"),
         ({"memory": 10}, "at least 65536 bytes"),
         ({"tolerance": 0.0}, "positive tolerance"),
     ],

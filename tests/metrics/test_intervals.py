@@ -160,7 +160,7 @@ def test_rows_and_images_are_not_compared(overconfident):
     images = Segmented.of(np.zeros((2, 2, 3, 3)), np.zeros((2, 3, 3), int))
     with pytest.raises(InputError, match="expected the same rows before and after, got 2000 rows and 2 images"):
         paired("ece", overconfident, images)
-    with pytest.raises(InputError, match=r"expected no groups with images, which are drawn whole, got \[0, 1\]"):
+    with pytest.raises(InputError, match=r"expected no groups with images, since each image is a unit, got \[0, 1\]"):
         bootstrap("ece", images, groups=[0, 1])
     with pytest.raises(InputError, match="expected a metric among accuracy, nll, brier, ece, miou, got <function ece"):
         bootstrap(ece, images)

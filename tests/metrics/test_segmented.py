@@ -19,7 +19,7 @@ from pseudocal.metrics import (
     paired,
 )
 from pseudocal.metrics.images import independent_pixels, resized_rows
-from pseudocal.metrics.scores import clopper_pearson
+from pseudocal.metrics.outcomes import clopper_pearson
 
 
 @pytest.fixture(scope="module")

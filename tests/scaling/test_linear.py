@@ -74,7 +74,7 @@ def test_soft_targets_that_are_certain_are_labels(known, fit):
 
 @pytest.mark.parametrize("fit", [fit_vector, fit_matrix])
 def test_a_negative_penalty_is_refused(known, fit):
-    with pytest.raises(InputError, match="not negative, got -1"):
+    with pytest.raises(InputError, match="at least 0, got -1"):
         fit(*known(30, 3, 2.0), penalty=-1)
 
 

@@ -169,7 +169,7 @@ def test_manifoldmix_names_the_layers(model, pairs):
 def test_manifoldmix_of_a_layer_that_is_not_passed(model, pairs):
     torch = pytest.importorskip("torch")
     other = torch.nn.Sequential(torch.nn.Linear(1, 1))
-    with pytest.raises(InputError, match="gives out one tensor, once in a pass"):
+    with pytest.raises(InputError, match="returns one tensor, once per pass"):
         manifoldmix(as_predictor(model), pairs, module=other, layer="0")
 
 

@@ -1,4 +1,4 @@
-"""The application: from the names of a model file and of data to a folder of results."""
+"""The application: takes the names of a model file and of a data set, and writes a folder of results."""
 
 from pseudocal.app.inputs.blocks import Shard, shards
 from pseudocal.app.jobs.job import Job, Result

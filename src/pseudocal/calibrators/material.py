@@ -1,4 +1,4 @@
-"""What a calibrator may ask for, as one record of optional parts."""
+"""The data that a calibrator may need, as one record of optional parts."""
 
 from __future__ import annotations
 
@@ -39,21 +39,35 @@ PARTS: dict[Part, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """All that is at hand for calibrating one model; whatever is absent is None."""
+    """The data that is available for calibrating one model; None for what is not.
+
+    Attributes:
+        source: Labelled logits of the source validation set.
+        source_train_features: Features of the source training set, of shape `(n, features)`.
+        source_features: Features of the source validation set, in the order of `source`.
+        target_features: Features of the target, of shape `(n, features)`.
+        target_logits: Logits of the target, of shape `(n, classes)`.
+        target_labels: Labels of the target, for the oracle only.
+        target_inputs: Inputs of the target, or batches of them.
+        model: The model itself.
+        members: Several trained models.
+        member_logits: The target logits of several trained models.
+
+    """
 
     source: Labelled | None = None
     source_train_features: ArrayLike | None = None
     source_features: ArrayLike | None = None
     target_features: ArrayLike | None = None
     target_logits: ArrayLike | None = None
-    target_labels: ArrayLike | None = None  # for the oracle alone
+    target_labels: ArrayLike | None = None
     target_inputs: Any = None
     model: Any = None
     members: Sequence[Any] | None = None
     member_logits: Sequence[ArrayLike] | None = None
 
     def pick(self, parts: Sequence[Part], who: str) -> dict[str, Any]:
-        """These parts and no others; says which of them are missing.
+        """The requested parts; raises if any of them is missing.
 
         >>> Material(target_labels=[0, 1]).pick(["target_labels"], "the oracle")
         {'target_labels': [0, 1]}
@@ -61,6 +75,11 @@ class Material:
         Traceback (most recent call last):
         pseudocal.arrays.InputError: expected labelled source validation logits (source) and
         features of target data (target_features) for cpcs, got none
+
+        Args:
+            parts: The names of the parts.
+            who: The name of the calibrator that needs them, for the error.
+
         """
         missing = [f"{PARTS[part]} ({part})" for part in parts if getattr(self, part) is None]
         if missing:

@@ -1,4 +1,4 @@
-"""How good confidences are: metrics of `Outcomes` (rows) and `Segmented` (images), `Reliability`, intervals."""
+"""Metrics of calibration and accuracy: of rows (`Outcomes`) and of images (`Segmented`), with intervals."""
 
 from pseudocal.metrics.classwise import classwise_ece
 from pseudocal.metrics.images import confidence_map, confidence_picture, correct_picture

@@ -1,4 +1,4 @@
-"""Calibration class by class."""
+"""The calibration error of each class."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits
-from pseudocal.metrics.scores import bin_of, equal_width
+from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.passes import Chunk, Doubles, as_probabilities, logit_chunks, probability_chunks, sum_classes
 
 
@@ -17,19 +17,19 @@ def classwise_ece(
 ) -> float:
     """The binned calibration error of each class's probability, averaged over the classes.
 
-    Known as class-wise ECE (Kull et al. 2019) and static calibration error (Nixon et al. 2019). With many classes
-    nearly every probability is near zero, and so is the average.
+    It is known as class-wise ECE (Kull et al. 2019) and static calibration error (Nixon et al. 2019). With many
+    classes nearly every probability is close to zero, and so is the average.
 
-    Both classes have a gap of 1/4: one is given 3/4, the other 1/4, and each is the label half of the time.
+    Both classes have a gap of 1/4: their probabilities are 3/4 and 1/4, and each is the label half of the time.
 
     >>> classwise_ece([0, 0, 1, 1], probabilities=[[0.75, 0.25]] * 4)
     0.25
 
     Args:
-        labels: the true classes `(n,)`.
-        logits: `(n, classes)`; give either these or the probabilities.
-        probabilities: `(n, classes)`, rows that sum to one.
-        bins: the number of bins of equal width.
+        labels: The true classes, of shape `(n,)`.
+        logits: Logits of shape `(n, classes)`; pass either logits or probabilities.
+        probabilities: Probabilities of shape `(n, classes)`.
+        bins: The number of bins of equal width.
 
     """
     array, chunks = _read(logits, probabilities)
@@ -57,9 +57,9 @@ def _softmax_chunks(logits: Logits) -> Iterator[tuple[slice, Chunk]]:
 
 
 def _gaps(p: Chunk, labels: Labels, edges: Doubles) -> Doubles:
-    """Probability minus occurrence, summed in each bin of each class: `(classes * bins,)`."""
+    """Predicted minus observed frequency, summed in each bin of each class: `(classes * bins,)`."""
     classes, bins = len(p), len(edges) - 1
     cell = bin_of(p, edges) + bins * np.arange(classes)[:, None]
-    said = np.bincount(cell.ravel(), weights=p.ravel(), minlength=classes * bins).astype(np.float64)
-    occurred = np.bincount(cell[labels, np.arange(len(labels))], minlength=classes * bins)
-    return said - occurred
+    predicted = np.bincount(cell.ravel(), weights=p.ravel(), minlength=classes * bins).astype(np.float64)
+    observed = np.bincount(cell[labels, np.arange(len(labels))], minlength=classes * bins)
+    return predicted - observed

@@ -1,4 +1,4 @@
-"""The logits of one image `(classes, height, width)`: resized, as confidences, as pictures, in a few numbers."""
+"""The logits of one image `(classes, height, width)`: resizing, confidence maps, pictures and summary statistics."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature
 from pseudocal.maps import IGNORED, as_masks, at_size, bands, nothing, predicted
-from pseudocal.metrics.scores import check_level
+from pseudocal.metrics.outcomes import check_level
 from pseudocal.passes import Doubles
 
 Picture = NDArray[np.uint8]  # (height, width) grey, or (height, width, 3)
-Neighbours = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]  # the two old pixels, share of the second
+Neighbours = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]  # two pixels, weight of the second
 GREEN, RED, BLACK = (38, 139, 87), (200, 45, 45), (0, 0, 0)
 
 
@@ -24,6 +24,11 @@ def confidence_map(image: ArrayLike, temperature: float = 1.0) -> Floats:
     array([[0.75]], dtype=float32)
 
     It is NaN where every class is at -inf, as in padding.
+
+    Args:
+        image: The logits of one image, of shape `(classes, height, width)`.
+        temperature: The number that the logits are divided by.
+
     """
     image = _one(image)
     scale = np.float32(1 / check_temperature(temperature))
@@ -38,10 +43,15 @@ def confidence_map(image: ArrayLike, temperature: float = 1.0) -> Floats:
 
 
 def confidence_picture(image: ArrayLike, temperature: float = 1.0) -> Picture:
-    """The confidence of each pixel in grey: white is sure, black is a guess or padding.
+    """The confidence of each pixel as a grey value: white is certain, black is chance level or padding.
 
     >>> confidence_picture(np.array([[[100.0, 0.0, -np.inf]], [[0.0, 0.0, -np.inf]]]))
     array([[255,   0,   0]], dtype=uint8)
+
+    Args:
+        image: The logits of one image, of shape `(classes, height, width)`.
+        temperature: The number that the logits are divided by.
+
     """
     guess = 1 / len(_one(image))
     share = (confidence_map(image, temperature) - guess) / (1 - guess)
@@ -49,10 +59,16 @@ def confidence_picture(image: ArrayLike, temperature: float = 1.0) -> Picture:
 
 
 def correct_picture(image: ArrayLike, labels: ArrayLike, *, ignore: int | None = IGNORED) -> Picture:
-    """Green where the model is right, red where it is wrong, black where there is no label.
+    """A picture that is green where the prediction is right, red where it is wrong, black where there is no label.
 
     >>> correct_picture(np.array([[[1.0, 1.0]], [[0.0, 0.0]]]), [[0, 255]]).tolist()
     [[[38, 139, 87], [0, 0, 0]]]
+
+    Args:
+        image: The logits of one image, of shape `(classes, height, width)`.
+        labels: The class of each pixel; resized to the logits if needed.
+        ignore: The label of ignored pixels; None if there are none.
+
     """
     image = _one(image)
     mask = at_size(as_masks(labels, 1), image.shape[1:])[0]
@@ -64,12 +80,12 @@ def correct_picture(image: ArrayLike, labels: ArrayLike, *, ignore: int | None =
 
 
 class ImageRow(NamedTuple):
-    """One image as a whole: a row of the table of predictions.
+    """A summary of one image: a row of the table of predictions.
 
     Attributes:
-        shares: the share of each class among the pixels, `(classes,)`.
-        before: the mean confidence of the pixels before calibration; NaN if no pixel has a class.
-        after: the mean confidence after it.
+        shares: The fraction of pixels of each class, of shape `(classes,)`.
+        before: The mean confidence of the pixels before calibration; NaN if no pixel has a class.
+        after: The mean confidence after calibration.
 
     """
 
@@ -79,20 +95,20 @@ class ImageRow(NamedTuple):
 
 
 def pixel_confidences(image: Maps, temperature: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The class of each pixel that has one, and its confidence before and after.
+    """The class of each pixel that has one, and its confidence before and after calibration.
 
     >>> classes, before, after = pixel_confidences(np.array([[[2 * np.log(3)]], [[0.0]]]), temperature=2.0)
     >>> classes, before.round(3), after.round(3)
     (array([0], dtype=uint8), array([0.9]), array([0.75]))
     """
-    said = predicted(image[None])[0]
-    counts = said != nothing(len(image))
-    before, after = (confidence_map(image, t)[counts].astype(np.float64) for t in (1.0, temperature))
-    return said[counts], before, after
+    classes = predicted(image[None])[0]
+    valid = classes != nothing(len(image))
+    before, after = (confidence_map(image, t)[valid].astype(np.float64) for t in (1.0, temperature))
+    return classes[valid], before, after
 
 
 def image_row(image: Maps, temperature: float) -> ImageRow:
-    """One image `(classes, height, width)` in a few numbers.
+    """The summary of one image `(classes, height, width)`.
 
     >>> image_row(np.array([[[9.0, 9.0, 0.0, 9.0]], [[0.0, 0.0, 9.0, 0.0]]]), 2.0).shares
     array([0.75, 0.25])
@@ -100,14 +116,14 @@ def image_row(image: Maps, temperature: float) -> ImageRow:
     return row_of_pixels(*pixel_confidences(image, temperature), classes=len(image))
 
 
-def row_of_pixels(said: NDArray[Any], before: Floats, after: Floats, *, classes: int) -> ImageRow:
-    """The row of an image whose `pixel_confidences` are known.
+def row_of_pixels(pixels: NDArray[Any], before: Floats, after: Floats, *, classes: int) -> ImageRow:
+    """The summary of an image from its `pixel_confidences`.
 
     >>> row_of_pixels(np.array([0, 0, 1, 0]), np.full(4, 0.75), np.full(4, 0.5), classes=2)
     ImageRow(shares=array([0.75, 0.25]), before=0.75, after=0.5)
     """
-    shares = np.bincount(said, minlength=classes) / max(1, len(said))
-    if len(said) == 0:
+    shares = np.bincount(pixels, minlength=classes) / max(1, len(pixels))
+    if len(pixels) == 0:
         return ImageRow(shares, np.nan, np.nan)
     return ImageRow(shares, float(before.mean()), float(after.mean()))
 
@@ -115,13 +131,13 @@ def row_of_pixels(said: NDArray[Any], before: Floats, after: Floats, *, classes:
 def resized_rows(image: Maps, size: tuple[int, int], rows: slice, *, align_corners: bool = False) -> Maps:
     """Some rows of one image `(classes, height, width)`, resized bilinearly to `size`, as float32.
 
-    The edges of the two images are aligned, or with `align_corners` the centres of their corner pixels.
+    The outer edges of the two images are aligned, or with `align_corners` the centres of their corner pixels.
 
     >>> resized_rows(np.array([[[0.0, 4.0]], [[0.0, 0.0]]]), (1, 4), slice(0, 1))[0]
     array([[0., 1., 3., 4.]], dtype=float32)
 
-    A class at -inf is impossible. It is impossible in each new pixel to which such a pixel contributes. Pixels where
-    every class is impossible, such as padding, contribute nothing: their neighbours count alone.
+    A class at -inf is impossible, also in each new pixel that the old one contributes to. Pixels where every class is
+    impossible, such as padding, contribute nothing.
 
     >>> resized_rows(np.array([[[0.0, 4.0, -np.inf]], [[0.0, -np.inf, -np.inf]]]), (1, 6), slice(0, 1))
     array([[[  0.,   1.,   3.,   4.,   4., -inf]],
@@ -136,18 +152,18 @@ def resized_rows(image: Maps, size: tuple[int, int], rows: slice, *, align_corne
     impossible: NDArray[np.bool_] = np.isneginf(part)
     if not impossible.any():
         return _bilinear(part, down, across)
-    nothing: NDArray[np.bool_] = np.all(impossible, axis=0, keepdims=True)
-    there = _bilinear(~nothing, down, across)
-    wide = _bilinear(np.where(impossible, 0, part), down, across)
-    np.divide(wide, there, out=wide, where=there > 0)
-    wide[(_bilinear(impossible & ~nothing, down, across) > 0) | (there == 0)] = -np.inf
-    return wide
+    padding: NDArray[np.bool_] = np.all(impossible, axis=0, keepdims=True)
+    weight = _bilinear(~padding, down, across)
+    resized = _bilinear(np.where(impossible, 0, part), down, across)
+    np.divide(resized, weight, out=resized, where=weight > 0)
+    resized[(_bilinear(impossible & ~padding, down, across) > 0) | (weight == 0)] = -np.inf
+    return resized
 
 
 def _bilinear(image: NDArray[Any], down: Neighbours, across: Neighbours) -> Maps:
     (above, below, rows), (left, right, columns) = down, across
     band = image[:, above].astype(np.float32)
-    with np.errstate(invalid="ignore"):  # +inf and NaN are refused later
+    with np.errstate(invalid="ignore"):  # +inf and NaN are rejected later
         band += (image[:, below] - band) * rows[:, None]
         wide = band.take(left, axis=2)
         wide += (band.take(right, axis=2) - wide) * columns
@@ -155,7 +171,7 @@ def _bilinear(image: NDArray[Any], down: Neighbours, across: Neighbours) -> Maps
 
 
 def _neighbours(old: int, new: int, corners: bool) -> Neighbours:
-    """For each new pixel along one axis, the two old ones it lies between and how far it is towards the second."""
+    """For each new pixel along one axis: the two old pixels it lies between, and the weight of the second."""
     at = np.arange(new)
     place = at * ((old - 1) / max(new - 1, 1)) if corners else (at + 0.5) * (old / new) - 0.5
     place = np.clip(place, 0, old - 1)
@@ -164,7 +180,7 @@ def _neighbours(old: int, new: int, corners: bool) -> Neighbours:
 
 
 def _one(image: ArrayLike) -> Maps:
-    """See the logits of one image as `(classes, height, width)`; a batch of one is one too.
+    """Convert to the logits `(classes, height, width)` of one image; a batch of one is accepted too.
 
     >>> _one(np.zeros((1, 3, 4, 4))).shape
     (3, 4, 4)
@@ -177,20 +193,20 @@ def _one(image: ArrayLike) -> Maps:
 
 
 def independent_pixels(right: NDArray[np.int64], count: NDArray[np.int64], level: float = 0.95) -> Doubles:
-    """The effective sample size of each bin: how many independent pixels would estimate its accuracy as well.
+    """The effective sample size of each bin: the number of independent pixels that would estimate its accuracy as well.
 
     It is p (1 - p) divided by the variance of p between images, and less if there are few images (Korn and Graubard,
-    1998). Images of sizes n count as (sum of n)^2 / (sum of n^2) images of equal size. If the images show no variance,
-    each counts as one pixel. From a single image nothing is known about others, so the size is zero.
+    1998). Images of sizes n count as (sum of n)^2 / (sum of n^2) images of equal size. If the images do not vary, each
+    counts as one pixel. With a single image the size is zero.
 
     >>> pixels = np.full((4, 1), 100)
     >>> independent_pixels(pixels, pixels), independent_pixels(pixels[:1], pixels[:1])
     (array([4.]), array([0.]))
 
     Args:
-        right: right pixels of each image and bin, `(images, bins)`.
-        count: all pixels of each image and bin, `(images, bins)`.
-        level: the level of the interval that the size is for.
+        right: The number of correct pixels of each image and bin, `(images, bins)`.
+        count: The number of pixels of each image and bin, `(images, bins)`.
+        level: The level of the interval that the size is used for.
 
     """
     from scipy.special import stdtrit
@@ -203,7 +219,7 @@ def independent_pixels(right: NDArray[np.int64], count: NDArray[np.int64], level
     others = np.where(several, images - 1, 1)
     variance = images / others * ((right - share * count) ** 2).sum(axis=0) / n**2
     tail = (1 - check_level(level)) / 2
-    shows = variance > 1e-12 * share * (1 - share)  # more than rounding leaves
+    shows = variance > 1e-12 * share * (1 - share)  # more than rounding errors
     fewer = (stdtrit(np.maximum(n - 1, 1), tail) / stdtrit(others, tail)) ** 2
     found = np.where(shows, share * (1 - share) / np.where(shows, variance, 1) * fewer, images)
     return np.where(several, np.minimum(found, pixels), 0.0)

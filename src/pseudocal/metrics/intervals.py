@@ -1,13 +1,13 @@
-"""How far a metric can be trusted: bootstrap intervals of a metric and of its change.
+"""Bootstrap intervals of a metric and of its change.
 
-What is drawn again are independent units: rows, groups of rows, or images (`samples`). The basic bootstrap mirrors the
-resamples about the value, and so removes the bias that resampling shows. For a metric that cannot go below zero that
-bias is estimated badly, so the interval also spans the resamples shifted onto the value. Calibration errors need one
-thing more: near zero, resampling shows less than half of their bias. So outcomes are drawn as if the model were
-calibrated. Unless the value is beyond what chance then gives, the truth may be zero.
+The bootstrap resamples independent units: rows, groups of rows, or images (`samples`). The basic bootstrap mirrors the
+resamples about the value, which removes the bias that resampling shows. For a metric that cannot be negative this bias
+is estimated badly, so the interval also spans the resamples shifted onto the value. Calibration errors need one more
+step: near zero, resampling shows less than half of their bias. So outcomes are also drawn as if the model were
+calibrated. Unless the value exceeds what chance then gives, the interval includes zero.
 
-How often 95 % intervals held the truth: the least and the most over ten settings (300 or 1,000 rows of ten classes,
-true temperatures 0.7, 1, 1.05, 1.2 and 2), the change being that which the true temperature makes, as printed by
+Coverage of 95% intervals: the smallest and the largest over ten settings (300 or 1,000 rows of ten classes, true
+temperatures 0.7, 1, 1.05, 1.2 and 2). The change is the one that the true temperature makes. Printed by
 `benchmarks/intervals.py`:
 
                   accuracy       NLL            ECE            change of ECE
@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError
-from pseudocal.metrics.outcomes import Outcomes
+from pseudocal.metrics.outcomes import Outcomes, check_level
 from pseudocal.metrics.samples import MetricSample, sample_of
-from pseudocal.metrics.scores import Metric, check_level
+from pseudocal.metrics.scores import Metric
 from pseudocal.metrics.segmented import Segmented
 from pseudocal.passes import Doubles
 
@@ -45,7 +45,7 @@ LIMITS: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A value and the range that should hold the true one.
+    """A value and its confidence interval.
 
     >>> print(Interval(0.0421, 0.038, 0.0495))
     0.0421 [0.0380, 0.0495]
@@ -53,9 +53,9 @@ class Interval:
     '4.2% [3.8%, 5.0%]'
 
     Attributes:
-        value: the metric of the data at hand.
-        low: the lower end.
-        high: the upper end.
+        value: The metric on the data.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
 
     """
 
@@ -80,38 +80,38 @@ def bootstrap(
     seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> Interval:
-    """The interval of a metric.
+    """The bootstrap interval of a metric.
 
     >>> half = Outcomes.from_probabilities([[0.75, 0.25]] * 100, labels=[0, 1] * 50)
     >>> interval = bootstrap("accuracy", half)
     >>> interval.value, abs(interval.high - 0.6) < 0.02          # 1/2 + 1.96 / sqrt(4 * 100)
     (0.5, True)
 
-    Groups of rows are drawn whole. Here each group is all right or all wrong, so there are two coins, not a hundred:
+    Groups of rows are resampled as a whole. Here each group is all right or all wrong, so there are only two units:
 
     >>> print(bootstrap("accuracy", half, groups=[0, 1] * 50))
     0.5000 [0.0000, 1.0000]
 
-    Images are drawn whole, too, however many pixels they have:
+    Images are resampled as a whole too, however many pixels they have:
 
     >>> right, wrong = (Segmented.of(np.zeros((1, 2, 9, 9)), np.full((1, 9, 9), k)) for k in (0, 1))
     >>> print(bootstrap("accuracy", right + wrong))
     0.5000 [0.0000, 1.0000]
 
-    A single row, group or image says nothing about others: the interval is the whole range of the metric.
+    With a single row, group or image the interval is the whole range of the metric:
 
     >>> print(bootstrap("accuracy", right))
     1.0000 [0.0000, 1.0000]
 
     Args:
-        metric: a name in `METRICS`, or for images one that `Segmented.score` gives. For rows it may also be a function
-            of `Outcomes`, such as `functools.partial(ece, bins=10)`. A lambda hides that a metric is a calibration
-            error.
-        seen: outcomes of rows, or sums of images.
-        level: how often the interval should hold the truth.
-        resamples: how many times the units are drawn.
-        seed: the seed of the draws.
-        groups: numbers `(n,)`; rows that share one are not independent. For rows only.
+        metric: A name in `METRICS`, or for images one of those in `Segmented.score`. For rows it may also be a function
+            of `Outcomes`, such as `functools.partial(ece, bins=10)`. Do not wrap a calibration error in a lambda: it
+            would not be recognised as one.
+        seen: The outcomes of rows, or a `Segmented` of images.
+        level: The confidence level.
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the resamples.
+        groups: Group numbers `(n,)`, equal for rows that are not independent. For rows only.
 
     """
     sample = sample_of(metric, seen, groups)
@@ -135,8 +135,8 @@ def paired(
 ) -> Interval:
     """The interval of the change `metric(after) - metric(before)` on the same rows, groups of rows or images.
 
-    What the two share cancels, so it shows a small gain that two separate intervals would hide. Where the ECE after
-    may be chance alone, the interval reaches down to the change that this would mean.
+    Variation that both share cancels, so the interval can show a small gain that two separate intervals would hide. If
+    the ECE after calibration may be due to chance alone, the interval includes the change to an ECE of zero.
 
     >>> before = Outcomes.from_probabilities([[0.9, 0.1]] * 100, labels=[0, 1] * 50)
     >>> after = Outcomes.from_probabilities([[0.6, 0.4]] * 100, labels=[0, 1] * 50)
@@ -145,13 +145,13 @@ def paired(
     (-0.3, True)
 
     Args:
-        metric: as in `bootstrap`.
-        before: outcomes of rows, or sums of images.
-        after: of the same rows or images, in the same order.
-        level: how often the interval should hold the truth.
-        resamples: how many times the units are drawn.
-        seed: the seed of the draws.
-        groups: as in `bootstrap`.
+        metric: The metric, as in `bootstrap`.
+        before: The outcomes of rows, or a `Segmented` of images.
+        after: The same for the same rows or images, in the same order.
+        level: The confidence level.
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the resamples.
+        groups: Group numbers, as in `bootstrap`.
 
     """
     first, second = (sample_of(metric, seen, groups) for seen in (before, after))
@@ -171,7 +171,7 @@ def paired(
 class _Resampled(NamedTuple):
     value: float
     draws: Doubles  # (resamples,)
-    slack: float  # how much lower the truth may lie than resampling shows
+    slack: float  # how far the true value may lie below what resampling shows
 
 
 def _resampled(sample: MetricSample, level: float, resamples: int, seed: int) -> _Resampled:
@@ -187,13 +187,13 @@ def _resampled(sample: MetricSample, level: float, resamples: int, seed: int) ->
 
 
 def _limits(sample: MetricSample) -> tuple[float, float]:
-    """What the metric can be."""
+    """The smallest and the largest value that the metric can have."""
     return LIMITS.get(sample.name or "", (-math.inf, math.inf))
 
 
 def ends(value: float, draws: Doubles, level: float) -> tuple[float, float]:
-    """The lower and the upper end of two intervals: the draws mirrored about the value, and shifted onto it."""
-    if not math.isfinite(value):  # an impossible label in the sample is one in the population
+    """The ends of the union of two intervals: the draws mirrored about the value, and shifted onto it."""
+    if not math.isfinite(value):  # the NLL is infinite: a label had probability zero
         return value, value
     tail = (1 - level) / 2
     low, high = np.quantile(draws, [tail, 1 - tail]).tolist()

@@ -1,4 +1,4 @@
-"""What the metrics need to know about each prediction: four numbers a row, however many classes there are."""
+"""The outcome of each prediction: four numbers per row from which all metrics are computed, and how they are binned."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from pseudocal.passes import (
     sum_classes,
 )
 
-SAFE_LOGIT = 35.0  # below this size the exponential of a logit, and its square, fit into float32
+SAFE_LOGIT = 35.0  # below this the exponential of a logit, and its square, fit into float32
 
 OutcomeColumns = tuple[Doubles, NDArray[np.bool_], Doubles, Doubles]  # confidence, correct, nll, brier of some rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """How sure each prediction was, whether it was right, and what it cost.
+    """The confidence of each prediction, whether it is right, and its losses.
 
-    Every metric is a function of these. Say whether you have logits or probabilities; nothing here guesses:
+    Every metric is a function of these. Create them with `from_logits` or `from_probabilities`:
 
     >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25], [0.5, 0.5]], labels=[1, 0])
     >>> outcomes.confidence, outcomes.correct
@@ -40,16 +40,16 @@ class Outcomes:
     >>> np.exp(-outcomes.nll)
     array([0.25, 0.5 ])
 
-    Rows are picked with an index and joined with `+`, or many at once with `Outcomes.concatenate`.
+    Select rows with an index; join outcomes with `+`, or many at once with `Outcomes.concatenate`.
 
     >>> len(outcomes), len(outcomes[:1]), len(outcomes + outcomes)
     (2, 1, 4)
 
     Attributes:
-        confidence: the probability of the predicted class, `(n,)`.
-        correct: whether the predicted class is the label.
-        nll: minus the logarithm of the label's probability, in nats; inf where that class was impossible.
-        brier: the squared error summed over the classes, from 0 to 2.
+        confidence: The probability of the predicted class, of shape `(n,)`.
+        correct: Whether the predicted class is the label, of shape `(n,)`.
+        nll: The negative log-likelihood of the label, in nats; inf if its probability is zero.
+        brier: The squared error summed over the classes, from 0 to 2.
 
     """
 
@@ -67,14 +67,14 @@ class Outcomes:
     def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> Outcomes:
         """Score logits against labels.
 
-        A class at -inf is impossible. If it is the label, its NLL is inf. Of equal logits the first is predicted.
+        A class at -inf is impossible. If it is the label, the NLL is inf. Among equal logits the first is predicted.
 
         >>> Outcomes.from_logits([[0.0, -np.inf]], [1]).nll
         array([inf])
 
         Args:
-            logits: `(n, classes)`, of any floating dtype and layout; may be a memory map.
-            labels: the true classes `(n,)`.
+            logits: Logits of shape `(n, classes)`, of any floating dtype; may be a memory map.
+            labels: The true classes, of shape `(n,)`.
 
         """
         logits = as_logits(logits)
@@ -86,8 +86,8 @@ class Outcomes:
         """Score probabilities against labels.
 
         Args:
-            probabilities: `(n, classes)`, taken as they are: a row that sums to 0.9995 is not rescaled.
-            labels: the true classes `(n,)`.
+            probabilities: Probabilities of shape `(n, classes)`; a row that sums to 0.9995 is not rescaled.
+            labels: The true classes, of shape `(n,)`.
 
         """
         probabilities = as_probabilities(probabilities)
@@ -96,7 +96,12 @@ class Outcomes:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Outcomes]) -> Outcomes:
-        """Join batches in their order, in one pass; repeated `+` would copy again and again."""
+        """Join outcomes in order, with a single copy.
+
+        Args:
+            parts: The outcomes to join.
+
+        """
         columns = zip(*(part._columns() for part in parts), strict=True)
         joined = [np.concatenate(column) for column in columns]
         if not joined:
@@ -151,8 +156,58 @@ def _of_logits(z: Chunk, labels: Labels) -> OutcomeColumns:
 
 def _of_probabilities(p: Chunk, labels: Labels) -> OutcomeColumns:
     row = np.arange(len(labels))
-    with np.errstate(divide="ignore"):  # an impossible label costs inf
+    with np.errstate(divide="ignore"):  # a label of probability zero has an infinite loss
         nll = -np.log(p[labels, row].astype(np.float64))
     confidence, correct = p.max(axis=0).astype(np.float64), p.argmax(axis=0) == labels
     p[labels, row] -= 1
     return confidence, correct, nll, np.einsum("ij,ij->j", p, p, dtype=np.float64)
+
+
+def equal_width(bins: int) -> Doubles:
+    """The edges of `bins` equal bins of [0, 1]. Each k / bins is rounded once, so that 3 / 15 equals 0.2.
+
+    >>> equal_width(4)
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    return np.arange(check_bins(bins) + 1) / bins
+
+
+def bin_of(confidence: Floats, edges: Doubles) -> NDArray[np.intp]:
+    """The bin (a, b] that each confidence falls into.
+
+    >>> bin_of(np.array([0.0, 0.25, 0.2501, 1.0]), equal_width(4))
+    array([0, 0, 1, 3])
+    """
+    return np.searchsorted(edges[1:-1], confidence, side="left")
+
+
+def check_bins(bins: int) -> int:
+    """Reject a number of bins that is not a positive integer."""
+    if not isinstance(bins, int | np.integer) or bins < 1:
+        raise InputError(f"expected a positive number of bins, got {bins!r}")
+    return int(bins)
+
+
+def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> tuple[Doubles, Doubles]:
+    """The Clopper-Pearson interval of a proportion, exact for small counts; for a count of zero it is [0, 1].
+
+    With two right out of two, the lower end is the square root of 0.025:
+
+    >>> low, high = clopper_pearson([2, 0], [2, 0])
+    >>> low.round(3), high
+    (array([0.158, 0.   ]), array([1., 1.]))
+    """
+    from scipy.special import betaincinv
+
+    tail, right = (1 - check_level(level)) / 2, np.asarray(right, dtype=np.float64)
+    wrong = np.asarray(count, dtype=np.float64) - right
+    low = np.where(right > 0, betaincinv(np.where(right > 0, right, 1), wrong + 1, tail), 0.0)
+    high = np.where(wrong > 0, betaincinv(right + 1, np.where(wrong > 0, wrong, 1), 1 - tail), 1.0)
+    return low, high
+
+
+def check_level(level: float) -> float:
+    """Reject a confidence level that is not between 0 and 1."""
+    if not 0 < level < 1:
+        raise InputError(f"expected a level between 0 and 1, got {level!r}")
+    return level

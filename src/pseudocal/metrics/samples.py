@@ -1,4 +1,4 @@
-"""A metric of independent units that can be drawn again: rows, groups of rows, or images."""
+"""A metric of independent units that can be resampled: rows, groups of rows, or images."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def sample_of(metric: Metric | str, seen: Outcomes | Segmented, groups: ArrayLik
     (0.5, 4, 2)
 
     Args:
-        metric: its name, or a function of `Outcomes`.
-        seen: outcomes of rows, or sums of images.
-        groups: numbers `(n,)`; rows that share one are not independent. For rows only.
+        metric: The name of the metric, or a function of `Outcomes`.
+        seen: The outcomes of rows, or a `Segmented` of images.
+        groups: Group numbers `(n,)`, equal for rows that are not independent. For rows only.
 
     """
     names: tuple[str, ...] = tuple(IMAGE_METRICS) if isinstance(seen, Segmented) else tuple(METRICS)
@@ -42,18 +42,18 @@ def sample_of(metric: Metric | str, seen: Outcomes | Segmented, groups: ArrayLik
         function = METRICS[metric] if isinstance(metric, str) else metric
         return RowSample(function, seen, as_groups(groups, len(seen)))
     if groups is not None:
-        raise InputError(f"expected no groups with images, which are drawn whole, got {groups!r}")
+        raise InputError(f"expected no groups with images, since each image is a unit, got {groups!r}")
     return ImageSample(str(metric), seen)
 
 
 @dataclass(frozen=True)
 class RowSample:
-    """A metric of rows, or of groups of rows that are drawn whole.
+    """A metric of rows, or of groups of rows that are resampled as a whole.
 
     Attributes:
-        metric: a function of `Outcomes`.
-        outcomes: the rows.
-        groups: the group of each row; None if each row is a unit of its own.
+        metric: A function of `Outcomes`.
+        outcomes: The rows.
+        groups: The group of each row; None if all rows are independent.
 
     """
 
@@ -67,9 +67,9 @@ class RowSample:
 
     @property
     def name(self) -> str | None:
-        """The name of the metric, None if it is none of ours."""
+        """The name of the metric in `METRICS`; None if it is not there."""
         function = self.metric.func if isinstance(self.metric, partial) else self.metric
-        return next((name for name, ours in METRICS.items() if ours is function), None)
+        return next((name for name, known in METRICS.items() if known is function), None)
 
     @property
     def units(self) -> int:
@@ -82,7 +82,7 @@ class RowSample:
         return self.metric(self.outcomes)
 
     def draws(self, resamples: int, rng: Generator) -> Doubles:
-        """The metric of units drawn with replacement, many times. Equal generators draw equal units."""
+        """The metric of `resamples` bootstrap samples. Equal generators draw equal units."""
         n = self.units
         if self.groups is None:
             return np.array([self.metric(self.outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
@@ -92,14 +92,14 @@ class RowSample:
         return np.array([self.metric(self.outcomes[rows]) for rows in drawn])
 
     def draws_if_calibrated(self, resamples: int, rng: Generator) -> Doubles:
-        """The metric of what a calibrated model of these confidences might get right, many times."""
+        """The metric of `resamples` random outcomes of a calibrated model with the same confidences."""
         return np.array([self.metric(self._calibrated(rng)) for _ in range(resamples)])
 
     def _calibrated(self, rng: Generator) -> Outcomes:
-        """Outcomes of a calibrated model (Bröcker and Smith, 2007).
+        """Random outcomes of a calibrated model (Bröcker and Smith, 2007).
 
-        How the rows of a group depend on each other is not known. But if the model were calibrated, the gaps of a
-        group would be as likely with the other sign: c - s (c - r) in place of r is as often above c as below.
+        The dependence between rows of a group is not known. But if the model were calibrated, the gaps of a group would
+        be as likely with the opposite sign, so r is replaced by c - s (c - r) with a random sign s per group.
         """
         outcomes = self.outcomes
         if self.groups is None:
@@ -111,11 +111,11 @@ class RowSample:
 
 @dataclass(frozen=True)
 class ImageSample:
-    """A metric of images, which are drawn whole: the pixels of one image are not independent.
+    """A metric of images, which are resampled as a whole: the pixels of one image are not independent.
 
     Attributes:
-        name: the name of the metric.
-        seen: the sums of each image.
+        name: The name of the metric.
+        seen: The sums of each image.
 
     """
 
@@ -128,7 +128,7 @@ class ImageSample:
 
     @cached_property
     def counted(self) -> NDArray[np.bool_]:
-        """Which images have a pixel that counts. The others say nothing and are not drawn."""
+        """Which images have a pixel that is not ignored. The others are not drawn."""
         counted: NDArray[np.bool_] = self.seen.count.sum(axis=1) > 0
         return counted
 
@@ -143,16 +143,16 @@ class ImageSample:
         return float(getattr(self.seen, self.name))
 
     def draws(self, resamples: int, rng: Generator) -> Doubles:
-        """The metric of images drawn with replacement, many times. Equal generators draw equal images."""
+        """The metric of `resamples` bootstrap samples. Equal generators draw equal images."""
         n = self.units
         drawn = np.zeros((resamples, len(self)))
         drawn[:, self.counted] = rng.multinomial(n, np.full(n, 1 / n), size=resamples)
         return IMAGE_METRICS[self.name](self.seen, drawn)
 
     def draws_if_calibrated(self, resamples: int, rng: Generator) -> Doubles:
-        """The ECE if the gaps of each image had a random sign, many times.
+        """The ECE with a random sign for the gaps of each image, `resamples` times.
 
-        If the model were calibrated, the gaps of an image would be as likely with the other sign.
+        If the model were calibrated, the gaps of an image would be as likely with the opposite sign.
         """
         signs = rng.choice([-1.0, 1.0], size=(resamples, self.units))
         gaps = (self.seen.confidence_sum - self.seen.correct_sum)[self.counted]
@@ -164,7 +164,7 @@ MetricSample = RowSample | ImageSample
 
 
 def as_groups(groups: ArrayLike | None, n: int) -> UnitNumbers | None:
-    """UnitNumbers numbered from zero, None if there are none or if each has one row."""
+    """The groups renumbered from zero; None if there are none or if each has one row."""
     if groups is None:
         return None
     numbers = np.asarray(groups)

@@ -1,4 +1,4 @@
-"""Reliability by bins of confidence, and the metrics of outcomes."""
+"""Reliability diagrams and the metrics of outcomes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError
-from pseudocal.metrics.outcomes import Outcomes
+from pseudocal.arrays import InputError
+from pseudocal.metrics.outcomes import Outcomes, bin_of, check_bins, clopper_pearson, equal_width
 from pseudocal.passes import Doubles
 
 Metric = Callable[[Outcomes], float]
@@ -17,10 +17,9 @@ Metric = Callable[[Outcomes], float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reliability:
-    """For each bin of confidence: how many predictions, the sum of their confidence, how many were right.
+    """A reliability diagram: the number of predictions, their confidence and their accuracy in bins of confidence.
 
-    Bin k holds the confidences in (edges[k], edges[k + 1]], as in Guo et al. (ICML 2017). A confidence of exactly 0,
-    which that rule puts nowhere, belongs to the first bin; the confidence of a predicted class is never 0.
+    Bin k holds the confidences in (edges[k], edges[k + 1]], as in Guo et al. (ICML 2017); the first bin includes 0.
 
     >>> outcomes = Outcomes.from_probabilities([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], labels=[0, 1, 0])
     >>> reliability = Reliability.of(outcomes, bins=2)
@@ -29,17 +28,17 @@ class Reliability:
     >>> round(reliability.ece, 3)                       # |2.4 - 2| / 3
     0.133
 
-    The sums of two parts add up to those of the whole, so the ECE of ten billion pixels needs a kilobyte:
-    `functools.reduce(operator.add, (Reliability.of(outcomes) for outcomes in batches))`.
+    The sums of two parts add up to those of the whole, so the ECE of ten billion pixels needs a kilobyte of memory:
+    `sum(Reliability.of(outcomes) for outcomes in batches)`.
 
     >>> round((reliability + reliability).ece, 3), (reliability + reliability).count
     (0.133, array([0, 6]))
 
     Attributes:
-        edges: the ends of the bins, `(bins + 1,)`, ascending from 0 to 1.
-        count: the number of predictions in each bin, `(bins,)`.
-        confidence_sum: the sum of their confidences.
-        correct_sum: how many of them are right.
+        edges: The edges of the bins, of shape `(bins + 1,)`, from 0 to 1.
+        count: The number of predictions in each bin, of shape `(bins,)`.
+        confidence_sum: The sum of their confidences.
+        correct_sum: The number of them that are right.
 
     """
 
@@ -50,12 +49,24 @@ class Reliability:
 
     @classmethod
     def of(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
-        """Sort outcomes into bins of equal width."""
+        """Group outcomes into bins of equal width.
+
+        Args:
+            outcomes: The outcomes of the predictions.
+            bins: The number of bins.
+
+        """
         return cls._between(equal_width(bins), outcomes)
 
     @classmethod
     def equal_mass(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
-        """Sort outcomes into bins of equally many rows; rows of the same confidence stay together."""
+        """Group outcomes into bins of equally many rows; rows of equal confidence stay together.
+
+        Args:
+            outcomes: The outcomes of the predictions.
+            bins: The number of bins.
+
+        """
         n, bins = len(outcomes), check_bins(bins)
         last = -(-n * np.arange(1, bins + 1) // bins) - 1  # the last row of each bin, in ascending order
         upper = np.unique(np.partition(outcomes.confidence, np.unique(last))[last])
@@ -86,12 +97,12 @@ class Reliability:
 
     @property
     def accuracy(self) -> Doubles:
-        """The share of right predictions in each bin, NaN where it is empty."""
+        """The accuracy in each bin, NaN if it is empty."""
         return _ratio(self.correct_sum, self.count)
 
     @property
     def confidence(self) -> Doubles:
-        """The mean confidence in each bin, NaN where it is empty."""
+        """The mean confidence in each bin, NaN if it is empty."""
         return _ratio(self.confidence_sum, self.count)
 
     @property
@@ -112,7 +123,7 @@ class Reliability:
     def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
         """The Clopper-Pearson interval of each bin's accuracy: exact for small bins, NaN for empty ones.
 
-        Ten right out of ten still leave room for doubt, down to 0.025 ** (1 / 10):
+        With ten right out of ten, the lower end is 0.025 ** (1 / 10):
 
         >>> bin = Reliability(np.array([0.0, 1.0]), np.array([10]), np.array([9.0]), np.array([10]))
         >>> low, high = bin.accuracy_interval()
@@ -124,68 +135,28 @@ class Reliability:
         return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
-def equal_width(bins: int) -> Doubles:
-    """The edges of `bins` equal bins of [0, 1]; k / bins is rounded once, so that 0.2 is the edge 3 / 15.
-
-    >>> equal_width(4)
-    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
-    """
-    return np.arange(check_bins(bins) + 1) / bins
-
-
-def bin_of(confidence: Floats, edges: Doubles) -> NDArray[np.intp]:
-    """The bin (a, b] that each confidence falls into.
-
-    >>> bin_of(np.array([0.0, 0.25, 0.2501, 1.0]), equal_width(4))
-    array([0, 0, 1, 3])
-    """
-    return np.searchsorted(edges[1:-1], confidence, side="left")
-
-
-def check_bins(bins: int) -> int:
-    """Refuse a number of bins that is not a positive integer."""
-    if not isinstance(bins, int | np.integer) or bins < 1:
-        raise InputError(f"expected a positive number of bins, got {bins!r}")
-    return int(bins)
-
-
-def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> tuple[Doubles, Doubles]:
-    """The Clopper-Pearson interval of a share, exact for small counts; for a count of zero it is [0, 1].
-
-    Two right out of two still leave room for doubt, down to the root of 0.025:
-
-    >>> low, high = clopper_pearson([2, 0], [2, 0])
-    >>> low.round(3), high
-    (array([0.158, 0.   ]), array([1., 1.]))
-    """
-    from scipy.special import betaincinv
-
-    tail, right = (1 - check_level(level)) / 2, np.asarray(right, dtype=np.float64)
-    wrong = np.asarray(count, dtype=np.float64) - right
-    low = np.where(right > 0, betaincinv(np.where(right > 0, right, 1), wrong + 1, tail), 0.0)
-    high = np.where(wrong > 0, betaincinv(right + 1, np.where(wrong > 0, wrong, 1), 1 - tail), 1.0)
-    return low, high
-
-
-def check_level(level: float) -> float:
-    """Refuse a confidence level that is not between 0 and 1."""
-    if not 0 < level < 1:
-        raise InputError(f"expected a level between 0 and 1, got {level!r}")
-    return level
-
-
 def _ratio(total: ArrayLike, count: NDArray[np.int64]) -> Doubles:
     mean: Doubles = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
     return mean
 
 
 def accuracy(outcomes: Outcomes) -> float:
-    """The share of predictions that are right."""
+    """The fraction of predictions that are right.
+
+    Args:
+        outcomes: The outcomes of the predictions.
+
+    """
     return float(outcomes.correct.mean())
 
 
 def nll(outcomes: Outcomes) -> float:
-    """The mean negative log-likelihood of the labels, in nats; inf if an impossible class was the label."""
+    """The mean negative log-likelihood of the labels, in nats; inf if a label has probability zero.
+
+    Args:
+        outcomes: The outcomes of the predictions.
+
+    """
     return float(outcomes.nll.mean())
 
 
@@ -196,8 +167,13 @@ def brier(outcomes: Outcomes, classes: int | None = None) -> float:
     >>> brier(outcomes), brier(outcomes, classes=2)
     (1.125, 0.5625)
 
-    The appendix of the PseudoCal paper defines the mean over the classes, which `classes` divides by; its figures
-    and its official code have the sum, and so does scikit-learn for more than two classes.
+    The appendix of the PseudoCal paper defines the mean over the classes; its figures and its official code use the
+    sum, as scikit-learn does for more than two classes.
+
+    Args:
+        outcomes: The outcomes of the predictions.
+        classes: The number of classes to divide by, for the mean over the classes; None for the sum.
+
     """
     if classes is not None and classes < 2:
         raise InputError(f"expected at least two classes, got {classes}")
@@ -207,10 +183,15 @@ def brier(outcomes: Outcomes, classes: int | None = None) -> float:
 def ece(outcomes: Outcomes, bins: int = 15) -> float:
     """The expected calibration error over bins of equal width (Naeini et al. 2015, Guo et al. 2017).
 
-    It is biased upwards: chance alone gives a perfectly calibrated model about sqrt(bins / n) / 3.
+    It is biased upwards: for a perfectly calibrated model, chance alone gives about sqrt(bins / n) / 3.
 
     >>> ece(Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 1, 1]))
     0.25
+
+    Args:
+        outcomes: The outcomes of the predictions.
+        bins: The number of bins.
+
     """
     return Reliability.of(outcomes, bins).ece
 
@@ -218,26 +199,42 @@ def ece(outcomes: Outcomes, bins: int = 15) -> float:
 def equal_mass_ece(outcomes: Outcomes, bins: int = 15) -> float:
     """The expected calibration error over bins of equally many rows ("adaptive ECE").
 
-    Rows of the same confidence share a bin, so that their order does not matter.
+    Rows of equal confidence share a bin, so that their order does not matter.
+
+    Args:
+        outcomes: The outcomes of the predictions.
+        bins: The number of bins.
+
     """
     return Reliability.equal_mass(outcomes, bins).ece
 
 
 def mce(outcomes: Outcomes, bins: int = 15) -> float:
-    """The maximum calibration error: the gap of the worst bin, even if it holds a single row."""
+    """The maximum calibration error: the gap of the worst bin, even if it holds a single row.
+
+    Args:
+        outcomes: The outcomes of the predictions.
+        bins: The number of bins.
+
+    """
     return Reliability.of(outcomes, bins).mce
 
 
 def debiased_l2(outcomes: Outcomes, bins: int = 15) -> float:
-    """The root mean squared calibration error over bins of equal mass, without its bias (Kumar et al. 2019).
+    """The debiased root mean squared calibration error over bins of equal mass (Kumar et al. 2019).
 
-    The squared gap of a bin overstates the true one by the variance of its accuracy, which is known: a (1 - a) / n.
-    An estimate below zero becomes zero. A bin of a single row says nothing and counts as calibrated.
+    The squared gap of a bin overestimates the true one by the variance of its accuracy, a (1 - a) / n, which is
+    subtracted. A negative estimate becomes zero. A bin with a single row counts as calibrated.
 
     Here the gap is 1/4 and the variance (1/2 * 1/2) / 3, more than the square of the gap:
 
     >>> debiased_l2(Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 1, 1]))
     0.0
+
+    Args:
+        outcomes: The outcomes of the predictions.
+        bins: The number of bins.
+
     """
     binned = Reliability.equal_mass(outcomes, bins)
     right, count = binned.accuracy, binned.count
@@ -247,23 +244,32 @@ def debiased_l2(outcomes: Outcomes, bins: int = 15) -> float:
 
 
 def overconfidence(outcomes: Outcomes) -> float:
-    """Mean confidence minus accuracy: above zero the model is overconfident."""
+    """Mean confidence minus accuracy: above zero the model is overconfident.
+
+    Args:
+        outcomes: The outcomes of the predictions.
+
+    """
     return float(outcomes.confidence.mean() - outcomes.correct.mean())
 
 
 def aurc(outcomes: Outcomes) -> float:
-    """The area under the risk-coverage curve: the error rate of the k surest predictions, averaged over k.
+    """The area under the risk-coverage curve: the error rate of the k most confident predictions, averaged over k.
 
-    It says how well confidence ranks right predictions above wrong ones. Rows of the same confidence share their
-    error rate, which is the average over all orders of them.
+    It measures how well the confidence ranks right predictions above wrong ones. Rows of equal confidence share their
+    error rate, which is the average over all their orders.
 
-    Errors 0, 1/2, 1/2 in order of confidence, so risks of 0, 1/4 and 1/3:
+    The errors are 0, 1/2, 1/2 in order of confidence, so the risks are 0, 1/4 and 1/3:
 
     >>> round(aurc(Outcomes.from_probabilities([[0.9, 0.1], [0.6, 0.4], [0.6, 0.4]], labels=[0, 1, 0])), 6)
     0.194444
+
+    Args:
+        outcomes: The outcomes of the predictions.
+
     """
     _, group, size = np.unique(-outcomes.confidence, return_inverse=True, return_counts=True)
-    errors = np.repeat(np.bincount(group, ~outcomes.correct) / size, size)  # surest first
+    errors = np.repeat(np.bincount(group, ~outcomes.correct) / size, size)  # most confident first
     return float((np.cumsum(errors) / np.arange(1, len(errors) + 1)).mean())
 
 
@@ -286,5 +292,9 @@ def score(outcomes: Outcomes) -> dict[str, float]:
     >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 0, 1])
     >>> score(outcomes)["accuracy"], score(outcomes)["ece"]
     (0.75, 0.0)
+
+    Args:
+        outcomes: The outcomes of the predictions.
+
     """
     return {name: metric(outcomes) for name, metric in METRICS.items()}

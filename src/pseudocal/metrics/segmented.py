@@ -1,4 +1,4 @@
-"""How good the confidences of pixels are: sums per image and per class that stream and merge."""
+"""Metrics of segmentation: sums per image and per class that can be computed batch by batch and merged."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import Floats, InputError, Maps, as_maps, check_temperature, cores
 from pseudocal.maps import IGNORED, as_masks, check_classes
 from pseudocal.metrics.images import independent_pixels, resized_rows
-from pseudocal.metrics.scores import Reliability, bin_of, clopper_pearson, equal_width
+from pseudocal.metrics.outcomes import bin_of, clopper_pearson, equal_width
+from pseudocal.metrics.scores import Reliability
 from pseudocal.passes import Doubles
 
-BAND = 1 << 18  # logits that are scored together: with their scratch they stay in a core's cache
+BAND = 1 << 18  # logits per band: with its scratch memory a band stays in a core's cache
 
 Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segmented:
-    """What the metrics of segmentation need to know about each image: a kilobyte, however many pixels it has.
+    """The sums of each image from which the metrics of segmentation are computed: about a kilobyte per image.
 
     >>> logits = np.log([[[[0.75, 0.5]], [[0.25, 0.5]]]])          # one image of two pixels
     >>> seen = Segmented.of(logits, [[[0, 1]]])
-    >>> seen.accuracy, round(seen.ece, 3), seen.miou      # of the first class one pixel of two, of the other none
+    >>> seen.accuracy, round(seen.ece, 3), seen.miou      # the IoU of the first class is 1/2, of the other 0
     (0.5, 0.375, 0.25)
 
-    Images are added up as they come: `sum(Segmented.of(model(x), masks) for x, masks in loader)`.
+    Batches of images are added up: `sum(Segmented.of(model(x), masks) for x, masks in loader)`.
 
     >>> (seen + seen).images, (seen + seen).miou
     (2, 0.25)
 
     Attributes:
-        edges: the ends of the bins of confidence, `(bins + 1,)`.
-        count: pixels of each image and bin, `(images, bins)`.
-        confidence_sum: the sum of their confidences, `(images, bins)`.
-        correct_sum: how many of them are right, `(images, bins)`.
-        nll_sum: the sum of the losses of each image, `(images,)`.
-        brier_sum: the sum of the Brier scores of each image, `(images,)`.
-        hits: pixels of each class that are predicted as it, `(images, classes)`.
-        called: pixels that are predicted as each class, `(images, classes)`.
-        labelled: pixels whose label is each class, `(images, classes)`.
-        by_class: count, confidence and right pixels of each predicted class, `(classes, 3, bins)`.
+        edges: The edges of the bins of confidence, `(bins + 1,)`.
+        count: The number of pixels of each image and bin, `(images, bins)`.
+        confidence_sum: The sum of their confidences, `(images, bins)`.
+        correct_sum: The number of them that are right, `(images, bins)`.
+        nll_sum: The sum of the negative log-likelihoods of each image, `(images,)`.
+        brier_sum: The sum of the Brier scores of each image, `(images,)`.
+        hits: The number of correctly predicted pixels of each class, `(images, classes)`.
+        called: The number of pixels predicted as each class, `(images, classes)`.
+        labelled: The number of pixels labelled as each class, `(images, classes)`.
+        by_class: Count, sum of confidences and number right of each predicted class, `(classes, 3, bins)`.
 
     """
 
@@ -75,12 +76,12 @@ class Segmented:
         """Score the logits of images against their labels.
 
         Args:
-            maps: logits `(n, classes, h, w)`.
-            labels: classes `(n, height, width)`; logits of another size are resized to it, a few rows at a time.
-            temperature: what the logits are divided by.
-            ignore: the label of pixels that do not count; None if all count.
-            bins: the number of bins of confidence.
-            align_corners: how logits are resized: whether the centres of the corner pixels stay in place.
+            maps: Logits of shape `(n, classes, h, w)`.
+            labels: Classes of shape `(n, height, width)`; logits of another size are resized to it.
+            temperature: The number that the logits are divided by.
+            ignore: The label of ignored pixels; None if there are none.
+            bins: The number of bins of confidence.
+            align_corners: Whether resizing aligns the centres of the corner pixels.
 
         """
         images = as_maps(maps)
@@ -90,7 +91,7 @@ class Segmented:
 
     @classmethod
     def concatenate(cls, parts: Iterable[Segmented]) -> Segmented:
-        """Join images in their order, in one pass; repeated `+` would copy again and again."""
+        """Join images in order, with a single copy; repeated `+` copies again and again."""
         parts = list(parts)
         if len({(tuple(part.edges), part.hits.shape[1]) for part in parts}) != 1:
             sizes = [f"{len(part.edges) - 1} bins and {part.hits.shape[1]} classes" for part in parts]
@@ -111,30 +112,30 @@ class Segmented:
 
     @property
     def images(self) -> int:
-        """How many images were seen."""
+        """The number of images."""
         return len(self.count)
 
     @property
     def pixels(self) -> int:
-        """How many pixels counted."""
+        """The number of pixels that are not ignored."""
         return int(self.count.sum())
 
     def _counted(self) -> int:
-        """How many pixels counted, for the metrics, which are means over them."""
+        """The number of pixels that are not ignored; an error if there are none."""
         if self.pixels == 0:
             raise InputError(f"expected at least one pixel that is not ignored, got none in {self.images:,} images")
         return self.pixels
 
     @property
     def reliability(self) -> Reliability:
-        """Confidence against accuracy of all pixels, bin by bin."""
+        """The reliability diagram of all pixels."""
         self._counted()
         return Reliability(self.edges, self.count.sum(0), self.confidence_sum.sum(0), self.correct_sum.sum(0))
 
     def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
-        """The interval of each bin's accuracy, by image: pixels of one image are not independent. NaN if it is empty.
+        """The interval of each bin's accuracy, NaN if it is empty. Pixels of one image are not taken as independent.
 
-        Ten images without a mistake count as ten pixels. They leave room for doubt, down to 0.025 ** (1 / 10):
+        Ten images without a mistake count as ten pixels, so the lower end is 0.025 ** (1 / 10):
 
         >>> seen = Segmented.of(np.zeros((10, 2, 9, 9)), np.zeros((10, 9, 9), int), bins=1)
         >>> low, high = seen.accuracy_interval()
@@ -153,7 +154,7 @@ class Segmented:
 
     @property
     def accuracy(self) -> float:
-        """The share of pixels that are right."""
+        """The fraction of pixels that are right."""
         return float(self.correct_sum.sum() / self._counted())
 
     @property
@@ -168,7 +169,7 @@ class Segmented:
 
     @property
     def miou(self) -> float:
-        """Intersection over union, averaged over the classes that occur in the labels or among the predictions."""
+        """Intersection over union, averaged over the classes that occur in the labels or in the predictions."""
         self._counted()
         return float(np.nanmean(_iou(self.hits.sum(0), self.called.sum(0), self.labelled.sum(0))))
 
@@ -181,7 +182,7 @@ class Segmented:
         return {name: getattr(self, name) for name in ("accuracy", "nll", "brier", "ece", "miou")}
 
     def classes(self, names: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """A row for each class: its pixels, IoU and recall; and of what is called so, precision, confidence and ECE."""
+        """For each class its pixels, IoU and recall, and the precision, confidence and ECE of its predictions."""
         labelled, called, hits = self.labelled.sum(0), self.called.sum(0), self.hits.sum(0)
         iou, gaps = _iou(hits, called, labelled), np.abs(self.by_class[:, 1] - self.by_class[:, 2]).sum(axis=1)
         return [
@@ -198,7 +199,7 @@ class Segmented:
         ]
 
     def each(self) -> dict[str, Doubles]:
-        """The metrics of each image by itself, `(images,)`; NaN where no pixel counts."""
+        """The metrics of each image, `(images,)`; NaN if all its pixels are ignored."""
         n = np.where(self.count.sum(1) > 0, self.count.sum(1), np.nan)
         return {
             "accuracy": self.correct_sum.sum(1) / n,
@@ -227,7 +228,7 @@ class _Scoring(NamedTuple):
 
 
 def _image(image: Maps, mask: NDArray[Any], scoring: _Scoring) -> Segmented:
-    """Sums over the pixels of one image, a band of rows at a time on every core, added up in a fixed order."""
+    """Sums over the pixels of one image, computed in bands on all cores and added in a fixed order."""
     height, width = mask.shape
     step = max(1, BAND // (len(image) * width))
     bands = [slice(start, min(start + step, height)) for start in range(0, height, step)]
@@ -254,7 +255,7 @@ def _image(image: Maps, mask: NDArray[Any], scoring: _Scoring) -> Segmented:
 
 
 def _band(image: Maps, mask: NDArray[Any], scoring: _Scoring, rows: slice) -> tuple[Doubles, Counts, float, float]:
-    """Sums over some rows of an image, resized to its mask."""
+    """Sums over a band of an image, resized to its mask."""
     classes, labels, ignore = len(image), mask[rows], scoring.ignore
     valid = np.ones(labels.shape, dtype=bool) if ignore is None else labels != ignore
     check_classes(labels, valid, classes, top=rows.start)
@@ -271,7 +272,7 @@ def _sums(z: Floats, labels: NDArray[Any], scale: float, edges: Doubles) -> tupl
     classes, bins = len(z), len(edges) - 1
     called = z.argmax(axis=0)
     z *= np.float32(scale)
-    with np.errstate(invalid="ignore"):  # refused just below
+    with np.errstate(invalid="ignore"):  # rejected just below
         z -= z.max(axis=0)
     if np.isnan(z.min(initial=0)):
         raise InputError("expected logits below +inf, one of them finite at each pixel that counts, got NaN or inf")

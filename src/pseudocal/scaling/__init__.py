@@ -1,4 +1,4 @@
-"""Labelled logits in, a frozen callable map out."""
+"""Temperature, vector and matrix scaling: each fit takes labelled logits and returns a frozen callable."""
 
 from pseudocal.scaling.linear import MatrixScaling, Scaling, VectorScaling, fit_matrix, fit_vector
 from pseudocal.scaling.temperature import TemperatureScaling, fit_temperature

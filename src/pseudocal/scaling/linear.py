@@ -1,7 +1,7 @@
 """Vector and matrix scaling: a weight for each class, or a full linear map, and a bias (Guo et al., ICML 2017).
 
 Unlike a temperature they can change the predicted class, and with many classes and few labels they overfit. The
-likelihood is concave in their weights, so L-BFGS with the exact gradient finds its maximum where there is one.
+log-likelihood is concave in the weights, so L-BFGS with the exact gradient finds its maximum if there is one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import Floats, InputError, Labels, Logits, as_logits, check_rows, softmax, work_dtype
 from pseudocal.scaling.temperature import TemperatureScaling, as_targets
 
-LOGITS_AT_ONCE = 1 << 20  # logits per block
+LOGITS_AT_ONCE = 1 << 20  # logits per chunk
 Gradient = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -25,10 +25,15 @@ class VectorScaling:
 
     >>> VectorScaling(np.array([1.0, 2.0]), np.array([0.0, 1.0]))(np.array([[3.0, 4.0]]))
     array([[3., 9.]])
+
+    Attributes:
+        weight: The weight of each class, of shape `(classes,)`.
+        bias: The bias of each class, of shape `(classes,)`.
+
     """
 
-    weight: Floats  # (classes,)
-    bias: Floats  # (classes,)
+    weight: Floats
+    bias: Floats
 
     def __post_init__(self) -> None:
         _check_shapes(self.weight, self.bias, 1)
@@ -41,14 +46,19 @@ class VectorScaling:
 
 @dataclass(frozen=True, eq=False)
 class MatrixScaling:
-    """Send logits through a linear map: `logits @ weight + bias`.
+    """Apply a linear map to the logits: `logits @ weight + bias`.
 
     >>> MatrixScaling(np.array([[0.0, 1.0], [1.0, 0.0]]), np.zeros(2))(np.array([[3.0, 4.0]]))
     array([[4., 3.]])
+
+    Attributes:
+        weight: The matrix, of shape `(classes, classes)`.
+        bias: The bias of each class, of shape `(classes,)`.
+
     """
 
-    weight: Floats  # (classes, classes)
-    bias: Floats  # (classes,)
+    weight: Floats
+    bias: Floats
 
     def __post_init__(self) -> None:
         _check_shapes(self.weight, self.bias, 2)
@@ -63,17 +73,21 @@ Scaling = TemperatureScaling | VectorScaling | MatrixScaling
 
 
 def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) -> VectorScaling:
-    """Find the weights and biases, one of each per class, under which the labels are most likely.
+    """Fit a weight and a bias for each class by maximum likelihood.
 
-    `penalty` times the squared distance from doing nothing is added to the mean loss; the default, none, is the
-    method as published.
-
-    The labels say that class 1 comes up three times as often as the logits believe:
+    Class 1 is three times as frequent as class 0, while the logits give both the same probability:
 
     >>> import math
     >>> scaling = fit_vector(np.zeros((4, 2)), [0, 1, 1, 1])
     >>> round(float(scaling.bias[1] - scaling.bias[0]), 4), round(math.log(3), 4)
     (1.0986, 1.0986)
+
+    Args:
+        logits: Logits of shape `(n, classes)`.
+        labels: Class indices `(n,)` or soft targets `(n, classes)`.
+        penalty: The factor of the squared distance from the identity that is added to the mean loss; 0, the default,
+            is the method as published.
+
     """
     logits, targets = _checked(logits, labels)
     classes = logits.shape[1]
@@ -90,16 +104,20 @@ def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) ->
 
 
 def fit_matrix(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0) -> MatrixScaling:
-    """Find the linear map and the bias under which the labels are most likely.
+    """Fit a linear map and a bias by maximum likelihood.
 
-    `penalty` times the squared distance from doing nothing is added to the mean loss; the default, none, is the
-    method as published.
-
-    Labels that swap the two classes are undone by a map that swaps them back:
+    If the labels swap the two classes, the map swaps them back:
 
     >>> scaling = fit_matrix([[2.0, 0.0], [0.0, 2.0]], [1, 0], penalty=0.1)
     >>> scaling([[2.0, 0.0]]).argmax()
     np.int64(1)
+
+    Args:
+        logits: Logits of shape `(n, classes)`.
+        labels: Class indices `(n,)` or soft targets `(n, classes)`.
+        penalty: The factor of the squared distance from the identity that is added to the mean loss; 0, the default,
+            is the method as published.
+
     """
     logits, targets = _checked(logits, labels)
     classes = logits.shape[1]
@@ -123,16 +141,16 @@ def _minimise(
     gradient: Gradient,
     penalty: float,
 ) -> NDArray[np.float64]:
-    """The parameters of least mean negative log-likelihood, plus `penalty` times their distance from `start`."""
+    """Minimise the mean negative log-likelihood plus `penalty` times the squared distance from `start`."""
     from scipy.optimize import minimize
 
     if not 0 <= penalty < np.inf:
-        raise InputError(f"expected a penalty that is not negative, got {penalty}")
+        raise InputError(f"expected a finite penalty of at least 0, got {penalty}")
 
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         away = theta - start
         total, slope = 0.0, np.zeros_like(theta)
-        for z, t in _blocks(logits, targets):
+        for z, t in _chunks(logits, targets):
             p = softmax(forward(z, theta))
             total -= float((t * np.log(np.maximum(p, np.finfo(np.float64).tiny))).sum())
             slope += gradient(z, p - t)
@@ -143,8 +161,8 @@ def _minimise(
     return np.asarray(result.x, dtype=np.float64)
 
 
-def _blocks(logits: Logits, targets: Labels) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """Rows in float64, with targets as distributions over the classes."""
+def _chunks(logits: Logits, targets: Labels) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Chunks of rows in float64, with their targets as distributions over the classes."""
     classes = logits.shape[1]
     size = max(1, LOGITS_AT_ONCE // classes)
     for start in range(0, len(logits), size):
@@ -168,7 +186,8 @@ def _check_shapes(weight: Floats, bias: Floats, ndim: int) -> None:
             f"expected weight of shape {classes * ndim} to fit a bias of shape {classes}, got {np.shape(weight)}"
         )
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
-        raise InputError("expected finite weights and biases, got others")
+        bad = next(x for x in (*np.ravel(weight), *np.ravel(bias)) if not np.isfinite(x))
+        raise InputError(f"expected finite weights and biases, got {bad}")
 
 
 def _fitting(logits: ArrayLike, classes: int) -> Logits:

@@ -1,13 +1,13 @@
-"""Temperature scaling: divide the logits by the one number that makes their likelihood largest.
+"""Temperature scaling: divide the logits by the number that maximises the likelihood of the labels.
 
-With b = 1/T the mean negative log-likelihood is convex, so its slope
+In b = 1/T the mean negative log-likelihood is convex, so its slope
 
     g(b) = mean over rows of  E_p[z] - z_y,        p = softmax(b z)
 
-rises and has one root at most. Its derivatives are the variance and the third central moment of z under p, so one
-pass over the data gives all that Halley's third-order step needs. The root is sought in log b, on a small sample
-of rows first, then on larger ones, then on all of them: each starts so close to its answer that one pass is nearly
-always enough, and the full data is read once or twice. Samples that are not needed for that are left out.
+increases and has at most one root. Its derivatives are the variance and the third central moment of z under p, so one
+pass over the data gives all that Halley's third-order step needs. The root is searched in log b, first on a small
+sample of rows, then on larger ones, then on all rows. Each search starts so close to the root that one pass is nearly
+always enough, and the full data is read once or twice. Samples that would not help are skipped.
 """
 
 from __future__ import annotations
@@ -26,29 +26,34 @@ from pseudocal.passes import is_mapped
 from pseudocal.scaling.clustering import all_alone, clustering
 from pseudocal.scaling.slope import NOTHING, Slope, slope
 
-BOUNDS = (1e-4, 1e6)  # where the temperature is sought
+BOUNDS = (1e-4, 1e6)  # the range of temperatures that is searched
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
-FEWEST = 256  # no sample of rows is smaller than this
-LARGEST_SAMPLE = 2**19  # nor larger than this, which is close enough for one pass over all rows to be the last
-RUN = 64  # rows of a file that are read in one go: to fetch one costs as much
-GROWTH = 16  # each sample of rows is so many times the one before
-LOOKS_PER_HALVING = 4  # looks at the slope after which the bracket around its root is halved, whatever they said
-CLOSE = 1e-6  # an error in log T that is none
-CLOSE_ENOUGH = 1e-3  # an error in log T that is none beside the sampling error of a sample of rows
+FEWEST = 256  # the smallest sample of rows
+LARGEST_SAMPLE = 2**19  # the largest sample: after it, one pass over all rows is enough
+RUN = 64  # consecutive rows of a memory map that are read together: reading one row costs as much
+GROWTH = 16  # each sample has this many times the rows of the one before
+LOOKS_PER_HALVING = 4  # evaluations of the slope after which the bracket is halved in any case
+CLOSE = 1e-6  # tolerance in log T
+CLOSE_ENOUGH = 1e-3  # tolerance in log T on a sample of rows, small beside its sampling error
 
 
 @dataclass(frozen=True)
 class TemperatureScaling:
-    """Divide logits by one number: confidence moves, the predicted class does not.
+    """Divide the logits by one number: the confidence changes, the predicted class does not.
 
     >>> TemperatureScaling(2.0)(np.array([[2.0, 4.0]]))
     array([[1., 2.]])
 
-    A fitted one says how well its temperature is known: `log_se` is the standard error of log T, and `bound` is
-    "lower" or "upper" when the likelihood has its maximum beyond the range that was searched. `groups` says how many
-    equal and independent groups of rows that error would come from, if not every row is its own, and `skew` how far the
-    error of 1 / T leans to one side then. `effective_rows` does the same for rows that are independent: as many rows
-    that pull equally hard would make the error as reliable, about as many as there were mistakes if those were few.
+    Attributes:
+        temperature: The number that logits are divided by.
+        log_se: The standard error of log T; NaN if it was not fitted.
+        rows: The number of rows it was fitted on.
+        bound: "lower" or "upper" if the maximum of the likelihood lies outside the range that was searched.
+        groups: The equivalent number of equal, independent groups of rows; None if all rows are independent.
+        skew: The skewness of the error of 1 / T, if there are groups.
+        effective_rows: The number of equally informative rows that would make the standard error as reliable, if rows
+            are independent. If mistakes are few, it is about their number.
+
     """
 
     temperature: float
@@ -70,20 +75,19 @@ class TemperatureScaling:
         return np.divide(logits, self.temperature, dtype=work_dtype(logits))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """The range that holds the temperature of the population with probability `level`.
+        """The confidence interval of the temperature.
 
-        It speaks of sampling error alone: whether these rows resemble those that the scaling will be used on is
-        another question.
+        It covers sampling error only, not a difference between these rows and those that the scaling is used on.
 
-        It is symmetric in 1 / T: where few mistakes were seen, T comes out small and its error too, and more room is
-        needed above (`benchmarks/clusters.py`).
+        It is symmetric in 1 / T: with few mistakes both T and its standard error are estimated too small, so the
+        interval must reach further up (`benchmarks/clusters.py`).
 
         >>> low, high = TemperatureScaling(2.0, log_se=0.1).interval()
         >>> round(low, 3), round(high, 3)                                        # 2 / 1.196 and 2 / 0.804
         (1.672, 2.488)
 
-        An error that comes from few groups is itself known badly, and the interval is Student's. Where one or two of
-        them hold most of the mistakes, it leaves more room above:
+        With few groups the standard error is itself uncertain, so the interval uses Student's t. If one or two groups
+        hold most of the mistakes, it reaches further up:
 
         >>> low, high = TemperatureScaling(2.0, log_se=0.1, groups=5).interval()
         >>> round(low, 3), round(high, 3)
@@ -92,11 +96,15 @@ class TemperatureScaling:
         >>> round(low, 3), round(high, 3)
         (1.619, 3.129)
 
-        So it is where a few rows, mostly mistakes, decide:
+        The same holds if a few rows, mostly mistakes, dominate:
 
         >>> low, high = TemperatureScaling(2.0, log_se=0.1, effective_rows=4).interval()
         >>> round(low, 3), round(high, 3)
         (1.565, 2.769)
+
+        Args:
+            level: The confidence level.
+
         """
         from scipy.special import ndtri, stdtrit
 
@@ -113,7 +121,7 @@ class TemperatureScaling:
 
 
 def _leaning(quantile: float, skew: float) -> float:
-    """The quantile of a studentized sum whose terms are skewed: the root of Hall's cubic.
+    """The quantile of a studentised sum of skewed terms: the root of Hall's cubic.
 
     >>> _leaning(2.0, 0.0), round(_leaning(2.0, -0.2), 3), round(_leaning(-2.0, -0.2), 3)
     (2.0, 2.396, -1.754)
@@ -124,49 +132,53 @@ def _leaning(quantile: float, skew: float) -> float:
 def fit_temperature(
     logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, groups: ArrayLike | None = None
 ) -> TemperatureScaling:
-    """Find the temperature under which the labels are most likely.
+    """Fit a temperature by maximum likelihood.
 
-    Labels are class indices `(n,)` or soft targets `(n, classes)`; `weights` `(n,)` say how much each row counts.
-    Any floating dtype, memory layout or memory map will do; nothing of the input's size is allocated. A class at
-    -inf is an impossible class.
+    Nothing of the size of the logits is allocated.
 
-    Three of four predictions are right at logit gap 2, so the gap should be log 3:
+    Three of four predictions with a logit gap of 2 are right, so the gap should be log 3:
 
     >>> scaling = fit_temperature([[2.0, 0.0]] * 4, [0, 0, 0, 1])
     >>> round(scaling.temperature, 6), round(2 / math.log(3), 6)
     (1.820478, 1.820478)
 
-    The standard error is the sandwich estimate, which holds for models that are wrong as well. Weights are
-    importance weights: two rows of weight one tell more than one row of weight two. `groups` `(n,)` are numbers that
-    rows share which are not independent, such as pixels of one image: the temperature is the same, its error is that
-    of so many independent groups. Of one group nothing is known, and groups of one row each are no groups. Where a
-    row belongs to two groups, as a mix of two images does, groups are `(n, 2)`.
+    The standard error is the sandwich estimate, which is valid for misspecified models too. Groups do not change the
+    temperature, only its standard error; with a single group it is infinite.
 
     >>> twice = fit_temperature([[2.0, 0.0]] * 8, [0, 0, 0, 1] * 2, groups=[0, 1, 2, 3] * 2)
     >>> round(twice.temperature, 6), round(twice.groups, 6)
     (1.820478, 4.0)
+
+    Args:
+        logits: Logits of shape `(n, classes)`, of any floating dtype; may be a memory map. A class at -inf is
+            impossible.
+        labels: Class indices `(n,)` or soft targets `(n, classes)`.
+        weights: Importance weights `(n,)`: two rows of weight one carry more evidence than one row of weight two.
+        groups: Group numbers `(n,)`, equal for rows that are not independent, such as pixels of one image; `(n, 2)` if
+            each row belongs to two groups, as a mix of two images does.
+
     """
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
     row_weights = None if weights is None else _near_one(as_weights(weights, len(logits)))
-    guesses, there = [0.0], NOTHING
+    guesses, at_root = [0.0], NOTHING
     for rows in _samples(len(logits), RUN if is_mapped(logits) else 1):
-        if rows is not None and 0.5 * (3 * there.log_se()) ** 3 < CLOSE:
-            continue  # from here one step on all rows will do
+        if rows is not None and 0.5 * (3 * at_root.log_se()) ** 3 < CLOSE:
+            continue  # the guess is close enough for one step on all rows
         close = CLOSE if rows is None else CLOSE_ENOUGH
-        log_b, there = _root(partial(slope, logits, targets, row_weights, rows), guesses, close)
-        # a sample of rows that are all right points to an end: all rows are asked there once, then as if it were not
+        log_b, at_root = _root(partial(slope, logits, targets, row_weights, rows), guesses, close)
+        # if all predictions of a sample are right, its root is a bound: try it once, then the guess before it
         guesses = [log_b, guesses[-1]] if log_b in LOG_B else [log_b]
     bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
     temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
-    fitted = TemperatureScaling(temperature, there.log_se(), len(logits), bound, effective_rows=there.effective)
+    fitted = TemperatureScaling(temperature, at_root.log_se(), len(logits), bound, effective_rows=at_root.effective)
     return fitted if groups is None else _clustered(fitted, logits, targets, row_weights, groups)
 
 
 def _clustered(
     fitted: TemperatureScaling, logits: Logits, targets: Labels, weights: Floats | None, groups: ArrayLike
 ) -> TemperatureScaling:
-    """The same with the standard error of rows that come in groups."""
+    """The same scaling with a cluster-robust standard error."""
     numbers = np.asarray(groups)
     if numbers.shape not in ((len(logits),), (len(logits), 2)) or not np.issubdtype(numbers.dtype, np.integer):
         raise InputError(
@@ -180,7 +192,7 @@ def _clustered(
 
 
 def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
-    """See `labels` as class indices `(n,)` or as soft targets `(n, classes)` whose rows sum to one."""
+    """Convert to class indices `(n,)` or to soft targets `(n, classes)` whose rows sum to one."""
     targets = np.asarray(labels)
     if targets.ndim != 2:
         return as_labels(targets, logits)
@@ -196,17 +208,19 @@ def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
 
 
 def as_weights(weights: ArrayLike, n: int) -> Floats:
-    """See `weights` as `(n,)` non-negative numbers that are not all zero."""
+    """Convert to non-negative weights `(n,)` that are not all zero."""
     array = np.asarray(weights, dtype=np.float64)
     if array.shape != (n,):
         raise InputError(f"expected weights of shape ({n},), one for each row, got shape {array.shape}")
-    if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
-        raise InputError("expected weights that are finite, non-negative and not all zero, got others")
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any() or not array.any():
+        got = f"{array[bad][0]} in row {int(np.argmax(bad))}" if bad.any() else f"{n} zeros"
+        raise InputError(f"expected weights that are finite, non-negative and not all zero, got {got}")
     return array
 
 
 def _near_one(weights: Floats) -> Floats:
-    """Weights times a power of two, which changes no digit: their squares neither overflow nor vanish.
+    """Scale weights by a power of two, which is exact, so that their squares neither overflow nor underflow.
 
     >>> _near_one(np.array([2.0**1000, 0.0, 2.0**998]))
     array([0.5  , 0.   , 0.125])
@@ -215,7 +229,7 @@ def _near_one(weights: Floats) -> Floats:
 
 
 def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
-    """Ever larger samples of rows, sorted and spread evenly, in runs; the last, None, stands for all of them."""
+    """Samples of increasing size: sorted row numbers, spread evenly, in runs. The last is None and means all rows."""
     rng = np.random.default_rng(0)
     sizes = sorted({min(n // GROWTH**k, LARGEST_SAMPLE) for k in range(1, 20) if n // GROWTH**k >= FEWEST})
     for size in sizes:
@@ -226,14 +240,14 @@ def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
 
 
 def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: float) -> tuple[float, Slope]:
-    """Where the rising slope crosses zero, or the end of the range that it points out of; and the slope close by.
+    """The root of the increasing slope, or the bound beyond which it lies; and the slope near the root.
 
-    The guesses are looked at first, in order. From the last of them on Halley's step is taken while it stays inside
-    the bracket and shrinks the slope well. Else the end of the range that the slope points to is looked at, once; and
-    from then on the middle of the bracket, whenever Halley's step leads out of it.
+    The guesses are tried first, in order. After the last of them Halley's step is taken as long as it stays inside the
+    bracket and reduces the slope enough. Otherwise the bound that the slope points to is tried, once; after that, the
+    middle of the bracket whenever Halley's step leads out of it.
 
-    Whatever the slopes are, after every `LOOKS_PER_HALVING` looks comes one at the middle, which halves the bracket.
-    The range is 23 wide and 2^25 times `CLOSE`, so a hundred looks are the most there can be.
+    In any case every `LOOKS_PER_HALVING` evaluations are followed by one at the middle, which halves the bracket. The
+    range is 23 wide, which is less than 2^25 times `CLOSE`, so there are at most about a hundred evaluations.
     """
     (low, high), unseen, last = LOG_B, set(LOG_B), math.inf
     log_b, *others = guesses
@@ -242,7 +256,9 @@ def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: f
         look += 1
         unseen.discard(log_b)
         slope = slope_at(math.exp(log_b))
-        if slope.value == 0 == slope.first:  # flat: all is right beyond doubt, or the logits say nothing at all
+        if (
+            slope.value == 0 == slope.first
+        ):  # flat: every prediction is right with probability 1, or the logits are constant
             return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), NOTHING
         if log_b == LOG_B[slope.value <= 0]:
             return log_b, NOTHING

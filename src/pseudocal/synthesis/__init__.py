@@ -1,6 +1,6 @@
-"""Labelled logits made from a model and unlabelled inputs.
+"""Synthesis of labelled logits from a model and unlabelled inputs.
 
-The paper's own is `pseudocal.synthesis.mixup.mixup`; `STRATEGIES` has it beside the alternatives of the ablation.
+The paper's method is `pseudocal.synthesis.mixup.mixup`; `STRATEGIES` also lists the alternatives of its ablation.
 """
 
 from pseudocal.synthesis.alternatives import cutmix, filtered_pl, manifoldmix, mixup_beta, mixup_same, pseudo_label

@@ -19,10 +19,10 @@ from pseudocal.synthesis.pairs import Pairs, apart
 
 
 def cutmix(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: float = 0.65) -> Labelled:
-    """Paste a box of the partner, a share `1 - lam` of the area, into images that the model tells apart from it.
+    """Paste a box of the partner, of area `1 - lam`, into each image that has another predicted class.
 
-    The last two axes of the inputs are taken to be height and width. Each pair has a box of its own, which lies wholly
-    inside the image, so that the share is what it says (CutMix in training lets it stick out).
+    Each pair has its own box. It lies inside the image, so that its area is exact (in training, CutMix lets it stick
+    out).
 
     >>> x = np.stack([np.zeros((1, 4, 4)), np.ones((1, 4, 4))])
     >>> logits = np.array([[1.0, 0.0], [0.0, 1.0]])
@@ -31,6 +31,13 @@ def cutmix(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: f
     >>> mix.logits, mix.labels  # a box of 2 by 2 is a quarter
     (array([[0.75, 0.25],
            [0.25, 0.75]]), array([0, 1]))
+
+    Args:
+        predict: The model.
+        pairs: The pairs of images; their last two axes are height and width.
+        rng: Draws the positions of the boxes.
+        lam: The larger share of a mix, between 0.5 and 1.
+
     """
     if len(pairs.rows.shape) < 3:
         raise InputError(f"expected images with height and width as their last two axes, got shape {pairs.rows.shape}")
@@ -57,10 +64,19 @@ def manifoldmix(
     lam: float = 0.65,
     rng: np.random.Generator | None = None,
 ) -> Labelled:
-    """Mix what a named layer of the torch `module` behind `predict` gives out for pairs that the model tells apart.
+    """Mix the outputs of a layer of a torch module, for pairs with different predicted classes.
 
-    Names are those of `module.named_modules()`. A first pass over the partners keeps what the layer gives out; a second
-    over the others mixes it in, and what comes after the layer sees the mix. Nothing here is drawn from `rng`.
+    A first pass over the partners records the layer's output; a second pass over the other inputs mixes it in, and the
+    layers above receive the mix.
+
+    Args:
+        predict: The model.
+        pairs: The pairs of inputs.
+        module: The torch module that `predict` calls.
+        layer: The name of the layer, as in `module.named_modules()`.
+        lam: The larger share of a mix.
+        rng: Not used: nothing is random here.
+
     """
     kept = apart(pairs)
     if len(kept) == 0:
@@ -76,7 +92,7 @@ def manifoldmix(
 
     _hooked(predict, kept.partner, spot, keep)
     if len(seen) != 1 or not hasattr(seen[0], "shape"):
-        raise InputError(f"expected a layer that gives out one tensor, once in a pass, got {layer!r}, which does not")
+        raise InputError(f"expected a layer that returns one tensor, once per pass, got {layer!r}, which does not")
     return Labelled(_hooked(predict, kept.x, spot, mix), kept.logits.argmax(axis=1), kept.weights)
 
 
@@ -96,19 +112,27 @@ def _named(module: Any, layer: str) -> Any:
 
 
 def mixup_beta(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, alpha: float = 0.3) -> Labelled:
-    """Mix pairs that the model tells apart, with shares from Beta(alpha, alpha); label each by its larger share.
+    """Mix pairs with different predicted classes, with shares drawn from Beta(alpha, alpha).
 
-    Most shares of Beta(0.3, 0.3) are near 0 or 1, so most mixes are nearly one of the two.
+    Each mix has the predicted class of its larger share. Most shares drawn from Beta(0.3, 0.3) are near 0 or 1, so most
+    mixes are close to one of the two inputs.
 
     >>> x = np.array([[4.0, 0.0]] * 1000)
     >>> mix = mixup_beta(lambda x: x, Pairs.of(x, x[:, ::-1], x, x[:, ::-1]), rng=np.random.default_rng(0))
     >>> shares = mix.logits[:, 0] / 4
     >>> bool(shares.min() >= 0.5), round(float((shares > 0.9).mean()), 1), mix.labels.max()
     (True, 0.6, np.int64(0))
+
+    Args:
+        predict: The model.
+        pairs: The pairs of inputs.
+        rng: Draws the shares.
+        alpha: The parameter of the beta distribution.
+
     """
     kept = apart(pairs)
     shares = rng.beta(alpha, alpha, len(kept))
-    shares = np.maximum(shares, 1 - shares)  # which of the two is called the first was a toss already
+    shares = np.maximum(shares, 1 - shares)  # the order within a pair is random already
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
     x, partner = kept.x, kept.partner
@@ -117,25 +141,32 @@ def mixup_beta(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, al
 
 
 def _column(values: Floats, x: Inputs) -> Any:
-    """One number for each row, in the kind of array that the inputs are."""
+    """One number per row, as an array of the same type as the inputs."""
     shaped = values.reshape(-1, *[1] * (len(x.shape) - 1))
     if hasattr(x, "tocsr"):
-        raise InputError("expected dense inputs, whose rows take shares of their own, got a sparse matrix")
-    if hasattr(x, "new_tensor"):  # a torch tensor: shares in its own precision, or in float32 for integers
+        raise InputError(f"expected dense inputs, since each pair has its own share, got a {type(x).__name__}")
+    if hasattr(x, "new_tensor"):  # a torch tensor: shares in its dtype, or in float32 for integers
         return x.new_tensor(shaped, dtype=x.dtype if x.is_floating_point() else x.new_empty(0).float().dtype)
     return shaped.astype(np.result_type(x.dtype, np.float32)) if isinstance(x, np.ndarray) else shaped
 
 
 def mixup_same(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: float = 0.65) -> Labelled:
-    """Mix rows of one predicted class; the mix has that class.
+    """Mix inputs of the same predicted class; the mix is labelled with that class.
 
-    With many classes few pairs share one, so each row is paired anew with another row of its class.
+    With many classes few pairs share a class, so each input gets a new partner from its own class.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0], [2.0, 0.0]])
     >>> mix = mixup_same(lambda x: x, Pairs.of(x, x, x, x), rng=np.random.default_rng(0), lam=0.75)
     >>> mix.logits, mix.labels  # the second row is the only one of its class
     (array([[3.5, 0. ],
            [2.5, 0. ]]), array([0, 0]))
+
+    Args:
+        predict: The model.
+        pairs: The pairs of inputs; the first of each pair gets a new partner.
+        rng: Draws the partners.
+        lam: The larger share of a mix.
+
     """
     pseudo = pairs.logits.argmax(axis=1)
     partner = _within_class(pseudo, rng)
@@ -148,7 +179,7 @@ def mixup_same(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, la
 
 
 def _within_class(pseudo: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
-    """A random partner of the same class for each row; the only one of its class is its own."""
+    """A random partner of the same class for each row; a row that is alone in its class is its own partner."""
     partner = np.arange(len(pseudo))
     for c in np.unique(pseudo):
         members = rng.permutation(np.flatnonzero(pseudo == c))
@@ -157,14 +188,20 @@ def _within_class(pseudo: NDArray[np.intp], rng: np.random.Generator) -> NDArray
 
 
 def pseudo_label(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator | None = None) -> Labelled:
-    """Real rows with their predictions as labels: every one of them is right, so the model cannot be too sure.
+    """Real inputs, labelled with their predicted classes: every prediction is right, so none is overconfident.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0]])
     >>> pseudo_label(lambda x: x, Pairs.of(x, x, x, x)).labels
     array([0, 1])
 
-    The temperature that fits them is zero, or the lower bound of the search: the ECE is then the error rate, which
-    is what the paper's ablation reports. Nothing is predicted again and nothing is drawn.
+    The fitted temperature is the lower bound of the search, and the ECE is then the error rate, as in the paper's
+    ablation.
+
+    Args:
+        predict: Not used: the logits are known already.
+        pairs: The pairs of inputs; the first of each pair counts.
+        rng: Not used: nothing is random here.
+
     """
     return Labelled(pairs.logits, pairs.logits.argmax(axis=1), pairs.weights)
 
@@ -172,10 +209,17 @@ def pseudo_label(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator |
 def filtered_pl(
     predict: Predictor, pairs: Pairs, *, rng: np.random.Generator | None = None, threshold: float = 0.95
 ) -> Labelled:
-    """Real rows that the model is sure of, with their predictions as labels; 0.95 is FixMatch's threshold.
+    """Real inputs with a confident prediction, labelled with their predicted classes.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 1.0]])
     >>> len(filtered_pl(lambda x: x, Pairs.of(x, x, x, x)))
     1
+
+    Args:
+        predict: Not used: the logits are known already.
+        pairs: The pairs of inputs; the first of each pair counts.
+        rng: Not used: nothing is random here.
+        threshold: The least confidence that counts; 0.95 is the threshold of FixMatch.
+
     """
     return pseudo_label(predict, pairs[np.flatnonzero(softmax(pairs.logits).max(axis=1) >= threshold)])

@@ -1,4 +1,4 @@
-"""RandAug and MocoV2Aug: images made harder one by one (Cubuk et al., NeurIPS 2020; Chen et al., 2020)."""
+"""RandAug and MocoV2Aug: random augmentations of single images (Cubuk et al., NeurIPS 2020; Chen et al., 2020)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Predictor
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import require
 from pseudocal.synthesis.pairs import Pairs
 
 Values = float | tuple[float, ...]  # one for all channels, or one for each
@@ -24,10 +24,19 @@ def randaug(
     mean: Values = 0.0,
     std: Values = 1.0,
 ) -> Labelled:
-    """Images after some random operations of a given strength, labelled by what the model said of the plain ones.
+    """Apply RandAugment to images; each keeps the class predicted for the original image.
 
-    Inputs are images `(n, channels, height, width)` that were normalised with `mean` and `std`; times `std`, plus
-    `mean`, they lie between 0 and 1. Needs torch and kornia.
+    Needs torch and kornia. Once `mean` and `std` are undone, the images must lie between 0 and 1.
+
+    Args:
+        predict: The model.
+        pairs: The pairs of images `(n, channels, height, width)`; the first of each pair counts.
+        rng: Seeds the augmentation.
+        operations: The number of operations per image.
+        magnitude: The strength of each operation.
+        mean: The mean that the images were normalised with.
+        std: The standard deviation that the images were normalised with.
+
     """
     kornia = _kornia()
     augment = kornia.auto.RandAugment(n=operations, m=magnitude)
@@ -37,10 +46,18 @@ def randaug(
 def moco_v2(
     predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, mean: Values = 0.0, std: Values = 1.0
 ) -> Labelled:
-    """Images after MoCo v2's augmentation, labelled by what the model said of the plain ones.
+    """Apply the augmentation of MoCo v2 to images; each keeps the class predicted for the original image.
 
-    A crop of at least a fifth of the area, then colour jitter, grey, blur and a flip, each with its probability. Inputs
-    are as for `randaug`.
+    It crops at least a fifth of the area, then applies colour jitter, greyscale, blur and a flip, each with its own
+    probability.
+
+    Args:
+        predict: The model.
+        pairs: The pairs of images, as for `randaug`.
+        rng: Seeds the augmentation.
+        mean: The mean that the images were normalised with.
+        std: The standard deviation that the images were normalised with.
+
     """
     kornia = _kornia()
     height, width = pairs.rows.shape[-2:]
@@ -74,18 +91,14 @@ def _augmented(
             "expected images that lie between 0 and 1 after `mean` and `std` are undone, "
             f"got values from {pixels.min():.4g} to {pixels.max():.4g}"
         )
-    pixels = pixels.clamp(0, 1).expand(-1, 3, -1, -1)  # kornia's colours want three
+    pixels = pixels.clamp(0, 1).expand(-1, 3, -1, -1)  # kornia's colour operations need three channels
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.integers(2**63)))  # kornia draws from torch's own state
-        harder = (augment(pixels).clamp(0, 1) - shift) / scale
-    harder = harder.mean(dim=1, keepdim=True) if x.shape[1] == 1 else harder
-    inputs = np.asarray(harder) if isinstance(pairs.rows, np.ndarray) else harder.to(x.device, x.dtype)
+        torch.manual_seed(int(rng.integers(2**63)))  # kornia draws from torch's global generator
+        augmented = (augment(pixels).clamp(0, 1) - shift) / scale
+    augmented = augmented.mean(dim=1, keepdim=True) if x.shape[1] == 1 else augmented
+    inputs = np.asarray(augmented) if isinstance(pairs.rows, np.ndarray) else augmented.to(x.device, x.dtype)
     return Labelled(predict(inputs), pairs.logits.argmax(axis=1), pairs.weights)
 
 
 def _kornia() -> Any:
-    try:
-        import kornia.augmentation
-    except ImportError as error:
-        raise MissingExtraError("kornia", "augment") from error
-    return kornia.augmentation
+    return require("kornia.augmentation", "augment")

@@ -14,7 +14,7 @@ from pseudocal.synthesis.pairs import Pairs, apart
 
 
 def check_share(lam: float) -> None:
-    """Refuse lam outside (0.5, 1)."""
+    """Reject a larger share that is not between 0.5 and 1."""
     if not 0.5 < lam < 1:
         raise InputError(f"expected lam, the larger share, between 0.5 and 1, got {lam}")
 
@@ -28,28 +28,28 @@ def mixup(
     pixels_per_image: int | None = 20_000,
     rng: np.random.Generator | None = None,
 ) -> Labelled:
-    """Mix pairs that the model tells apart; label each mix by its larger share.
+    """Mix pairs with different predicted classes; each mix is labelled with the class of its larger share.
 
-    Pairs that share a predicted class are dropped: only mixes across a boundary come out both right and wrong, as
-    real target predictions do. "hard" labels a mix with the predicted class of its larger share; "soft" with the
-    class of the largest mixed probability, which is another one where the larger share was the less sure.
+    Pairs with the same predicted class are dropped: only mixes across a decision boundary are predicted both rightly
+    and wrongly, as real target inputs are.
 
     >>> identity = lambda x: x
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0]])
     >>> mix = mixup(identity, Pairs(x, x, np.array([0, 1, 2]), np.array([1, 0, 0])), lam=0.75)
-    >>> mix.logits, mix.labels  # the third pair shares its class
+    >>> mix.logits, mix.labels  # both inputs of the third pair have the same class
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
 
-    Of images whose every pixel has a class, the pixels are mixed.
+    For a segmentation model, see `mixup_pixels`.
 
     Args:
-        predict: the model.
-        pairs: who is mixed with whom, and what the model says of them.
-        lam: the larger share of a mix, between 0.5 and 1.
-        labels: "hard" or "soft".
-        pixels_per_image: how many pixels of each pair of images count; None for all.
-        rng: draws these pixels. Nothing else is drawn here.
+        predict: The model.
+        pairs: The pairs to mix, with their logits.
+        lam: The larger share of a mix, between 0.5 and 1.
+        labels: "hard" labels a mix with the predicted class of its larger share, "soft" with the class of the largest
+            mixed probability. They differ if the model is less confident about the larger share.
+        pixels_per_image: For segmentation: how many pixels of each pair of images to sample; None for all.
+        rng: Samples these pixels; nothing else is random here.
 
     """
     check_share(lam)
@@ -75,9 +75,9 @@ def mixup_pixels(
     pixels_per_image: int | None,
     rng: np.random.Generator,
 ) -> Labelled:
-    """Mix pairs of images; keep pixels that the model tells apart, and label each by the larger share's.
+    """Mix pairs of images and keep the pixels where their predicted classes differ, with the larger share's class.
 
-    Of each pair at most `pixels_per_image` are drawn, and each then stands for as many as it was drawn from.
+    At most `pixels_per_image` pixels of each pair are sampled, and weighted by the number of pixels they represent.
 
     >>> x = np.array([[[[4.0, 4.0]], [[0.0, 0.0]]], [[[4.0, 0.0]], [[0.0, 4.0]]]])    # (n, classes, 1, 2)
     >>> pairs = Pairs(x, predicted(x), np.array([0, 1]), np.array([1, 0]))
@@ -87,20 +87,21 @@ def mixup_pixels(
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
     """
-    said = _classes(pairs.row_logits)
-    none = np.iinfo(said.dtype).max
-    two = zip(pairs.first, pairs.second, strict=True)
-    told = [np.flatnonzero(_apart(said[i], said[j], none)) for i, j in two]
-    kept = np.flatnonzero([len(at) > 0 for at in told])
+    classes = _classes(pairs.row_logits)
+    none = np.iinfo(classes.dtype).max
+    differing = [
+        np.flatnonzero(_differ(classes[i], classes[j], none)) for i, j in zip(pairs.first, pairs.second, strict=True)
+    ]
+    kept = np.flatnonzero([len(at) > 0 for at in differing])
     if len(kept) == 0:
         return Labelled(np.empty((0, 2)), np.empty(0, dtype=np.int64))
     mixes = pairs[kept]
     parts: list[Labelled] = []
     mixed = predict(blend(mixes.rows, mixes.first, mixes.second, lam))
     for image, i, j, k in zip(mixed, mixes.first, mixes.second, kept, strict=True):
-        at = draw(told[k], pixels_per_image, rng)
-        target = said[i].reshape(-1)[at] if labels == "hard" else _surest(pairs.row_logits, i, j, at, lam)
-        weight = (1.0 if pairs.weights is None else float(pairs.weights[k])) * len(told[k]) / len(at)
+        at = draw(differing[k], pixels_per_image, rng)
+        target = classes[i].reshape(-1)[at] if labels == "hard" else _soft_label(pairs.row_logits, i, j, at, lam)
+        weight = (1.0 if pairs.weights is None else float(pairs.weights[k])) * len(differing[k]) / len(at)
         ids = (k, k) if pairs.ids is None else (pairs.ids[i], pairs.ids[j])
         parts.append(
             Labelled(rows_at(image, at), target.astype(np.int64), np.full(len(at), weight), np.tile(ids, (len(at), 1)))
@@ -108,18 +109,18 @@ def mixup_pixels(
     return joined(parts)
 
 
-def _apart(first: ClassMaps, second: ClassMaps, none: int) -> NDArray[np.bool_]:
+def _differ(first: ClassMaps, second: ClassMaps, none: int) -> NDArray[np.bool_]:
     differ: NDArray[np.bool_] = (first != second) & (first != none) & (second != none)
     return differ
 
 
-def _classes(said: Maps | ClassMaps) -> ClassMaps:
-    """What the model said of each pixel, from its logits or kept as classes alone."""
-    return predicted(said) if said.ndim == 4 else said  # type: ignore[arg-type, return-value]
+def _classes(maps: Maps | ClassMaps) -> ClassMaps:
+    """The predicted class of each pixel; `maps` holds logits, or only the classes."""
+    return predicted(maps) if maps.ndim == 4 else maps  # type: ignore[arg-type, return-value]
 
 
-def _surest(maps: Maps, i: int, j: int, at: NDArray[np.intp], lam: float) -> NDArray[np.intp]:
+def _soft_label(maps: Maps, i: int, j: int, at: NDArray[np.intp], lam: float) -> NDArray[np.intp]:
     """The class of the largest mixed probability at some pixels of two images."""
-    shares = lam * softmax(rows_at(maps[i], at)) + (1 - lam) * softmax(rows_at(maps[j], at))
-    surest: NDArray[np.intp] = shares.argmax(axis=1)
-    return surest
+    mixed = lam * softmax(rows_at(maps[i], at)) + (1 - lam) * softmax(rows_at(maps[j], at))
+    label: NDArray[np.intp] = mixed.argmax(axis=1)
+    return label

@@ -1,9 +1,9 @@
-"""Who is mixed with whom.
+"""Pairs: which inputs are mixed with each other.
 
-The paper pairs rows of one shuffled batch: `WithinBatch`. For an array, which can be shuffled as a whole, that is all
-one needs. A stream may come sorted, by class or by camera; then a batch holds few partners, or the wrong ones.
-`AnywhereBefore` pairs each row with one drawn from all rows seen so far, of which it keeps a bounded uniform sample,
-and weights the pairs so that every two rows of the stream count the same, in whatever order they came.
+The paper pairs the rows of one shuffled batch: `WithinBatch`. For an array, which can be shuffled as a whole, that is
+enough. A stream may be sorted, by class or by camera; then a batch holds few suitable partners. `AnywhereBefore` pairs
+each row with one drawn from all rows seen so far, of which it keeps a bounded uniform sample. It weights the pairs so
+that any two rows of the stream count the same, whatever their order.
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ from pseudocal.randomness import Streams
 Numbers = NDArray[np.intp]
 Classes = NDArray[np.integer[Any]]
 
-MOST_PARTNERS = 4096  # more inputs than this do not make the sample of partners any better
+MOST_PARTNERS = 4096  # rows kept as partners at most: a larger sample would be no better
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Rows to mix, as two numbers of rows of a batch, what the model says of each, and how much each pair counts.
+    """Pairs of rows to mix, given by their row numbers, with the model's logits and a weight for each pair.
 
-    Nothing is copied until it is asked for: `x` and `partner`, the rows of the larger and of the smaller share, are
-    copies made anew each time.
+    No inputs are copied until they are needed: the properties `x` and `partner` return new copies each time.
 
     >>> pairs = Pairs(np.array([[1.0], [2.0], [3.0]]), np.eye(3), np.array([0, 1]), np.array([2, 0]))
     >>> pairs.x.tolist(), pairs.partner.tolist(), pairs.logits.argmax(axis=1).tolist()
     ([[1.0], [2.0]], [[3.0], [1.0]], [0, 1])
 
     Attributes:
-        rows: the inputs, `(m, ...)`.
-        row_logits: what the model says of each, `(m, classes)`; of images the classes of the pixels are enough.
-        first: the rows that have the larger share, `(n,)`.
-        second: their partners, `(n,)`.
-        weights: how much each pair counts, `(n,)`; one each when absent.
-        ids: which input of the data each row is, `(m,)`: mixes that share one are not independent.
-        opinions: the class that a second opinion gives to each row, `(m,)`, if there is one.
+        rows: The inputs, of shape `(m, ...)`.
+        row_logits: Their logits, of shape `(m, classes)`; for images the classes of the pixels are enough.
+        first: The row numbers of the larger shares, of shape `(n,)`.
+        second: The row numbers of their partners, of shape `(n,)`.
+        weights: The weight of each pair, of shape `(n,)`; None means 1 for each.
+        ids: The number of each row in the data, of shape `(m,)`: mixes that share an input are not independent.
+        opinions: The class that the second opinion predicts for each row, of shape `(m,)`, if there is one.
 
     """
 
@@ -60,10 +59,18 @@ class Pairs:
     def of(
         cls, x: Inputs, partner: Inputs, logits: Logits, partner_logits: Logits, weights: Floats | None = None
     ) -> Pairs:
-        """Pair each row of `x` with that of `partner` in the same place.
+        """Pair each row of `x` with the row of `partner` at the same position.
 
         >>> Pairs.of(np.array([1.0]), np.array([2.0]), np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])).partner
         array([2.])
+
+        Args:
+            x: The inputs of the larger share, `(n, ...)`.
+            partner: Their partners, `(n, ...)`.
+            logits: The logits of `x`, `(n, classes)`.
+            partner_logits: The logits of `partner`, `(n, classes)`.
+            weights: The weight of each pair, `(n,)`; None means 1 for each.
+
         """
         n = len(logits)
         both = np.concatenate([logits, partner_logits])
@@ -71,22 +78,22 @@ class Pairs:
 
     @property
     def x(self) -> Inputs:
-        """The rows of the larger share, `(n, ...)`."""
+        """The inputs of the larger share, `(n, ...)`."""
         return take(self.rows, self.first)
 
     @property
     def partner(self) -> Inputs:
-        """The rows of the smaller share, `(n, ...)`."""
+        """The inputs of the smaller share, `(n, ...)`."""
         return take(self.rows, self.second)
 
     @property
     def logits(self) -> Logits:
-        """What the model says of `x`, `(n, classes)`."""
+        """The logits of `x`, `(n, classes)`."""
         return self.row_logits[self.first]
 
     @property
     def partner_logits(self) -> Logits:
-        """What the model says of `partner`, `(n, classes)`."""
+        """The logits of `partner`, `(n, classes)`."""
         return self.row_logits[self.second]
 
     def __len__(self) -> int:
@@ -98,31 +105,44 @@ class Pairs:
 
 
 def apart(pairs: Pairs) -> Pairs:
-    """Those pairs whose two rows the model tells apart.
+    """The pairs whose two rows have different predicted classes.
 
     >>> x = np.array([[4.0, 0.0], [0.0, 4.0]])
     >>> len(apart(Pairs(x, x, np.array([0, 1]), np.array([0, 0]))))
     1
+
+    Args:
+        pairs: All pairs.
+
     """
     pseudo = pairs.row_logits.argmax(axis=1)
     return pairs[np.flatnonzero(pseudo[pairs.first] != pseudo[pairs.second])]
 
 
 class Pairing(Protocol):
-    """How the rows of a batch find their partners."""
+    """A rule that pairs the rows of a batch."""
 
     def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
-        """The pairs of a batch, of which the model says `logits` and a second one the classes `opinions`."""
+        """The pairs of a batch.
+
+        Args:
+            batch: The batch.
+            logits: The model's logits of its rows.
+            opinions: The classes that a second opinion predicts for its rows, if there is one.
+
+        """
         ...
 
 
 @dataclass(frozen=True)
 class WithinBatch:
-    """Pair each row of a batch with another of the same batch, every row once on either side: as the paper does.
+    """Pair each row of a batch with another row of the same batch, as the paper does.
+
+    Every row occurs once as the larger share and once as the partner.
 
     Attributes:
-        streams: where the partners are drawn from; they depend on the seed and on the number of the batch alone.
-        epoch: which pass over the data it is.
+        streams: The random streams; the partners depend only on the seed, the epoch and the number of the batch.
+        epoch: The number of the pass over the data, from 0.
 
     """
 
@@ -130,7 +150,7 @@ class WithinBatch:
     epoch: int = 0
 
     def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
-        """The pairs of a batch; none if it has a single row."""
+        """The pairs of a batch; there are none if it has a single row."""
         n = len(logits)
         first = np.arange(n if n > 1 else 0)
         second = ring(n, self.streams.pairs(batch.number, self.epoch))[: len(first)]
@@ -138,14 +158,19 @@ class WithinBatch:
 
 
 class AnywhereBefore:
-    """Pair each row with one of those before it, or of its own batch; inputs that wait take `memory` bytes at most.
+    """Pair each row with a random earlier row of the stream, or with one of its own batch.
 
-    With s rows before a batch of n, a row has s + (n - 1)/2 partners to itself (each pair inside the batch is shared
-    by two). It draws one of them and counts for all, so each pair of rows in the stream has the same expected weight.
-    Which of the two has the larger share is a toss, so each row is expected to lead as often as any other.
+    With s rows before a batch of n, a row has s + (n - 1)/2 possible partners (each pair within the batch is shared by
+    two rows). It draws one of them and is weighted for all, so each pair of rows in the stream has the same expected
+    weight. Which of the two gets the larger share is random.
 
-    Batches may differ in the shape of their rows, as images of several sizes do. Rows are then paired with those of
-    their own shape: no picture is cut or stretched for it, and what the model says of each lies pixel on pixel.
+    Batches may differ in the shape of their rows, like images of several sizes. Rows are then paired only with rows of
+    the same shape: no image is cropped or resized, and the pixels of two maps correspond.
+
+    Args:
+        memory: The most bytes that the kept rows may take.
+        rng: Draws the partners and the rows that are kept.
+
     """
 
     def __init__(self, memory: int, rng: np.random.Generator) -> None:
@@ -153,7 +178,14 @@ class AnywhereBefore:
         self._past = _Past(memory, rng)
 
     def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
-        """The pairs of the next batch of the stream."""
+        """The pairs of the next batch of the stream.
+
+        Args:
+            batch: The batch.
+            logits: The model's logits of its rows; for images the classes of the pixels are enough.
+            opinions: The classes that a second opinion predicts for its rows, if there is one.
+
+        """
         rng, x, n = self._rng, batch.inputs, len(logits)
         shape = tuple(x.shape[1:])
         before = self._past.count(shape)
@@ -175,14 +207,14 @@ class AnywhereBefore:
                 None if opinions is None else np.concatenate([opinions, *(row.opinion for row in drawn)]),
             )
         else:
-            nobody = np.empty(0, dtype=np.intp)
-            pairs = Pairs(x, logits, nobody, nobody)
+            none = np.empty(0, dtype=np.intp)
+            pairs = Pairs(x, logits, none, none)
         self._past.add(batch, logits, opinions)
         return pairs
 
 
 class _Row(NamedTuple):
-    """One row that waits for partners: what it is, what the models say of it, which row of the data it is."""
+    """One row that is kept as a partner: its input, its predictions and its number in the data."""
 
     inputs: Inputs
     logits: Logits
@@ -191,7 +223,7 @@ class _Row(NamedTuple):
 
 
 class _Past:
-    """A uniform sample of the rows seen so far, with what the model said of them."""
+    """A uniform sample of the rows seen so far, with their predictions."""
 
     def __init__(self, memory: int, rng: np.random.Generator) -> None:
         self._seen = 0
@@ -201,7 +233,7 @@ class _Past:
         self._shapes: Counter[tuple[int, ...]] = Counter()
 
     def count(self, shape: tuple[int, ...]) -> int:
-        """How many rows of this shape there were, if one of them is still here."""
+        """The number of rows of this shape seen so far; 0 if none of them was kept."""
         return self._shapes[shape] if len(self._of_shape(shape)) else 0
 
     def draw(self, n: int, shape: tuple[int, ...]) -> list[_Row]:
@@ -212,37 +244,37 @@ class _Past:
         return [self._rows[candidates[i]] for i in self._rng.integers(len(candidates), size=n)]
 
     def add(self, batch: Batch, logits: Logits, opinions: Classes | None) -> None:
-        """Let rows in, each in the place of a random one once the memory is full."""
+        """Add rows; once the memory is full, each replaces a random one."""
         x, n = batch.inputs, count(batch.inputs)
         capacity = max(2, min(MOST_PARTNERS, self._memory * n // (size(x) + logits.nbytes)))
         self._shapes[tuple(x.shape[1:])] += n
-        while len(self._rows) > capacity:  # larger rows than before
+        while len(self._rows) > capacity:  # these rows are larger than the ones before
             del self._rows[int(self._rng.integers(len(self._rows)))]
-        said = batch.rows if opinions is None else opinions  # without a second opinion nobody looks at them
+        classes = batch.rows if opinions is None else opinions  # without a second opinion they are not used
         for i in range(n):
             self._seen += 1
             place = len(self._rows) if len(self._rows) < capacity else int(self._rng.integers(self._seen))
             if place < capacity:
                 row = np.array([i])
-                self._rows[place : place + 1] = [_Row(take(x, row), logits[row], said[row], batch.rows[row])]
+                self._rows[place : place + 1] = [_Row(take(x, row), logits[row], classes[row], batch.rows[row])]
 
     def _of_shape(self, shape: tuple[int, ...]) -> Sequence[int]:
-        everyone = range(len(self._rows))
+        rows = range(len(self._rows))
         if len(self._shapes) < 2:
-            return everyone
-        return [i for i in everyone if tuple(self._rows[i].inputs.shape[1:]) == shape]
+            return rows
+        return [i for i in rows if tuple(self._rows[i].inputs.shape[1:]) == shape]
 
 
 def partners(n: int, *, batch_size: int = 128, seed: int = 0) -> Numbers:
-    """With whom `PseudoCal(seed=seed)` pairs each of n rows of an array, in its first epoch.
+    """The partner that `PseudoCal(seed=seed)` gives each of the n rows of an array in its first epoch.
 
-    >>> bool(np.all(np.sort(partners(300)) == np.arange(300)))  # everyone is someone's partner
+    >>> bool(np.all(np.sort(partners(300)) == np.arange(300)))  # every row is the partner of one row
     True
 
     Args:
-        n: how many rows the array has.
-        batch_size: how many rows a batch has, as in `PseudoCal.fit`.
-        seed: the seed of the pairs.
+        n: The number of rows of the array.
+        batch_size: The batch size, as in `PseudoCal.fit`.
+        seed: The seed of the pairs.
 
     """
     streams = Streams(seed)
@@ -253,7 +285,7 @@ def partners(n: int, *, batch_size: int = 128, seed: int = 0) -> Numbers:
 
 
 def ring(n: int, rng: np.random.Generator) -> Numbers:
-    """A random partner for each of n rows: everyone has one, everyone is one, nobody is their own if n > 1."""
+    """A random partner for each of n rows: every row is a partner once, and never its own if n > 1."""
     order = rng.permutation(n)
     partner = np.empty(n, dtype=np.intp)
     partner[order] = np.roll(order, 1)

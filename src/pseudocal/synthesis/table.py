@@ -1,4 +1,4 @@
-"""Every synthesis of the paper's ablation by its name."""
+"""The synthesis strategies of the paper's ablation, by name."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from pseudocal.synthesis.pairs import Pairs
 
 
 class Strategy(Protocol):
-    """One batch of pairs in, labelled logits out; settings beyond `rng` are bound with `functools.partial`."""
+    """A function from a batch of pairs to labelled logits; further settings are bound with `functools.partial`."""
 
     def __call__(self, predict: Predictor, pairs: Pairs, /, *, rng: np.random.Generator) -> Labelled:
-        """Synthesise from one batch of pairs."""
+        """Synthesise labelled logits from one batch of pairs."""
         ...
 
 
-# `manifoldmix` needs its module and layer bound, `moco_v2` and `randaug` the mean and the standard deviation of the
-# normalisation, if there was one.
+# Bind `module` and `layer` of `manifoldmix`, and `mean` and `std` of `moco_v2` and `randaug` if inputs are normalised.
 STRATEGIES: dict[str, Callable[..., Labelled]] = {
     "MocoV2Aug": moco_v2,
     "RandAug": randaug,

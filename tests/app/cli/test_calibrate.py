@@ -207,7 +207,7 @@ def test_quiet_says_nothing(pseudocal, tabular, features, tmp_path):
 
 def test_what_is_assumed_is_said(pseudocal, vision, pictures, tmp_path):
     done = pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out")
-    assert "assumed, since nobody says: mean, std, resize" in done.err
+    assert "assumed, not given: mean, std, resize" in done.err
     assert "input 'x' (?, 3, 16, 16)" in done.err
 
 

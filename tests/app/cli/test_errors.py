@@ -147,7 +147,7 @@ def test_a_picture_that_declares_60000_by_60000_pixels(refused, hub, tmp_path):
 def test_a_text_file_named_png(refused, hub, tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_text("hello")
-    assert "no kind of picture that is known" in refused("calibrate", hub, tmp_path / "pictures")
+    assert "not a known picture format" in refused("calibrate", hub, tmp_path / "pictures")
 
 
 def test_few_unreadable_pictures_are_borne_and_listed(pseudocal, hub, pictures, tmp_path):
@@ -190,7 +190,7 @@ def test_arrays_that_are_none(refused, tabular, tmp_path):
     (tmp_path / "text.npy").write_text("hello")
     refused("calibrate", tabular["onnx"], tmp_path / "text.npy")
     np.save(tmp_path / "flat.npy", np.zeros(7))
-    assert "one a row" in refused("calibrate", tabular["onnx"], tmp_path / "flat.npy")
+    assert "one input per row" in refused("calibrate", tabular["onnx"], tmp_path / "flat.npy")
     np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 9)))
     assert "while the model predicted" in refused("calibrate", tabular["onnx"], tmp_path / "wide.npy")
 
@@ -222,7 +222,7 @@ def test_labels_of_a_classifier_are_read_after_its_first_batch_and_mixes(
     for name, said, batches in (
         ("nowhere", "nowhere: no such file", 0),
         ("names.txt", "names of the model's classes", 2),
-        ("masks.npy", "expected a label for each input, since the model gives it one class", 2),
+        ("masks.npy", "expected one label per input for a classifier, got masks in", 2),
     ):
         sizes.clear()
         assert said in refused("calibrate", tabular["callable"], features, "--labels", tmp_path / name)

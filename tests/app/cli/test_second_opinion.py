@@ -101,12 +101,12 @@ def test_a_bad_verdict_is_no_error_and_no_warning(pseudocal, lost, tmp_path):
 def test_a_bad_verdict_can_leave_the_confidences_as_they_are(pseudocal, lost, tmp_path):
     first, second, data = lost
     words = ("calibrate", first, data, "-o", tmp_path / "out", "--second-opinion", second, "--on-distrust", "identity")
-    assert "T = 1: the temperature that was fitted should not be applied" in pseudocal(*words).out
+    assert "T = 1: the fitted temperature should not be applied" in pseudocal(*words).out
     content = json.loads(pseudocal(*words, "--json").out)
     assert (content["temperature"], content["interval"], content["replaced"]) == (1.0, [None, None], True)
     assert content["confidence"]["before"] == content["confidence"]["after"]
     assert pseudocal("report", tmp_path / "out").code == 0
-    assert "in the place of the one that was fitted" in (tmp_path / "out" / "report.html").read_text()
+    assert "replaces the one that was fitted" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
@@ -116,7 +116,7 @@ def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
     shape = pseudocal(*words, tabular["onnx"])
     assert (shape.code, "takes inputs of shape (3, 16, 16)" in shape.err) == (3, True)
     prepared = pseudocal(*words, hub)  # it has a preprocessor with a mean and a std of its own
-    assert (prepared.code, "expected a second opinion on pictures as the model sees them" in prepared.err) == (3, True)
+    assert (prepared.code, "expected a second opinion with the preprocessing of the model" in prepared.err) == (3, True)
     assert not (tmp_path / "out").exists()
     same = ("--size", "16", "--resize", "stretch", "--mean", "0.5,0.4,0.3", "--std", "0.2,0.25,0.3")
     agreed = pseudocal(*words, hub, *same)  # what the user says holds for both
@@ -130,7 +130,7 @@ def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
     config["label2id"] = {f"kind {i}": int(i) for i in config["id2label"]}
     (named / "config.json").write_text(json.dumps(config))
     other = pseudocal("calibrate", hub, pictures, "-o", tmp_path / "out", "--second-opinion", named)
-    assert (other.code, "got 'kind 0' in the place of 'LABEL_0'" in other.err) == (3, True)
+    assert (other.code, "got 'kind 0' instead of 'LABEL_0'" in other.err) == (3, True)
 
 
 def test_on_a_cluster(ray, pseudocal, tabular, tabular_second, features, tmp_path):

@@ -201,7 +201,7 @@ def masks(patches, tmp_path) -> Path:
 
 def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, patches, masks, tmp_path):
     refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
-    refused("one whole number a pixel", "--labels", patches / "images", batches=0)
+    refused("one integer per pixel", "--labels", patches / "images", batches=0)
     np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
     refused("expected masks of shape (40, height, width), got (39,", "--labels", tmp_path / "few.npy", batches=0)
     np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
@@ -221,7 +221,7 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
 
 def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixes(refused, masks, tmp_path):
     refused(
-        "expected no logits to be saved of a model that labels every pixel, got --save-logits",
+        "expected no saved logits for a model that labels every pixel, got --save-logits",
         "--save-logits",
         batches=2,
     )
@@ -229,7 +229,7 @@ def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixes(re
     names.write_text("road\nsky\n")
     refused("expected names of 3 classes, got 2", "--classes", names, batches=2)
     names.write_text("road\n" * 40)
-    refused("expected a folder with a mask for each picture, or an .npy of masks", "--labels", names, batches=2)
+    refused("expected a folder with a mask per picture, or an .npy of masks", "--labels", names, batches=2)
     many = np.zeros((40, 16, 16), np.uint8)
     many[5, 4, 7] = 9
     np.save(tmp_path / "many.npy", many)

@@ -88,9 +88,9 @@ def test_only_real_numbers_are_inputs(tmp_path, dtype):
     from pseudocal.app import shards
 
     np.save(tmp_path / "x.npy", np.zeros((4, 3), dtype=dtype))
-    with pytest.raises(InputError, match="expected an array of inputs, one a row, got"):
+    with pytest.raises(InputError, match="expected an array with one input per row, got"):
         open_inputs(str(tmp_path / "x.npy"))
-    with pytest.raises(InputError, match="expected inputs, one a row, got"):
+    with pytest.raises(InputError, match="expected one input per row, got"):
         shards(tmp_path / "x.npy")[0].read()
 
 
@@ -105,7 +105,7 @@ def test_only_real_numbers_are_features(tmp_path, kind):
         "string": pyarrow.array(["1", "2"]),
     }[kind]
     pyarrow.parquet.write_table(pyarrow.table({"x": [1.0, 2.0], "odd": column}), tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"expected columns of numbers, got odd \(.*\) in .*features="):
+    with pytest.raises(InputError, match=r"expected numeric columns, got odd \(.*\) in .*features="):
         read_table(tmp_path / "x.parquet")
 
 
@@ -128,7 +128,7 @@ def test_duplicate_columns(tmp_path):
     (tmp_path / "x.csv").write_text("a,b,a\n1,2,3\n")
     table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["a", "a"])
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"expected columns of different names, got 'a' twice in .*x.csv"):
+    with pytest.raises(InputError, match=r"expected columns with different names, got 'a' twice in .*x.csv"):
         read_columns(tmp_path / "x.csv")
     with pytest.raises(InputError, match=r"expected a table, got .*x.parquet: Multiple matches"):
         read_columns(tmp_path / "x.parquet")

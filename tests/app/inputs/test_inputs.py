@@ -115,7 +115,7 @@ def test_the_user_comes_first_then_the_preprocessor_then_the_shape():
         ((3, 3, 3), {}, "layout="),
         ((3, None, None), {}, "size="),
         (None, {}, "size="),
-        ((30,), {}, "rows of shape"),
+        ((30,), {}, "inputs of shape"),
         ((3, 8, 8), {"mean": (1.0, 2.0)}, "mean"),
         ((3, 8, 8), {"std": (0.0,)}, "zero"),
         ((3, 8, 8), {"size": (0, 8)}, "size"),

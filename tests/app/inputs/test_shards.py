@@ -95,7 +95,7 @@ def test_what_cannot_be_read_says_where_it_is(tmp_path):
     (tmp_path / "worn.npz").write_bytes(worn)
     with pytest.raises(InputError, match=r"worn.npz, which is truncated or damaged"):
         shards(tmp_path / "worn.npz")[0].read()
-    for content, what in ((b"hello", "none"), (b"", "empty")):
+    for content, what in ((b"hello", "not one"), (b"", "empty")):
         (tmp_path / "text.npy").write_bytes(content)
         with pytest.raises(InputError, match=rf"expected a NumPy file, got .*text.npy, which is {what}"):
             shards(tmp_path / "text.npy")[0].read()

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from pseudocal.app.cli import main
-from pseudocal.app.jobs import staging
 from pseudocal.app.jobs.staging import DECIDED, RESULTS, STAGED, finish, staged
 from pseudocal.files import OutputError
 
@@ -141,7 +140,7 @@ def test_a_report_is_drawn_of_the_run_that_was_killed_while_it_published(calibra
             raise KeyboardInterrupt  # calibration.json was moved, report.json was not
         replace(path, target)
 
-    monkeypatch.setattr(staging.os, "replace", stop)
+    monkeypatch.setattr(os, "replace", stop)
     assert calibrate(out, "--seed", 2)[0] == 130
     monkeypatch.undo()
     assert seed_of(out) == (2, 1)

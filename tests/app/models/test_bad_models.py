@@ -79,7 +79,7 @@ def test_onnx_that_goes_in_circles_is_refused(tmp_path, nodes):
 
 @pytest.mark.parametrize("size", [0, -3, 10**9])
 def test_batches_of_an_impossible_size_are_refused(tmp_path, size):
-    with pytest.raises(InputError, match=rf"expected a model for batches of 1 to 65536 inputs, got one for {size}"):
+    with pytest.raises(InputError, match=rf"expected a model with a batch size from 1 to 65536, got {size}"):
         Chunked(lambda x: x, size)
     (tmp_path / "bad.onnx").write_bytes(graph(("MatMul", "xW", "y"), batch=10**9))
     with pytest.raises(InputError, match=EXPECTED):

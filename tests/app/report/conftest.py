@@ -1,7 +1,9 @@
-"""A finished run without a model: logits three times too large, with and without labels and pictures."""
+"""A finished run without a model, with and without labels and pictures; and a browser to look at its pages."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +27,43 @@ from pseudocal.calibrators.trust import Forecast, Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+REQUIRED = os.environ.get("PSEUDOCAL_BROWSER") == "required"  # as .ci/run says: there nothing is skipped
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None and not REQUIRED:
+        pytest.skip("no chromium on this machine: apt-get install chromium")
+    assert CHROMIUM, "expected a chromium, got none on the PATH"
+    from playwright import sync_api as playwright
+
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of the web's accessibility guidelines."""
+
+    def light(colour: str) -> float:
+        parts = [int(v) / 255 for v in colour[4:-1].split(",")]
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def make_trust(verdict: Verdict = "apply") -> Trust:
@@ -112,6 +151,7 @@ def made() -> SimpleNamespace:
     return SimpleNamespace(
         NASTY=NASTY,
         VERDICTS=VERDICTS,
+        contrast=contrast,
         make_run=make_run,
         make_summary=make_summary,
         make_report=make_report,

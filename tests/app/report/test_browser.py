@@ -2,43 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-
 import pytest
 
 from pseudocal.app.report import page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-REQUIRED = os.environ.get("PSEUDOCAL_BROWSER") == "required"  # as .ci/run says: there nothing is skipped
-
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None and not REQUIRED, reason="no chromium on this machine: apt-get install chromium"
-    ),
-    pytest.mark.filterwarnings("default"),  # of the browser's driver
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    assert CHROMIUM, "expected a chromium, got none on the PATH"
-    from playwright import sync_api as playwright
-
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
+pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
 
 
 @pytest.fixture
@@ -164,24 +132,12 @@ def test_the_verdict_stands_at_the_top(show, made, verdict):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])
-def test_the_verdict_can_be_read(show, scheme, verdict):
+def test_the_verdict_can_be_read(show, made, scheme, verdict):
     """The contrast of the word with the panel is that which is asked of large text, 4.5 and more."""
     tab = show(1400, scheme, verdict=verdict)
     word = tab.locator("#verdict strong").evaluate("e => getComputedStyle(e).color")
     panel = tab.locator(".verdict").evaluate("e => getComputedStyle(e).backgroundColor")
-    assert _contrast(word, panel) > 4.5
-
-
-def _contrast(one: str, other: str) -> float:
-    """The contrast ratio of the web's accessibility guidelines."""
-
-    def light(colour: str) -> float:
-        parts = [int(v) / 255 for v in colour[4:-1].split(",")]
-        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    low, high = sorted((light(one), light(other)))
-    return (high + 0.05) / (low + 0.05)
+    assert made.contrast(word, panel) > 4.5
 
 
 def test_nothing_from_outside_becomes_an_element(show, made):

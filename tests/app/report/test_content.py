@@ -95,7 +95,7 @@ def test_a_temperature_that_was_replaced_is_said_to_be(made):
     report = made.make_report(calibration=calibration)
     html = page(report)
     assert report.trust.replaced
-    assert "in the place of the one that was fitted" in html
+    assert "replaces the one that was fitted" in html
     assert "95% interval 1" not in html
 
 
@@ -139,7 +139,9 @@ def test_the_differing_pairs_and_what_was_left_out_are_counted(made):
     run = made.make_run()
     data = replace(run.data, left_out=(("a.npz", "truncated"),), blocks="30 files")
     texts = [fact.text for fact in made.make_report(data=data).facts]
-    assert "The model gave two classes to 97% of the pairs of inputs (580 of 600); only these are mixed." in texts
+    assert (
+        "97% of the pairs of inputs (580 of 600) have two different predicted classes; only these are mixed." in texts
+    )
     assert "1 of 30 files were left out; they are listed below." in texts
     assert "30 files" in page(made.make_report(data=data))
 

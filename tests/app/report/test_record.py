@@ -92,7 +92,7 @@ def test_what_does_not_fit_together_is_refused(contents):
     plain, labelled, segmented = contents
     cases = [
         (plain, ("confidence", "edges"), [0, 1], "expected a histogram of 1 columns, got lengths"),
-        (plain, ("confidence", "before"), [0] * 20, "not negative nor all zero"),
+        (plain, ("confidence", "before"), [0] * 20, "neither negative nor all zero"),
         (plain, ("reliability", "before", "count"), [1], "expected a diagram of 15 columns"),
         (plain, ("reliability", "before", "low"), [None] * 15, "both ends of an interval in bin"),
         (
@@ -102,7 +102,7 @@ def test_what_does_not_fit_together_is_refused(contents):
             "expected one of 'inputs', 'pixels', 'mixes' as report.reliability.of",
         ),
         (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
-        (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data address"),
+        (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data URL"),
         (plain, ("trust", "verdict"), "perhaps", "expected one of 'apply', 'caution', 'do not apply' as report.trust"),
         (labelled, ("measured", 0, "after"), None, "expected the ece before and after calibration"),
         (segmented, ("segmentation", "rows", 0), [], "expected a table of classes of 8 columns"),

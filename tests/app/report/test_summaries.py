@@ -43,7 +43,7 @@ def test_maps_have_names_and_a_picture_of_their_size(made, tmp_path):
     for title in ("image", "confidence before", "confidence after", "right or wrong"):
         assert html.count(f"<figcaption>{title}</figcaption>") == 6
     assert "black pixels are ignored" in html
-    assert "right where predicted" in report.segmentation.header
+    assert "precision" in report.segmentation.header
     assert "the share that are of it" in html
     assert "black pixels are ignored" not in page(made.make_segmented())
 

@@ -28,7 +28,7 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert bench("table", tiny_file, "--out", done.out, "--metric", "nll", "--format", "csv", "--by", "task") == 0
     assert "optdigits->fonts,nll," in capsys.readouterr().out
     assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
-    assert "expected a suite of segmentation, whose models have an mIoU, got tiny" in capsys.readouterr().err
+    assert "expected a segmentation suite for the metric miou, got tiny" in capsys.readouterr().err
     assert bench("figures", tiny_file, "--out", done.out, "--to", tmp_path) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert {"tiny-reliability-mcc.svg", "tiny-pseudo-mcc.svg", "tiny-training.svg", "tiny-lambda.svg"} <= names
@@ -57,7 +57,7 @@ def test_a_failure_is_told_and_counted(tiny_file, cache, tmp_path, capsys):
 def test_a_quick_run_is_pointed_to(done, tiny, tmp_path, capsys):
     Store(tmp_path).save_suite(replace(tiny, name="emoji-quick"))
     assert bench("table", "emoji", "--out", tmp_path) == 3
-    assert "(emoji-quick), got 'emoji': is emoji-quick meant?" in capsys.readouterr().err
+    assert "(emoji-quick), got 'emoji': did you mean emoji-quick?" in capsys.readouterr().err
     for words in (["emoji", "--quick"], ["emoji-quick"]):
         assert bench("table", *words, "--out", tmp_path) == 3
         assert "expected scores of emoji-quick" in capsys.readouterr().err  # found, though not run to the end

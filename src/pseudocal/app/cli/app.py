@@ -1,4 +1,4 @@
-"""The commands: each parses, calls and prints."""
+"""The commands. Each one parses its options, calls a job and prints the result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DEFAULT = PseudoCal()
 DEMO_OUT = Path("demo-output")
 
 app = typer.Typer(
-    help="Calibrate classifiers on unlabelled data from where they now run.",
+    help="Calibrate classifiers on unlabelled data from the domain they are used in.",
     epilog=EPILOG,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,9 +42,11 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, option("--version", callback=_print_version, is_eager=True, help="print it")] = False,
+    version: Annotated[
+        bool, option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
 ) -> None:
-    """What goes before the name of a command."""
+    """Options that come before the name of a command."""
 
 
 @app.command(epilog=EPILOG)
@@ -59,48 +61,48 @@ def calibrate(
     ],
     out: Annotated[Path, option("--out", "-o", help="folder for the results")],
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
-    seed: Annotated[int, option(help="seed of order and pairs", show_default=True)] = DEFAULT.seed,
-    second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of these classes")] = None,
+    seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
+    second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of the same classes")] = None,
     trust_model: Annotated[
-        bool, option("--trust-model", help="open .pt2 and TorchScript, of MODEL and MODEL2: such files can run code")
+        bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
     ] = False,
     estimator: Annotated[
         Literal["mixes", "agreement"],
-        option(help="T from mixes, or from the agreement of two models", show_default=True),
+        option(help="fit T on mixes, or on the agreement of two models", show_default=True),
     ] = "mixes",
     on_distrust: Annotated[
-        Literal["warn", "identity"], option(help="T that should not be applied: keep it, or take 1", show_default=True)
+        Literal["warn", "identity"], option(help="if T should not be applied: keep it, or use 1", show_default=True)
     ] = "warn",
     tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
-    max_samples: Annotated[int | None, option(min=2, help="use so many inputs at most, drawn at random")] = None,
-    pixels: Annotated[int, option(min=0, help="segmentation: pixels an image; 0: all", show_default=True)] = 20_000,
+    max_samples: Annotated[int | None, option(min=2, help="use at most this many inputs, drawn at random")] = None,
+    pixels: Annotated[int, option(min=0, help="segmentation: pixels per image; 0: all", show_default=True)] = 20_000,
     batch_size: Annotated[
         int | None,
-        option(min=2, help=f"inputs per forward pass [default: {USUAL_BATCH}; of large segmenters what fits]"),
+        option(min=2, help=f"inputs per forward pass [default: {USUAL_BATCH}; large segmenters: what fits in memory]"),
     ] = None,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
-    ray: Annotated[str | None, option(metavar="[ADDRESS]", help="on a Ray cluster, or on one made here")] = None,
+    ray: Annotated[str | None, option(metavar="[ADDRESS]", help="run on a Ray cluster, or on a new local one")] = None,
     size: Annotated[str | None, option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
     mean: Annotated[str | None, option(help="pictures: 0.485,0.456,0.406")] = None,
     std: Annotated[str | None, option(help="pictures: 0.229,0.224,0.225")] = None,
     layout: Annotated[Literal["nchw", "nhwc"] | None, option(help="pictures: channels first or last")] = None,
-    resize: Annotated[Literal["crop", "stretch"] | None, option(help="pictures: cut the middle, or stretch")] = None,
+    resize: Annotated[Literal["crop", "stretch"] | None, option(help="pictures: crop the centre, or stretch")] = None,
     features: Annotated[str | None, option(help="tables: the columns to use, a,b,c")] = None,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     output: Annotated[str | None, option(help="ONNX: the tensor that holds the logits")] = None,
-    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the model gives")] = None,
-    binary: Annotated[bool, option("--binary", help="one number a row stands for two classes")] = False,
-    classes: Annotated[Path | None, option(help="names of the classes, one a line")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the model returns")] = None,
+    binary: Annotated[bool, option("--binary", help="one number per input, for two classes")] = False,
+    classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
     labels: Annotated[Path | None, option(help="labels, for evaluation only")] = None,
-    max_bad: Annotated[str, option(help="share of unreadable inputs to bear", show_default=True)] = "1%",
-    predict: Annotated[Literal["all", "seen"], option(help="after an early stop, the rest too?")] = "all",
-    table: Annotated[Literal["parquet", "csv"] | None, option("--format", help="of the predictions")] = None,
+    max_bad: Annotated[str, option(help="share of inputs that may be unreadable", show_default=True)] = "1%",
+    predict: Annotated[Literal["all", "seen"], option(help="inputs to predict after an early stop")] = "all",
+    table: Annotated[Literal["parquet", "csv"] | None, option("--format", help="format of the predictions")] = None,
     save_logits: Annotated[bool, option("--save-logits", help="write logits.npy as well")] = False,
-    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
-    """Calibrate MODEL on unlabelled DATA: a calibrated model, predictions and a report."""
+    """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     pictures = {"size": sides(size), "mean": numbers(mean), "std": numbers(std), "layout": layout, "resize": resize}
     job = Job(
         model=model,
@@ -110,7 +112,6 @@ def calibrate(
             lam=lam,
             seed=seed,
             tolerance=tolerance,
-            pairing="batch",
             pixels_per_image=pixels or None,
             estimator=estimator,
             on_distrust=on_distrust,
@@ -145,7 +146,7 @@ def calibrate(
 @app.command(epilog=EPILOG)
 def evaluate(
     logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
-    labels: Annotated[Path, typer.Argument(help="class numbers: .npy, .csv, .parquet or one a line")],
+    labels: Annotated[Path, typer.Argument(help="class numbers: .npy, .csv, .parquet, or text with one per line")],
     calibration: Annotated[Path | None, option(help="calibration.json, to score before and after")] = None,
     outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
@@ -175,21 +176,21 @@ def train(
     dataset: Annotated[str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")],
     source: Annotated[str, option(help="domain with labels")],
     target: Annotated[str, option(help="domain whose labels training never sees")],
-    out: Annotated[Path, option("--out", "-o", help="folder for the model and its outputs; goes on if killed")],
+    out: Annotated[Path, option("--out", "-o", help="folder for the model and its outputs; a killed run resumes")],
     method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
     preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
     backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
     iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
-    seed: Annotated[int, option(help="seed of weights and batches", show_default=True)] = 0,
-    root: Annotated[Path | None, option(help="where a benchmark's folders lie")] = None,
-    partial: Annotated[bool, option("--partial", help="target with a part of the classes")] = False,
+    seed: Annotated[int, option(help="random seed", show_default=True)] = 0,
+    root: Annotated[Path | None, option(help="folder of a benchmark's data")] = None,
+    partial: Annotated[bool, option("--partial", help="target with a subset of the classes")] = False,
     evaluate: Annotated[bool, option("--evaluate", help="score on the target's labels, for the record")] = False,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
-    from pseudocal.app.cli.training import train_on, training_lines  # the data sets are of no use to `calibrate`
+    from pseudocal.app.cli.training import train_on, training_lines  # slow to import, and not needed by `calibrate`
 
     result = train_on(
         dataset,
@@ -215,8 +216,8 @@ def train(
 
 @app.command(epilog=EPILOG)
 def demo(
-    out: Annotated[Path, option("--out", "-o", help="folder for all that is made", show_default=True)] = DEMO_OUT,
-    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but the result")] = False,
+    out: Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)] = DEMO_OUT,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print the result only")] = False,
 ) -> None:
     """Train on one vendor's emoji, adapt to another's, calibrate without labels, compare, and write reports."""
     lines = _demo_lines()(out, quiet, lambda text: None if quiet else typer.echo(text, err=True))
@@ -225,7 +226,7 @@ def demo(
 
 def _demo_lines() -> Callable[..., Iterable[str]]:
     try:
-        import torch  # noqa: F401  all that the demo needs comes with the same extra
+        import torch  # noqa: F401  everything the demo needs comes with the same extra
 
         from pseudocal.app.cli.demo_table import demo_lines
     except ModuleNotFoundError as error:

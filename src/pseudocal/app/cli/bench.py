@@ -1,4 +1,4 @@
-"""`pseudocal bench`: each command parses, calls and prints."""
+"""`pseudocal bench`. Each command parses its options, calls the benchmark and prints the result."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pseudocal.files import check_writable
 if TYPE_CHECKING:
     from pseudocal.lab.bench import Suite
 
-bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw_figures its figures.", epilog=EPILOG)
+bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw its figures.", epilog=EPILOG)
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
-OUT = Annotated[Path, option("--out", "-o", help="folder for everything that is computed", show_default=True)]
+OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
 DEFAULT_OUT = Path("runs/bench")
 
@@ -31,24 +31,24 @@ DEFAULT_OUT = Path("runs/bench")
 def run(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
-    seeds: Annotated[int | None, option(min=1, help="how many seeds, from 0 on")] = None,
+    seeds: Annotated[int | None, option(min=1, help="number of seeds, starting at 0")] = None,
     quick: QUICK = False,
     backbone: Annotated[str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")] = None,
     weights: Annotated[
-        str | None, option(help="of the backbone: a folder or hub id for transformers, or random")
+        str | None, option(help="weights of the backbone: a folder or hub id for transformers, or random")
     ] = None,
-    root: Annotated[Path | None, option(help="where the data of the paper's suites lie")] = None,
+    root: Annotated[Path | None, option(help="folder of the data of the paper's suites")] = None,
     workers: Annotated[int, option(min=0, help="processes; 0: one per core")] = 0,
-    threads: Annotated[int, option(min=1, help="threads of each process", show_default=True)] = 1,
-    ray: Annotated[bool, option("--ray", help="run on Ray, here")] = False,
+    threads: Annotated[int, option(min=1, help="threads per process", show_default=True)] = 1,
+    ray: Annotated[bool, option("--ray", help="run on Ray, on this machine")] = False,
     ray_address: Annotated[str | None, option(help="run on a Ray cluster that shares the folders")] = None,
     redo: Annotated[
         Literal["train", "predict", "synthesise", "calibrate", "score"] | None,
-        option(help="do this stage and those after it again"),
+        option(help="run this stage and all later ones again"),
     ] = None,
-    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
 ) -> None:
-    """Do what is missing of SUITE; goes on where it was killed."""
+    """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
     package = _package()
     from pseudocal.lab.bench.executors import Pool, Ray
 
@@ -83,12 +83,14 @@ def table(
     quick: QUICK = False,
     metric: Annotated[
         Literal["ece", "nll", "brier", "miou"] | None,
-        option(help="one rather than the first three; miou of segmentation"),
+        option(help="one metric instead of the first three; miou for segmentation"),
     ] = None,
-    by: Annotated[Literal["overall", "target", "task"], option(help="what columns are", show_default=True)] = "overall",
-    form: Annotated[Literal["md", "latex", "csv"], option("--format", help="of the tables", show_default=True)] = "md",
+    by: Annotated[
+        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
+    ] = "overall",
+    form: Annotated[Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)] = "md",
 ) -> None:
-    """Print the tables of SUITE as it was last run into the folder."""
+    """Print the tables of the last run of SUITE."""
     package = _package()
     from pseudocal.lab.bench.formats import FORMATS, comparisons
     from pseudocal.lab.bench.records import missing_scores, read_records
@@ -100,7 +102,7 @@ def table(
     if not records:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
     if metric == "miou" and any(record.miou is None for record in records):
-        raise InputError(f"expected a suite of segmentation, whose models have an mIoU, got {found.name}")
+        raise InputError(f"expected a segmentation suite for the metric miou, got {found.name}")
     for each in (metric,) if metric else ("ece", "nll", "brier"):
         parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
         parts += (
@@ -118,10 +120,10 @@ def figures(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
-    folder: Annotated[Path | None, option("--to", help="folder for the figures; figures/ in OUT if absent")] = None,
-    form: Annotated[Literal["svg", "png"], option("--format", help="of the figures", show_default=True)] = "svg",
+    folder: Annotated[Path | None, option("--to", help="folder for the figures [default: OUT/figures]")] = None,
+    form: Annotated[Literal["svg", "png"], option("--format", help="figure format", show_default=True)] = "svg",
 ) -> None:
-    """Draw the figures of SUITE as it was last run into the folder."""
+    """Draw the figures of the last run of SUITE."""
     package = _package()
     from pseudocal.lab.bench.figures import draw_figures
 
@@ -133,7 +135,7 @@ def figures(
 
 @bench.command(name="list", epilog=EPILOG)
 def list_suites() -> None:
-    """The built-in suites."""
+    """List the built-in suites."""
     _package()
     from pseudocal.lab.bench.suites import PLANS
 

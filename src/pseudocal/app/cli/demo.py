@@ -1,7 +1,7 @@
-"""The work of `pseudocal demo`: train on one vendor's emoji, adapt to another's, calibrate without labels, compare.
+"""`pseudocal demo`: train on one vendor's emoji, adapt to another's, calibrate without labels, compare.
 
-Everything that is said of a model comes from the folder that `pseudocal calibrate` would write for it. The target's
-labels are read at the very end, for the table, and by the reports' own evaluation.
+All results of a model come from the folder that `pseudocal calibrate` would write for it. The target's labels are only
+used at the end, for the table and for the evaluation in the reports.
 """
 
 from __future__ import annotations
@@ -39,13 +39,26 @@ PSEUDOCAL, AGREEMENT = "PseudoCal", "PseudoCal, agreement"
 
 @dataclass(frozen=True)
 class Demo:
-    """What is shown. `rows` uses so many images of each domain only."""
+    """The settings of the demo.
+
+    Attributes:
+        out: the folder for all results.
+        dataset: the data set.
+        source: the labelled domain to train on.
+        target: the domain to adapt to and calibrate on.
+        methods: the adaptation methods; the reliability diagrams are drawn for the last one.
+        backbone: the name of the backbone.
+        iterations: the number of training steps.
+        rows: the number of images to use of each domain; None for all.
+        quiet: whether to show no progress.
+
+    """
 
     out: Path
     dataset: str = "emoji"
     source: str = "noto"
     target: str = "fluent"
-    methods: tuple[str, ...] = ("source-only", "mcc")  # the last one has its report shown
+    methods: tuple[str, ...] = ("source-only", "mcc")
     backbone: str = "efficientnet-lite0"
     iterations: int = 1000
     rows: int | None = None
@@ -54,7 +67,16 @@ class Demo:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """One model on the target: its logits, its calibrations, and where its report lies."""
+    """One model on the target.
+
+    Attributes:
+        method: the adaptation method.
+        logits: the logits of the target.
+        labels: the labels of the target, for the comparison only.
+        calibrations: the calibrations by name.
+        folder: the folder of the report.
+
+    """
 
     method: str
     logits: Logits
@@ -64,14 +86,14 @@ class Shown:
 
 
 def run_demo(demo: Demo, say: Say = lambda text: None) -> list[Shown]:
-    """Do all of it, saying what is being done."""
+    """Run the demo, and say what is being done."""
     check_writable(demo.out)
-    with torch_threads(1):  # two would wait for each other on a busy machine, and end in other digits
+    with torch_threads(1):  # more threads wait for each other on a busy machine, and change the last digits
         return _all_shown(demo, say)
 
 
 def _all_shown(demo: Demo, say: Say) -> list[Shown]:
-    say(f"the pictures of {demo.dataset}: drawn now if they were not before, which takes a minute")
+    say(f"the pictures of {demo.dataset}: drawn on first use, which takes a minute")
     domains = load(demo.dataset, demo.source, demo.target)
     source, target = (domains[name][: demo.rows] for name in (demo.source, demo.target))
     _write_pictures(target, demo.out)
@@ -81,15 +103,15 @@ def _all_shown(demo: Demo, say: Say) -> list[Shown]:
 
 
 def _show(demo: Demo, method: str, source: Domain, target: Domain, shared: Features | None, say: Say) -> Shown:
-    """Train a model and a second opinion, and calibrate the one with the help of the other."""
+    """Train a model and a second opinion, and calibrate the model with the help of the other."""
     say(f"{method}: training on {demo.source}, without the labels of {demo.target}, from two seeds")
     runs = [_train(demo, method, seed, source, target) for seed in (0, 1)]
     first, second = (_opened(run, target, shared) for run in runs)
     folder = demo.out / method
     say(f"{method}: calibrating on {len(target):,} pictures of {demo.target} without labels")
-    _calibrate(demo, (first, second), runs, folder, PseudoCal(pairing="batch"))
+    _calibrate(demo, (first, second), runs, folder, PseudoCal())
     agreed = folder / "agreement"
-    _calibrate(demo, (first, second), runs, agreed, PseudoCal(pairing="batch", estimator="agreement"))
+    _calibrate(demo, (first, second), runs, agreed, PseudoCal(estimator="agreement"))
     with np.load(runs[0].source_val, allow_pickle=False) as held_out:
         validation = Labelled(held_out["logits"], held_out["labels"])
     logits = np.load(folder / "logits.npy", allow_pickle=False)
@@ -104,7 +126,7 @@ def _show(demo: Demo, method: str, source: Domain, target: Domain, shared: Featu
 
 
 def _write_pictures(target: Domain, out: Path) -> None:
-    """The target as a folder of pictures, and its labels in a file that evaluation alone reads."""
+    """Write the target as a folder of pictures, and its labels to a file that only evaluation reads."""
     from PIL import Image
 
     folder = out / "pictures"
@@ -132,7 +154,7 @@ def _train(demo: Demo, method: str, seed: int, source: Domain, target: Domain) -
 
 
 def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
-    """A trained network as `calibrate` would open it from a file; it normalises pictures itself."""
+    """Wrap a trained network as `calibrate` would open it from a file; it normalises pictures itself."""
     network = run.load()
     return OpenModel(
         kind="network",
@@ -146,7 +168,7 @@ def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
 
 
 def _above(network: Network, features: Features) -> Callable[[Any], Logits]:
-    """The part of a network above a frozen backbone that it shares with others."""
+    """Predict with the head of a network above a frozen backbone that it shares with others."""
     top = Network(nn.Identity(), network.head).eval()
     return lambda images: predict_arrays(top, Tensors(features(images)))["logits"]
 

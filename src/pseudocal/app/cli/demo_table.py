@@ -1,4 +1,4 @@
-"""What the demo says at the end: one table, what to make of it, and reliability diagrams."""
+"""The results of the demo: one table, what to learn from it, and reliability diagrams."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ HEAD = f"  {'':24}{'T':>6}{'ECE':>8}   {'ECE after minus before':34}verdict"
 
 @dataclass(frozen=True)
 class Line:
-    """What one calibrator did to one model."""
+    """The result of one calibrator on one model."""
 
     name: str
     calibration: Calibration
     ece: float
-    change: Interval | None  # of the ECE, paired; None where nothing was done
+    change: Interval | None  # the paired change of the ECE; None for no calibration
 
     @property
     def word(self) -> str:
-        """Whether it helped, as far as the interval of the change tells."""
+        """Whether it helped, by the interval of the change."""
         if self.change is None:
             return ""
         return "better" if self.change.high < 0 else "WORSE" if self.change.low > 0 else "no clear change"
@@ -40,18 +40,18 @@ class Line:
 
 
 def demo_lines(out: Path, quiet: bool, say: Say) -> list[str]:
-    """Run the demo and say what came out."""
+    """Run the demo and return the lines to print."""
     return lines_of(demo := Demo(out, quiet=quiet), run_demo(demo, say))
 
 
 def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
-    """Draw the diagrams; the table, what it teaches, and where everything lies."""
+    """Draw the diagrams, and return the table, what to learn from it, and where the files are."""
     adapted, diagrams = shown[-1], demo.out / "reliability.svg"
     draw_reliability(adapted, f"{adapted.method}, {demo.source} to {demo.target}", diagrams)
     compared = {each.method: compare(each) for each in shown}
     return [
         f"trained on {demo.source}, used on {demo.target}: {len(adapted.labels):,} pictures, "
-        "whose labels serve for comparison alone",
+        "whose labels are used for the comparison only",
         "",
         *(line for each in shown for line in (*table_lines(each, compared[each.method]), "")),
         *lesson_lines(compared),
@@ -62,7 +62,7 @@ def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
 
 
 def compare(each: Shown) -> list[Line]:
-    """Hold every calibrator against doing nothing, on the labels."""
+    """Compare every calibrator with no calibration, on the labels."""
     before = outcomes(each, NONE)
     lines = []
     for name, calibration in each.calibrations.items():
@@ -72,7 +72,7 @@ def compare(each: Shown) -> list[Line]:
 
 
 def table_lines(each: Shown, lines: Sequence[Line]) -> Iterator[str]:
-    """Accuracy of a model and its forecast, then a line for each calibrator."""
+    """Yield the accuracy of a model and its forecast, then a line for each calibrator."""
     forecast = next(line.calibration.trust for line in lines if line.calibration.trust is not None).forecast
     yield (
         f"{each.method}: accuracy {accuracy(outcomes(each, NONE)):.1%}, forecast {forecast.accuracy:.0%} "
@@ -83,23 +83,23 @@ def table_lines(each: Shown, lines: Sequence[Line]) -> Iterator[str]:
 
 
 def lesson_lines(compared: Mapping[str, Sequence[Line]]) -> Iterator[str]:
-    """Where a calibrator made things worse, and what the verdict had said without a label."""
+    """Say where a calibrator made the ECE worse, and what the verdict was without labels."""
     for method, lines in compared.items():
         before = next(line.ece for line in lines if line.name == NONE)
         for line in lines:
             if line.word == "WORSE":
                 yield f"{method}: {line.name} made it worse, from an ECE of {before:.1%} to {line.ece:.1%}."
                 if (trust := line.calibration.trust) is not None:
-                    yield f"  Its verdict, which saw no label, is: {trust.verdict}. {trust.reasons[0]}"
+                    yield f"  Its verdict, made without labels: {trust.verdict}. {trust.reasons[0]}"
 
 
 def outcomes(each: Shown, name: str) -> Outcomes:
-    """How a calibrated model does on the labels."""
+    """Return the outcomes of a calibrated model on the labels."""
     return Outcomes.from_logits(each.calibrations[name](each.logits), each.labels)
 
 
 def draw_reliability(each: Shown, title: str, path: Path) -> None:
-    """Reliability diagrams side by side: confidence against accuracy, and how many predictions a bin holds."""
+    """Draw reliability diagrams side by side: accuracy against confidence, and the share of predictions per bin."""
     found = {name: Reliability.of(outcomes(each, name)) for name in each.calibrations}
     plt = pyplot()
     figure, axes = plt.subplots(

@@ -1,10 +1,10 @@
-"""What can go wrong, as one line on standard error and an exit code.
+"""Turn errors into one line on standard error and an exit code.
 
 | code | meaning |
 |------|---------|
 | 0 | done |
-| 1 | an error of the program itself |
-| 2 | the command line is not understood |
+| 1 | a bug in the program |
+| 2 | wrong usage of the command line |
 | 3 | the model, the data or the labels cannot be used |
 | 4 | the output cannot be written |
 | 5 | an optional package is missing |
@@ -22,13 +22,13 @@ from pseudocal.files import OutputError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 SETTING_NAMES = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"
-SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name what to give
-OTHER_FLAGS = {"table": "--format", "trust": "--trust-model"}  # those that are not called as the setting is
+SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
+OTHER_FLAGS = {"table": "--format", "trust": "--trust-model"}  # flags whose name differs from the setting's
 MODEL_FAILED = "pseudocal: while the model predicted"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
-    """The exit code and the line for an error.
+    """Return the exit code and the line for an error.
 
     >>> explain(InputError("expected a folder, got a file"))
     (3, 'expected a folder, got a file')
@@ -51,7 +51,7 @@ def explain(error: BaseException) -> tuple[int, str]:
 
 
 def _flag(setting: re.Match[str]) -> str:
-    """A setting of the library as a flag of the command.
+    """Turn a setting of the library into a flag of the command.
 
     >>> SETTING.sub(_flag, 'give size=(height, width), output="z", outputs="logits" or binary=True, features=a,b')
     'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'

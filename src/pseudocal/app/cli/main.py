@@ -1,4 +1,4 @@
-"""Start the command, and turn whatever goes wrong into one line and an exit code."""
+"""Run the command, and turn any error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from pseudocal.app.cli.options import with_address
 from pseudocal.extras import MissingExtraError
 
 EXPECTED = (
-    "Image size .* exceeds limit",  # Pillow's; a limit of our own counts the file as unreadable
-    "X does not have valid feature names",  # scikit-learn's; columns were picked by name
+    "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
+    "X does not have valid feature names",  # from scikit-learn; columns were selected by name
 )
 
 
 def command() -> int:
     """Run `pseudocal` as a process of its own."""
     code = main()
-    gc.freeze()  # an interpreter that ends searches all it holds for rubbish; this leaves it a tenth of a second less
+    gc.freeze()  # saves a tenth of a second: the garbage collector need not visit all objects at exit
     return code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `pseudocal` with the given arguments and return its exit code."""
+    """Run `pseudocal` and return its exit code.
+
+    Args:
+        arguments: the command line without the name of the program; None for that of this process.
+
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in arguments
     for message in EXPECTED:
@@ -56,7 +61,7 @@ def _run(arguments: list[str]) -> int:
     except typer.Abort:
         code = INTERRUPTED
     except Exception as error:
-        if not hasattr(error, "format_message"):  # typer's own errors have it, whichever copy of click they are from
+        if not hasattr(error, "format_message"):  # usage errors have it, whichever copy of click they come from
             raise
         sys.stderr.write(f"pseudocal: {' '.join(error.format_message().split())}\n")
         return USAGE
@@ -66,7 +71,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _end_like_ctrl_c() -> None:
-    """Let `kill` clean up as Ctrl-C does."""
+    """Make SIGTERM clean up as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

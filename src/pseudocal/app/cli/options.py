@@ -1,4 +1,4 @@
-"""Options of the commands, and their words as values."""
+"""Options of the commands, and how their text is parsed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ EPILOG = (
 
 
 def option(*names: str, **settings: Any) -> Any:
-    """An option whose default is shown only where that helps."""
+    """Make an option whose default is shown only if requested."""
     return typer.Option(*names, show_default=settings.pop("show_default", False), **settings)
 
 
 def numbers(text: str | None) -> tuple[float, ...] | None:
-    """Numbers with commas between.
+    """Parse numbers separated by commas.
 
     >>> numbers("0.5,0.25"), numbers(None)
     ((0.5, 0.25), None)
@@ -30,11 +30,11 @@ def numbers(text: str | None) -> tuple[float, ...] | None:
     try:
         return None if text is None else tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"expected numbers with commas between, got {text!r}") from None
+        raise InputError(f"expected numbers separated by commas, got {text!r}") from None
 
 
 def sides(text: str | None) -> tuple[int, int] | None:
-    """A height and a width.
+    """Parse a height and a width.
 
     >>> sides("224"), sides("32x48")
     ((224, 224), (32, 48))
@@ -48,7 +48,7 @@ def sides(text: str | None) -> tuple[int, int] | None:
 
 
 def fraction(text: str) -> float:
-    """A share, as a number or in percent.
+    """Parse a share given as a number or in percent.
 
     >>> fraction("1%"), fraction("0.2")
     (0.01, 0.2)
@@ -63,7 +63,7 @@ def fraction(text: str) -> float:
 
 
 def words(text: str | None) -> tuple[str, ...] | None:
-    """Words with commas between.
+    """Parse words separated by commas.
 
     >>> words("a,b")
     ('a', 'b')
@@ -72,7 +72,7 @@ def words(text: str | None) -> tuple[str, ...] | None:
 
 
 def with_address(arguments: list[str]) -> list[str]:
-    """Say which cluster `--ray` means where nobody does: one on this machine.
+    """Complete a `--ray` without an address to `--ray=local`, a cluster on this machine.
 
     >>> with_address(["--ray", "-o", "out"]), with_address(["--ray", "head:6379"])
     (['--ray=local', '-o', 'out'], ['--ray=head:6379'])
@@ -87,7 +87,7 @@ def with_address(arguments: list[str]) -> list[str]:
 
 
 def names_in(path: Path | None) -> tuple[str, ...]:
-    """The lines of a file, but for blank ones at its end."""
+    """Read class names, one per line; blank lines at the end are dropped."""
     if path is None:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""What the commands print: results, notes and how far a job is."""
+"""What the commands print: results, notes and progress."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pseudocal.app.report import Report
 
 METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
 EVERY = 10.0  # seconds between lines
-BUILDING = "pseudocal.lab.data"  # the logger that is told when data are built
+BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are built
 
 
 def summary(report: Report, out: Path) -> dict[str, Any]:
-    """What a program wants to know of a calibration."""
+    """Return the result of a calibration for programs."""
     content = report.to_dict()
     fit, data, trust = report.calibration, report.data, content["trust"]
     return {
@@ -42,7 +42,7 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
 
 
 def summary_lines(report: Report, out: Path) -> Iterator[str]:
-    """What a person wants to know of a calibration."""
+    """Yield the result of a calibration for people, line by line."""
     short = summary(report, out)
     yield _temperature(short)
     yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
@@ -61,13 +61,13 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
 
 def _temperature(short: dict[str, Any]) -> str:
     if short["replaced"]:
-        return "T = 1: the temperature that was fitted should not be applied, so the logits stay as they are"
+        return "T = 1: the fitted temperature should not be applied, so the logits do not change"
     low, high = ("inf" if v is None else f"{v:.3f}" for v in short["interval"])
     return f"T = {short['temperature']:.4f}, 95% interval {low} to {high}"
 
 
 def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
-    """The verdict, why, and the accuracy to expect.
+    """Yield the verdict, its reasons and the forecast of the accuracy.
 
     >>> forecast = {"accuracy": 0.7, "low": 0.58, "high": 0.82}
     >>> list(verdict_lines({"verdict": "apply", "reasons": ["It helps."], "forecast": forecast}))
@@ -83,7 +83,7 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
 
 
 def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """A table of metrics with their intervals.
+    """Yield a table of metrics with their intervals.
 
     >>> part = {"value": 0.1, "low": 0.05, "high": None}
     >>> list(score_lines([{"metric": "ece", "before": part}]))
@@ -103,10 +103,10 @@ def _cell(part: dict[str, float | None]) -> str:
 
 
 class Progress(Protocol):
-    """Told of the rows that are done."""
+    """A callable that shows progress."""
 
     def __call__(self, done: int) -> None:
-        """So many more are done."""
+        """Add `done` to what is done."""
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def progress(
 
 
 def show_progress(steps: Generator[Note | Tick, None, Result], *, quiet: bool) -> Result:
-    """Pull the steps of a job: print its notes, show how far it is, and give back its result."""
+    """Run a job step by step: print its notes, show its progress, and return its result."""
     what, advance = "", None
     with closing(steps), ExitStack() as bar:
         while True:
@@ -146,7 +146,7 @@ def show_progress(steps: Generator[Note | Tick, None, Result], *, quiet: bool) -
 
 
 class Lines:
-    """A line every ten seconds, with rate and time left.
+    """Print a line every ten seconds, with the rate and the time left.
 
     >>> lines = Lines(100, sys.stdout)
     >>> lines(10)                       # too soon after the start for a line
@@ -163,7 +163,7 @@ class Lines:
         self._stream = stream
 
     def __call__(self, done: int) -> None:
-        """So many more are done."""
+        """Add `done` to what is done, and print a line if it is time."""
         self.done += done
         now = time.monotonic()
         if now - self.spoken >= EVERY:
@@ -175,7 +175,7 @@ class Lines:
 
 
 def pace(rate: float) -> str:
-    """How fast it goes: so many a second, or of what is slow so many seconds each.
+    """Format a rate per second or, if slow, as seconds each.
 
     >>> pace(2.5), pace(0.02)
     ('2.5 a second', '50 s each')
@@ -185,7 +185,7 @@ def pace(rate: float) -> str:
 
 @contextmanager
 def told_of_building(*, quiet: bool = False, stream: TextIO | None = None) -> Iterator[None]:
-    """Say so in a line when data are built on first use, which takes a while."""
+    """Print a line when a data set is built on first use, which takes a while."""
     import logging
 
     logger, handler = logging.getLogger(BUILDING), logging.StreamHandler(stream or sys.stderr)
@@ -206,6 +206,6 @@ def _bar(total: int, what: str) -> Iterator[Any]:
 
     rate = TextColumn("{task.fields[pace]}")
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("", total=total, pace="")
-        yield lambda done: shown.update(task, advance=done, pace=pace(shown.tasks[0].speed or 0.0))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, pace="")
+        yield lambda done: bar.update(task, advance=done, pace=pace(bar.tasks[0].speed or 0.0))

@@ -1,4 +1,4 @@
-"""The work of `pseudocal train`: a data set and two of its domains in, an adapted model out."""
+"""`pseudocal train`: train an adapted model on two domains of a data set."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def train_on(
     quiet: bool,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Train, showing how far it is, and say what came out."""
-    from pseudocal.lab.data import load, partial_set  # here, since other commands load this file and no data sets
+    """Train, show the progress, and return the results."""
+    from pseudocal.lab.data import load, partial_set  # imported here: other commands import this file but need no data
 
     try:
         import torch
@@ -34,14 +34,14 @@ def train_on(
     check_writable(Path(settings["out"]))
     with told_of_building(quiet=quiet):
         domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
-    here, there = domains[0], domains[-1]
-    there = partial_set(dataset, there) if partial else there
+    source_domain, target_domain = domains[0], domains[-1]
+    target_domain = partial_set(dataset, target_domain) if partial else target_domain
     chosen = {name: settings.pop(name) for name in ("method", "preset", "backbone")}
     if chosen["backbone"] == "digits":
-        torch.set_num_threads(1)  # a network so small gains nothing from threads, and loses much on a busy machine
+        torch.set_num_threads(1)  # such a small network gains nothing from threads, and is slowed on a busy machine
     with Stages(quiet=quiet) as stages:
-        run = TrainingRun(**settings, progress=stages, evaluate=there if evaluate else None)
-        trained = train(here, there.unlabelled(), run, **chosen)
+        run = TrainingRun(**settings, progress=stages, evaluate=target_domain if evaluate else None)
+        trained = train(source_domain, target_domain.unlabelled(), run, **chosen)
     result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
     if trained.curve:
         last = trained.curve[-1]
@@ -50,7 +50,7 @@ def train_on(
 
 
 def training_lines(result: dict[str, Any]) -> list[str]:
-    """What to print of a training.
+    """Return the lines to print after training.
 
     >>> training_lines({"model": "runs/a", "target": "runs/a/target.npz", "seconds": 3.2})
     ['runs/a: trained in 3 s', 'runs/a/target.npz: logits and features of the target']
@@ -59,13 +59,13 @@ def training_lines(result: dict[str, Any]) -> list[str]:
     lines.append(f"{result['target']}: logits and features of the target")
     if "target_accuracy" in result:
         lines.append(
-            f"target accuracy {result['target_accuracy']:.1%}, NLL {result['target_nll']:.3f} (labels seen here only)"
+            f"target accuracy {result['target_accuracy']:.1%}, NLL {result['target_nll']:.3f} (labels used here only)"
         )
     return lines
 
 
 class Stages:
-    """A bar for each stage of a training, one after the other."""
+    """A progress bar for each stage of a training, one after another."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -81,7 +81,7 @@ class Stages:
         self._open.close()
 
     def __call__(self, at: Any) -> None:
-        """Told how far a stage is."""
+        """Show how far a stage is."""
         if at.stage != self._stage:
             self._open.close()
             bar = progress(at.total, quiet=self._quiet, what=at.stage, unit=f"done: {at.stage}")

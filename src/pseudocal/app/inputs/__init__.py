@@ -1,4 +1,4 @@
-"""Unlabelled inputs as they lie about: folders of pictures, lists of paths, arrays and tables."""
+"""Unlabelled inputs from files: folders of pictures, lists of paths, arrays and tables."""
 
 from pseudocal.app.inputs.input_sets import ArraySet, InputSet, PictureSet, open_inputs, read_batches
 from pseudocal.app.inputs.preprocessing import Preprocessing, preprocessing_for

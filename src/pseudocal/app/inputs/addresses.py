@@ -1,4 +1,4 @@
-"""Files near and far: what a folder, a pattern or an address stands for, and how a far file is fetched."""
+"""Local and remote files: expand a folder, a pattern or an address into files, and fetch remote ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pseudocal.extras import MissingExtraError, require
 
 
 class MissingFilesystemError(MissingExtraError):
-    """fsspec needs another package for this kind of address."""
+    """The package that fsspec needs for this kind of address is not installed."""
 
     def __init__(self, url: str, wanted: ImportError) -> None:
         ImportError.__init__(
@@ -21,11 +21,11 @@ class MissingFilesystemError(MissingExtraError):
 
 
 def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
-    """The files that a folder, a pattern or an address stands for, sorted, so that blocks are the same everywhere.
+    """List the files that a folder, a pattern or an address stands for, sorted so that blocks are the same everywhere.
 
     Args:
         where: a folder, a file, a pattern with `*`, or an address such as "s3://bucket/folder".
-        suffixes: how the names of the files end.
+        suffixes: the file name suffixes to keep.
 
     """
     if "://" in where:
@@ -44,7 +44,7 @@ def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def fetched(url: str) -> bytes:
-    """The content of a remote file."""
+    """Return the content of a remote file."""
     with require("fsspec", "ray").open(url, "rb") as file:
         content: bytes = file.read()
     return content
@@ -63,7 +63,7 @@ def _remote(where: str, suffixes: tuple[str, ...]) -> list[str]:
         found = fs.glob(path) if "*" in path else fs.find(path) if fs.isdir(path) else [path]
     except ImportError as error:
         raise MissingFilesystemError(where, error) from error
-    except Exception as error:  # clients of remote stores raise whatever they like
+    except Exception as error:  # clients of remote stores may raise anything
         why = " ".join(str(error).split())[:300]
         raise InputError(f"expected an address that can be listed, got {where}: {why}") from error
     return sorted(fs.unstrip_protocol(name) for name in found if name.lower().endswith(suffixes))

@@ -1,4 +1,4 @@
-"""Parts of a target that a worker reads by itself: files of rows, near or far, and some of a set of inputs."""
+"""The blocks of a target that a worker reads by itself: local or remote files of rows, or part of a set of inputs."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of inputs, wherever fsspec can reach it.
+    """One file of inputs, on disk or anywhere that fsspec can reach.
 
     Attributes:
-        url: the path or the address of the file.
-        field: the array of an .npz file, where it holds several.
-        columns: the features of a table; None for all.
-        dtype: the precision of the model.
+        url: the path or address of the file.
+        field: the name of the array to use if an .npz file holds several.
+        columns: the feature columns of a table; None for all.
+        dtype: the dtype of the model's inputs; None for float64 from a table and the file's own float type otherwise.
 
     """
 
@@ -45,7 +45,12 @@ class Shard:
         return self.url
 
     def read(self, source: Any = None) -> NDArray[Any]:
-        """All its rows, as floats, since pairs of rows are mixed."""
+        """Read all rows, as floats because pairs of rows are mixed.
+
+        Args:
+            source: not used: a shard knows its own file. Blocks of other kinds read from a shared source.
+
+        """
         if "://" not in self.url:
             return self._rows(Path(self.url))
         with TemporaryDirectory(prefix="pseudocal-") as folder:
@@ -61,7 +66,7 @@ class Shard:
             return read_table(path, self.columns).astype(self.dtype or np.float64)
         array = np.asarray(read_array(path, self.field))
         if array.ndim < 2 or array.dtype.kind not in REAL:
-            raise InputError(f"expected inputs, one a row, got {array.dtype} of shape {array.shape} in {self.url}")
+            raise InputError(f"expected one input per row, got {array.dtype} of shape {array.shape} in {self.url}")
         return array.astype(self.dtype or (array.dtype if array.dtype.kind == "f" else np.float32))
 
 
@@ -72,18 +77,18 @@ def shards(
     columns: Iterable[str] | None = None,
     dtype: str | None = None,
 ) -> list[Shard]:
-    """Blocks from a folder, a pattern or a list of files; each is read by the worker that needs it.
+    """Make one block per file of a folder, a pattern or a list; each is read by the worker that needs it.
 
     >>> [shard.name for shard in shards(["b.npz", "s3://bucket/a.npz"])]
     ['b.npz', 's3://bucket/a.npz']
 
-    Inputs are mixed within a file, so a file should hold a bit of everything: shuffle before you write them.
+    Inputs are only mixed within a file, so shuffle the inputs before you write the files.
 
     Args:
         files: a folder, a pattern with `*`, an address such as "s3://bucket/folder", or a list of files.
-        field: the array of an .npz file, where it holds several.
-        columns: the features of a table; None for all.
-        dtype: the precision of the model.
+        field: the name of the array to use if an .npz file holds several.
+        columns: the feature columns of a table; None for all.
+        dtype: the dtype of the model's inputs; None for float64 from a table and the file's own float type otherwise.
 
     """
     urls = files_at(str(files), SHARD_SUFFIXES) if isinstance(files, str | Path) else [str(file) for file in files]
@@ -95,7 +100,7 @@ def shards(
 
 @dataclass(frozen=True)
 class InputBlock(RowBlock):
-    """Some batches of a set of inputs; those that cannot be read are left out and named.
+    """Some batches of a set of inputs. Inputs that cannot be read are left out and reported.
 
     >>> inputs = SentInputs(ArraySet(np.array([[1.0], [2.0], [3.0]])))
     >>> contents = InputBlock((Batch(0, np.array([2, 0]), None),)).open(inputs)
@@ -103,19 +108,21 @@ class InputBlock(RowBlock):
     ([[3.0], [1.0]], ['2', '0'], {})
 
     Attributes:
-        threads: how many read at a time.
+        batches: the batches, not read yet.
+        name: the name of the block in records and errors.
+        threads: the number of threads that read inputs.
 
     """
 
     threads: int = 2
 
     def read(self, source: SentInputs) -> list[Batch]:
-        """The batches."""
+        """Read the batches."""
         batches: list[Batch] = self.open(source).inputs
         return batches
 
     def open(self, source: SentInputs) -> Contents:
-        """The batches, what each input is called, and what could not be read; whoever counts it judges it."""
+        """Read the batches and the names of their inputs, and list unreadable inputs; the caller enforces the limit."""
         unreadable = Omissions(len(self), most=1.0)
         batches = list(read_batches(source.inputs, self.batches, workers=self.threads, unreadable=unreadable))
         names = [source.inputs.name(int(i)) for batch in batches for i in batch.rows]
@@ -124,7 +131,12 @@ class InputBlock(RowBlock):
 
 @dataclass(frozen=True)
 class SentInputs:
-    """A set of inputs on its way to a worker: a memory map goes by name."""
+    """A set of inputs to be sent to a worker: a memory map is sent as a file name, not as data.
+
+    Attributes:
+        inputs: the set of inputs.
+
+    """
 
     inputs: InputSet
 

@@ -1,4 +1,4 @@
-"""Unlabelled inputs as they lie about: pictures, arrays, tables; and the threads that read them ahead of the model."""
+"""Unlabelled inputs from pictures, arrays or tables, and the threads that read them ahead of the model."""
 
 from __future__ import annotations
 
@@ -23,25 +23,40 @@ from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
 from pseudocal.omissions import Omissions, one_line
 
-CHECKED_AT_ONCE = 2**31  # bytes of an array from which on it is checked only as the model reads it
+CHECKED_AT_ONCE = 2**31  # bytes: a larger array is not checked when it is opened, only while the model reads it
 BATCHES_AHEAD = 2
 
 
 class InputSet(Protocol):
-    """Inputs of a model: how many there are, what each is called, and one of them."""
+    """Inputs of a model, by number."""
 
     def __len__(self) -> int: ...
 
     def name(self, i: int) -> str:
-        """What the user calls input i."""
+        """Return the user's name for input i.
+
+        Args:
+            i: the number of the input, from 0.
+
+        """
         ...
 
     def read(self, i: int) -> NDArray[Any]:
-        """Input i, ready for the model."""
+        """Read input i, ready for the model.
+
+        Args:
+            i: the number of the input, from 0.
+
+        """
         ...
 
     def picture(self, i: int) -> Path | None:
-        """The file to show of input i, if it is one."""
+        """Return the picture file of input i, or None if it is not a picture file.
+
+        Args:
+            i: the number of the input, from 0.
+
+        """
         ...
 
 
@@ -51,7 +66,7 @@ class PictureSet:
 
     Attributes:
         paths: the files.
-        root: the folder below which a file is called by its path.
+        root: the folder that names are relative to.
         preprocessing: what happens to a picture before the model sees it.
 
     """
@@ -64,23 +79,23 @@ class PictureSet:
         return len(self.paths)
 
     def name(self, i: int) -> str:
-        """The path of a picture, relative to the folder if it lies in it."""
+        """Return the path of picture i, relative to the root if it is inside it."""
         path = self.paths[i]
-        shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
-        return str(shown).encode("utf-8", "replace").decode("utf-8")  # a name need not be valid text on Linux
+        relative = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        return str(relative).encode("utf-8", "replace").decode("utf-8")  # on Linux a name may be invalid Unicode
 
     def read(self, i: int) -> NDArray[Any]:
-        """Decode and prepare one picture."""
+        """Decode and preprocess picture i."""
         return self.preprocessing.read(self.paths[i])
 
     def picture(self, i: int) -> Path | None:
-        """The file itself."""
+        """Return the file of picture i."""
         return self.paths[i]
 
 
 @dataclass(frozen=True)
 class RemotePictureSet:
-    """Pictures wherever fsspec can reach them, called by their address.
+    """Pictures at addresses that fsspec can reach, named by their address.
 
     Attributes:
         urls: the addresses.
@@ -95,28 +110,28 @@ class RemotePictureSet:
         return len(self.urls)
 
     def name(self, i: int) -> str:
-        """The address of a picture."""
+        """Return the address of picture i."""
         return self.urls[i]
 
     def read(self, i: int) -> NDArray[Any]:
-        """Fetch, decode and prepare one picture."""
+        """Fetch, decode and preprocess picture i."""
         return self.preprocessing.read(io.BytesIO(fetched(self.urls[i])))
 
     def picture(self, i: int) -> Path | None:
-        """No file to show."""
+        """Return None: there is no local file."""
         return None
 
 
 @dataclass(frozen=True)
 class ArraySet:
-    """Rows of an array, which may be a memory map, called by their number.
+    """Rows of an array, which may be a memory map, named by their number.
 
     >>> ArraySet(np.array([[1, 2], [3, 4]])).read(1)
     array([3., 4.], dtype=float32)
 
     Attributes:
         array: the inputs, `(n, ...)`.
-        dtype: the precision of the model.
+        dtype: the dtype of the model's inputs.
 
     """
 
@@ -127,21 +142,21 @@ class ArraySet:
         return len(self.array)
 
     def name(self, i: int) -> str:
-        """The number of the row."""
+        """Return the number of the row as text."""
         return str(i)
 
     def read(self, i: int) -> NDArray[Any]:
-        """One row in the precision of the model; whole numbers as floats, since pairs of rows are mixed."""
+        """Read row i in the dtype of the model; integers become floats because pairs of rows are mixed."""
         row = np.asarray(self.array[i])
         return row.astype(self.dtype if np.issubdtype(self.dtype, np.floating) else np.float32)
 
     def picture(self, i: int) -> Path | None:
-        """Nothing to show."""
+        """Return None: a row is not a picture."""
         return None
 
 
 def holds_pictures(data: str) -> bool:
-    """Whether `data` names a folder or a list of paths, rather than numbers.
+    """Whether `data` names a folder or a list of pictures, rather than an array or a table.
 
     >>> holds_pictures("-"), holds_pictures("features.parquet")
     (True, False)
@@ -161,12 +176,12 @@ def open_inputs(
     """Open a folder or a list of pictures, an array or a table.
 
     Args:
-        data: the name of a folder or a file, "-" for a list of paths on standard input.
-        preprocessing: what happens to a picture before the model sees it; pictures need it.
-        dtype: the precision of the model.
-        columns: the features of a table, in the order of the model; None for all.
-        field: the array of an .npz file, where it holds several.
-        stdin: what to read in place of standard input.
+        data: the name of a folder or a file, or "-" for a list of paths on standard input.
+        preprocessing: what happens to a picture before the model sees it; required for pictures.
+        dtype: the dtype of the model's inputs; None for float64 from a table and float32 from an array.
+        columns: the feature columns of a table, in the order the model expects; None for all.
+        field: the name of the array to use if an .npz file holds several.
+        stdin: the stream to read in place of standard input.
 
     """
     path = Path(data)
@@ -182,7 +197,9 @@ def open_inputs(
 
 def _rows(array: NDArray[Any], path: Path) -> NDArray[Any]:
     if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
-        raise InputError(f"expected an array of inputs, one a row, got {array.dtype} of shape {array.shape} in {path}")
+        raise InputError(
+            f"expected an array with one input per row, got {array.dtype} of shape {array.shape} in {path}"
+        )
     if array.nbytes < CHECKED_AT_ONCE:
         check_finite(array, path)
     return array
@@ -206,7 +223,7 @@ def _pictures(data: str, preprocessing: Preprocessing, stdin: TextIO) -> Picture
     base = Path.cwd() if data == "-" else path.parent
     listed = [base / line for line in _lines(stdin if data == "-" else path)]
     if not listed:
-        raise InputError(f"expected a list of paths, one a line, got {data}, which is empty")
+        raise InputError(f"expected a list of paths, one per line, got {data}, which is empty")
     return PictureSet(listed, base, preprocessing)
 
 
@@ -226,7 +243,7 @@ def _lines(source: Path | TextIO) -> list[str]:
 def read_batches(
     inputs: InputSet, batches: Sequence[Batch], *, workers: int, unreadable: Omissions
 ) -> Generator[Batch, None, None]:
-    """The batches with their inputs, read ahead in threads; inputs that cannot be read are left out.
+    """Yield the batches with their inputs, read ahead in threads; inputs that cannot be read are left out.
 
     >>> from pseudocal.app.inputs import ArraySet
     >>> from pseudocal.batches import unread_batches
@@ -238,10 +255,10 @@ def read_batches(
     [1] [[2.0, 3.0]]
 
     Args:
-        inputs: what to read.
-        batches: which inputs belong together; they are not read yet.
-        workers: threads that read.
-        unreadable: where an input that cannot be read is counted, with the reason.
+        inputs: the set to read from.
+        batches: the row numbers of each batch, not read yet.
+        workers: the number of threads that read.
+        unreadable: counts the inputs that cannot be read, with the reasons.
 
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="pseudocal-read")
@@ -262,14 +279,14 @@ def read_batches(
 
 
 def _gather(inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]], unreadable: Omissions) -> Batch:
-    """A batch with those of its inputs that could be read."""
+    """Fill a batch with those of its inputs that could be read."""
     read = []
     for i, future in zip(batch.rows, futures, strict=True):
         try:
             read.append((i, future.result()))
         except MissingExtraError:
             raise
-        except Exception as error:  # a remote store raises whatever it likes
+        except Exception as error:  # a remote store may raise anything
             unreadable.add(inputs.name(int(i)), one_line(error))
     if len({x.shape for _, x in read}) > 1:
         raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")

@@ -17,15 +17,15 @@ NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # fits into 64 bits
 
 
 def read_labels(path: Path, names: Sequence[str], classes: Sequence[str] = ()) -> NDArray[np.int64]:
-    """A class number for each input.
+    """Read the class number of each input.
 
-    A table with the columns `file` and `label` is matched by name. An array, a table without `file`, or a text file
-    with one label a line are taken in the order of the data.
+    A table with the columns `file` and `label` is matched by name. The labels of an array, of a table without `file`,
+    or of a text file with one label per line are taken in the order of the data.
 
     Args:
         path: the file.
-        names: what the inputs are called, in order.
-        classes: the names of the classes, which labels may be instead of numbers.
+        names: the names of the inputs, in order.
+        classes: the class names; a label may be one of these instead of a number.
 
     """
     check_regular(path, "a file of labels")
@@ -36,7 +36,7 @@ def read_labels(path: Path, names: Sequence[str], classes: Sequence[str] = ()) -
 
 
 def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDArray[np.int64]:
-    """Class numbers, be they given as numbers, as text of numbers or as names.
+    """Turn labels into class numbers; they may be numbers, numbers as text, or class names.
 
     >>> as_numbers(np.array(["dog", "cat"]), ["cat", "dog"], Path("labels.txt"))
     array([1, 0])
@@ -50,7 +50,7 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
         raise InputError(f"expected one label for each input in {path}, got an array of shape {values.shape}")
     if values.dtype.kind in REAL + "b":
         return _whole_numbers(values, path)
-    if values.dtype.kind not in "OSUT":  # complex numbers, dates and spans of time
+    if values.dtype.kind not in "OSUT":  # complex numbers, dates and time differences
         raise InputError(f"expected class numbers or names in {path}, got {values.dtype}")
     numbers = {name: i for i, name in enumerate(classes)}
     return np.array([_number(value, numbers, path) for value in values.tolist()], dtype=np.int64)
@@ -68,7 +68,7 @@ def _whole_numbers(values: NDArray[Any], path: Path) -> NDArray[np.int64]:
 
 
 def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
-    """The number of one class; `value` is text, or any object of a table."""
+    """Return the number of one class; `value` is text, or any object from a table."""
     if value is None:
         raise InputError(f"expected a label for each input in {path}, got an empty one")
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
@@ -76,8 +76,8 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
         return numbers[text]
     if isinstance(value, str | bytes | int) and NUMBER.fullmatch(text):
         return int(text)
-    shown = repr(text if len(text) <= 50 else text[:50] + "...")
-    raise InputError(f"expected class numbers or names of the model's classes in {path}, got {shown}")
+    short = repr(text if len(text) <= 50 else text[:50] + "...")
+    raise InputError(f"expected class numbers or names of the model's classes in {path}, got {short}")
 
 
 def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:

@@ -1,17 +1,17 @@
-"""Where a picture is decoded, for the command and for the lab: what each kind of pixel means, and which way is up.
+"""Decode pictures, for the application and for the lab: how each pixel format is read, and which way is up.
 
 | pixels                           | read as |
 |----------------------------------|---------|
 | 8-bit grey or colour, 1-bit      | as they are |
 | palette                          | the colours of the palette |
 | CMYK, YCbCr                      | RGB as Pillow converts it, without a colour profile |
-| transparency                     | dropped: the colour below it counts, as for most training pipelines |
+| transparency                     | dropped: the colour below it counts, as in most training pipelines |
 | 16-bit grey                      | 0 to 65535 becomes 0 to 255, fractions are kept |
 | 16-bit colour                    | the upper 8 bits of each number |
 | floating-point grey              | 0 to 1 becomes 0 to 255; other values are refused |
-| 32-bit or signed integers, L*a*b*, a TIFF of several pages | refused: nobody says what is black and what is white |
+| 32-bit or signed integers, L*a*b*, a TIFF of several pages | refused: the file does not say what is black or white |
 
-EXIF rotation is applied. Of an animation the first frame is read.
+EXIF rotation is applied. Only the first frame of an animation is read.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
 
 PICTURE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 ORIENTATION = 0x0112  # the EXIF tag
-TURNS = (None, None, 0, 3, 1, 5, 4, 6, 2)  # Pillow's number of the transposition for each value of the tag
+TURNS = (None, None, 0, 3, 1, 5, 4, 6, 2)  # Pillow's code of the transposition for each value of the tag
 GREYS = {"1", "L"}
 COLOURS = {"CMYK", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr"}
 SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N"}
 
 
 def read_picture(source: Path | BinaryIO, *, least: int | None = None) -> Image:
-    """Decode a picture, upright: an image of mode "RGB" or "L", or of mode "F" with values from 0 to 255.
+    """Decode a picture and turn it upright: mode "RGB" or "L", or mode "F" with values from 0 to 255.
 
     Args:
         source: the file, or its content.
-        least: what is needed of the longer side, so that a JPEG need not be decoded whole; None for all of it.
+        least: the pixels needed along the longer side, so that a JPEG can be decoded at a lower resolution; None for
+            full resolution.
 
     """
     with _open(source) as image:
@@ -60,7 +61,7 @@ def read_picture(source: Path | BinaryIO, *, least: int | None = None) -> Image:
 
 
 def as_rgb(image: Image) -> Image:
-    """An image of `read_picture` in 8-bit colour; a fraction is rounded."""
+    """Convert an image from `read_picture` to 8-bit colour; fractions are rounded."""
     if image.mode == "F":
         grey = np.rint(np.asarray(image)).astype(np.uint8)
         image = require("PIL.Image", "cli").fromarray(grey)
@@ -68,23 +69,23 @@ def as_rgb(image: Image) -> Image:
 
 
 def picture_size(path: Path) -> tuple[int, int]:
-    """The width and the height of an upright picture, by what its header says."""
+    """Return the width and height of a picture once it is upright, from its header."""
     with _open(path) as image:
-        if image.format == "TIFF":  # Pillow turns it while it decodes
+        if image.format == "TIFF":  # Pillow rotates it while decoding
             image.load()
         width, height = image.size
-        late = image.format == "PNG" and "exif" not in image.info  # then Pillow decodes all pixels to look behind them
+        late = image.format == "PNG" and "exif" not in image.info  # Pillow would decode all pixels to look after them
         if width == height or (late and b"eXIf" not in path.read_bytes()):
             return (width, height)
         return (height, width) if _orientation(image) >= 5 else (width, height)
 
 
 def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
-    """The numbers of a mask, upright: the class of each pixel, or its index where there is a palette.
+    """Read the integers of a mask, upright: the class of each pixel, or its palette index.
 
     Args:
         path: the file.
-        size: the height and the width to resize it to, by the nearest pixel; None leaves it as it is.
+        size: the height and width to resize to, by nearest neighbour; None keeps the size of the file.
 
     """
     with _open_mask(path) as image:
@@ -94,7 +95,7 @@ def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
 
 
 def mask_size(path: Path) -> tuple[int, int]:
-    """The width and the height that the header of a mask declares."""
+    """Return the width and height that the header of a mask declares."""
     with _open_mask(path) as image:
         return image.size
 
@@ -103,20 +104,20 @@ def mask_size(path: Path) -> tuple[int, int]:
 def _open_mask(path: Path) -> Iterator[Image]:
     with _open(path, "a mask") as image:
         if len(image.getbands()) != 1 or image.mode == "F":
-            raise InputError(f"expected a mask of one whole number a pixel, got {path} of {image.mode} pixels")
+            raise InputError(f"expected a mask with one integer per pixel, got {path} with {image.mode} pixels")
         yield image
 
 
 @contextmanager
 def _open(source: Path | BinaryIO, what: str = "a picture") -> Iterator[Image]:
-    """Read the header of a picture; whatever its decoder raises becomes an `InputError` that names it."""
+    """Read the header of a picture; anything its decoder raises becomes an `InputError` that names the file."""
     pillow = require("PIL.Image", "cli")
     name, limit = _name(source), pillow.MAX_IMAGE_PIXELS
     if isinstance(source, Path):
         check_regular(source, what)
     # Pillow only warns between its limit and twice that; here both are refused before anything is decoded
     bombs = (pillow.DecompressionBombError, pillow.DecompressionBombWarning)
-    try:  # Pillow maps some TIFFs into memory if it gets a path, and then turns them wrongly
+    try:  # given a path, Pillow maps some TIFFs into memory and then rotates them wrongly
         with source.open("rb") if isinstance(source, Path) else source as file, pillow.open(file) as image:
             if limit is not None and image.width * image.height > limit:
                 raise pillow.DecompressionBombError(f"{image.width} x {image.height}")
@@ -126,24 +127,24 @@ def _open(source: Path | BinaryIO, what: str = "a picture") -> Iterator[Image]:
     except bombs as error:
         raise InputError(f"expected {what} of at most {limit:,} pixels, got {name} ({error})") from error
     except require("PIL", "cli").UnidentifiedImageError as error:
-        raise InputError(f"expected {what} that can be read, got {name}: no kind of picture that is known") from error
-    except Exception as error:  # decoders raise whatever they like on a broken file
+        raise InputError(f"expected {what} that can be read, got {name}: not a known picture format") from error
+    except Exception as error:  # decoders may raise anything on a broken file
         raise InputError(f"expected {what} that can be read, got {name}: {one_line(error)}") from error
 
 
 def _plain(image: Image, name: str) -> Image:
-    """An image of mode "RGB", "L" or "F", as the table at the top says."""
+    """Convert an image to mode "RGB", "L" or "F", as the table at the top of this file says."""
     if image.mode in GREYS:
         return image.convert("L")
-    if image.mode in COLOURS:  # a palette with an alpha value for each colour becomes RGB by way of RGBA only
+    if image.mode in COLOURS:  # a palette with an alpha value for each colour must go through RGBA
         return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
     if image.mode in SIXTEEN_BIT or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return _grey(np.asarray(image, dtype=np.float32) / np.float32(257))
     if image.mode != "F":
-        raise InputError(f"expected 8-bit, 16-bit or floating-point pixels, got {name} of {image.mode!r} pixels")
+        raise InputError(f"expected 8-bit, 16-bit or floating-point pixels, got {name} with {image.mode!r} pixels")
     values = np.asarray(image)
     low, high = values.min(), values.max()
-    if not (low >= 0 and high <= 1):  # nor NaN
+    if not (low >= 0 and high <= 1):  # also true for NaN
         raise InputError(f"expected floating-point pixels from 0 (black) to 1 (white), got {low} to {high} in {name}")
     return _grey(values * np.float32(255))
 
@@ -159,7 +160,7 @@ def _upright(image: Image, orientation: int) -> Image:
 
 
 def _orientation(image: Image) -> int:
-    """The value of the EXIF tag, from 1 to 8; 1 where there is none or where EXIF is damaged, as viewers do."""
+    """Return the EXIF orientation, from 1 to 8; 1 if it is absent or EXIF is damaged, as viewers assume."""
     try:
         value = image.getexif().get(ORIENTATION, 1)
     except Exception:

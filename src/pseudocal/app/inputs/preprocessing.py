@@ -1,4 +1,4 @@
-"""What happens to a picture before the model sees it: it is resized, cut, scaled, normalised and laid out."""
+"""What happens to a picture before the model sees it: resize, crop, scale, normalise and lay out."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.pictures import read_picture
 from pseudocal.arrays import InputError
 
-LONGEST_SIDE = 10_000  # pixels along a side
-BILINEAR = 2  # Pillow's number for it
-FILTERS = range(6)  # Pillow's numbers of all filters
+LONGEST_SIDE = 10_000  # pixels
+BILINEAR = 2  # Pillow's code
+FILTERS = range(6)  # Pillow's codes of all filters
 
 
 @dataclass(frozen=True)
@@ -23,15 +23,15 @@ class Preprocessing:
     """How a picture becomes an array: each value v from 0 to 255 becomes (v * scale - mean) / std.
 
     Attributes:
-        size: the height and the width that the model takes.
+        size: the height and width that the model takes.
         channels: 3 for colour, 1 for grey.
         layout: "nchw" for channels first, "nhwc" for channels last.
         mean: one number for each channel, or one for all.
         std: one number for each channel, or one for all.
-        scale: what values from 0 to 255 are multiplied by.
-        resize: "crop" keeps the aspect ratio and cuts out the middle, "stretch" brings both sides to the size.
-        edge: with "crop", the length that the shorter side gets before the cut; None for the least that covers `size`.
-        resample: the filter that resizes, by Pillow's number.
+        scale: the factor that values from 0 to 255 are multiplied by.
+        resize: "crop" keeps the aspect ratio and takes the centre, "stretch" resizes both sides to `size`.
+        edge: with "crop", the length of the shorter side before the crop; None for the smallest that covers `size`.
+        resample: the resizing filter, as Pillow's code.
 
     """
 
@@ -49,22 +49,22 @@ class Preprocessing:
         if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LONGEST_SIDE:
             raise InputError(f"expected a picture size from 1 to {LONGEST_SIDE}, got {self.size}")
         if self.edge is not None and not 1 <= self.edge <= LONGEST_SIDE:
-            raise InputError(f"expected a shorter side from 1 to {LONGEST_SIDE} before the cut, got {self.edge}")
+            raise InputError(f"expected a shorter side from 1 to {LONGEST_SIDE} before the crop, got {self.edge}")
         if self.channels not in (1, 3):
             raise InputError(f"expected pictures of 1 or 3 channels, got {self.channels}")
         for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):
             if len(values) not in (1, self.channels):
-                raise InputError(f"expected {name} as 1 or {self.channels} numbers, got {len(values)}")
+                raise InputError(f"expected {name} as 1 or {self.channels} numbers, got {len(values)}: {values}")
             if not all(math.isfinite(v) for v in values):
                 raise InputError(f"expected {name} as finite numbers, got {values}")
         if 0 in self.std:
             raise InputError(f"expected a std without zero, got {self.std}")
         if self.resample not in FILTERS:
-            raise InputError(f"expected a filter of Pillow from 0 to {FILTERS[-1]}, got {self.resample}")
+            raise InputError(f"expected a Pillow filter code from 0 to {FILTERS[-1]}, got {self.resample}")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one prepared picture.
+        """The shape of one preprocessed picture.
 
         >>> Preprocessing((32, 48)).shape, Preprocessing((32, 48), layout="nhwc").shape
         ((3, 32, 48), (32, 48, 3))
@@ -72,9 +72,14 @@ class Preprocessing:
         return (self.channels, *self.size) if self.layout == "nchw" else (*self.size, self.channels)
 
     def read(self, picture: Path | BinaryIO) -> NDArray[np.float32]:
-        """One picture as an array (channels, height, width), or channels last."""
+        """Read one picture as an array (channels, height, width), or (height, width, channels) for "nhwc".
+
+        Args:
+            picture: the file, or its content.
+
+        """
         image = read_picture(picture)
-        if image.mode != "F":  # which stays grey, and keeps its fractions
+        if image.mode != "F":  # mode F stays grey and keeps its fractions
             image = image.convert("L" if self.channels == 1 else "RGB")
         values = np.array(self._fitted(image), dtype=np.float32)
         if values.ndim == 2:
@@ -85,10 +90,15 @@ class Preprocessing:
         return np.ascontiguousarray(values.transpose(2, 0, 1) if self.layout == "nchw" else values)
 
     def cuts(self, across: int, down: int) -> bool:
-        """Whether a part of a picture so wide and so high is left out.
+        """Whether part of a picture is cropped away.
 
         >>> Preprocessing((32, 48)).cuts(96, 64), Preprocessing((32, 48)).cuts(64, 64)
         (False, True)
+
+        Args:
+            across: the width of the picture.
+            down: the height of the picture.
+
         """
         height, width = self.size
         return self._whole(across, down) != (width, height)
@@ -103,7 +113,7 @@ class Preprocessing:
         return resized.crop((left, top, left + width, top + height))
 
     def _whole(self, across: int, down: int) -> tuple[int, int]:
-        """The width and the height of a picture before it is cut."""
+        """Return the width and height of a picture after resizing and before cropping."""
         height, width = self.size
         if self.resize == "stretch":
             return (width, height)
@@ -112,17 +122,17 @@ class Preprocessing:
         return (max(least[0], int(across * ratio)), max(least[1], int(down * ratio)))
 
     def words(self) -> str:
-        """What is done to a picture, in words.
+        """Describe the preprocessing in words.
 
         >>> Preprocessing((32, 48), mean=(0.5,), std=(0.5,)).words()
-        'resized to cover 32 x 48, its middle, (v * 0.00392 - 0.5) / 0.5, nchw'
+        'resized to cover 32 x 48, centre crop, (v * 0.00392 - 0.5) / 0.5, nchw'
         """
         height, width = self.size
         fit = f"stretched to {height} x {width}"
         if self.resize == "crop":
-            fit = f"resized to cover {height} x {width}, its middle"
+            fit = f"resized to cover {height} x {width}, centre crop"
             if self.edge or height == width:
-                fit = f"shorter side to {self.edge or height}, middle {height} x {width}"
+                fit = f"shorter side to {self.edge or height}, centre crop {height} x {width}"
         mean, std = (", ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
         wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
         return f"{fit}, (v * {self.scale:.3g} - {wrap.format(mean)}) / {wrap.format(std)}, {self.layout}"
@@ -131,41 +141,40 @@ class Preprocessing:
 def preprocessing_for(
     shape: tuple[int | None, ...] | None, known: dict[str, Any], given: dict[str, Any]
 ) -> tuple[Preprocessing, list[str]]:
-    """Settle how pictures are prepared, and say which settings nobody gave.
+    """Decide how pictures are preprocessed, and name the settings that had to be assumed.
 
     >>> preprocessing, assumed = preprocessing_for((3, 32, 32), {}, {"mean": (0.5,)})
     >>> preprocessing.size, preprocessing.layout, assumed
     ((32, 32), 'nchw', ['std', 'resize'])
 
     Args:
-        shape: the shape of one input of the model, None where it does not say. It comes last.
-        known: settings of `Preprocessing` that came with the model. They come second.
-        given: settings that the user gave. They come first.
+        shape: the shape of one input of the model, None where unknown. The lowest priority.
+        known: settings of `Preprocessing` that came with the model. They override `shape`.
+        given: settings that the user gave. They override everything else.
 
     """
     if shape is not None and len(shape) != 3:
-        raise InputError(f"expected a model of pictures for a folder of them, got one that takes rows of shape {shape}")
-    read = _from_shape(shape, given.get("layout"))
-    settled = read | known | given
+        raise InputError(f"expected a model that takes pictures, got one that takes inputs of shape {shape}")
+    settled = _from_shape(shape, given.get("layout")) | known | given
     if "size" not in settled:
         raise InputError(
-            "expected the size of the pictures, which the model does not say, got none: give size=(height, width)"
+            "expected the size of the pictures, since the model does not give it, got none: give size=(height, width)"
         )
     wanted = ("layout", "mean", "std", "resize")
     return replace(Preprocessing(), **settled), [name for name in wanted if name not in settled]
 
 
 def _from_shape(shape: tuple[int | None, ...] | None, layout: str | None) -> dict[str, Any]:
-    """What the shape of one input says: the layout, the channels and the size."""
+    """Read the layout, the channels and the size from the shape of one input."""
     if shape is None:
         return {}
     first, last = shape[0] in (1, 3), shape[2] in (1, 3)
     if layout is None and first == last:
         raise InputError(
-            f"expected an input whose channels are first or last, got {shape}, which does not say: "
+            f"expected an input shape with 1 or 3 channels either first or last, got {shape}: "
             'give layout="nchw" or layout="nhwc"'
         )
     layout = layout or ("nchw" if first else "nhwc")
     channels, *size = shape if layout == "nchw" else (shape[2], shape[0], shape[1])
-    said: dict[str, Any] = {"layout": layout, "channels": channels or 3}
-    return said | ({"size": tuple(size)} if None not in size else {})
+    settings: dict[str, Any] = {"layout": layout, "channels": channels or 3}
+    return settings | ({"size": tuple(size)} if None not in size else {})

@@ -1,4 +1,4 @@
-"""Arrays and tables from files, checked: no pickle, no NaN, nothing but real numbers."""
+"""Read arrays and tables from files, and check them: no pickles, no NaN, real numbers only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pseudocal.omissions import one_line
 
 ARRAYS = frozenset({".npy", ".npz"})
 TABLES = frozenset({".csv", ".parquet"})
-REAL = "fiu"  # the kinds of NumPy types that are real numbers: no complex ones, no dates, no spans of time
-NPY, NPZ = b"\x93NUMPY", b"PK"  # how the files begin
+REAL = "fiu"  # the kinds of NumPy dtypes that are real numbers: no complex numbers, dates or time differences
+NPY, NPZ = b"\x93NUMPY", b"PK"  # the first bytes of the files
 PICKLE_START = b"\x80"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def check_regular(path: Path, what: str) -> None:
-    """Refuse what is no regular file: a pipe without a writer would never be read to its end.
+    """Refuse anything but a regular file: reading a pipe without a writer would never end.
 
     >>> check_regular(Path("nowhere.npy"), "an array")
     Traceback (most recent call last):
@@ -30,7 +30,7 @@ def check_regular(path: Path, what: str) -> None:
 
     Args:
         path: the file.
-        what: what it should hold, for the error.
+        what: what the file should hold, for the error message.
 
     """
     if not path.is_file():
@@ -39,11 +39,11 @@ def check_regular(path: Path, what: str) -> None:
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
-    """An array from .npy, as a memory map, or from .npz.
+    """Read an array from .npy, as a memory map, or from .npz.
 
     Args:
         path: the file.
-        field: which array of an .npz file, where it holds several.
+        field: the name of the array to use if an .npz file holds several.
 
     """
     check_regular(path, "a NumPy file")
@@ -57,12 +57,12 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
         return loaded
     except InputError:
         raise
-    except Exception as error:  # a damaged header or archive raises whatever it likes
+    except Exception as error:  # a damaged header or archive may raise anything
         raise InputError(_what_is_wrong(path, head, one_line(error))) from error
 
 
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
-    """NumPy takes whatever it does not know for a pickle; the first bytes know better."""
+    """Explain why a file could not be read: NumPy takes any unknown file for a pickle, the first bytes tell more."""
     known = head.startswith((NPY, NPZ))
     if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
         return f"expected a NumPy file without pickles, got {path}, which holds one"
@@ -70,7 +70,7 @@ def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
         return f"expected a NumPy file that is not encrypted, got {path}"
     if known:
         return f"expected a whole NumPy file, got {path}, which is truncated or damaged: {error}"
-    return f"expected a NumPy file, got {path}, which is {'none' if head else 'empty'}"
+    return f"expected a NumPy file, got {path}, which is {'not one' if head else 'empty'}"
 
 
 def _field(fields: list[str], field: str | None, path: Path) -> str:
@@ -83,7 +83,7 @@ def _field(fields: list[str], field: str | None, path: Path) -> str:
 
 
 def read_columns(path: Path) -> dict[str, NDArray[Any]]:
-    """The columns of a CSV or parquet file by name."""
+    """Read the columns of a CSV or parquet file by name."""
     check_regular(path, "a table")
     csv, parquet = require("pyarrow.csv", "cli"), require("pyarrow.parquet", "cli")
     is_csv = path.suffix.lower() == ".csv"
@@ -93,11 +93,11 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
         table = csv.read_csv(path) if is_csv else parquet.read_table(path)
         names = list(table.column_names)
         columns = [column.to_numpy() for column in table.columns]
-    except Exception as error:  # Arrow's own, OSError for a damaged parquet file, UnicodeDecodeError for its names
+    except Exception as error:  # Arrow's own errors, OSError for a damaged file, UnicodeDecodeError for column names
         raise InputError(f"expected a table, got {path}: {one_line(error)}") from error
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise InputError(f"expected columns of different names, got {twice!r} twice in {path}")
+        raise InputError(f"expected columns with different names, got {twice!r} twice in {path}")
     return dict(zip(names, columns, strict=True))
 
 
@@ -109,7 +109,7 @@ def _check_encoding(path: Path) -> None:
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
-    """Numeric columns of a table as an array `(n, columns)`.
+    """Read numeric columns of a table as an array `(n, columns)`.
 
     Args:
         path: the file.
@@ -121,10 +121,10 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
     missing = [name for name in names if name not in table]
     if missing:
         raise InputError(f"expected the columns {', '.join(missing)} in {path}, got {', '.join(table)}")
-    other = [f"{name} ({table[name].dtype})" for name in names if table[name].dtype.kind not in REAL]
-    if other:
+    not_numeric = [f"{name} ({table[name].dtype})" for name in names if table[name].dtype.kind not in REAL]
+    if not_numeric:
         raise InputError(
-            f"expected columns of numbers, got {', '.join(other)} in {path}: name the features with features=a,b,c"
+            f"expected numeric columns, got {', '.join(not_numeric)} in {path}: name the features with features=a,b,c"
         )
     if not names or len(table[names[0]]) == 0:
         raise InputError(f"expected a table with rows of numbers, got none in {path}")
@@ -134,7 +134,7 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
 
 
 def check_finite(array: NDArray[Any], path: Path, names: list[str] | None = None) -> None:
-    """Refuse what is not a finite number, saying where it stands."""
+    """Refuse NaN and infinity, and say where they are."""
     if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
         row, *rest = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f"column {names[rest[0]]!r}" if names else f"position {tuple(rest)}"

@@ -1,1 +1,1 @@
-"""Jobs: from the names of files to a folder of results."""
+"""Jobs: take the names of files, write a folder of results."""

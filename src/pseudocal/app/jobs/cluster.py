@@ -46,21 +46,21 @@ from pseudocal.distributed import Deferred, RayExecutor
 from pseudocal.extras import MissingExtraError
 
 EVERYONE = 100_000  # more workers than any cluster has
-PREDICTED_ROWS = 2048  # inputs in a block of predictions
-PROBED = 6  # inputs that are also read here, to try a calibrated model and to show what it says
+PREDICTED_ROWS = 2048  # inputs per block of predictions
+PROBED = 6  # inputs that are also read on the driver, to check a calibrated model and to show examples
 
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """How a target is divided.
+    """How a target is divided into blocks.
 
     Attributes:
-        blocks: in the order of the calibration.
-        in_order: in the order of the data, for the predictions.
+        blocks: the blocks in the order of the calibration.
+        in_order: the blocks in the order of the data, for the predictions.
         source: what the blocks read from.
-        rows: how many inputs there are; None as long as nobody has counted them.
-        about: what the data is known by.
-        probe: inputs of the setup that can be read here.
+        rows: the number of inputs; None if they have not been counted.
+        about: a key that identifies the data.
+        probe: row numbers of inputs of the setup that the driver can read.
 
     """
 
@@ -73,20 +73,20 @@ class BlockPlan:
 
 
 class RayRun:
-    """A job on a Ray cluster, or on one that is made here for it.
+    """A job on a Ray cluster, or on a local one that is started for it.
 
     Args:
-        job: what was asked.
-        models: the open models, to try them here.
+        job: what to do.
+        models: the open models, to try them on the driver.
 
     """
 
     def __init__(self, job: Job, models: Models) -> None:
         self.setup, self._plan = _planned(job, models)
-        here = job.ray == "local"
+        local = job.ray == "local"
         self._executor = RayExecutor(
-            job.workers or (cores() if here else EVERYONE),
-            None if here else job.ray,
+            job.workers or (cores() if local else EVERYONE),
+            None if local else job.ray,
             num_gpus=1 if job.device.startswith("cuda") else 0,
             max_bad=job.max_bad,
         )
@@ -99,7 +99,7 @@ class RayRun:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Connect to the cluster; a worker that dies is a line in the log, and is no error."""
+        """Connect to the cluster; a worker that dies is logged, and is not an error."""
         log = logging.getLogger("pseudocal")
         before = log.level
         log.setLevel(logging.ERROR)
@@ -110,7 +110,7 @@ class RayRun:
             log.setLevel(before)
 
     def collect(self) -> Ticks:
-        """Let the workers collect from each block, and merge it here."""
+        """Let the workers collect evidence from each block, and merge it."""
         job, plan = self.setup.job, self._plan
         second = None if job.second_opinion is None else self._sent(job.second_opinion)
         work = BlockWork(job.method, (self._sent(job.model), second), sendable(plan.source), self.setup.batch_size)
@@ -121,11 +121,11 @@ class RayRun:
         return merging.evidence, merging.record | {"batch_size": self.setup.batch_size}
 
     def probe(self) -> Inputs:
-        """A few inputs to try a model on."""
+        """Read a few inputs to try a model on."""
         return np.stack([self.setup.inputs.read(int(i)) for i in self._plan.probe])
 
     def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
-        """Let the workers write the predictions; a sample of the inputs stands for all of them in the report."""
+        """Let the workers write the predictions; the report is made from a sample of the inputs."""
         job, plan = self.setup.job, self._plan
         done: dict[str, Any] = {}
         if job.predict == "all":
@@ -141,7 +141,7 @@ class RayRun:
         return Predicted(summary, self._about(evidence, done), PARTS if done else None)
 
     def _sent(self, name: str) -> Deferred:
-        """A model that each worker opens for itself."""
+        """Return a model that each worker opens for itself."""
         path = str(Path(name).resolve()) if Path(name).exists() else name
         return model_file(path, device=self.setup.job.device, **reading(self.setup.job))
 
@@ -154,14 +154,14 @@ class RayRun:
             name=self.setup.job.data,
             inputs=plan.rows or used,
             used=used,
-            preparation=f"{self.setup.preparation}; in {len(plan.blocks):,} blocks, the figures from a sample",
+            preparation=f"{self.setup.preparation}; in {len(plan.blocks):,} blocks, figures from a sample",
             unreadable=unreadable,
             left_out=left_out,
             blocks=f"{len(plan.blocks):,} {'files' if plan.rows is None else 'blocks of inputs'}",
         )
 
     def _summary(self, calibration: Calibration, evidence: Evidence, *, predicted: bool) -> RowSummary | ImageSummary:
-        """What the report shows: sums over a sample, and of images a few maps made here."""
+        """Summarise the predictions for the report: sums over a sample and, for a segmenter, a few maps."""
         real = evidence.real.labelled
         if real.groups is None:
             rows = RowSummary(calibration, self.setup.classes)
@@ -178,14 +178,14 @@ class RayRun:
 
 
 def _picture(inputs: InputSet, name: str) -> Path | None:
-    """The file of an input, to show it."""
+    """Return the picture file of an input, to show it."""
     if isinstance(inputs, PictureSet) and (path := inputs.root / name).is_file():
         return path
     return None
 
 
 def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
-    """Recognise what the data is: pictures, an array or a table, or a folder of files of rows."""
+    """Find out what the data is: pictures, an array or a table, or files of rows."""
     asked = {f'labels="{job.labels}"': job.labels, "save_logits=True": job.save_logits}
     for name in (name for name, value in (asked | {'table="csv"': job.table == "csv"}).items() if value):
         raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
@@ -201,7 +201,7 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
 
 
 def _files_of_rows(data: str) -> list[str]:
-    """The files of rows that the data stands for, if it is a folder, a pattern or an address of such."""
+    """List the files of rows if the data is a folder, a pattern or an address of such files."""
     if "://" not in data and "*" not in data and not Path(data).is_dir():
         return []
     files = files_at(data, SHARD_SUFFIXES)
@@ -212,13 +212,14 @@ def _files_of_rows(data: str) -> list[str]:
 def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: list[str]) -> tuple[Setup, BlockPlan]:
     if job.max_samples is not None:
         raise InputError(
-            f"expected no max_samples with files of rows, which are read whole, got {job.max_samples}: set a tolerance"
+            f"expected no max_samples with files of rows, which are read in full, got {job.max_samples}: "
+            "set a tolerance instead"
         )
-    near = [file if "://" in file else str(Path(file).resolve()) for file in files]
+    absolute = [file if "://" in file else str(Path(file).resolve()) for file in files]
     columns = job.features or model.expects.columns
-    blocks = shards(near, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
-    some = _first_readable(blocks)
-    inputs, rows = ArraySet(some, str(some.dtype)), np.arange(len(some))
+    blocks = shards(absolute, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
+    first_rows = _first_readable(blocks)
+    inputs, rows = ArraySet(first_rows, str(first_rows.dtype)), np.arange(len(first_rows))
     preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
     setup = Setup(job, model, second, inputs, preparation, rows, batch_size_for(job, model, inputs))
     shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
@@ -226,18 +227,19 @@ def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: lis
 
 
 def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
-    """A few rows; a broken file is no reason to give up on the others."""
+    """Read a few rows from the first file that can be read."""
     problem: Exception | None = None
     for block in blocks[:10]:
         try:
             return block.read()[:4]
         except (InputError, OSError) as error:
             problem = problem or error
-    raise InputError(f"expected files of rows, got ten that cannot be read: {problem}") from problem
+    tried = len(blocks[:10])
+    raise InputError(f"expected files of rows, got {tried} that cannot be read, the first: {problem}") from problem
 
 
 def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str]:
-    """Pictures at an address."""
+    """Open the pictures at an address."""
     urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
     if not urls:
         raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
@@ -246,7 +248,7 @@ def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str]:
 
 
 def _input_plan(setup: Setup) -> BlockPlan:
-    """Inputs in the very batches that one process would make."""
+    """Divide inputs into blocks with the same batches that one process would make."""
     order, size = setup.order, setup.batch_size
     mixed, plain = row_blocks(order, size), row_blocks(np.sort(order), size, PREDICTED_ROWS)
     blocks, in_order = ([InputBlock(b.batches, b.name) for b in rows] for rows in (mixed, plain))
@@ -258,7 +260,7 @@ def _input_plan(setup: Setup) -> BlockPlan:
 
 
 def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
-    """A few inputs that can be read; the workers count the others."""
+    """Find a few inputs that can be read; the workers count those that cannot."""
     found: list[int] = []
     problem: Exception | None = None
     for i in order[:100].tolist():
@@ -268,10 +270,13 @@ def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:
             inputs.read(i)
         except MissingExtraError:
             raise
-        except Exception as error:  # decoders raise whatever they like on a broken file
+        except Exception as error:  # decoders may raise anything on a broken file
             problem = problem or error
         else:
             found.append(i)
     if not found:
-        raise InputError(f"expected inputs that can be read, got the first that cannot: {problem}") from problem
+        tried = len(order[:100])
+        raise InputError(
+            f"expected readable inputs, got {tried} that cannot be read, the first: {problem}"
+        ) from problem
     return np.array(found)

@@ -1,4 +1,4 @@
-"""What a calibration job is asked to do, and what it gives back."""
+"""The settings of a calibration job, and its result."""
 
 from __future__ import annotations
 
@@ -10,45 +10,46 @@ from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
 from pseudocal.calibrators import Calibration, PseudoCal
 
-IN_BATCHES = PseudoCal(pairing="batch")  # inputs come in random order, so each batch is a fair sample
+DEFAULT_METHOD = PseudoCal()
 USUAL_BATCH = 64  # inputs per forward pass, unless the user says how many
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a calibration job is asked to do.
+    """The settings of a calibration job.
 
     Attributes:
         model: a model file, a Hugging Face folder or id, or `module:function`.
-        data: a folder or list of pictures, an array, a table; with `ray` also files of rows, a pattern or an address.
+        data: a folder or list of pictures, an array or a table; with `ray` also files of rows, a pattern or an address.
         out: the folder for the results.
         method: the settings of the calibration.
-        second_opinion: another model of the same classes.
+        second_opinion: another model of the same classes, named like `model`; None for none.
         trust: whether the files of both models may run code.
-        preprocessing: what is known of the preparation of pictures: size, mean, std, layout, resize.
-        output: the output of the model that holds the logits.
-        outputs: whether the model gives "logits" or "probabilities".
-        binary: one number per input stands for two classes.
-        features: the columns of a table to use.
-        field: the array of an .npz file to use.
-        classes: the names of the classes.
+        preprocessing: settings of `Preprocessing` that the user gives: size, mean, std, layout, resize.
+        output: the name of the model output that holds the logits; None if there is only one output.
+        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
+            probabilities.
+        binary: whether the model returns one number per input, for the second of two classes.
+        features: the columns of a table to use; None for all.
+        field: the name of the array to use if an .npz file holds several.
+        classes: the class names; empty for those of the model.
         labels: a file of labels, or a folder of masks, for evaluation only.
-        device: where the models run.
-        workers: threads that read inputs, or workers of a cluster; 0 for one per core.
-        batch_size: inputs per forward pass; None for 64, or what fits into memory where every pixel gets a class.
-        max_samples: use so many inputs at most, drawn at random.
+        device: the device the models run on: "cpu", "cuda", "cuda:1", ...
+        workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per core.
+        batch_size: inputs per forward pass; None for 64, or for a segmenter as many as fit into memory.
+        max_samples: the largest number of inputs to use, drawn at random; None for all.
         max_bad: the share of inputs that may be unreadable.
-        predict: after an early stop predict "all" inputs, or only those that were "seen".
-        table: the format of the predictions, "parquet" or "csv".
+        predict: after an early stop, predict "all" inputs or only those already "seen".
+        table: the format of the predictions, "parquet" or "csv"; None for parquet if pyarrow is installed.
         save_logits: whether to write the logits as well.
-        ray: the address of a Ray cluster, "local" for one that is made here.
+        ray: the address of a Ray cluster, or "local" to start one on this machine; None to run in this process.
 
     """
 
     model: str
     data: str
     out: Path
-    method: PseudoCal = IN_BATCHES
+    method: PseudoCal = DEFAULT_METHOD
     second_opinion: str | None = None
     trust: bool = False
     preprocessing: dict[str, Any] = field(default_factory=dict)
@@ -72,13 +73,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """What a calibration job gives back.
+    """The result of a calibration job.
 
     Attributes:
         calibration: the fitted calibration, with its verdict and forecast.
-        report: all that the report says.
+        report: the content of the report.
         out: the folder of the results.
-        predictions: the file or the folder of the predictions; None if none were asked for.
+        predictions: the file or folder of the predictions; None if none were written.
 
     """
 
@@ -90,14 +91,27 @@ class Result:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that was assumed or found on the way."""
+    """Something that was assumed or found during a job.
+
+    Attributes:
+        text: the note, in one line.
+
+    """
 
     text: str
 
 
 @dataclass(frozen=True)
 class Tick:
-    """How far a job is: so many more `unit` are done, of `total`."""
+    """The progress of a job.
+
+    Attributes:
+        what: the name of the phase, such as "calibrating".
+        done: how many more are done since the last tick.
+        total: how many there are in all.
+        unit: what is counted.
+
+    """
 
     what: str
     done: int

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,12 @@ Ticks = Generator[Tick, None, Any]
 
 @dataclass(frozen=True)
 class Predicted:
-    """What is known once the inputs are predicted.
+    """The outcome of predicting the inputs.
 
     Attributes:
-        summary: what the report says of the predictions.
-        data: what the report says of the data.
-        predictions: the name of the file or folder of the predictions, if there is one.
+        summary: the predictions, summarised for the report.
+        data: the description of the data for the report.
+        predictions: the name of the file or folder of the predictions; None if there is none.
 
     """
 
@@ -45,13 +45,35 @@ class Predicted:
     predictions: str | None
 
 
+class PlaceToRun(Protocol):
+    """Where a job runs: in this process, or on a cluster."""
+
+    setup: Setup
+
+    def connected(self) -> AbstractContextManager[None]:
+        """Connect to the workers, if there are any."""
+        ...
+
+    def collect(self) -> Ticks:
+        """Collect the evidence; return it with what belongs in the record."""
+        ...
+
+    def probe(self) -> Inputs:
+        """Read a few inputs to try a calibrated model on."""
+        ...
+
+    def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
+        """Write the predictions; return a `Predicted`."""
+        ...
+
+
 class LocalRun:
-    """A job in this process. Logits of a classifier are kept as they come; a segmenter's images go through it again.
+    """A job in this process. A classifier's logits are stored as they come; a segmenter predicts its images twice.
 
     Args:
-        job: what was asked.
+        job: what to do.
         models: the open models.
-        aside: the folder that results are written to.
+        aside: the temporary folder that results are written to.
 
     """
 
@@ -62,37 +84,37 @@ class LocalRun:
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 
-    def connected(self) -> Any:
+    def connected(self) -> AbstractContextManager[None]:
         """Nothing to connect to."""
         return nullcontext()
 
     def collect(self) -> Ticks:
-        """Fold the steps of the method, and keep the logits of each."""
+        """Run the steps of the method, and store the logits of each."""
         setup, method = self.setup, self.setup.job.method
         second = None if setup.second is None else Checked(as_logits_of(setup.job, setup.second), doubt=False)
         evidence = method.no_evidence()
-        with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as beside:
+        with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as background:
             for step in method.steps(self._predict, batches, second_opinion=second):
                 if evidence.inputs == 0:
                     setup.check(step.logits)
-                    beside.submit(warm_up)  # while the model is at work
+                    background.submit(warm_up)  # while the model predicts
                 self._store.keep(step.rows, step.logits)
                 evidence.add(step)
                 yield Tick("calibrating", len(step.rows), len(setup.order))
                 if evidence.settled(method.tolerance):
                     break
             if setup.job.predict == "all":
-                for batch in batches:  # what an early stop has left
+                for batch in batches:  # those left after an early stop
                     self._store.keep(batch.rows, self._predict(batch.inputs))
                     yield Tick("predicting", len(batch.rows), len(setup.order))
         return evidence, {"batch_size": setup.batch_size}
 
     def probe(self) -> Inputs:
-        """Two inputs to try a calibrated model on."""
+        """Read two inputs to try a calibrated model on."""
         return np.stack([self.setup.inputs.read(int(i)) for i in self._store.rows[:2]])
 
     def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
-        """Write the table of predictions, and add up what the report needs."""
+        """Write the table of predictions, and summarise them for the report."""
         setup, total = self.setup, len(self._store.rows)
         summary: RowSummary | ImageSummary
         if self._store.maps:
@@ -121,7 +143,7 @@ class LocalRun:
         return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
 
     def _row_tables(self, summary: RowSummary) -> Iterator[PredictionTable]:
-        """The table of a classifier, a chunk of the stored logits at a time."""
+        """Yield the table of a classifier, one chunk of the stored logits at a time."""
         setup, logits, rows = self.setup, self._store.logits, self._store.rows
         labels = None if setup.job.labels is None else setup.labels[rows]
         for chunk in row_chunks(logits):
@@ -134,7 +156,7 @@ class LocalRun:
             )
 
     def _image_tables(self, summary: ImageSummary) -> Iterator[PredictionTable]:
-        """The table of a segmenter: logits of all pixels are too many to keep, so the images are predicted again."""
+        """Yield the table of a segmenter, which predicts again: the logits of all pixels are too large to store."""
         inputs, masks = self.setup.inputs, self.setup.masks
         with closing(self._batches(self._store.rows)) as batches:
             for batch in batches:
@@ -144,7 +166,7 @@ class LocalRun:
 
 
 def warm_up() -> None:
-    """Import and compile what the report will need, half a second of work; what is missing is said by who needs it."""
+    """Import and compile what the report needs, half a second of work; the report itself names missing packages."""
     for name in ("scipy.special", "pyarrow.parquet"):
         with suppress(ImportError):
             importlib.import_module(name)
@@ -153,7 +175,7 @@ def warm_up() -> None:
 
 
 class LogitStore:
-    """The logits of `total` inputs in a file: a memory map, so they take disk rather than memory.
+    """The logits of all inputs in a memory-mapped file, so they take disk space rather than memory.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -162,17 +184,22 @@ class LogitStore:
     ...     store.rows, np.array(store.logits)
     (array([0, 2]), array([[10., 20.],
            [30., 40.]]))
+
+    Args:
+        path: the .npy file to write.
+        total: the number of inputs.
+
     """
 
     def __init__(self, path: Path, total: int) -> None:
         self._path = path
         self._kept = np.zeros(total, dtype=bool)
         self._store: Any = None
-        self.maps = False  # whether the model labels every pixel: such logits are too many to keep
+        self.maps = False  # whether the model labels every pixel: then the logits are too large to store
 
     @property
     def rows(self) -> NDArray[np.intp]:
-        """The inputs that were predicted, in ascending order."""
+        """The numbers of the inputs that were predicted, in ascending order."""
         return np.flatnonzero(self._kept)
 
     @property
@@ -184,7 +211,7 @@ class LogitStore:
         return whole if self._kept.all() else whole[self._kept]
 
     def keep(self, rows: NDArray[np.intp], logits: Logits | Maps) -> None:
-        """Write the logits of some inputs."""
+        """Store the logits of some inputs."""
         if logits.ndim == 4:
             self.maps = True
             self._kept[rows] = True

@@ -1,4 +1,4 @@
-"""The labels of every pixel, for evaluation only: what their files say is checked before the model runs."""
+"""Labels for every pixel, for evaluation only. The files are checked before the model runs."""
 
 from __future__ import annotations
 
@@ -15,28 +15,35 @@ from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.arrays import InputError
 from pseudocal.maps import IGNORED, check_classes
 
-MISSING_NAMED = 3  # missing masks that are named
+MISSING_NAMED = 3  # missing masks that an error lists
 
 
 @dataclass(frozen=True, eq=False)
 class Masks:
-    """The mask of each input: a picture of the same name in a folder, or a row of an array."""
+    """The mask of each input: a picture of the same name in a folder, or a row of an array.
+
+    Attributes:
+        path: the folder, or the file of the array.
+        inputs: the inputs that the masks belong to.
+        array: the masks `(n, height, width)`; None for a folder.
+
+    """
 
     path: Path
     inputs: InputSet
     array: NDArray[Any] | None = None
 
     def __getitem__(self, i: int) -> NDArray[Any]:
-        """The classes of the pixels of input i."""
+        """Read the class of each pixel of input i."""
         mask = read_mask(self.file(i)) if self.array is None else np.asarray(self.array[i])
         return mask.astype(np.uint8) if mask.dtype == bool else mask
 
     def file(self, i: int) -> Path:
-        """Where the mask of input i lies in a folder."""
+        """Return the mask file of input i, if the masks are in a folder."""
         return self.path / Path(self.inputs.name(i)).with_suffix(".png")
 
     def check(self, rows: NDArray[np.intp], classes: int) -> None:
-        """Read the masks of these inputs, and refuse what is neither a class nor ignored."""
+        """Read the masks of these inputs, and refuse values that are neither a class nor the ignore label."""
         for i in sorted(rows.tolist()):
             mask = self[i]
             where = f"mask {i} of {self.path}" if self.array is not None else str(self.file(i))
@@ -44,7 +51,7 @@ class Masks:
 
 
 def open_masks(path: Path, inputs: InputSet, rows: NDArray[np.intp]) -> Masks | None:
-    """Masks that fit these inputs as far as their files say, or None for a file with one label for each input."""
+    """Open masks and check that they fit the inputs; return None for a file with one label per input."""
     if path.is_dir():
         masks = Masks(path, inputs)
         _check_folder(masks, rows)
@@ -72,15 +79,18 @@ def _check_folder(masks: Masks, rows: NDArray[np.intp]) -> None:
 
 
 def _check_size(path: Path, pictures: PictureSet, i: int) -> None:
-    """Compare a mask with its picture by what their headers say."""
+    """Compare the size of a mask with that of its picture, from their headers."""
     across, down = mask_size(path)
     try:
         width, height = picture_size(pictures.paths[i])
-    except InputError:  # it will be counted among what cannot be read
+    except InputError:  # it will be counted as unreadable
         return
     if (across, down) != (width, height):
         raise InputError(
             f"expected a mask of {height} x {width} pixels, as its picture has, got {down} x {across} in {path}"
         )
     if pictures.preprocessing.cuts(width, height):
-        raise InputError('expected resize="stretch" with masks of whole pictures, got pictures cut to their middle')
+        raise InputError(
+            'expected resize="stretch" with masks of whole pictures, '
+            f'got resize="crop", which crops {width} x {height} pictures'
+        )

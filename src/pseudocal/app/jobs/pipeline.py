@@ -1,7 +1,7 @@
-"""The calibration job, from the names of a model and of data to a folder of results.
+"""The calibration job: takes the names of a model and of data, and writes a folder of results.
 
-Where it runs, in this process or on a cluster, is a `LocalRun` or a `RayRun`; whether the model classifies inputs or
-pixels shows in its first answer. The way through is the same.
+A `LocalRun` runs it in this process, a `RayRun` on a cluster. Whether the model classifies inputs or pixels is known
+from its first output. The pipeline is the same for all.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.jobs.job import Job, Note, Result, Tick
-from pseudocal.app.jobs.local import LocalRun, Predicted
+from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted
 from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutModel, report_of, timing_since, write_report
-from pseudocal.arrays import Inputs
+from pseudocal.arrays import InputError, Inputs
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence
@@ -36,7 +36,7 @@ RUNTIMES = {
 }
 
 
-def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result:
+def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: Any) -> Result:
     """Calibrate a model on unlabelled data, and write a calibrated model, predictions and a report.
 
         result = calibrate("model.onnx", "images/", "out/", second_opinion="other.onnx")
@@ -49,6 +49,13 @@ def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result
         settings: the other fields of `Job`, such as `second_opinion` or `method=PseudoCal(...)`.
 
     """
+    named: dict[str, Any] = {"model": model, "data": data, "out": out}
+    for name, value in named.items():
+        if not isinstance(value, str | Path):
+            kind = type(value).__name__
+            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes models and data in memory")
+    if isinstance(settings.get("labels"), str):
+        settings["labels"] = Path(settings["labels"])
     steps = job_steps(Job(str(model), str(data), Path(out), **settings))
     while True:
         try:
@@ -60,14 +67,15 @@ def calibrate(model: str, data: str, out: Path | str, **settings: Any) -> Result
 
 
 def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, None, Result]:
-    """Do a job step by step; whoever wants to show notes and progress pulls them.
+    """Run a job step by step, and yield notes and progress for the caller to show.
 
     Args:
         job: what to do.
-        models: the models of the job, if they are open already.
+        models: the models of the job if they are open already.
 
     """
     started = time.monotonic()
+    job = replace(job, method=replace(job.method, pairing="batch"))  # inputs come in random order
     with staged(job.out, keeps_parts=job.ray is not None) as aside:
         run = _run(job, models, aside)
         yield from map(Note, run.setup.notes)
@@ -90,17 +98,17 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
     return Result(calibration, report, job.out, predictions)
 
 
-def _run(job: Job, models: Models | None, aside: Path) -> Any:
+def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     """Where the job runs."""
     if job.ray is None:
         return LocalRun(job, models or open_models(job), aside)
-    from pseudocal.app.jobs.cluster import RayRun  # Ray is of no use to a job that runs here
+    from pseudocal.app.jobs.cluster import RayRun  # imports Ray, which a local job does not need
 
     return RayRun(job, models or open_models(job, device="cpu"))
 
 
 def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibration:
-    """The calibration, with all that it takes to repeat the job."""
+    """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
         "second_opinion": job.second_opinion,
@@ -115,13 +123,13 @@ def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibrat
 def _ship(
     job: Job, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the model with the temperature inside, where there is a way to: its files, or why there are none."""
+    """Write the model with the temperature inside if the format allows it; return its files, or why there are none."""
     if model.ship is None:
         return (), ()
     if job.outputs == "probabilities" and model.kind != "onnx":
-        return (), (f"no calibrated model is written: the {model.kind} gives probabilities, so there are no logits",)
+        return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
     if calibration.bound:
-        return (), ("no calibrated model is written: the temperature lies at the end of the searched range",)
+        return (), ("no calibrated model is written: the temperature is at the limit of the search range",)
     return tuple(model.ship(calibration.temperature, aside, probe)), ()
 
 

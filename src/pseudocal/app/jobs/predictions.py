@@ -1,7 +1,7 @@
-"""Calibrated probabilities of every input as parquet files, one for each block: in order, exactly once.
+"""Calibrated probabilities of every input as parquet files, one per block: in order, each input exactly once.
 
-A worker writes a block's file aside and renames it, so a file that is there is whole, and doing a block twice is the
-same as doing it once. A run that was killed goes on where it was.
+A worker writes a block's file under a temporary name and renames it, so a file that exists is complete, and processing
+a block twice does no harm. A run that was killed resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pseudocal.metrics.images import ImageRow, image_row
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked, Deferred, as_predictor
 
-PARTS_RECORD = "predictions.json"  # what a folder of parts is known by
+PARTS_RECORD = "predictions.json"  # identifies the run that a folder of parts belongs to
 PART_NAME = "part-{:06d}.parquet"
 
 
@@ -42,6 +42,11 @@ class Span:
 
     >>> Span(1, 3).read(np.array([10, 20, 30]))
     array([20, 30])
+
+    Attributes:
+        start: the first row.
+        stop: one past the last row.
+
     """
 
     start: int
@@ -49,20 +54,20 @@ class Span:
 
     @property
     def name(self) -> str:
-        """Which rows they are."""
+        """The range of rows, in words."""
         return f"rows {self.start} to {self.stop - 1}"
 
     def read(self, source: Any) -> Any:
-        """The rows."""
+        """Read the rows."""
         return source[self.start : self.stop]
 
     def open(self, source: Any) -> Contents:
-        """The rows with the number of each."""
+        """Read the rows, named by their numbers."""
         return Contents(self.read(source), [str(i) for i in range(self.start, self.stop)])
 
 
 def spans(n: int, rows: int = 8192) -> list[Span]:
-    """All rows of a source of n, in order.
+    """Divide n rows into consecutive spans of `rows` rows.
 
     >>> spans(5, 3)
     [Span(start=0, stop=3), Span(start=3, stop=5)]
@@ -81,20 +86,20 @@ def predict_blocks(
     batch_size: int = 128,
     binary: bool = False,
 ) -> dict[str, Any]:
-    """Write the calibrated probabilities of each block to its own file in the folder `out`, and say what was done.
+    """Write the calibrated probabilities of each block to its own file in the folder `out`, and return a record.
 
-    Files that an earlier run of the same model, calibration and blocks has finished are kept; those of another are
-    replaced. A model that labels every pixel has one row for each image.
+    Files from an earlier run with the same model, calibration and blocks are kept; those of other runs are replaced.
+    A segmenter gets one row per image.
 
     Args:
-        calibration: what to apply.
-        model: as in `PseudoCal.fit`.
-        blocks: those of `PseudoCal.fit`, or an array of inputs.
+        calibration: the calibration to apply.
+        model: the model, as in `PseudoCal.fit`.
+        blocks: the blocks, as in `PseudoCal.fit`, or an array of inputs.
         out: a folder that every worker can write to.
-        executor: where the blocks are worked on.
-        source: what the blocks read from, if they read from one.
-        batch_size: inputs that are predicted together.
-        binary: the model gives one logit per row, which stands for the two columns (0, z).
+        executor: runs the work on the blocks.
+        source: what the blocks read from, if they share one source.
+        batch_size: inputs per forward pass.
+        binary: whether the model returns one logit z per row, which stands for the two columns (0, z).
 
     """
     if is_array(blocks):
@@ -108,16 +113,16 @@ def predict_blocks(
 
 @dataclass(frozen=True)
 class PartWork:
-    """What every worker does with its blocks: predict them and write each to its own file.
+    """What every worker does: predict its blocks and write each to its own file.
 
     Attributes:
-        calibration: what to apply.
-        model: made on each worker.
+        calibration: the calibration to apply.
+        model: the model, opened by each worker.
         out: the folder of the files.
         source: what the blocks read from.
-        batch_size: inputs that are predicted together.
-        binary: the model gives one logit per row.
-        classes: the names of the classes, for rows of images.
+        batch_size: inputs per forward pass.
+        binary: whether the model returns one logit per row.
+        classes: the class names, for tables of images.
 
     """
 
@@ -130,7 +135,7 @@ class PartWork:
     classes: Sequence[str] = ()
 
     def start(self) -> WorkOnBlock:
-        """On a worker: make the model once; then predict one block after another."""
+        """On a worker, open the model once, then predict one block after another."""
         return partial(self._predict, Checked(as_predictor(self.model), binary=self.binary), received(self.source))
 
     def _predict(self, predict: Checked, whole: Any, _: int, item: tuple[int, Block]) -> tuple[int, dict[str, str]]:
@@ -138,16 +143,16 @@ class PartWork:
         read = contents_of(block, whole)
         x = read.inputs
         batches = x if read.numbered else [Batch(0, rows, x[rows]) for rows in cut(np.arange(len(x)), self.batch_size)]
-        said: list[Any] = [_said(self.calibration, predict(batch.inputs)) for batch in batches]
-        rows = sum(map(len, said))
-        if said:
+        outputs: list[Any] = [_calibrated(self.calibration, predict(batch.inputs)) for batch in batches]
+        rows = sum(map(len, outputs))
+        if outputs:
             names = read.names or [block.name] * rows
-            whole_block: Any = np.concatenate(said) if isinstance(said[0], np.ndarray) else list(chain(*said))
-            write_part(self.out / PART_NAME.format(part), part_columns(names, whole_block, self.classes))
+            predicted: Any = np.concatenate(outputs) if isinstance(outputs[0], np.ndarray) else list(chain(*outputs))
+            write_part(self.out / PART_NAME.format(part), part_columns(names, predicted, self.classes))
         return rows, read.unreadable
 
     def key(self, blocks: Sequence[Block], about: str) -> str:
-        """What a run is known by: the model as far as it has a name, the correction, and the blocks."""
+        """Identify a run by its model (if it has a name), its calibration and its blocks."""
         made = self.model.make if isinstance(self.model, Deferred) else None
         name = repr(made.args) if isinstance(made, partial) else None
         text = json.dumps([name, about, scaling_to_dict(self.calibration.scaling), [_known_by(b) for b in blocks]])
@@ -155,13 +160,13 @@ class PartWork:
 
 
 class Parts:
-    """Let workers write the parts that are not there yet; `steps` does it, a block at a time.
+    """Let workers write the parts that do not exist yet; `steps` does it, one block at a time.
 
     Args:
         work: what each worker does.
         blocks: the blocks in the order of the data.
-        executor: where they are worked on.
-        about: what else tells two runs apart.
+        executor: runs the work on the blocks.
+        about: a key of the data, which also identifies the run.
 
     """
 
@@ -173,13 +178,13 @@ class Parts:
         self._rows = 0
 
     def steps(self) -> Iterator[int]:
-        """Work on the blocks and yield how many are done, those of an earlier run among them."""
+        """Process the blocks and yield how many are done, including those of an earlier run."""
         out = self._work.out
         with _folder(out, self._key):
             todo = [(i, block) for i, block in enumerate(self._blocks) if not (out / PART_NAME.format(i)).exists()]
-            there = len(self._blocks) - len(todo)
+            existing = len(self._blocks) - len(todo)
             with closing(self._executor.map(self._work.start, todo)) as results:
-                for done, ((_, block), result) in enumerate(zip(todo, results, strict=True), start=there + 1):
+                for done, ((_, block), result) in enumerate(zip(todo, results, strict=True), start=existing + 1):
                     if isinstance(result, Failure):
                         self._left_out.add(block.name, result.reason)
                     else:
@@ -189,7 +194,7 @@ class Parts:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What was done."""
+        """The numbers of files and rows written, and what was left out."""
         files = len(self._blocks) - len(self._left_out.why)
         record = {"files": files, "rows_written": self._rows, "left_out": self._left_out.why}
         return record | ({"unreadable": self._unreadable.why} if self._unreadable.why else {})
@@ -197,7 +202,7 @@ class Parts:
 
 @contextmanager
 def _folder(out: Path, key: str) -> Iterator[None]:
-    """Make the folder ready: what another run has left in it goes away. A failure before the first part leaves none."""
+    """Prepare the folder: remove the parts of another run. A failure before the first part removes the folder again."""
     record = out / PARTS_RECORD
     if not record.exists() and out.exists() and any(out.glob("part-*.parquet")):
         raise InputError(
@@ -206,60 +211,60 @@ def _folder(out: Path, key: str) -> Iterator[None]:
     if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("run") != key:
         for part in out.glob("part-*.parquet"):
             part.unlink()
-    made = [folder for folder in (out, *out.parents) if not folder.exists()]
+    created = [folder for folder in (out, *out.parents) if not folder.exists()]
     save_json(record, {"format": "pseudocal-predictions", "format_version": 1, "run": key})
     try:
         yield
     except BaseException:
         if not any(out.glob("part-*.parquet")):
             record.unlink(missing_ok=True)
-            for folder in made:
-                with suppress(OSError):  # something else lies there by now
+            for folder in created:
+                with suppress(OSError):  # not empty any more
                     folder.rmdir()
         raise
 
 
 def _known_by(block: Block) -> str:
-    """What a block is known by: its name, and which rows it holds."""
+    """Identify a block by its name and its rows."""
     rows = [batch.rows.tolist() for batch in getattr(block, "batches", ())]
     return f"{block!r}" if not rows else f"{block.name} {rows}"
 
 
-def _said(calibration: Calibration, logits: Logits | Maps) -> Probabilities | list[ImageRow]:
-    """A row of probabilities for each input, or a few numbers for each image whose every pixel has a class."""
+def _calibrated(calibration: Calibration, logits: Logits | Maps) -> Probabilities | list[ImageRow]:
+    """Return calibrated probabilities for each input or, from a segmenter, a few numbers for each image."""
     if logits.ndim == 2:
         return calibration.probabilities(logits)
     return [image_row(image, calibration.temperature) for image in logits]
 
 
-def part_columns(names: list[str], said: Probabilities | list[ImageRow], classes: Sequence[str]) -> dict[str, Any]:
-    """The columns of a part; those of images are the columns that predictions of images have anywhere."""
+def part_columns(names: list[str], predicted: Probabilities | list[ImageRow], classes: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of a part; images have the same columns as in every other table of images."""
     pa = _pyarrow()
-    if isinstance(said, list):
-        columns = image_table(names, said, classes)
+    if isinstance(predicted, list):
+        columns = image_table(names, predicted, classes)
         kinds = {"file": pa.string(), "class": pa.int32(), "class_name": pa.string(), "shares": pa.list_(pa.float32())}
         return {name: pa.array(list(column), kinds.get(name, pa.float32())) for name, column in columns.items()}
     rows: NDArray[np.int64] = np.arange(len(names))
-    top = said.argmax(axis=1)
-    flat = pa.array(np.ascontiguousarray(said, dtype=np.float32).ravel())
+    top = predicted.argmax(axis=1)
+    flat = pa.array(np.ascontiguousarray(predicted, dtype=np.float32).ravel())
     return {
         "file": pa.array(names, pa.string()),
         "row": pa.array(rows),
         "class": pa.array(top.astype(np.int32)),
-        "confidence": pa.array(said[rows, top].astype(np.float32)),
-        "probabilities": pa.FixedSizeListArray.from_arrays(flat, said.shape[1]),
+        "confidence": pa.array(predicted[rows, top].astype(np.float32)),
+        "probabilities": pa.FixedSizeListArray.from_arrays(flat, predicted.shape[1]),
     }
 
 
 def write_part(path: Path, columns: dict[str, Any]) -> None:
-    """Write a part aside and rename it, so that one that is there is whole."""
+    """Write a part under a temporary name and rename it, so that a part that exists is complete."""
     pa = _pyarrow()
     with replacing(path) as aside:
         pa.parquet.write_table(pa.table(columns), aside)
 
 
 def read_images(out: Path) -> Iterator[tuple[str, ImageRow]]:
-    """The name of each image and what was written of it, part by part."""
+    """Yield the name of each image and what was written about it, part by part."""
     wanted = ["file", "shares", "confidence_before", "confidence_after"]
     for path in sorted(out.glob("part-*.parquet")):
         columns = _pyarrow().parquet.read_table(path, columns=wanted).to_pydict()

@@ -1,4 +1,4 @@
-"""Jobs on what was saved before: score logits, apply a calibration to them, draw a report again."""
+"""Jobs on saved results: score logits, apply a calibration to them, draw a report again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pseudocal.metrics import Outcomes
 
 
 def load_logits(path: Path, *, outputs: Meaning = "logits", field: str | None = None) -> Logits:
-    """Logits from a file; probabilities become logits by their logarithm."""
+    """Read logits from a file; probabilities are turned into logits by taking the logarithm."""
     if not path.is_file():
         raise InputError(f"expected a file of logits, got {path}: no such file")
     array = read_table(path) if path.suffix.lower() in (".csv", ".parquet") else read_array(path, field)
@@ -31,7 +31,7 @@ def load_logits(path: Path, *, outputs: Meaning = "logits", field: str | None = 
 def score_files(
     logits: Path, labels: Path, calibration: Calibration | None, *, outputs: Meaning, field: str | None
 ) -> list[dict[str, Any]]:
-    """Metrics of saved logits, and of the calibrated ones if there is a calibration."""
+    """Compute metrics of saved logits, and of the calibrated ones if there is a calibration."""
     values = load_logits(logits, outputs=outputs, field=field)
     truth = read_labels(labels, [str(i) for i in range(len(values))])
     before = Outcomes.from_logits(values, truth)
@@ -43,7 +43,7 @@ def score_files(
 def apply_file(
     calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning, field: str | None
 ) -> tuple[int, ...]:
-    """Write calibrated probabilities, a chunk of rows at a time; the file appears when it is whole."""
+    """Write calibrated probabilities, one chunk of rows at a time; the file appears once it is complete."""
     values = load_logits(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")

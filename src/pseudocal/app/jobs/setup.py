@@ -1,4 +1,4 @@
-"""A job with its models and its data open, and checked against each other before the first forward pass."""
+"""Open the models and the data of a job, and check them against each other before the first forward pass."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pseudocal.batches import fitting
 from pseudocal.randomness import Streams
 
 SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
-TRIES = 10  # inputs that may be unreadable before nobody asks the model about one
+TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
 
 Models = tuple[OpenModel, OpenModel | None]  # the one to calibrate, and a second opinion
 
@@ -35,14 +35,14 @@ class Setup:
     """A job with its models and its inputs open.
 
     Attributes:
-        job: what was asked.
+        job: what to do.
         model: the model to calibrate.
-        second: a second opinion, if there is one.
-        inputs: the inputs, or some of them where only workers read them all.
-        preparation: how inputs are made ready for the model, in words.
-        order: the inputs that are used, in the order of the calibration.
+        second: the second opinion, if there is one.
+        inputs: the inputs, or a few of them if only workers read them all.
+        preparation: a description of how inputs are prepared for the model.
+        order: the numbers of the inputs that are used, in the order of the calibration.
         batch_size: inputs per forward pass.
-        masks: the labels of every pixel, for evaluation only.
+        masks: labels for every pixel, for evaluation only.
 
     """
 
@@ -57,15 +57,16 @@ class Setup:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The names of the classes: the user's, else the model's."""
+        """The class names: the user's if given, else the model's."""
         return self.job.classes or self.model.classes
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was found or assumed on opening."""
+        """What was found or assumed when the model and the data were opened."""
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
         fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
-        return (*self.model.notes, self.preparation, *fewer)
+        second = () if self.second is None else tuple(f"second opinion: {note}" for note in self.second.notes)
+        return (*self.model.notes, *second, self.preparation, *fewer)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
@@ -75,48 +76,48 @@ class Setup:
         return read_labels(self.job.labels, names, self.classes)
 
     def check(self, logits: Logits | Maps) -> None:
-        """Refuse, at the first answer of the model, what could not be done at the end."""
+        """Check the job against the first output of the model, so that it does not fail at the end."""
         job, classes = self.job, logits.shape[1]
         check_names(job, classes)
         if logits.ndim > 2:
             self._check_maps(classes)
         elif self.masks is not None:
-            raise InputError(f"expected a label for each input, since the model gives it one class, got {job.labels}")
+            raise InputError(f"expected one label per input for a classifier, got masks in {job.labels}")
         elif job.labels is not None:
             labels = self.labels[self.order]
             if labels.min() < 0 or labels.max() >= classes:
-                span = f"{labels.min()} to {labels.max()}"
-                raise InputError(f"expected labels from 0 to {classes - 1}, got {span} in {job.labels}")
+                found = f"{labels.min()} to {labels.max()}"
+                raise InputError(f"expected labels from 0 to {classes - 1}, got {found} in {job.labels}")
 
     def _check_maps(self, classes: int) -> None:
         if self.job.save_logits:
-            raise InputError("expected no logits to be saved of a model that labels every pixel, got save_logits=True")
+            raise InputError("expected no saved logits for a model that labels every pixel, got save_logits=True")
         if self.masks is not None:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:
             raise InputError(
-                "expected a folder with a mask for each picture, or an .npy of masks (n, height, width), as labels for "
+                "expected a folder with a mask per picture, or an .npy of masks (n, height, width), as labels for "
                 f"a model that labels every pixel, got {self.job.labels}"
             )
 
 
 def reading(job: Job) -> dict[str, Any]:
-    """How the models are to be opened and their outputs understood."""
+    """Return the settings for opening the models and reading their outputs."""
     return {"output": job.output, "outputs": job.outputs, "binary": job.binary, "trust": job.trust}
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
-    """An open model as one that gives logits."""
+    """Wrap an open model so that it returns logits."""
     return AsLogits(model.predict, job.outputs, job.binary)
 
 
 def data_name(job: Job) -> str:
-    """What to call the data in a record."""
+    """Return the name of the data for records."""
     return "standard input" if job.data == "-" else job.data
 
 
 def check_names(job: Job, classes: int) -> None:
-    """Refuse names of more or fewer classes than the model has."""
+    """Refuse class names whose number is not that of the model's classes."""
     if job.classes and len(job.classes) != classes:
         raise InputError(f"expected names of {classes} classes, got {len(job.classes)}")
 
@@ -130,7 +131,7 @@ def open_models(job: Job, *, device: str | None = None) -> Models:
 
 
 def open_setup(job: Job, models: Models) -> Setup:
-    """Open the data of a job that runs here."""
+    """Open the data of a job that runs in this process."""
     _refuse_shards(job.data)
     model, second = models
     inputs, preparation = open_data(job, model)
@@ -142,12 +143,12 @@ def open_setup(job: Job, models: Models) -> Setup:
 
 
 def input_order(job: Job, n: int) -> NDArray[np.intp]:
-    """The inputs that are used, in random order."""
+    """Return the numbers of the inputs to use, in random order."""
     return Streams(job.method.seed).order().permutation(n)[: job.max_samples]
 
 
 def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
-    """Inputs per forward pass; what fits into memory if the model, asked about one input, labels every pixel."""
+    """Return the number of inputs per forward pass: for a segmenter, as many as fit into memory."""
     if job.batch_size is not None:
         return job.batch_size
     for i in range(min(TRIES, len(inputs))):
@@ -157,7 +158,7 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
 
 
 def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str]:
-    """Open the data, and say how it is made ready for the model."""
+    """Open the data, and describe how it is prepared for the model."""
     if not holds_pictures(job.data):
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
@@ -168,28 +169,33 @@ def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str]:
 
 
 def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, str]:
-    """What happens to pictures, and what had to be assumed, in words."""
+    """Return the preprocessing of pictures, and a note on which settings were assumed."""
     preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
-    return preprocessing, f" (assumed, since nobody says: {', '.join(assumed)})" if assumed else ""
+    return preprocessing, f" (assumed, not given: {', '.join(assumed)})" if assumed else ""
 
 
 def _refuse_shards(data: str) -> None:
-    """Refuse what only workers read: an address, a pattern, or a folder of files that hold rows."""
+    """Refuse data that only workers can read: an address, a pattern, or a folder of files of rows."""
     path = Path(data)
     if "://" in data or ("*" in data and not path.exists()):
         raise InputError(
-            f'expected ray="local" with an address or a pattern, got {data} alone: a cluster on this machine will do'
+            f'expected ray="local", or the address of a cluster, to read an address or a pattern, got {data} without it'
         )
     found = {p.suffix.lower() for p in path.iterdir()} & SHARDS if path.is_dir() else set()
     if found and not any(p.suffix.lower() in PICTURE_SUFFIXES for p in path.rglob("*")):
         what = ", ".join(sorted(found))
-        raise InputError(f'expected ray="local" with a folder of files of rows ({what}), got {data} alone')
+        raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')
 
 
 def check_second(model: OpenModel, second: OpenModel, inputs: InputSet, given: dict[str, Any]) -> None:
-    """Refuse a second model that says that it wants other classes, or inputs that are prepared in another way.
+    """Refuse a second model whose classes, input shape or preprocessing differ from the first model's.
 
-    `given` is what the user says of pictures, which holds for both.
+    Args:
+        model: the model to calibrate.
+        second: the second opinion.
+        inputs: the inputs, as prepared for the first model.
+        given: the preprocessing settings that the user gave; they hold for both models.
+
     """
     _check_same_classes(model.classes, second.classes)
     preprocessing = getattr(inputs, "preprocessing", None)
@@ -197,15 +203,15 @@ def check_second(model: OpenModel, second: OpenModel, inputs: InputSet, given: d
     if shape is not None and not fits(shape, second.expects.shape):
         wanted = tuple("?" if d is None else d for d in second.expects.shape or ())
         raise InputError(
-            f"expected a second opinion that takes inputs of shape {shape}, as the model does, got one of {wanted}"
+            f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {wanted}"
         )
     if preprocessing is None:
         return
     own = replace(preprocessing, **(second.expects.preprocessing | given))
     if not alike(preprocessing, own):
         raise InputError(
-            f"expected a second opinion on pictures as the model sees them ({preprocessing.words()}), "
-            f"got one that wants {own.words()}"
+            f"expected a second opinion with the preprocessing of the model ({preprocessing.words()}), "
+            f"got {own.words()}"
         )
 
 
@@ -214,12 +220,12 @@ def _check_same_classes(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
         return
     longest = max(len(ours), len(theirs))
     padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
-    mine, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
-    raise InputError(f"expected a second opinion on the classes of the model, got {other!r} in the place of {mine!r}")
+    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
+    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether inputs of a shape can go into a model, as far as it says.
+    """Whether inputs of a shape fit a model, as far as its input shape is known.
 
     >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
     (True, True, False)
@@ -230,7 +236,7 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
 
 
 def alike(one: Preprocessing, other: Preprocessing) -> bool:
-    """Whether two ways of preparing pictures give the same numbers, but for how they are resized.
+    """Whether two preprocessings give the same numbers, apart from how they resize.
 
     >>> alike(Preprocessing(mean=(0.5,)), Preprocessing(mean=(0.5, 0.5, 0.5)))
     True
@@ -242,6 +248,6 @@ def alike(one: Preprocessing, other: Preprocessing) -> bool:
 
 
 def _line(preprocessing: Preprocessing, value: int) -> Any:
-    """What becomes of one value in each channel."""
+    """Return what one pixel value becomes in each channel."""
     mean = np.broadcast_to(preprocessing.mean, preprocessing.channels)
     return (value * preprocessing.scale - mean) / np.asarray(preprocessing.std)

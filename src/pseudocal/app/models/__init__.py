@@ -1,1 +1,1 @@
-"""Model files: open them, run them, write them again with the temperature inside."""
+"""Model files: open them, run them, and write them with the temperature inside."""

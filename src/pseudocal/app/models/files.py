@@ -1,4 +1,4 @@
-"""Open whatever the user calls a model; what it is is read from its content rather than from its name."""
+"""Open a model file of any supported format; the format is recognised by content rather than by name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PICKLE_REFUSED = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
     "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump"
 )
-ACTIVE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can run code or write files
+CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can run code or write files
 Meaning = Literal["logits", "probabilities"]
 
 
@@ -37,15 +37,16 @@ def open_model(name: str, *, trust: bool = False, **options: Any) -> OpenModel:
     """Open a model file, a Hugging Face folder or hub id, or `module:function`.
 
     Args:
-        name: The path, the id or `module:function`, which is the user's own code.
-        trust: Whether a file may run code. Without it `.pt2` and TorchScript are refused before torch sees them.
-        **options: What the opener of that kind takes: `device`, `output`, `outputs`, `binary`.
+        name: the path, the hub id, or `module:function`, which is the user's own code.
+        trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before torch sees them.
+        **options: arguments of the opener for that format: `device`, `output`, `outputs`, `binary`.
 
     """
     kind = kind_of(name)
-    if kind in ACTIVE and not trust:
+    if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(
-            f"expected a model that cannot run code (ONNX, safetensors, skops), got {name}, {ACTIVE[kind]}, which can: "
+            "expected a model that cannot run code (ONNX, safetensors, skops), "
+            f"got {name}, {CAN_RUN_CODE[kind]}, which can: "
             'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
         )
     is_path = kind not in ("callable", "huggingface") or Path(name).exists()
@@ -55,14 +56,15 @@ def open_model(name: str, *, trust: bool = False, **options: Any) -> OpenModel:
 def model_file(
     name: str, *, outputs: Meaning | None = None, binary: bool = False, trust: bool = False, **options: Any
 ) -> Deferred:
-    """A model that each worker opens for itself: what `open_model` opens, with its outputs read as logits.
+    """Return a model that each worker opens for itself with `open_model`, and whose outputs are read as logits.
 
     Args:
-        name: The path, the id or `module:function`, as the workers know it.
-        outputs: "logits" or "probabilities"; None for logits, refused where they look like probabilities.
-        binary: Whether the one number of a row stands for the second of two classes.
-        trust: Whether the file may run code, as `.pt2` and TorchScript can. They are refused without it.
-        **options: What the opener of that kind takes besides: `device`, `output`.
+        name: the path, the hub id, or `module:function`, valid on every worker.
+        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
+            probabilities.
+        binary: whether the model returns one number per row, for the second of two classes.
+        trust: whether the file may run code, as `.pt2` and TorchScript can; they are refused without it.
+        **options: other arguments of the opener for that format: `device`, `output`.
 
     """
     return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, trust=trust, **options))
@@ -73,7 +75,7 @@ def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: A
 
 
 def kind_of(name: str) -> str:
-    """Say what kind of model a name stands for.
+    """Recognise the format of a model.
 
     >>> kind_of("package.models:predict"), kind_of("microsoft/resnet-18")
     ('callable', 'huggingface')
@@ -114,7 +116,7 @@ def _kind_of_zip(path: Path) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except Exception as error:  # a damaged archive raises whatever it likes
+    except Exception as error:  # a damaged archive may raise anything
         raise InputError(f"expected {MODEL_FORMATS}, got {path}, a damaged archive: {one_line(error)}") from error
     members = {name.partition("/")[2] or name for name in names} | set(names)
     if "schema.json" in members:
@@ -129,20 +131,20 @@ def _kind_of_zip(path: Path) -> str:
 
 
 def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Import a module, the current folder first, and take a function, torch module or classifier from it.
+    """Import a function, torch module or classifier from a module; the current folder is searched first.
 
     >>> open_function("numpy:negative").predict(2.0)
     np.float64(-2.0)
     """
     module_name, _colon, attribute = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         model: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             model = getattr(model, part)
-    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part of a name
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part of the name
         raise InputError(f"expected module:function that can be imported, got {name}: {error}") from error
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return of_classifier(model)
@@ -163,16 +165,20 @@ OPENERS: dict[str, Callable[..., OpenModel]] = {
 
 @dataclass(frozen=True)
 class AsLogits:
-    """See a model's outputs as logits `(n, classes)`, or maps of them, as its user says they are meant.
-
-    `outputs` None means logits, unless they look like probabilities: then the user is asked. `binary` says that there
-    is one number a row, the logit or the probability of the second class.
+    """Turn a model's outputs into logits `(n, classes)`, or maps of them.
 
     >>> AsLogits(lambda x: x, outputs="probabilities")(np.array([[0.5, 0.5]])).round(3)
     array([[-0.693, -0.693]])
     >>> AsLogits(lambda x: x, outputs="probabilities", binary=True)(np.array([[0.5], [0.75]])).round(3)
     array([[0.   , 0.   ],
            [0.   , 1.099]])
+
+    Attributes:
+        predict: the model.
+        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
+            probabilities.
+        binary: whether the model returns one number per row: the logit or the probability of the second class.
+
     """
 
     predict: Predictor
@@ -200,7 +206,7 @@ def _check_shape(values: Floats, binary: bool) -> None:
     if not binary and (values.ndim == 1 or values.shape[1] < 2):
         raise InputError(
             f"expected logits for at least two classes, got shape {values.shape}: "
-            "give binary=True if the one number of a row stands for the second of two classes"
+            "give binary=True if the one number per row is for the second of two classes"
         )
 
 

@@ -13,7 +13,7 @@ from pseudocal.omissions import one_line
 
 
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open a model of images and the preprocessor settings beside it; weights come from safetensors alone."""
+    """Open an image model and its preprocessor settings; weights are read from safetensors only."""
     torch_module = require("pseudocal.predictors.torch_module", "hf")
     require("safetensors", "hf")
     transformers = require("transformers", "hf")
@@ -25,7 +25,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         opener = getattr(transformers, kind)
         model = opener.from_pretrained(name, config=config, use_safetensors=True, trust_remote_code=False)
         classes = tuple(str(config.id2label[i]) for i in range(config.num_labels))
-    except Exception as error:  # a damaged config raises whatever it likes
+    except Exception as error:  # a damaged config may raise anything
         why = one_line(error)
         raise InputError(f"expected a Hugging Face image classifier with safetensors, got {name}: {why}") from error
     preprocessing = preprocessing_of(_preprocessor(name))
@@ -41,12 +41,12 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
 
 
 def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """A preprocessor's settings in the words of `inputs.Preprocessing`.
+    """Translate the settings of a preprocessor into those of `inputs.Preprocessing`.
 
     >>> preprocessing_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224})
     {'size': (224, 224), 'resize': 'crop', 'edge': 256}
 
-    ConvNeXt and ResNet say a share to crop instead:
+    ConvNeXt and ResNet give the share to crop instead:
 
     >>> preprocessing_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
     {'size': (224, 224), 'resize': 'crop', 'edge': 256}
@@ -87,13 +87,13 @@ def _size_of(settings: dict[str, Any]) -> dict[str, Any]:
     if len(size) == 2:
         return {"size": size, "resize": "stretch"}
     share = settings.get("crop_pct") if size[0] < 384 else None
-    if "crop_pct" in settings and share is None:  # the preprocessor of ConvNeXt stretches what is large
+    if "crop_pct" in settings and share is None:  # ConvNeXt's preprocessor stretches large pictures
         return {"size": _square(size), "resize": "stretch"}
     return {"size": _square(size), "resize": "crop"} | ({"edge": int(size[0] / share)} if share else {})
 
 
 def _sides(size: Any) -> tuple[int, ...]:
-    """(edge,) for the shorter side, (height, width) for both, () for nothing.
+    """Return (edge,) for the shorter side, (height, width) for both sides, () for none.
 
     >>> _sides(224), _sides({"shortest_edge": 256}), _sides({"height": 32, "width": 48}), _sides(None)
     ((224,), (256,), (32, 48), ())
@@ -112,7 +112,7 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _preprocessor(name: str | Path) -> dict[str, Any]:
-    """The content of the preprocessor_config.json beside the model, empty where there is none."""
+    """Read the model's preprocessor_config.json; empty if there is none."""
     find = require("transformers.utils.hub", "hf").cached_file
     path = find(name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
     if not path:
@@ -127,7 +127,7 @@ def _preprocessor(name: str | Path) -> dict[str, Any]:
 
 
 def _ship(config: Any, temperature: float, folder: Path) -> list[str]:
-    """Write the model's own config with the temperature in it, to lie beside the weights."""
+    """Write the model's own config with the temperature added, to be copied next to the weights."""
     content = config.to_diff_dict() | {"architectures": config.architectures, "pseudocal_temperature": temperature}
     (folder / "config.json").write_text(json.dumps(content, indent=2, default=str) + "\n", encoding="utf-8")
     return ["config.json"]

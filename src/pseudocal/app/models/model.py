@@ -1,4 +1,4 @@
-"""What a model file turns into once it is open."""
+"""An open model: how to run it, what it expects, and how to write it with a temperature inside."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Predictor
 
-LARGEST_BATCH = 2**16  # inputs that a model may insist on at a time
+LARGEST_BATCH = 2**16  # the largest fixed batch size that a model may have
 
-# A temperature, a folder and a few real inputs to check with go in; the names of the files written there come out.
+# From a temperature, a folder and a few real inputs to check with, to the names of the files written to the folder.
 Ship = Callable[[float, Path, Inputs], list[str]]
-SIGMOID_EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 stands for a logit beyond float32
+SIGMOID_EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 means a logit beyond float32
 
 
 class UntrustedError(InputError):
-    """A model file that can run code, and nobody has said that it may; the message ends in `trust=True`."""
+    """A model file can run code and is not trusted; the message ends in `trust=True`."""
 
 
 @dataclass(frozen=True)
 class Expects:
-    """What a model says of its input, None where it does not say.
+    """What a model expects as input; None where the file does not say.
 
     Attributes:
-        shape: of one input: (3, 224, 224) for a picture, (30,) for a row of a table.
-        dtype: the name of the NumPy type.
-        columns: the names of the features of a table, in order.
+        shape: the shape of one input: (3, 224, 224) for a picture, (30,) for a row of a table.
+        dtype: the name of the NumPy dtype.
+        columns: the feature columns of a table, in order.
         preprocessing: settings of `inputs.Preprocessing` by name, from a preprocessor that came with the model.
 
     """
@@ -42,16 +42,16 @@ class Expects:
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model from a file: how to run it, what it takes, and how to write it again with a temperature inside.
+    """A model from a file.
 
     Attributes:
         kind: the format, such as "onnx".
-        predict: from inputs to what the file gives for them.
-        expects: what the model says of its input.
-        classes: the names of the classes, empty where the file does not say.
+        predict: maps inputs to the raw outputs of the model.
+        expects: what the model expects as input.
+        classes: the class names; empty if the file does not give them.
         notes: what is worth printing about the file.
-        output: the name of what holds the logits, if it has one that a caller can ask for.
-        ship: writes the model with a temperature inside, None where the format cannot hold one.
+        output: the name of the output that holds the logits, if a caller can ask for it by name.
+        ship: writes the model with a temperature inside; None if the format cannot hold one.
 
     """
 
@@ -66,7 +66,7 @@ class OpenModel:
 
 @dataclass(frozen=True)
 class Chunked:
-    """Run a model that takes batches of one fixed size only; the last one is filled up with copies of its last input.
+    """Run a model with a fixed batch size; the last batch is padded with copies of its last input.
 
     >>> sizes = []
     >>> predict = Chunked(lambda x: sizes.append(len(x)) or x, 2)
@@ -75,7 +75,7 @@ class Chunked:
 
     Attributes:
         predict: the model.
-        size: inputs in a batch.
+        size: the batch size.
 
     """
 
@@ -84,7 +84,7 @@ class Chunked:
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= LARGEST_BATCH:
-            raise InputError(f"expected a model for batches of 1 to {LARGEST_BATCH} inputs, got one for {self.size}")
+            raise InputError(f"expected a model with a batch size from 1 to {LARGEST_BATCH}, got {self.size}")
 
     def __call__(self, x: Inputs, /) -> Any:
         """Predict one batch."""
@@ -95,6 +95,6 @@ class Chunked:
 
 
 def check_shipped(found: Any, expected: Any, what: str) -> None:
-    """Refuse a calibrated file that does not say of a few inputs what it should."""
+    """Refuse a calibrated file whose outputs for a few inputs are not as expected."""
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-4):
-        raise InputError(f"expected the calibrated {what} to say {expected[0]} of the first input, got {found[0]}")
+        raise InputError(f"expected the calibrated {what} to give {expected[0]} for the first input, got {found[0]}")

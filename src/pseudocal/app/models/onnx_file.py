@@ -1,4 +1,4 @@
-"""An ONNX file: run it with onnxruntime, and write it again with the division by T inside."""
+"""An ONNX file: run it with onnxruntime, and write it with the division by T inside."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def open_onnx(
         path: the file.
         device: "cpu" or "cuda".
         output: the tensor that holds the logits, an output of the graph or one inside it; None for the only output.
-        outputs: "logits" or "probabilities"; None for logits, refused where a softmax gives them.
-        binary: the one number of a row stands for the second of two classes.
+        outputs: whether that tensor holds "logits" or "probabilities"; None for logits, refused if a softmax made it.
+        binary: whether the model returns one number per row, for the second of two classes.
 
     """
     graph = _load(path)
@@ -69,7 +69,15 @@ def open_onnx(
 
 @dataclass(frozen=True)
 class OnnxPredictor:
-    """Run one output of a session; pictures that were mixed are rounded where the graph wants whole numbers."""
+    """Run one output of a session; mixed pictures are rounded if the graph takes integers.
+
+    Attributes:
+        session: the session of onnxruntime.
+        entry: the name of the graph's input.
+        output: the name of the output to compute.
+        dtype: the name of the input's dtype.
+
+    """
 
     session: Any
     entry: str
@@ -88,9 +96,9 @@ def _load(path: Path) -> Any:
     onnx, _ = require("onnx", "onnx"), require("onnxruntime", "onnx")
     try:
         return onnx.load(path)
-    except Exception as error:  # protobuf and a missing data file each have their own
+    except Exception as error:  # protobuf raises its own errors, a missing data file others
         raise InputError(
-            f"expected an ONNX file, got {path}, which is damaged or another: {one_line(error)}"
+            f"expected an ONNX file, got {path}, which is damaged or not ONNX: {one_line(error)}"
         ) from error
 
 
@@ -113,7 +121,7 @@ def _choose(graph: Any, output: str | None) -> str:
 
 
 def _with_output(graph: Any, name: str) -> bytes:
-    """The graph with one of its inner tensors as an output."""
+    """Return the graph with one of its inner tensors as an additional output."""
     import onnx
 
     copy = onnx.ModelProto()
@@ -130,7 +138,7 @@ def _session(model: Path | bytes, device: str) -> Any:
         raise InputError(f"expected a device that onnxruntime has, {ort.get_available_providers()}, got {device!r}")
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    # threads that wait for work in a loop would take the cores from those that decode the next pictures
+    # spinning threads would take the cores from those that decode the next pictures
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         source = model if isinstance(model, bytes) else str(model)
@@ -144,12 +152,12 @@ def _only_input(session: Any) -> Any:
     if len(entries) != 1:
         raise InputError(f"expected a graph with one input, got {[e.name for e in entries]}")
     if entries[0].type not in DTYPES:
-        raise InputError(f"expected an input of numbers, got {entries[0].type}")
+        raise InputError(f"expected a numeric input, got {entries[0].type}")
     return entries[0]
 
 
 def _predictor(model: Path | bytes, name: str, device: str) -> tuple[Predictor, Any]:
-    """The tensor `name` of a model as a predictor, and what the model says of its input."""
+    """Return a predictor of the tensor `name`, and the description of the model's input."""
     session = _session(model, device)
     entry = _only_input(session)
     predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type])
@@ -168,7 +176,7 @@ def _ship(
     probabilities: bool,
     binary: bool,
 ) -> list[str]:
-    """Write the calibrated graph, run it on a few inputs, and hold what it says against what it should."""
+    """Write the calibrated graph, run it on a few inputs, and compare its outputs with the expected ones."""
     target = folder / "model.onnx"
     new = calibrated_graph(graph, name, temperature, probabilities=probabilities, binary=binary)
     target.write_bytes(new.SerializeToString())
@@ -180,7 +188,7 @@ def _ship(
 
 
 def _power(p: Floats, power: float, binary: bool) -> Floats:
-    """Probabilities raised to a power and made to sum to one again, as the calibrated graph does."""
+    """Raise probabilities to a power and normalise them, as the calibrated graph does."""
     p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS).astype(np.float64) if binary else p.astype(np.float64)
     total = p**power + (1 - p) ** power if binary else (p**power).sum(axis=1, keepdims=True)
     return np.asarray(p**power / total)

@@ -1,7 +1,7 @@
-"""Surgery on ONNX graphs: find the softmax at the end, and put a division by T where the logits are.
+"""Edit ONNX graphs: find the softmax at the end, and insert a division of the logits by T.
 
-The tensor of logits keeps its name, so whoever reads it, a service or a softmax further down the graph, gets the
-calibrated one without a change. What it was before is called `<name>_uncalibrated`.
+The tensor of logits keeps its name, so anything that reads it, a service or a softmax further down the graph, gets the
+calibrated logits without a change. The original tensor is renamed `<name>_uncalibrated`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 from pseudocal.app.models.model import SIGMOID_EPS
 from pseudocal.arrays import InputError
 
-PASSED = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze"}  # what may stand between a softmax and an output
+PASSED = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze"}  # allowed between a softmax and an output
 SOFTMAXES = {"Sigmoid", "Softmax"}
 
 
 def softmax_input(model: Any, name: str) -> str | None:
-    """The tensor that a softmax or sigmoid turns into the output `name`, if one does."""
-    makers = {out: node for node in model.graph.node for out in node.output}
-    for _ in range(len(model.graph.node)):  # a damaged graph may go in circles
-        node = makers.get(name)
+    """Return the tensor that a softmax or sigmoid turns into the output `name`, or None if there is no such node."""
+    producers = {out: node for node in model.graph.node for out in node.output}
+    for _ in range(len(model.graph.node)):  # a damaged graph may have cycles
+        node = producers.get(name)
         if node is None or not node.input:
             return None
         if node.op_type in SOFTMAXES:
@@ -33,7 +33,7 @@ def softmax_input(model: Any, name: str) -> str | None:
 
 
 def inner_type(model: Any, name: str) -> int:
-    """The element type of a tensor in the graph, float32 where it cannot be inferred."""
+    """Return the element type of a tensor in the graph; float32 if it cannot be inferred."""
     import onnx
 
     for value in [*model.graph.output, *model.graph.value_info]:
@@ -47,7 +47,7 @@ def inner_type(model: Any, name: str) -> int:
 def calibrated_graph(
     model: Any, name: str, temperature: float, *, probabilities: bool = False, binary: bool = False
 ) -> Any:
-    """A copy of the model whose tensor `name` is calibrated: divided by T, or raised to 1/T if of probabilities."""
+    """Copy the model and calibrate its tensor `name`: logits are divided by T, probabilities raised to 1/T."""
     import onnx
 
     copy = onnx.ModelProto()
@@ -68,8 +68,8 @@ def calibrated_graph(
     return copy
 
 
-# p^(1/T) over its sum is softmax(log p / T), where an impossible class stays one; for one sigmoid the same is
-# sigmoid(logit(p) / T)
+# p^(1/T), normalised, is softmax(log p / T), in which a class of probability zero keeps probability zero. For a single
+# sigmoid it is sigmoid(logit(p) / T).
 _POWER: dict[bool, list[tuple[str, ...]]] = {
     False: [("Log",), ("Div", "temperature"), ("Softmax",)],
     True: [("Max", "floor"), ("Min", "ceiling"), ("Logit",), ("Div", "temperature"), ("Sigmoid",)],
@@ -77,13 +77,13 @@ _POWER: dict[bool, list[tuple[str, ...]]] = {
 
 
 def _class_axis(model: Any, name: str) -> int:
-    """Where the classes are: the last axis, or the second of four where every pixel has its own."""
+    """Return the axis of the classes: the last one, or the second of four for a segmenter."""
     ranks = {o.name: len(o.type.tensor_type.shape.dim) for o in [*model.graph.output, *model.graph.value_info]}
     return 1 if ranks.get(name) == 4 else -1
 
 
 def _chain(onnx: Any, steps: list[tuple[str, ...]], start: str, end: str, *, axis: int) -> list[Any]:
-    """Nodes that follow one another from the tensor `start` to the tensor `end`."""
+    """Make a chain of nodes from the tensor `start` to the tensor `end`."""
     nodes, value = [], start
     for i, (op, *constants) in enumerate(steps):
         result = end if i == len(steps) - 1 else f"{start}_{i}"
@@ -102,7 +102,7 @@ def _chain(onnx: Any, steps: list[tuple[str, ...]], start: str, end: str, *, axi
 
 
 def _rename_output(graph: Any, name: str, new: str) -> int:
-    """Rename what the maker of a tensor calls it, not what its readers do; the position of that maker."""
+    """Rename a tensor where it is produced, not where it is read; return the position of the producing node."""
     for position, node in enumerate(graph.node):
         for i, output in enumerate(node.output):
             if output == name:

@@ -1,4 +1,4 @@
-"""A scikit-learn model saved with skops, whose file names every type it holds before one of them is built."""
+"""A scikit-learn model saved with skops: all types in the file are known before any object is built."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pseudocal.predictors.classifier import ClassifierPredictor
 
 
 def open_skops(path: Path, **_: Any) -> OpenModel:
-    """Open a classifier that `skops.io.dump` wrote, if it holds nothing but types known to be safe."""
+    """Open a classifier that `skops.io.dump` wrote, if all of its types are known to be safe."""
     skops = require("skops.io", "sklearn")
     try:
         unknown = skops.get_untrusted_types(file=path)
         model = None if unknown else skops.load(path)
-    except Exception as error:  # a damaged file raises whatever it likes
+    except Exception as error:  # a damaged file may raise anything
         raise InputError(f"expected a skops file, got {path}, which cannot be read: {one_line(error)}") from error
     if unknown:
         raise InputError(
             f"expected types that skops trusts, got {', '.join(unknown)} in {path}: "
-            "if you trust the file, load it in a function of your own and pass that as module:function"
+            "if you trust the file, load it in your own code and pass that as module:function"
         )
     if not hasattr(model, "predict_proba") and not hasattr(model, "decision_function"):
         raise InputError(f"expected a classifier, got a {type(model).__name__} in {path}")
@@ -34,7 +34,7 @@ def open_skops(path: Path, **_: Any) -> OpenModel:
 
 
 def of_classifier(model: Any) -> OpenModel:
-    """A fitted classifier with what it says of its features and classes."""
+    """Wrap a fitted classifier, with the names of its features and classes."""
     names = getattr(model, "feature_names_in_", None)
     width = getattr(model, "n_features_in_", None)
     columns = None if names is None else tuple(str(name) for name in names)

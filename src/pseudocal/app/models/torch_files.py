@@ -1,7 +1,7 @@
-"""Files of torch, `torch.export` (.pt2) and TorchScript: run them, and write them again with the division by T inside.
+"""Torch files, `torch.export` (.pt2) and TorchScript: run them, and write them with the division by T inside.
 
-Both can act: torch evaluates expressions and guards that a .pt2 file holds, and the `forward` of TorchScript can read
-and write files. Only `open_model`, which asks whether a file is trusted, calls this.
+Both can run code: torch evaluates expressions and guards in a .pt2 file, and the `forward` of TorchScript can read and
+write files. Only `open_model` calls these functions, after checking that the file is trusted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _only_input(program: Any) -> Any:
 
 
 def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
-    """Write the calibrated program, load it again, run it on a few inputs."""
+    """Write the calibrated program, load it again, and check it on a few inputs."""
     torch = require("torch", "torch")
     target = folder / "model.pt2"
     program = torch.export.load(path)
@@ -75,7 +75,7 @@ def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats,
 
 
 def divide_output(program: Any, temperature: float) -> None:
-    """Divide the first output of an exported program by T; every shape it was exported for stays as it was."""
+    """Divide the first output of an exported program by T; the shapes it was exported for do not change."""
     torch = require("torch", "torch")
     end = program.graph.output_node()
     spec = next(s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT")
@@ -95,7 +95,7 @@ def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     return OpenModel(
         kind="torchscript",
         predict=predict,
-        notes=("TorchScript says nothing of its input",),
+        notes=("TorchScript does not describe its input",),
         ship=lambda temperature, folder, probe: _ship_script(path, temperature, folder, predict(probe), probe),
     )
 
@@ -109,14 +109,14 @@ def _load(path: Path, device: str) -> Any:
     torch = require("torch", "torch")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is; the files are still about
+            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
             return torch.jit.load(path, map_location=device)
     except Exception as error:
         raise InputError(f"expected a TorchScript file, got {path}, which cannot be read: {one_line(error)}") from error
 
 
 def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
-    """Write the calibrated module, load it again, run it on a few inputs."""
+    """Write the calibrated module, load it again, and check it on a few inputs."""
     import torch
 
     from pseudocal.predictors.torch_module import logits_of
@@ -133,7 +133,7 @@ def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, p
     target = folder / "model.pt"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        # traced, not scripted: scripting would need this file's source at hand wherever the library is installed
+        # traced, not scripted: scripting needs the source of this file, which an installation may lack
         traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
         target.write_bytes(traced.save_to_buffer())  # on a full disk torch would abort the process
     check_shipped(_run_script(target, "cpu")(probe), before / temperature, "module")

@@ -1,24 +1,24 @@
-"""What a calibration did: a table of predictions, a typed record of what there is to say, and one HTML page.
+"""The results of a calibration: a table of predictions, a typed report, and one HTML page.
 
-How a job makes them, for a classifier from logits `(n, classes)`, which may be a memory map,
+For a classifier, a job makes them from logits `(n, classes)`, which may be a memory map,
 
     summary = RowSummary(calibration, classes)
     parts = (summary.add(logits[rows], names[rows], labels=labels[rows]) for rows in row_chunks(logits))
 
-and for a segmenter, which keeps no logits, from one image after the other:
+and for a segmenter, whose logits are not stored, from one image after another:
 
     summary = ImageSummary(calibration, classes)
     parts = (summary.add(image, name, picture=path, mask=mask) for image, name, path, mask in images)
 
-`add` gives back the part of the table that belongs to what it was given. What follows is the same for both:
+`add` returns the rows of the table for its inputs. The rest is the same for both:
 
     write_predictions(folder, parts, kind="parquet")
     report = report_of(summary, mixes, model=AboutModel(...), data=AboutData(...), timing=timing_since(started))
     write_report(report, folder)                       # report.json and report.html
 
-A job that has its own table calls `add` and ignores what it gives back. One that never sees all pixels gives an
+A job that writes its own table calls `add` and ignores the result. One that never sees all pixels gives an
 `ImageSummary` a sample of them (`add_sample`), rows of images (`add_row`) and a few images to draw (`show`).
-`Report.load(path)` reads report.json and refuses what is damaged or of another version; `write_page` draws it again.
+`Report.load(path)` reads report.json and refuses damaged files and other versions; `write_page` draws it again.
 """
 
 from pseudocal.app.report.content import measure, report_of, timing_since

@@ -1,4 +1,4 @@
-"""What a report tells its reader: the verdict panel, what to know first, and lines of code that apply the result."""
+"""The advice in a report: the verdict panel, what to know before using the result, and code that applies it."""
 
 from __future__ import annotations
 
@@ -65,27 +65,27 @@ SNIPPETS = {
     "sklearn": SKLEARN,
     "torchscript": TORCHSCRIPT,
 }
-TRACK_LEFT, TRACK_RIGHT = 14, 346  # where the tracks of the panel begin and end
-TRACK_FIRST, TRACK_STEP = 30, 40  # where the first track lies, and how far down the next one
+TRACK_LEFT, TRACK_RIGHT = 14, 346  # x of the ends of each track in the panel
+TRACK_FIRST, TRACK_STEP = 30, 40  # y of the first track, and the distance to the next
 HEADINGS = {
     "apply": "Apply",
     "caution": "Use with caution",
     "do not apply": "Do not apply",
 }
 REPLACED = (
-    "As asked, a temperature of one stands in the place of the one that was fitted: the confidences stay as they are. "
-    "The reasons speak of the temperature that was refused."
+    "As requested, a temperature of one replaces the one that was fitted: the confidences do not change. "
+    "The reasons refer to the temperature that was refused."
 )
 
 
 def facts_of(report: Report) -> tuple[Fact, ...]:
-    """Everything worth saying, cautions first."""
+    """List what the reader should know, cautions first."""
     found = [fact for check in CHECKS for fact in check(report)]
     return tuple(sorted(found, key=lambda fact: fact.level != "caution"))
 
 
 def _harm(report: Report) -> Iterator[Fact]:
-    """Say so if labels leave no doubt that calibration makes the ECE worse; the verdict sees no label."""
+    """Warn if labels show clearly that calibration makes the ECE worse; the verdict itself sees no labels."""
     for row in report.measured or ():
         change = row.change
         if row.metric == "ece" and change is not None and change.value and (change.low or 0) > 0:
@@ -100,19 +100,21 @@ def _few_images(report: Report) -> Iterator[Fact]:
     pairs = report.calibration.pairs
     if report.segmentation is not None and pairs < FEW_IMAGES:
         yield _caution(
-            f"The temperature rests on {pairs:,} pairs of images only. More images, {FEW_IMAGES} or more, pin it "
-            "down: pixels of one image say nearly the same."
+            f"The temperature rests on only {pairs:,} pairs of images. Use {FEW_IMAGES} or more: pixels of the same "
+            "image carry nearly the same information."
         )
 
 
 def _differ(report: Report) -> Iterator[Fact]:
-    """Say how many pairs were of use."""
+    """Say how many pairs could be mixed."""
     mixes, pairs = report.calibration.mixes, report.calibration.pairs
     if report.segmentation is not None:
-        yield _note(f"{mixes:,} pixels of {pairs:,} pairs of images were mixed: those that the model told apart.")
+        yield _note(
+            f"{mixes:,} pixels of {pairs:,} pairs of images were mixed: those with two different predicted classes."
+        )
         return
     text = (
-        f"The model gave two classes to {mixes / pairs:.0%} of the pairs of inputs ({mixes:,} of {pairs:,}); "
+        f"{mixes / pairs:.0%} of the pairs of inputs ({mixes:,} of {pairs:,}) have two different predicted classes; "
         "only these are mixed."
     )
     yield _caution(text) if mixes / pairs < FEW_DIFFER else _note(text)
@@ -120,8 +122,8 @@ def _differ(report: Report) -> Iterator[Fact]:
 
 def _sampling(report: Report) -> Iterator[Fact]:
     yield _note(
-        "The interval of the temperature speaks of sampling error alone: how much T would move with other inputs from "
-        "the same place. Whether mixes stand in well for real inputs is another question."
+        "The interval of the temperature covers sampling error only: how much T would change with other inputs from "
+        "the same source. It does not cover how well mixes represent real inputs."
     )
 
 
@@ -137,14 +139,14 @@ def _unreadable(report: Report) -> Iterator[Fact]:
 
 
 def _left_out(report: Report) -> Iterator[Fact]:
-    """Say what workers could not do."""
+    """Say how many blocks the workers could not process."""
     count = len(report.data.left_out)
     if count:
         yield _note(f"{count:,} of {report.data.blocks} were left out; they are listed below.")
 
 
 def _caution(text: str) -> Fact:
-    """A caution.
+    """Make a caution.
 
     >>> _caution("Few images.")
     Fact(level='caution', text='Few images.')
@@ -160,7 +162,7 @@ CHECKS = (_harm, _few_images, _differ, _unreadable, _left_out, _labels, _samplin
 
 
 def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -> str:
-    """Lines of Python that apply the result.
+    """Return Python code that applies the result.
 
     >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
     >>> print(usage_of(model, 2.0).splitlines()[-1])
@@ -175,9 +177,9 @@ def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -
 
 @dataclass(frozen=True)
 class Track:
-    """A line from 0 to 100% with a mark on it, and an interval where there is one."""
+    """A line from 0 to 100% with a mark on it and, for the forecast, an interval."""
 
-    kind: str  # "forecast", "before", "after" or "measured": the shape and the colour of the mark
+    kind: str  # "forecast", "before", "after" or "measured": the shape and colour of the mark
     label: str
     value: str
     y: float
@@ -187,9 +189,9 @@ class Track:
 
 @dataclass(frozen=True)
 class Panel:
-    """All that the panel shows of a verdict."""
+    """The verdict panel."""
 
-    kind: str  # apply, caution, refuse: a class of the style sheet
+    kind: str  # "apply", "caution" or "refuse": a class of the style sheet
     heading: str
     note: str | None
     description: str
@@ -197,7 +199,7 @@ class Panel:
 
     @property
     def height(self) -> float:
-        """Of the chart."""
+        """The height of the chart."""
         return self.tracks[-1].y + 34
 
     @property
@@ -207,7 +209,7 @@ class Panel:
 
 
 def panel(report: Report) -> Panel | None:
-    """The panel of a report; None if no verdict was given."""
+    """Make the panel of a report; None if it has no verdict."""
     trust = report.trust
     if trust is None:
         return None
@@ -222,7 +224,7 @@ def panel(report: Report) -> Panel | None:
 
 
 def _tracks(report: Report, trust: AboutTrust) -> tuple[Track, ...]:
-    """The forecast, the mean confidence before and after, and the accuracy where labels have measured it."""
+    """Return the forecast, the mean confidence before and after and, with labels, the measured accuracy."""
     forecast, confidence = trust.forecast, report.confidence
     low, high = _x(forecast.low), _x(forecast.high)
     interval = f"{forecast.accuracy:.0%} ({forecast.low:.0%} to {forecast.high:.0%})"
@@ -244,7 +246,7 @@ def _tracks(report: Report, trust: AboutTrust) -> tuple[Track, ...]:
 
 
 def _x(value: float) -> float:
-    """Where a share stands on the line.
+    """Return the x coordinate of a share.
 
     >>> _x(0), _x(0.5), _x(1)
     (14, 180.0, 346)

@@ -1,4 +1,4 @@
-"""From summary to a report: the same for a classifier and a segmenter."""
+"""Make a report from a summary: the same for a classifier and a segmenter."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ CLASSES_SHOWN = 10
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
-Seen = Outcomes | Segmented  # what the metrics need to know about labelled rows, or labelled images
+Seen = Outcomes | Segmented  # what the metrics need to know about labelled inputs or images
 
 
 def report_of(summary: Summary, mixes: Labelled, *, model: AboutModel, data: AboutData, timing: Timing) -> Report:
-    """All that there is to say about a calibration.
+    """Make the report of a calibration.
 
     Args:
-        summary: what was seen of the predictions, with the calibration that it is about.
-        mixes: a sample of the mixes that the temperature was fitted on; those of pixels have groups.
-        model: what was calibrated.
-        data: what it was calibrated on.
-        timing: when, and how long it took.
+        summary: the summary of the predictions, with the calibration.
+        mixes: a sample of the mixes that the temperature was fitted on; mixes of pixels have groups.
+        model: the description of the model.
+        data: the description of the data.
+        timing: when the job finished, and how long it took.
 
     """
     calibration, seen = summary.calibration, summary.seen()
@@ -115,7 +115,7 @@ def _histogram(tally: Tally) -> Histogram:
 
 
 def _shares(tally: Tally, classes: Sequence[str]) -> tuple[ClassShare, ...]:
-    """The classes that are predicted most.
+    """Return the classes that are predicted most often.
 
     >>> _shares(Tally(by_class=np.array([[1.0, 3.0], [0.9, 2.4], [0.8, 2.1]])), ["cat", "dog"])
     (ClassShare(name='dog', share=0.75), ClassShare(name='cat', share=0.25))
@@ -126,7 +126,7 @@ def _shares(tally: Tally, classes: Sequence[str]) -> tuple[ClassShare, ...]:
 
 
 def _examples(tally: Tally) -> Examples:
-    with ThreadPoolExecutor(cores()) as pool:  # most of it is to decode pictures
+    with ThreadPoolExecutor(cores()) as pool:  # most of the work is decoding pictures
         return Examples(**{key: tuple(pool.map(_example, shown)) for key, shown in tally.shown.items()})
 
 
@@ -138,17 +138,17 @@ def _example(one: Candidate) -> Example:
 def measure(
     before: Seen, after: Seen | None = None, *, resamples: int | None = None, seed: int = 0
 ) -> tuple[Measurement, ...]:
-    """Each metric with an interval, and its paired change if there is an after.
+    """Compute each metric with an interval and, if `after` is given, its paired change.
 
     >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 0, 1])
     >>> [(row.metric, row.before.value) for row in measure(outcomes) if row.metric != "nll"]
     [('ece', 0.0), ('brier', 0.375), ('accuracy', 0.75)]
 
     Args:
-        before: outcomes of rows, or sums of images, before calibration.
-        after: of the same rows or images after it.
-        resamples: how often rows or images are drawn; by default 500 times for rows and 1,000 times for images.
-        seed: the seed of the draws.
+        before: the outcomes of labelled inputs, or the sums of labelled images, before calibration.
+        after: the same after calibration; None to measure once.
+        resamples: the number of bootstrap resamples; None for 500 of inputs or 1,000 of images.
+        seed: the seed of the bootstrap.
 
     """
     images = isinstance(before, Segmented)
@@ -164,12 +164,12 @@ def measure(
 
 
 def diagrams_of_labels(before: Seen, after: Seen) -> Diagrams:
-    """Reliability of the inputs, or the pixels, that have labels."""
+    """Return the reliability of labelled inputs or pixels."""
     return Diagrams("pixels" if isinstance(before, Segmented) else "inputs", _bins(before), _bins(after))
 
 
 def diagrams_of_mixes(mixes: Labelled, calibration: Calibration) -> Diagrams:
-    """Reliability of the mixes that the temperature was fitted on. Those of pixels share images: no intervals.
+    """Return the reliability of the mixes that T was fitted on; without intervals for pixels, which share images.
 
     >>> from pseudocal import TemperatureScaling
     >>> mixes = Labelled(np.zeros((4, 2)), np.zeros(4, int), groups=np.zeros(4, int))
@@ -182,7 +182,7 @@ def diagrams_of_mixes(mixes: Labelled, calibration: Calibration) -> Diagrams:
 
 
 def _bins(seen: Seen, *, independent: bool = True) -> Bins:
-    """A reliability diagram; intervals are for rows or images that are independent."""
+    """Make a reliability diagram; there are intervals only if rows or images are independent."""
     labelled = seen.reliability if isinstance(seen, Segmented) else Reliability.of(seen)
     low, high = (seen if isinstance(seen, Segmented) else labelled).accuracy_interval()
     none = np.full(len(labelled.count), np.nan)
@@ -206,5 +206,10 @@ def _finite(values: ArrayLike) -> tuple[float | None, ...]:
 
 
 def timing_since(started: float) -> Timing:
-    """From a time that `time.monotonic` gave until now."""
+    """Measure the time from `started` until now.
+
+    Args:
+        started: the value of `time.monotonic` at the start.
+
+    """
     return Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds"))

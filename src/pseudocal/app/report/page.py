@@ -14,14 +14,19 @@ from pseudocal.app.report.sections import AboutFit, AboutTrust, Bins, FilledBin,
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
-LEAST_GAP = 1e-6  # what is narrower than this is rounding, and nobody's concern
+LEAST_GAP = 1e-6  # anything narrower is rounding error
 WIDTH, HEIGHT = 360, 250
-LEFT, RIGHT, TOP, BOTTOM = 44, 350, 34, 206  # the frame of the plot; hovered numbers stand above it
+LEFT, RIGHT, TOP, BOTTOM = 44, 350, 34, 206  # the frame of the plot; numbers on hover are shown above it
 FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
 
 
 def page(report: Report) -> str:
-    """Draw the report."""
+    """Draw the report as an HTML page.
+
+    Args:
+        report: the content of the report.
+
+    """
     diagrams = report.reliability
     html: str = templates()["page.html"].render(
         {field.name: getattr(report, field.name) for field in fields(report)},
@@ -38,7 +43,7 @@ def page(report: Report) -> str:
 
 @cache
 def templates() -> dict[str, Any]:
-    """The templates of the page, compiled once."""
+    """Compile the templates of the page, once."""
     jinja2 = require("jinja2", "report")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pseudocal.app.report"),
@@ -52,35 +57,47 @@ def templates() -> dict[str, Any]:
 
 
 def write_report(report: Report, folder: Path) -> None:
-    """Write `report.json` and `report.html` into a folder."""
+    """Write `report.json` and `report.html` into a folder.
+
+    Args:
+        report: the content of the report.
+        folder: the folder, which must exist.
+
+    """
     report.save(folder / "report.json")
     write_page(report, folder)
 
 
 def write_page(report: Report, folder: Path) -> None:
-    """Write `report.html` into a folder."""
+    """Write `report.html` into a folder.
+
+    Args:
+        report: the content of the report.
+        folder: the folder, which must exist.
+
+    """
     with replacing(folder / "report.html") as aside:
-        aside.write_text(page(report), encoding="utf-8", errors="replace")  # names of files need not be Unicode
+        aside.write_text(page(report), encoding="utf-8", errors="replace")  # file names may be invalid Unicode
 
 
 def _effect(fit: AboutFit, trust: AboutTrust | None = None) -> str:
-    """What the temperature means, in a sentence.
+    """Explain the temperature in a sentence.
 
     >>> _effect(AboutFit("pseudocal", 1.8, 1.7, 1.9, bound=None, pairs=600, mixes=580, forward_passes=1180))
-    'On this data the model is too sure of itself: dividing its logits by T lowers its confidences.'
+    'On this data the model is overconfident: dividing its logits by T lowers its confidences.'
     """
     if trust is not None and trust.replaced:
         return "Dividing by one changes nothing: the temperature that was fitted should not be applied."
     if fit.bound:
-        return "The search ended at the end of its range: there is no temperature to speak of."
+        return "The search stopped at the limit of its range: no temperature could be determined."
     if trust is not None and trust.verdict == "do not apply":
         direction = "lower" if fit.temperature > 1 else "raise"
         return f"Dividing the logits by T would {direction} the confidences, which the verdict advises against."
     if (fit.low or 0) <= 1 <= (math.inf if fit.high is None else fit.high):
-        return "This cannot be told apart from 1: the confidences may stay as they are."
+        return "T is not significantly different from 1: the confidences may stay as they are."
     if fit.temperature > 1:
-        return "On this data the model is too sure of itself: dividing its logits by T lowers its confidences."
-    return "On this data the model is not sure enough of itself: dividing its logits by T raises its confidences."
+        return "On this data the model is overconfident: dividing its logits by T lowers its confidences."
+    return "On this data the model is underconfident: dividing its logits by T raises its confidences."
 
 
 def _percent(value: float) -> str:
@@ -88,7 +105,7 @@ def _percent(value: float) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Three digits after the point for what is of the size of one, else four that count.
+    """Format a number: three decimals from 0.01 to 1000, else four significant digits.
 
     >>> _number(1.8412), _number(1e6), _number(None), _number(True), _number("text")
     ('1.841', '1e+06', 'unbounded', 'True', 'text')
@@ -103,7 +120,7 @@ def _number(value: float | None) -> str:
 
 
 def _cells(row: Measurement) -> list[list[str]]:
-    """Value, low and high of a row's before, after and change, to as many digits as its narrowest interval bears.
+    """Format the value, low and high of before, after and change, with the precision of the narrowest interval.
 
     >>> from pseudocal.app.report.sections import Estimate
     >>> before, after = Estimate(0.5, 0.25, None), Estimate(0.00741, 0.0048, 0.01)
@@ -113,12 +130,12 @@ def _cells(row: Measurement) -> list[list[str]]:
     parts = [(part.value, part.low, part.high) for part in (row.before, row.after, row.change) if part is not None]
     gaps = [abs(end - value) for value, *ends in parts for end in ends if value is not None and end is not None]
     finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
-    digits = max(3, 1 - math.floor(math.log10(finest)))  # two of that gap
+    digits = max(3, 1 - math.floor(math.log10(finest)))  # two significant digits of that gap
     return [["unbounded" if number is None else f"{number:z.{digits}f}" for number in part] for part in parts]
 
 
 def _seconds(value: float) -> str:
-    """Seconds, or minutes and seconds.
+    """Format a duration as seconds, or as minutes and seconds.
 
     >>> _seconds(12.34), _seconds(125)
     ('12.3 s', '2 min 5 s')
@@ -128,7 +145,7 @@ def _seconds(value: float) -> str:
 
 @dataclass(frozen=True)
 class Bar:
-    """A rectangle; its kind gives the colour."""
+    """A rectangle; its kind sets the colour."""
 
     kind: str
     x: float
@@ -139,7 +156,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class BinMarks:
-    """What belongs to one bin: its bars, the line of its interval, and the numbers to show when it is hovered."""
+    """The marks of one bin: its bars, the line of its interval, and the numbers to show on hover."""
 
     x: float
     width: float
@@ -151,7 +168,7 @@ class BinMarks:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart, with a title, a sentence for those who cannot see it, and its numbers as a table."""
+    """A chart with a title, a description for screen readers, and its numbers as a table."""
 
     name: str
     title: str
@@ -165,12 +182,12 @@ class Figure:
 
     @property
     def x_ticks(self) -> tuple[tuple[float, str], ...]:
-        """Five marks along the confidence."""
+        """Five ticks along the confidence axis."""
         return tuple((_x(v), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1))
 
 
 def histogram(confidence: Histogram, of: str = "inputs") -> Figure:
-    """How many inputs, or pixels, have which confidence, before beside after."""
+    """Draw the distribution of the confidence of inputs or pixels, before next to after."""
     total = sum(confidence.before)
     shares = [[count / total for count in counts] for counts in (confidence.before, confidence.after)]
     most = _round_up(max(map(max, shares)))
@@ -191,19 +208,19 @@ def histogram(confidence: Histogram, of: str = "inputs") -> Figure:
 
 
 def reliability(bins: Bins, when: str, of: str) -> Figure:
-    """How often the predictions of each confidence are right; on the diagonal they are as sure as they should be."""
+    """Draw the accuracy in each bin of confidence; predictions on the diagonal are well calibrated."""
     filled = filled_bins(bins)
-    header = ("confidence", of, "mean confidence", "share right", "95% interval")
+    header = ("confidence", of, "mean confidence", "accuracy", "95% interval")
     return Figure(
         name=f"reliability-{when}",
         title=f"Reliability of the {of} {when}",
         description=(
-            f"Share of right predictions in {len(filled)} bins of confidence, {when} calibration. "
+            f"Accuracy in {len(filled)} bins of confidence, {when} calibration. "
             f"The expected calibration error is {bins.ece:.1%}."
         ),
         columns=tuple(_marks(one, when) for one in filled),
         y_ticks=tuple((_y(v, 1), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1)),
-        labels=("confidence", "share right"),
+        labels=("confidence", "accuracy"),
         header=header if any(one.interval is not None for one in filled) else header[:-1],
         rows=tuple(_row(one) for one in filled),
         diagonal=True,
@@ -223,7 +240,7 @@ def _pair(low: float, high: float, before: float, after: float, most: float) -> 
 def _marks(one: FilledBin, when: str) -> BinMarks:
     left, right, top = _x(one.left), _x(one.right), _y(one.accuracy, 1)
     bar = Bar(when, left + 1, top, right - left - 2, BOTTOM - top)
-    tip = f"{one.count:,} at {one.confidence:.1%}: {one.accuracy:.1%} right"
+    tip = f"{one.count:,} at {one.confidence:.1%}: {one.accuracy:.1%} correct"
     dot = (_x(one.confidence), top)
     if one.interval is None:
         return BinMarks(left, right - left, (bar,), tip, dot=dot)
@@ -247,7 +264,7 @@ def _x(value: float) -> float:
 
 
 def _y(value: float, most: float) -> float:
-    """Where a value stands between the bottom, zero, and the top, `most`.
+    """Return the y coordinate of a value between the bottom, zero, and the top, `most`.
 
     >>> _y(0, 2), _y(1, 2), _y(2, 2)
     (206.0, 120.0, 34.0)
@@ -256,7 +273,7 @@ def _y(value: float, most: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """The next number that divides well into four.
+    """Round up to the next number that divides well into four.
 
     >>> _round_up(0.33), _round_up(0.07), _round_up(0.9)
     (0.4, 0.08, 1.0)

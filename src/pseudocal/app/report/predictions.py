@@ -1,4 +1,4 @@
-"""The predictions of every input as a table: parquet, or CSV where pyarrow is not installed or not wanted."""
+"""The predictions of every input as a table: parquet, or CSV if pyarrow is not installed or not wanted."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ from pseudocal.metrics.images import ImageRow
 from pseudocal.passes import block_starts, let_go
 
 TOP_CLASSES = 5
-CHUNK = 1 << 22  # logits that are processed together: what is computed at a time takes some tens of megabytes
-ROWS_AT_ONCE = 65_536  # of a table that are written together
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins so for a formula
+CHUNK = 1 << 22  # logits that are processed together, which takes some tens of megabytes
+ROWS_AT_ONCE = 65_536  # rows of a table that are written together
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins with one of these for a formula
 
 PredictionTable = dict[str, list[str] | NDArray[Any]]  # columns of one length, by name; arrays may be (n, k)
 
 
 def row_chunks(logits: Logits) -> Iterator[slice]:
-    """Slices of rows of bounded size; memory that a memory map took for one is given back after it.
+    """Yield slices of rows of bounded size; the memory of a memory map is released after each slice.
 
     >>> list(row_chunks(np.zeros((5, 2))))
     [slice(0, 5, None)]
+
+    Args:
+        logits: `(n, classes)`, an array or a memory map.
+
     """
     step = block_starts(logits.shape).step
     rows = step * max(1, CHUNK // (step * logits.shape[1]))
@@ -43,7 +47,7 @@ def row_chunks(logits: Logits) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Confidences:
-    """Per input: the likeliest classes, most likely first, with the model's probability and the calibrated one.
+    """The most likely classes of each input, most likely first, with their probabilities before and after calibration.
 
     >>> from pseudocal import TemperatureScaling
     >>> half = Calibration("pseudocal", TemperatureScaling(2.0))
@@ -64,19 +68,19 @@ class Confidences:
 
     @classmethod
     def of(cls, logits: Logits, calibration: Calibration) -> Confidences:
-        """Of some rows of logits, which are processed at once."""
+        """Compute them for some rows of logits, all at once."""
         k = min(TOP_CLASSES, logits.shape[1])
-        some = np.tile(np.arange(k), (len(logits), 1))
+        unsorted = np.tile(np.arange(k), (len(logits), 1))
         if k < logits.shape[1]:
-            some = np.argpartition(logits, -k, axis=1)[:, -k:]
-        order = np.argsort(-np.take_along_axis(logits, some, axis=1), axis=1, kind="stable")
-        top = np.take_along_axis(some, order, axis=1)
+            unsorted = np.argpartition(logits, -k, axis=1)[:, -k:]
+        order = np.argsort(-np.take_along_axis(logits, unsorted, axis=1), axis=1, kind="stable")
+        top = np.take_along_axis(unsorted, order, axis=1)
         both = (np.take_along_axis(p, top, axis=1) for p in (softmax(logits), calibration.probabilities(logits)))
         return cls(top, *both)
 
 
 def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
-    """A row for each input of a classifier.
+    """Make a table with one row per input of a classifier.
 
     >>> seen = Confidences(np.array([[1, 0]]), np.array([[0.9, 0.1]]), np.array([[0.75, 0.25]]))
     >>> row_table(["a.png"], seen, ["cat", "dog"])["class_name"]
@@ -96,10 +100,16 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
 
 
 def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]) -> PredictionTable:
-    """A row for each image of a segmenter.
+    """Make a table with one row per image of a segmenter.
 
     >>> image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])["class_share"]
     array([0.75])
+
+    Args:
+        names: the name of each image.
+        rows: the class shares and mean confidences of each image.
+        classes: the class names, as far as they are known.
+
     """
     shares = np.stack([row.shares for row in rows])
     top = shares.argmax(axis=1)
@@ -119,12 +129,12 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
 
 
 def write_predictions(folder: Path, tables: Iterable[PredictionTable], *, kind: str | None = None) -> str:
-    """Write `predictions.parquet` or `predictions.csv` and give back the name of the file.
+    """Write `predictions.parquet` or `predictions.csv` and return the name of the file.
 
     Args:
-        folder: where to write it.
-        tables: parts of the table in order, all with the same columns; they may be small.
-        kind: "parquet" or "csv"; by default parquet if pyarrow is installed.
+        folder: the folder to write it to.
+        tables: the parts of the table in order, all with the same columns; they may be small.
+        kind: "parquet" or "csv"; None for parquet if pyarrow is installed, else CSV.
 
     """
     kind = kind or ("parquet" if find_spec("pyarrow") else "csv")
@@ -135,17 +145,17 @@ def write_predictions(folder: Path, tables: Iterable[PredictionTable], *, kind: 
 
 
 def _grouped(tables: Iterable[PredictionTable]) -> Iterator[PredictionTable]:
-    """Parts joined until they have enough rows to be written together."""
-    some: list[PredictionTable] = []
+    """Join parts until they have enough rows to be written together."""
+    group: list[PredictionTable] = []
     rows = 0
     for table in tables:
-        some.append(table)
+        group.append(table)
         rows += len(table["file"])
         if rows >= ROWS_AT_ONCE:
-            yield _joined(some)
-            some, rows = [], 0
-    if some:
-        yield _joined(some)
+            yield _joined(group)
+            group, rows = [], 0
+    if group:
+        yield _joined(group)
 
 
 def _joined(tables: list[PredictionTable]) -> PredictionTable:
@@ -171,7 +181,7 @@ def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
 
 
 def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
-    """A column from its bytes: `pyarrow.array` would import pandas, which takes longer than all of the writing."""
+    """Make a column from its bytes: `pyarrow.array` would import pandas, which takes longer than the writing itself."""
     if isinstance(column, list):
         texts = [text.encode(errors="replace") for text in column]
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
@@ -195,7 +205,7 @@ def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
 
 
 def _cell(value: Any) -> Any:
-    """Text for one cell; lists have semicolons between, and text that a spreadsheet would calculate an apostrophe.
+    """Format one cell: lists are joined by semicolons, and text that looks like a formula gets an apostrophe.
 
     >>> _cell(np.array([0.25, 1 / 3])), _cell("=1+1.png")
     ('0.25;0.333333', "'=1+1.png")

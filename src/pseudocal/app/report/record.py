@@ -1,4 +1,4 @@
-"""All that a report says, as one typed and versioned record: `report.json` holds it, and the page is drawn from it."""
+"""The content of a report as a typed, versioned record: it is saved as `report.json`, and the page is drawn from it."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from pseudocal.files import brief, load_json, replacing
 
 REPORT_FORMAT = "pseudocal-report"
 REPORT_VERSION = 2
-LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # of the numbers that a report may hold; NaN and inf are not among them
+LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # the largest numbers that a report may hold; NaN and inf are refused
 WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report says.
+    """The content of a report.
 
     Attributes:
-        model: what was calibrated.
-        data: what it was calibrated on.
-        calibration: the temperature.
-        trust: the verdict; None if none was given.
-        confidence: the histogram of the confidences of inputs, or of pixels.
-        classes: the ten classes that are predicted most.
-        reliability: the two diagrams.
-        measured: what labels say; None without labels.
+        model: the model that was calibrated.
+        data: the data that it was calibrated on.
+        calibration: the temperature and what it was fitted on.
+        trust: the verdict; None if there is none.
+        confidence: the histogram of the confidences of inputs or pixels.
+        classes: the ten classes that are predicted most often.
+        reliability: the reliability diagrams before and after.
+        measured: metrics on labels; None without labels.
         examples: a few inputs.
         segmentation: maps and a table of classes; None for a classifier.
-        usage: lines of Python that apply the result.
-        settings: all it takes to repeat the calibration.
-        versions: of the packages that had a part in it.
-        timing: when it was made.
-        facts: what to know before using it, cautions first.
+        usage: Python code that applies the result.
+        settings: all settings needed to repeat the calibration.
+        versions: the versions of the packages that were used.
+        timing: when the job finished, and how long it took.
+        facts: what to know before using the result, cautions first.
 
     """
 
@@ -75,20 +75,24 @@ class Report:
 
     @property
     def unit(self) -> Literal["inputs", "pixels"]:
-        """What predictions are of."""
+        """What a prediction is made for."""
         return "inputs" if self.segmentation is None else "pixels"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the report as JSON values."""
         return {"format": REPORT_FORMAT, "format_version": REPORT_VERSION, **to_json(self)}
 
     @classmethod
     def from_dict(cls, content: Any) -> Report:
-        """What `to_dict` gave; refuses other formats, other versions, and fields that are missing or not of their type.
+        """Rebuild a report from `to_dict`; other formats or versions, and missing or mistyped fields, are refused.
 
         >>> Report.from_dict({"format": "pseudocal-report", "format_version": 99})
         Traceback (most recent call last):
         pseudocal.arrays.InputError: expected a report of format version 2, got 99
+
+        Args:
+            content: JSON values, as `to_dict` returned them.
+
         """
         if not isinstance(content, dict) or content.get("format") != REPORT_FORMAT:
             got = content.get("format") if isinstance(content, dict) else content
@@ -102,7 +106,12 @@ class Report:
         return report
 
     def save(self, path: Path) -> None:
-        """Write JSON, aside and then renamed."""
+        """Write the report as JSON, under a temporary name that is then renamed.
+
+        Args:
+            path: the file.
+
+        """
         with replacing(path) as aside:
             aside.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
@@ -119,7 +128,7 @@ class Report:
 
 
 def check_consistent(report: Report) -> None:
-    """Refuse a report whose parts do not fit together: one that was made by hand, or damaged."""
+    """Refuse a report whose parts do not fit together, because it was edited by hand or damaged."""
     for row in report.measured or ():
         if row.after is None or row.change is None:
             raise InputError(f"expected the {row.metric} before and after calibration, got {row}")
@@ -127,7 +136,7 @@ def check_consistent(report: Report) -> None:
     _check_lengths("histogram", len(histogram.edges) - 1, histogram.before, histogram.after)
     if min(*histogram.before, *histogram.after) < 0 or sum(histogram.before) == 0:
         got = f"{histogram.before} and {histogram.after}"
-        raise InputError(f"expected counts that are not negative nor all zero, got {got}")
+        raise InputError(f"expected counts that are neither negative nor all zero, got {got}")
     for share in report.classes:
         if not 0 < share.share <= 1:
             raise InputError(f"expected a share above 0 and up to 1, got {share.share} for {share.name!r}")
@@ -144,7 +153,7 @@ def check_consistent(report: Report) -> None:
 
 
 def filled_bins(bins: Bins) -> list[FilledBin]:
-    """The bins of a diagram that have predictions."""
+    """Return the bins of a diagram that have predictions."""
     found = []
     for k, count in enumerate(bins.count):
         confidence, accuracy, low, high = bins.confidence[k], bins.accuracy[k], bins.low[k], bins.high[k]
@@ -165,14 +174,14 @@ def _check_lengths(what: str, length: int, *columns: tuple[Any, ...]) -> None:
 
 
 def _check_pictures(*addresses: str | None) -> None:
-    """Refuse pictures that are not inside the file."""
+    """Refuse pictures that are not embedded in the file."""
     for address in addresses:
         if address is not None and not address.startswith("data:image/"):
-            raise InputError(f"expected a picture as a data address, got {address[:80]!r}")
+            raise InputError(f"expected a picture as a data URL, got {address[:80]!r}")
 
 
 def to_json(value: Any) -> Any:
-    """A dataclass, with all that it holds, as JSON values.
+    """Turn a dataclass and everything in it into JSON values.
 
     >>> from pseudocal.app.report.sections import ClassShare
     >>> to_json((ClassShare("cat", 0.75), None))
@@ -186,7 +195,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: Any, value: Any, where: str) -> Any:
-    """A value of the type `kind` from JSON values.
+    """Rebuild a value of the type `kind` from JSON values.
 
     >>> from_json(tuple[float, ...], [1, 0.5], "edges")
     (1.0, 0.5)
@@ -196,8 +205,8 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
 
     Args:
         kind: a dataclass, `str`, `int`, `float`, `bool`, `Any`, or a `Literal`, an optional, a tuple or a dictionary.
-        value: what `json.loads` gave.
-        where: the name of the value, for errors.
+        value: the value that `json.loads` returned.
+        where: the name of the value, for error messages.
 
     """
     if kind is Any:
@@ -246,7 +255,7 @@ def _tuple(parts: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
 
 
 def _plain(kind: type, value: Any, where: str) -> Any:
-    """Text, a number or a truth value; a whole number will do for a float."""
+    """Check text, a number or a boolean; an integer is accepted as a float."""
     number = type(value) in (int, float) and abs(value) <= (LARGEST_NUMBER if kind is float else LARGEST_WHOLE)
     if kind is float and number:
         return float(value)

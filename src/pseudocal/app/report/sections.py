@@ -7,21 +7,21 @@ from typing import Literal
 
 from pseudocal.calibrators.trust import Forecast, Verdict
 
-Reason = tuple[str, str]  # the name of an input or a block, and why it is not used
+Reason = tuple[str, str]  # the name of an input or a block, and why it was not used
 
 
 @dataclass(frozen=True)
 class AboutModel:
-    """What was calibrated.
+    """The model that was calibrated.
 
     Attributes:
-        name: the model as it was given: a path, an address or an import name.
+        name: the model as the user named it: a path, a hub id or an import name.
         title: a short name for headings.
         kind: the format of the model, such as "onnx".
-        recipe: which lines of code use the result: the kind, or "onnx-inside".
-        output: the output that is calibrated, where a model has several.
-        notes: what was found out or assumed on opening it.
-        files: the files of the calibrated model, by name.
+        recipe: which code snippet applies the result: the kind, or "onnx-inside".
+        output: the name of the calibrated output; None if it has no name.
+        notes: what was found or assumed when it was opened.
+        files: the file names of the calibrated model.
 
     """
 
@@ -36,16 +36,16 @@ class AboutModel:
 
 @dataclass(frozen=True)
 class AboutData:
-    """What it was calibrated on.
+    """The data that the model was calibrated on.
 
     Attributes:
-        name: the data as they were given.
-        inputs: how many inputs there are.
-        used: how many were used.
-        preparation: what happens to an input before the model sees it.
-        unreadable: inputs that could not be read, and why.
-        left_out: blocks that workers could not process, and why.
-        blocks: how many blocks of what there were, in words; None if there were none.
+        name: the data as the user named it.
+        inputs: the number of inputs.
+        used: the number of inputs that were used.
+        preparation: what happens to an input before the model sees it, in words.
+        unreadable: the inputs that could not be read, and why.
+        left_out: the blocks that workers could not process, and why.
+        blocks: the number and kind of blocks, in words; None if there were none.
 
     """
 
@@ -64,13 +64,13 @@ class AboutFit:
 
     Attributes:
         method: the name of the calibrator.
-        temperature: what logits are divided by.
-        low: the lower end of the interval; None if it is not known.
-        high: the upper end; None if there is none.
-        bound: which end of the searched range the temperature lies at, if it does.
-        pairs: how many pairs of inputs were drawn.
-        mixes: how many of them, or of their pixels, were mixed.
-        forward_passes: how many inputs went through the model.
+        temperature: the number that logits are divided by.
+        low: the lower end of the interval; None if unknown.
+        high: the upper end of the interval; None if unbounded.
+        bound: the limit of the search range that the temperature is at; None if it is inside the range.
+        pairs: the number of pairs of inputs that were drawn.
+        mixes: the number of pairs, or of their pixels, that were mixed.
+        forward_passes: the number of inputs and mixes that the model predicted.
 
     """
 
@@ -90,11 +90,11 @@ class AboutTrust:
 
     Attributes:
         verdict: whether to apply the temperature.
-        reasons: why, the worst first.
-        forecast: the accuracy to expect.
-        evidence: the numbers that were looked at.
-        score: the larger the worse; None without a second opinion.
-        replaced: whether a temperature of one stands in for one that should not be applied.
+        reasons: the reasons, most important first.
+        forecast: the expected accuracy.
+        evidence: the numbers that the verdict is based on.
+        score: a score of distrust, larger is worse; None without a second opinion.
+        replaced: whether a temperature of one replaces one that should not be applied.
 
     """
 
@@ -108,7 +108,16 @@ class AboutTrust:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Confidence before and after: edges of the bins, counts in each, means."""
+    """The distribution of the confidence before and after calibration.
+
+    Attributes:
+        edges: the edges of the bins.
+        before: the number of predictions in each bin before calibration.
+        after: the same after calibration.
+        mean_before: the mean confidence before calibration.
+        mean_after: the same after calibration.
+
+    """
 
     edges: tuple[float, ...]
     before: tuple[int, ...]
@@ -119,7 +128,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """A class and its share among the predictions."""
+    """A class and its share of the predictions."""
 
     name: str
     share: float
@@ -127,7 +136,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class FilledBin:
-    """One bin of a reliability diagram that has predictions; the interval is of the accuracy."""
+    """One bin of a reliability diagram that has predictions, with the 95% interval of its accuracy if there is one."""
 
     left: float
     right: float
@@ -139,9 +148,17 @@ class FilledBin:
 
 @dataclass(frozen=True)
 class Bins:
-    """Reliability: per bin of confidence its predictions, mean confidence and accuracy with its interval.
+    """A reliability diagram.
 
-    Means are None where a bin is empty, and intervals are None where there are none.
+    Attributes:
+        edges: the edges of the bins of confidence.
+        count: the number of predictions in each bin.
+        confidence: the mean confidence in each bin; None for an empty bin.
+        accuracy: the accuracy in each bin; None for an empty bin.
+        low: the lower end of the 95% interval of the accuracy; None if there is none.
+        high: the upper end of that interval; None if there is none.
+        ece: the expected calibration error.
+
     """
 
     edges: tuple[float, ...]
@@ -155,7 +172,7 @@ class Bins:
 
 @dataclass(frozen=True)
 class Diagrams:
-    """Reliability before and after, of the labelled inputs or pixels, or of the mixes."""
+    """Reliability before and after calibration, of labelled inputs, labelled pixels or mixes."""
 
     of: Literal["inputs", "pixels", "mixes"]
     before: Bins
@@ -164,7 +181,7 @@ class Diagrams:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval; None where a number is not finite."""
+    """A value with its 95% interval; None stands for a number that is not finite."""
 
     value: float | None
     low: float | None
@@ -173,7 +190,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A metric before calibration, after it, and its paired change; the last two only if there is an after."""
+    """A metric before and after calibration.
+
+    Attributes:
+        metric: the name of the metric.
+        before: the metric before calibration.
+        after: the metric after calibration; None if measured once.
+        change: the paired change; None if measured once.
+
+    """
 
     metric: Literal["ece", "nll", "brier", "accuracy", "miou"]
     before: Estimate
@@ -183,7 +208,17 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Example:
-    """One input: its predicted class, its confidence before and after, its picture and its label if there are some."""
+    """One input that is shown in the report.
+
+    Attributes:
+        name: the name of the input.
+        class_name: the predicted class.
+        before: the confidence before calibration.
+        after: the confidence after calibration.
+        thumbnail: the picture as a data URL; None if there is none.
+        label: the true class; None without labels.
+
+    """
 
     name: str
     class_name: str
@@ -195,7 +230,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """The inputs whose confidence changed most, and those that the calibrated model is least sure of."""
+    """The inputs whose confidence changed most, and those with the lowest confidence after calibration."""
 
     changed: tuple[Example, ...]
     unsure: tuple[Example, ...]
@@ -203,7 +238,16 @@ class Examples:
 
 @dataclass(frozen=True)
 class MapPictures:
-    """One image pixel by pixel: the picture, the confidence before and after, and where the model is right."""
+    """One image pixel by pixel, as data URLs.
+
+    Attributes:
+        name: the name of the image.
+        picture: the image itself; None if there is no file.
+        before: the confidence before calibration.
+        after: the confidence after calibration.
+        correct: where the model is right; None without a mask.
+
+    """
 
     name: str
     picture: str | None
@@ -214,7 +258,7 @@ class MapPictures:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """What only a segmenter has: a few images as maps, and a table of classes."""
+    """The part of a report that only a segmenter has: a few images pixel by pixel, and a table of classes."""
 
     maps: tuple[MapPictures, ...]
     header: tuple[str, ...]
@@ -223,7 +267,7 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class Fact:
-    """A sentence that one should know before using the calibration."""
+    """A sentence to read before using the calibration."""
 
     level: Literal["caution", "note"]
     text: str
@@ -231,7 +275,13 @@ class Fact:
 
 @dataclass(frozen=True)
 class Timing:
-    """How many seconds it took, and when it was finished."""
+    """When the job finished, and how long it took.
+
+    Attributes:
+        seconds: the duration in seconds.
+        finished: the time of the end, in UTC, ISO 8601.
+
+    """
 
     seconds: float
     finished: str

@@ -1,4 +1,4 @@
-"""What a report needs to know about predictions, added up as they come: of a classifier, or of a segmenter."""
+"""Summarise predictions for a report as they come, from a classifier or a segmenter."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pseudocal.metrics import Outcomes, Segmented
 from pseudocal.metrics.images import ImageRow, pixel_confidences, row_of_pixels
 from pseudocal.passes import Doubles
 
-BINS = 20  # of the histogram of confidences
-EXAMPLES = 12  # inputs that are shown in each list of examples
+BINS = 20  # bins of the histogram of confidences
+EXAMPLES = 12  # inputs in each list of examples
 MAPS = 6  # images that are shown pixel by pixel
-JOINED = 256  # images whose sums are joined together, since a sum of many takes less memory than many sums
+JOINED = 256  # images whose sums are joined, since joined sums take less memory
 
 
 class Candidate(NamedTuple):
-    """An input that may be shown as an example."""
+    """An input that may be shown as an example, with its confidence before and after calibration."""
 
     name: str
     class_name: str
@@ -41,11 +41,11 @@ ORDERS = {"changed": lambda one: -abs(one.after - one.before), "unsure": lambda 
 
 @dataclass(eq=False)
 class Tally:
-    """Sums over predictions, and the few inputs that are shown: its size does not grow with the number of inputs.
+    """Sums over predictions, and the best examples. Its size does not grow with the number of inputs.
 
     Attributes:
         histogram: predictions in each bin of confidence before and after, `(2, bins)`.
-        by_class: predictions of each class, and the sums of their confidence before and after, `(3, classes)`.
+        by_class: predictions of each class, and the sums of their confidences before and after, `(3, classes)`.
         shown: the best candidates for each list of examples, best first.
 
     """
@@ -55,23 +55,23 @@ class Tally:
     shown: dict[str, list[Candidate]] = field(default_factory=lambda: {key: [] for key in ORDERS})
 
     def add(
-        self, said: NDArray[Any], both: Sequence[Doubles], classes: int, weights: NDArray[Any] | None = None
+        self, predicted: NDArray[Any], both: Sequence[Doubles], classes: int, weights: NDArray[Any] | None = None
     ) -> None:
-        """Take in the predicted classes of rows or pixels, and their confidences before and after."""
-        weights = np.ones(len(said)) if weights is None else weights
+        """Add the predicted classes of inputs or pixels, and their confidences before and after."""
+        weights = np.ones(len(predicted)) if weights is None else weights
         self.histogram += np.stack([np.histogram(one, BINS, (0, 1), weights=weights)[0] for one in both])
-        sums = [np.bincount(said, part, classes) for part in (weights, *(one * weights for one in both))]
+        sums = [np.bincount(predicted, part, classes) for part in (weights, *(one * weights for one in both))]
         self.by_class = self.by_class + np.stack(sums)
 
     def consider(self, candidates: Sequence[Candidate]) -> None:
-        """Keep the best of the inputs known so far; of equal ones the earlier."""
+        """Keep the best candidates so far; on ties, the earlier one."""
         for key, order in ORDERS.items():
             self.shown[key] = sorted((*self.shown[key], *candidates), key=order)[:EXAMPLES]
 
 
 @dataclass(eq=False)
 class RowSummary:
-    """The summary of a classifier, chunk by chunk.
+    """The summary of a classifier's predictions, built chunk by chunk.
 
     >>> from pseudocal import TemperatureScaling
     >>> summary = RowSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
@@ -79,8 +79,9 @@ class RowSummary:
     ['dog']
 
     Attributes:
-        calibration: what turns confidences before into confidences after.
-        classes: the names of the classes, as far as they have names.
+        calibration: the calibration to apply.
+        classes: the class names, as far as they are known.
+        tally: the sums so far.
 
     """
 
@@ -99,32 +100,32 @@ class RowSummary:
         pictures: Sequence[Path | None] | None = None,
         labels: Labels | None = None,
     ) -> PredictionTable:
-        """Take in some rows, and give back their part of the table of predictions.
+        """Add some rows, and return their part of the table of predictions.
 
         Args:
             logits: `(n, classes)`, few enough to be processed at once: see `row_chunks`.
             names: the name of each input.
-            pictures: the file of each input that is a picture.
-            labels: the true classes `(n,)`, for evaluation only: all rows have one, or none has.
+            pictures: the picture file of each input, None for inputs without one.
+            labels: the true classes `(n,)`, for evaluation only; given in every call or in none.
 
         """
         logits = np.asarray(logits)
         seen = Confidences.of(logits, self.calibration)
-        said, before, after = (part[:, 0] for part in (seen.top, seen.before, seen.after))
+        predicted, before, after = (part[:, 0] for part in (seen.top, seen.before, seen.after))
         both = (before.astype(np.float64), after.astype(np.float64))
-        self.tally.add(said, both, logits.shape[1])
+        self.tally.add(predicted, both, logits.shape[1])
         for i in _best(*both):
             label = None if labels is None else class_name(int(labels[i]), self.classes)
             picture = None if pictures is None else pictures[i]
-            said_here = class_name(int(said[i]), self.classes)
-            self.tally.consider([Candidate(names[i], said_here, float(both[0][i]), float(both[1][i]), picture, label)])
+            name = class_name(int(predicted[i]), self.classes)
+            self.tally.consider([Candidate(names[i], name, float(both[0][i]), float(both[1][i]), picture, label)])
         if labels is not None:
             scaled = self.calibration(logits)
             self._outcomes.append((Outcomes.from_logits(logits, labels), Outcomes.from_logits(scaled, labels)))
         return row_table(names, seen, self.classes)
 
     def seen(self) -> tuple[Outcomes, Outcomes] | None:
-        """What metrics need to know, before and after; None without labels."""
+        """Return the outcomes before and after calibration, for metrics; None without labels."""
         if not self._outcomes:
             return None
         before, after = (Outcomes.concatenate(parts) for parts in zip(*self._outcomes, strict=True))
@@ -133,11 +134,12 @@ class RowSummary:
 
 @dataclass(eq=False)
 class ImageSummary:
-    """The summary of a segmenter, image by image.
+    """The summary of a segmenter's predictions, built image by image.
 
     Attributes:
-        calibration: what turns confidences before into confidences after.
-        classes: the names of the classes, as far as they have names.
+        calibration: the calibration to apply.
+        classes: the class names, as far as they are known.
+        tally: the sums so far.
 
     """
 
@@ -150,19 +152,19 @@ class ImageSummary:
     def add(
         self, image: Maps, name: str, *, picture: Path | None = None, mask: NDArray[Any] | None = None
     ) -> PredictionTable:
-        """Take in one image, and give back its row of the table of predictions.
+        """Add one image, and return its row of the table of predictions.
 
         Args:
             image: logits `(classes, height, width)`.
             name: the name of the image.
             picture: its file.
-            mask: the true classes `(height, width)`, for evaluation only: all images have a mask, or none has.
+            mask: the true classes `(height, width)`, for evaluation only; given in every call or in none.
 
         """
         temperature, classes = self.calibration.temperature, len(image)
-        said, *both = pixel_confidences(image, temperature)
-        self.tally.add(said, both, classes)
-        row = row_of_pixels(said, *both, classes=classes)
+        predicted, *both = pixel_confidences(image, temperature)
+        self.tally.add(predicted, both, classes)
+        row = row_of_pixels(predicted, *both, classes=classes)
         self.add_row(name, row, picture=picture)
         if mask is not None:
             before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, temperature))
@@ -173,24 +175,44 @@ class ImageSummary:
         return image_table([name], [row], self.classes)
 
     def add_row(self, name: str, row: ImageRow, *, picture: Path | None = None) -> None:
-        """Take in what is known about one image as a whole: it may become an example."""
+        """Consider one image as an example.
+
+        Args:
+            name: the name of the image.
+            row: its class shares and mean confidences.
+            picture: its file.
+
+        """
         if not np.isnan(row.after):
-            said = f"mostly {class_name(int(row.shares.argmax()), self.classes)}"
-            self.tally.consider([Candidate(name, said, row.before, row.after, picture)])
+            predicted = f"mostly {class_name(int(row.shares.argmax()), self.classes)}"
+            self.tally.consider([Candidate(name, predicted, row.before, row.after, picture)])
 
     def add_sample(self, pixels: Labelled) -> None:
-        """Take in the logits of a sample of the pixels of all images, each with its weight."""
+        """Add the logits of a weighted sample of the pixels of all images.
+
+        Args:
+            pixels: the sample.
+
+        """
         seen = Confidences.of(pixels.logits, self.calibration)
         both = [part[:, 0].astype(np.float64) for part in (seen.before, seen.after)]
         self.tally.add(seen.top[:, 0], both, pixels.logits.shape[1], pixels.weights)
 
     def show(self, image: Maps, name: str, *, picture: Path | None = None, mask: NDArray[Any] | None = None) -> None:
-        """Draw one image pixel by pixel, unless there are enough already."""
+        """Draw one image pixel by pixel, unless there are enough already.
+
+        Args:
+            image: logits `(classes, height, width)`.
+            name: the name of the image.
+            picture: its file.
+            mask: the true classes `(height, width)`, for evaluation only.
+
+        """
         if len(self._maps) < MAPS:
             self._maps.append(map_pictures(image, name, self.calibration.temperature, picture, mask))
 
     def seen(self) -> tuple[Segmented, Segmented] | None:
-        """What metrics need to know, before and after; None without masks."""
+        """Return the sums before and after calibration, for metrics; None without masks."""
         return self._joined() if self._sums else None
 
     def _joined(self) -> tuple[Segmented, Segmented]:
@@ -199,12 +221,12 @@ class ImageSummary:
 
     @property
     def segmentation(self) -> Segmentation:
-        """A few images as maps, and the table of classes; with masks it has IoU, precision and ECE."""
+        """A few images as maps, and the table of classes, which has IoU, precision and ECE if there are masks."""
         pixels, before, after = self.tally.by_class
         seen = self.seen()
         tables = [] if seen is None else [part.classes() for part in seen]
         header = ["class", "share of pixels", "confidence before", "confidence after"]
-        header += ["IoU", "right where predicted", "ECE before", "ECE after"] if tables else []
+        header += ["IoU", "precision", "ECE before", "ECE after"] if tables else []
         rows = []
         for c in np.flatnonzero(pixels).tolist():
             values = [pixels[c] / pixels.sum(), before[c] / pixels[c], after[c] / pixels[c]]
@@ -219,7 +241,7 @@ Summary = RowSummary | ImageSummary
 
 
 def class_name(i: int, classes: Sequence[str]) -> str:
-    """The name of class i, or its number.
+    """Return the name of class i, or its number.
 
     >>> class_name(0, ["cat"]), class_name(1, ["cat"])
     ('cat', 'class 1')
@@ -228,7 +250,7 @@ def class_name(i: int, classes: Sequence[str]) -> str:
 
 
 def _best(before: Doubles, after: Doubles) -> list[int]:
-    """The rows that may be among the examples, in their order.
+    """Return the rows that may be among the examples, in ascending order.
 
     >>> _best(np.array([0.9, 0.8]), np.array([0.5, 0.7]))
     [0, 1]

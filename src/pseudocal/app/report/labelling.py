@@ -1,0 +1,153 @@
+"""One page on which a person says what some inputs are; what it saves, `answers.csv`, can be read back exactly."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pseudocal.app.report.page import templates
+from pseudocal.app.report.pictures import picture_within
+from pseudocal.app.report.predictions import FORMULA
+from pseudocal.arrays import InputError
+from pseudocal.files import replacing
+
+OTHER_ANSWERS = ("cannot tell", "none of these")  # labels that are no class
+PICTURES_ROOM = 9_000_000  # characters that up to 200 pictures may take together
+MANY_PICTURES = 200  # with more than that each still gets its share of that room, and the page grows
+
+
+@dataclass(frozen=True)
+class Question:
+    """An input that a person is asked about: a picture, a row of a table, or nothing but its name.
+
+    Attributes:
+        name: the input, as predictions name it.
+        picture: its file, which is shown large.
+        cells: of a row of a table: column and value.
+
+    """
+
+    name: str
+    picture: Path | None = None
+    cells: tuple[tuple[str, str], ...] = ()
+
+
+def write_labelling_page(folder: Path, questions: Sequence[Question], classes: Sequence[str]) -> Path:
+    """Write `label.html`, which asks one question after another and saves the answers as `answers.csv`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = write_labelling_page(Path(folder), [Question("a.png"), Question("b.png")], ["cat", "dog"])
+    ...     path.name, "What is this?" in path.read_text(encoding="utf-8")
+    ('label.html', True)
+
+    Args:
+        folder: where to write it.
+        questions: what to ask, in this order.
+        classes: the names of the classes, in the model's order.
+
+    """
+    twice = [name for name, count in Counter(question.name for question in questions).items() if count > 1]
+    if twice:
+        raise InputError(f"expected one question for each input, got two for {twice[0]!r}")
+    for what, given in (("question", questions), ("class", classes)):
+        if not given:
+            raise InputError(f"expected a {what} or more, got none")
+    path = folder / "label.html"
+    with replacing(path) as aside:
+        aside.write_text(_labelling_page(questions, classes), encoding="utf-8")
+    return path
+
+
+def answer_labels(classes: Sequence[str]) -> list[str]:
+    """What `answers.csv` says for each class: its name, or its number where the name could mean something else.
+
+    That is where two classes have the same name, and where a class is called "cannot tell" or the like.
+
+    >>> answer_labels(["crane", "heron", "crane", "none of these"])
+    ['0', 'heron', '2', '3']
+    """
+    names = [_unicode(name) for name in classes]
+    known = Counter((*names, *OTHER_ANSWERS, ""))
+    labels = [name if known[name] == 1 else str(i) for i, name in enumerate(names)]
+    for label, count in Counter(labels).items():
+        if count > 1:
+            raise InputError(f"expected classes that their names or numbers tell apart, got {label!r} for two of them")
+    return labels
+
+
+def plain_cell(text: str) -> str:
+    """A cell of `answers.csv` without the apostrophe that keeps a spreadsheet from taking it for a formula.
+
+    The page puts an apostrophe before text that begins with one of `FORMULA`, be it after other apostrophes. No other
+    cell is changed, here or there, so this is exact.
+
+    >>> plain_cell("'=1+1.png"), plain_cell("''-a"), plain_cell("'80s"), plain_cell("=1+1.png")
+    ('=1+1.png', "'-a", "'80s", '=1+1.png')
+    """
+    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(FORMULA) else text
+
+
+def _labelling_page(questions: Sequence[Question], classes: Sequence[str]) -> str:
+    labels = answer_labels(classes)
+    room = PICTURES_ROOM // min(max(len(questions), 1), MANY_PICTURES)
+    files = templates()
+    style = files["page.css"].render() + "\n" + files["label.css"].render()
+    script = files["label.js"].render()
+    html: str = files["label.html"].render(
+        data={
+            "questions": [_asked(question, labels, room) for question in questions],
+            "classes": _told_apart([_unicode(name) for name in classes]),
+            "labels": labels,
+            "others": OTHER_ANSWERS,
+            "formula": FORMULA,
+        },
+        style=style,
+        script=script,
+        style_hash=_content_hash(style),
+        script_hash=_content_hash(script),
+    )
+    return html
+
+
+def _asked(question: Question, labels: Sequence[str], room: int) -> dict[str, Any]:
+    """What the page knows of a question; its `key` is where the browser keeps the answer."""
+    address = None if question.picture is None else picture_within(question.picture, room)
+    shown = {
+        "name": _unicode(question.name),
+        "cells": [[_unicode(column), _unicode(value)] for column, value in question.cells],
+    }
+    digest = hashlib.sha256(json.dumps([labels, shown], sort_keys=True).encode())
+    if question.picture is not None and address is not None:  # of the file: how small it is drawn depends on the others
+        digest.update(question.picture.read_bytes())
+    return shown | {
+        "picture": address,
+        "unreadable": question.picture is not None and address is None,
+        "key": f"pseudocal answer {digest.hexdigest()[:32]}",
+    }
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Names to show: those that two classes share, and an empty one, with the number of the class.
+
+    >>> _told_apart(["crane", "heron", "crane", ""])
+    ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
+    """
+    known = Counter((*names, *OTHER_ANSWERS, ""))
+    return [name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)]
+
+
+def _unicode(text: str) -> str:
+    """Text that can be written to a file, as the predictions have it: names of files need not be Unicode."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _content_hash(text: str) -> str:
+    """How a content policy names the one script, or style, that it lets run."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
