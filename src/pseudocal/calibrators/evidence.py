@@ -156,6 +156,7 @@ class Evidence:
         """
         mixes = self.mixes.labelled
         fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights, groups=mixes.groups)
+        fitted = replace(fitted, effective_rows=fitted.effective_rows / self.epochs)
         if fitted.groups is None:
             return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
         log_se = fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf  # one pair of images
