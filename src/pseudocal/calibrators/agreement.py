@@ -63,13 +63,13 @@ def find_mistakes(second: Predictor, pairs: Pairs, mixes: Labelled, lam: float) 
     """
     assert pairs.opinions is not None
     kept, predicted = apart(pairs), mixes.logits.argmax(axis=1)
-    both = (kept.row_logits.argmax(axis=1), pairs.opinions)  # of the first and of the second model
+    both = (kept.outputs.argmax(axis=1), pairs.opinions)  # of the first and of the second model
     shares = [classes[rows] for classes in both for rows in (kept.first, kept.second)]
     mistaken = np.flatnonzero(surely_mistaken(predicted, shares))
     if len(mistaken) == 0:
         return Mistakes()
     kept = kept[mistaken]
-    same = second(blend(kept.rows, kept.first, kept.second, lam)).argmax(axis=1) == predicted[mistaken]
+    same = second(blend(kept.inputs, kept.first, kept.second, lam)).argmax(axis=1) == predicted[mistaken]
     return mistakes_of(same, kept.weights)
 
 

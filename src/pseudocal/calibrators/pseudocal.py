@@ -180,7 +180,7 @@ class PseudoCal:
         """
         self._check(data, second_opinion, batch_size, strategy)
         predict = _checked(model, self.binary)
-        ask = None if second_opinion is None else _checked(second_opinion, self.binary)
+        second = None if second_opinion is None else _checked(second_opinion, self.binary)
         synthesise = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
@@ -188,9 +188,9 @@ class PseudoCal:
         for epoch in range(self.epochs):
             pairing = self._pairing(data, streams, epoch)
             for batch in batches_of(data, batch_size, streams.order(epoch)):
-                before = _passes(predict, ask)
+                before = _passes(predict, second)
                 logits = predict(batch.inputs)
-                opinions = _opinions(ask, batch, logits)
+                opinions = _opinions(second, batch, logits)
                 pairs = pairing.of(batch, self._remembered(logits, strategy), opinions)
                 rng = streams.synthesis(batch.number, epoch)
                 mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
@@ -201,8 +201,8 @@ class PseudoCal:
                     real=self._real(logits, opinions, streams.real(batch.number)),
                     pairs=len(pairs),
                     mixes=mixes,
-                    mistakes=None if ask is None else find_mistakes(ask, pairs, mixes, self.lam),
-                    passes=_passes(predict, ask) - before,
+                    mistakes=None if second is None else find_mistakes(second, pairs, mixes, self.lam),
+                    passes=_passes(predict, second) - before,
                     epoch=epoch,
                 )
 
@@ -217,11 +217,11 @@ class PseudoCal:
         settings = asdict(self) | (settings or {})
         if evidence.mixes.seen == 0:
             raise InputError(evidence.why_no_mixes(settings.get("strategy")))
-        scaling, agreement = evidence.temperature(), evidence.agreement
-        found = {"mixes": scaling}
+        found, agreement = {"mixes": evidence.temperature()}, evidence.agreement
         if agreement is not None and not agreement.empty:
             found["agreement"] = agreement.temperature(evidence.real.labelled)
-        scaling = found.get(self.estimator, scaling)
+        used = self.estimator if self.estimator in found else "mixes"  # if the second model is no opinion of its own
+        scaling, settings = found[used], settings | {"estimator": used}
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(evidence.real.labelled, scaling, mixes=evidence.mixes.seen, agreement=agreement)
@@ -272,18 +272,18 @@ def _checked(model: Any, binary: bool) -> Checked:
     return model if isinstance(model, Checked) else Checked(as_predictor(model), binary=binary)
 
 
-def _passes(predict: Checked, ask: Checked | None) -> int:
+def _passes(predict: Checked, second: Checked | None) -> int:
     """The number of inputs and mixes that both models have predicted so far."""
-    return predict.rows + (0 if ask is None else ask.rows)
+    return predict.rows + (0 if second is None else second.rows)
 
 
-def _opinions(ask: Checked | None, batch: Batch, logits: Logits | Maps) -> Any:
+def _opinions(second: Checked | None, batch: Batch, logits: Logits | Maps) -> Any:
     """The class that the second opinion predicts for each input, if there is one."""
-    if ask is None:
+    if second is None:
         return None
     if logits.ndim > 2:
         raise InputError(f"expected no second opinion for a segmentation model, got one for maps {logits.shape}")
-    opinion = ask(batch.inputs)
+    opinion = second(batch.inputs)
     if opinion.shape != logits.shape:
         raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {opinion.shape[1]}")
     return opinion.argmax(axis=1)

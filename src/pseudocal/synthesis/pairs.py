@@ -37,8 +37,8 @@ class Pairs:
     ([[1.0], [2.0]], [[3.0], [1.0]], [0, 1])
 
     Attributes:
-        rows: The inputs, of shape `(m, ...)`.
-        row_logits: Their logits, of shape `(m, classes)`; for images the classes of the pixels are enough.
+        inputs: The inputs, of shape `(m, ...)`.
+        outputs: Their logits, of shape `(m, classes)`; for images the classes of the pixels are enough.
         first: The row numbers of the larger shares, of shape `(n,)`.
         second: The row numbers of their partners, of shape `(n,)`.
         weights: The weight of each pair, of shape `(n,)`; None means 1 for each.
@@ -47,8 +47,8 @@ class Pairs:
 
     """
 
-    rows: Inputs
-    row_logits: Logits
+    inputs: Inputs
+    outputs: Logits
     first: Numbers
     second: Numbers
     weights: Floats | None = None
@@ -79,22 +79,22 @@ class Pairs:
     @property
     def x(self) -> Inputs:
         """The inputs of the larger share, `(n, ...)`."""
-        return take(self.rows, self.first)
+        return take(self.inputs, self.first)
 
     @property
     def partner(self) -> Inputs:
         """The inputs of the smaller share, `(n, ...)`."""
-        return take(self.rows, self.second)
+        return take(self.inputs, self.second)
 
     @property
     def logits(self) -> Logits:
         """The logits of `x`, `(n, classes)`."""
-        return self.row_logits[self.first]
+        return self.outputs[self.first]
 
     @property
     def partner_logits(self) -> Logits:
         """The logits of `partner`, `(n, classes)`."""
-        return self.row_logits[self.second]
+        return self.outputs[self.second]
 
     def __len__(self) -> int:
         return len(self.first)
@@ -115,7 +115,7 @@ def apart(pairs: Pairs) -> Pairs:
         pairs: All pairs.
 
     """
-    pseudo = pairs.row_logits.argmax(axis=1)
+    pseudo = pairs.outputs.argmax(axis=1)
     return pairs[np.flatnonzero(pseudo[pairs.first] != pseudo[pairs.second])]
 
 
