@@ -1,9 +1,10 @@
-"""Shared fixtures: logits whose true temperature is known, clusters and a cheap model for them, a session of Ray."""
+"""Shared fixtures: logits with a known temperature, clusters and a cheap model for them, a session of Ray, a disk."""
 
 from __future__ import annotations
 
-import logging
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,32 @@ def known():
 @pytest.fixture(scope="session")
 def ray():
     ray = pytest.importorskip("ray")
-    from pseudocal.distributed.ray_executor import QUIET
+    from pseudocal.distributed.ray_session import open_session
 
-    os.environ.update(QUIET)
-    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    assert open_session(num_cpus=2)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Make a small disk, and take it away afterwards."""
+    mounted = []
+
+    def make(size: str) -> Path:
+        folder = tmp_path / f"disk {size}"
+        folder.mkdir()
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if not hasattr(os, "geteuid") or os.geteuid() != 0 or not shutil.which("mount"):
+            pytest.skip("only root may mount a small disk")
+        if subprocess.run(words, capture_output=True).returncode:
+            pytest.skip("no disk may be mounted here")
+        mounted.append(folder)
+        return folder
+
+    yield make
+    for folder in mounted:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,7 @@ Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
 Inputs = Any  # what the model takes, several at once: indexable by rows, closed under + and *
 
 
+TEMPERATURES = (1e-10, 1e10)  # those that logits can be divided by in float32 without overflowing
 ONE_LOGIT = "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a model"
 
 
@@ -172,11 +174,19 @@ def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
         raise InputError(f"expected logits below +inf, one of them finite in each row, got {what} in row {row}")
 
 
-def check_temperature(temperature: float) -> float:
-    """Reject a temperature that is not positive and finite."""
-    if not 0 < temperature < np.inf:
-        raise InputError(f"expected a positive temperature, got {temperature}")
-    return temperature
+def check_temperature(temperature: Any) -> float:
+    """Refuse what logits cannot be divided by, or could not without overflowing.
+
+    >>> check_temperature(1e-320)
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected a positive temperature from 1e-10 to 1e+10, got 1e-320
+    """
+    low, high = TEMPERATURES
+    number = isinstance(temperature, Real) and not isinstance(temperature, bool | np.bool_)
+    if not number or not low <= temperature <= high:
+        got = repr(temperature) if isinstance(temperature, bool | str) else str(temperature)[:80]
+        raise InputError(f"expected a positive temperature from {low:g} to {high:g}, got {got}")
+    return float(temperature)
 
 
 def check_pixels_per_image(count: int | None) -> None:

@@ -1,9 +1,11 @@
-"""Atomic writes: a file is written under a temporary name and then renamed, so it is complete or absent."""
+"""Files that are whole or absent: written aside, then renamed. What cannot be written ends in an `OutputError`."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pseudocal.arrays import InputError
+
 ZEROS = bytes(2**22)
+PROBE = bytes(2**16)  # written and removed, to see whether a folder can be written at all
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NO_SUCH_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+
+class OutputError(OSError):
+    """A file or a folder cannot be written."""
+
+
+@contextmanager
+def writing(what: Path, folder: Path) -> Iterator[None]:
+    """Say in words that there is no room for `what`, or that `folder`, where it is written, refuses it.
+
+    Errors about other files pass through.
+
+    >>> with writing(Path("out"), Path("out")):
+    ...     raise OSError(errno.EROFS, "Read-only file system", "out/report.html")
+    Traceback (most recent call last):
+    pseudocal.files.OutputError: expected an output that can be written, got out: Read-only file system
+    """
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if error.errno in NO_ROOM or "requested and" in reason:  # NumPy: "9 requested and 5 written"
+            raise OutputError(f"expected room for {what}, got {reason}: {_free(folder)} bytes free") from error
+        if not folder.exists() or _is_in(error.filename, folder):
+            raise OutputError(f"expected an output that can be written, got {what}: {reason}") from error
+        raise
+
+
+def _free(folder: Path) -> str:
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    return f"{shutil.disk_usage(there).free:,}"
+
+
+def _is_in(name: object, folder: Path) -> bool:
+    return isinstance(name, str | os.PathLike) and folder in (Path(name), *Path(name).parents)
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder, and write a little into it, so that what is wrong with it shows before there is much to lose."""
+    with writing(folder, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        try:
+            probe.write_bytes(PROBE)
+        finally:
+            probe.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -26,19 +81,52 @@ def replacing(path: Path) -> Iterator[Path]:
     ...     (Path(folder) / "a.txt").read_text(), os.listdir(folder)
     ('whole', ['a.txt'])
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")  # keep the suffix: NumPy would append it
-    try:
-        yield aside
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    aside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")  # NumPy appends suffixes that are not there
+    with writing(path, path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield aside
+            aside.replace(path)
+        finally:
+            aside.unlink(missing_ok=True)
 
 
 def save_json(path: Path, content: Any) -> None:
     """Write indented JSON."""
     with replacing(path) as aside:
         aside.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def load_json(path: Path, what: str) -> Any:
+    """Read a JSON file that may come from anyone.
+
+    Args:
+        path: the file.
+        what: what it is meant to be, for errors.
+
+    """
+    if not path.is_file():  # a pipe would never end
+        why = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+        raise InputError(f"expected {what}, got {path}: {why}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"expected {what} that can be read, got {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting among them
+        raise InputError(f"expected {what}, got {path}, which is not JSON: {error}") from error
+
+
+def brief(value: Any) -> str:
+    """A value for an error, cut where it is long.
+
+    >>> brief("a" * 100)[-6:]
+    'aaa...'
+    """
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # numbers of thousands of digits, or deep nesting
+        return f"a {type(value).__name__} that is too large to show"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def allocate_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
@@ -55,11 +143,19 @@ def allocate_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDAr
     size = array.offset + array.nbytes
     del array
     with path.open("r+b") as file:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, size)
-        else:
-            _fill(file, size)
+        _take_room(file, size)
     return np.lib.format.open_memmap(path, mode="r+")
+
+
+def _take_room(file: Any, size: int) -> None:
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+    except AttributeError:  # not every system has it
+        _fill(file, size)
+    except OSError as error:
+        if error.errno not in NO_SUCH_CALL:
+            raise
+        _fill(file, size)  # nor every file system
 
 
 def _fill(file: Any, size: int) -> None:

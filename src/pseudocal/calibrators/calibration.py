@@ -8,21 +8,21 @@ import os
 import platform
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import InputError, Logits, Probabilities, as_logits, as_numpy, check_temperature, softmax
+from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, as_numpy, check_temperature, softmax
 from pseudocal.calibrators.answers import Answers
 from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.refinement import priors_of, refine
 from pseudocal.calibrators.trust import DistrustWarning, Trust
+from pseudocal.files import brief, load_json, replacing
 from pseudocal.maps import by_rows
 from pseudocal.scaling import Scaling
 from pseudocal.scaling.linear import MatrixScaling, VectorScaling
@@ -30,6 +30,7 @@ from pseudocal.scaling.temperature import TemperatureScaling
 
 FORMAT = "pseudocal-calibration"
 FORMAT_VERSION = 1
+LARGEST_NUMBER = 1e300  # of those that a file may hold
 KINDS: dict[str, type[TemperatureScaling] | type[VectorScaling] | type[MatrixScaling]] = {
     "matrix": MatrixScaling,
     "temperature": TemperatureScaling,
@@ -43,12 +44,8 @@ def versions() -> dict[str, str]:
         pseudocal = version("pseudocal")
     except PackageNotFoundError:  # run from a source tree that was not installed
         pseudocal = "unknown"
-    return {
-        "pseudocal": pseudocal,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-    }
+    found = {"pseudocal": pseudocal, "python": platform.python_version()}
+    return found | {"numpy": np.__version__, "scipy": scipy.__version__}
 
 
 def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
@@ -62,10 +59,30 @@ def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
 
 
 def _estimates(content: Any) -> dict[str, float]:
+    return {name: check_temperature(value) for name, value in _named(content, "temperatures by estimator").items()}
+
+
+def _named(content: Any, what: str, *kinds: type) -> dict[str, Any]:
+    """An object of a file, whose values are of certain types, if any are named."""
+    if isinstance(content, dict) and all(not kinds or type(value) in kinds for value in content.values()):
+        return dict(content)
+    raise InputError(f"expected {what}, got {brief(content)}")
+
+
+def _number(value: Any, name: str) -> float:
+    if type(value) in (int, float) and abs(value) < LARGEST_NUMBER:
+        return float(value)
+    raise InputError(f"expected a finite number as {name}, got {brief(value)}")
+
+
+def _array(value: Any, name: str) -> Floats:
     try:
-        return {str(name): check_temperature(float(value)) for name, value in content.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"expected temperatures by estimator, got {content!r}") from error
+        array = np.asarray(value)
+    except ValueError as error:  # lists of different lengths, or too deep
+        raise InputError(f"expected numbers as {name}, got {brief(value)}") from error
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise InputError(f"expected finite numbers as {name}, got {brief(value)}")
+    return array.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -195,36 +212,38 @@ class Calibration:
         if not path.parent.is_dir():
             raise InputError(f"expected an existing folder for {path.name}, got {path.parent}")
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-        with NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8") as aside:
-            aside.write(text)
-        os.chmod(aside.name, 0o644)
-        os.replace(aside.name, path)
+        with replacing(path) as aside:
+            aside.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:
-        """Read a calibration that `save` wrote.
-
-        Args:
-            path: The file to read.
-
-        """
-        try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"expected a calibration file, got {path}, which is not JSON: {error}") from error
+        """Read what `save` wrote."""
+        content = load_json(Path(path), "a calibration file")
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise InputError(f"expected a file of format {FORMAT}, got {path}, which has another format")
-        if content.get("format_version") != FORMAT_VERSION:
-            raise InputError(f"expected format version {FORMAT_VERSION}, got {content.get('format_version')} in {path}")
+            raise InputError(f"expected a file of format {FORMAT}, got {path}, which is another")
+        given = content.get("format_version")
+        if type(given) is not int or given != FORMAT_VERSION:
+            raise InputError(f"expected format version {FORMAT_VERSION}, got {brief(given)} in {path}")
+        try:
+            return cls._from_dict(content)
+        except InputError as error:
+            raise InputError(f"{error} in {path}") from error
+
+    @classmethod
+    def _from_dict(cls, content: dict[str, Any]) -> Calibration:
+        scaling, method = scaling_from_dict(content.get("scaling")), content.get("method")
+        if not isinstance(method, str):
+            raise InputError(f"expected the name of a method, got {brief(method)}")
+        trust, measured = content.get("trust"), content.get("measured")
         return cls(
-            method=str(content.get("method")),
-            scaling=scaling_from_dict(content.get("scaling")),
-            settings=dict(content.get("settings", {})),
-            counts=dict(content.get("counts", {})),
-            versions=dict(content.get("versions", {})),
-            trust=None if content.get("trust") is None else Trust.from_dict(content["trust"]),
+            method=method,
+            scaling=scaling,
+            settings=_named(content.get("settings", {}), "settings by name"),
+            counts=_named(content.get("counts", {}), "counts by name", int),
+            versions=_named(content.get("versions", {}), "versions by package", str),
+            trust=None if trust is None else Trust.from_dict(trust),
             estimates=_estimates(content.get("estimates", {})),
-            measured=None if content.get("measured") is None else Measured.from_dict(content["measured"]),
+            measured=None if measured is None else Measured.from_dict(measured),
         )
 
 
@@ -253,20 +272,23 @@ def scaling_from_dict(value: Any) -> Scaling:
     array([[1., 2.]])
     """
     kind = value.get("kind") if isinstance(value, dict) else None
-    if kind not in KINDS:
-        raise InputError(f"expected a scaling of kind {', '.join(KINDS)}, got {kind!r}")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InputError(f"expected a scaling of kind {', '.join(KINDS)}, got {brief(kind)}")
     given = {k: v for k, v in value.items() if k != "kind"}
-    try:
-        if kind == "temperature":
-            given |= {k: math.inf if given.get(k) is None else float(given[k]) for k in ("log_se", "effective_rows")}
-            given |= {k: float(given[k]) for k in ("groups", "skew") if given.get(k) is not None}
-            return TemperatureScaling(**given)
-        arrays = {k: np.asarray(v, dtype=np.float64) for k, v in given.items()}
+    known = {f.name: f.default is MISSING for f in fields(KINDS[kind])}
+    if given.keys() - known or {name for name, needed in known.items() if needed} - given.keys():
+        raise InputError(f"expected the fields {', '.join(known)} of a {kind} scaling, got {brief(sorted(given))}")
+    if kind != "temperature":
+        arrays = {k: _array(v, k) for k, v in given.items()}
         return VectorScaling(**arrays) if kind == "vector" else MatrixScaling(**arrays)
-    except InputError:
-        raise
-    except (TypeError, ValueError) as error:
-        raise InputError(f"expected the fields of a {kind} scaling, got {sorted(given)}: {error}") from error
+    unknown = {"log_se": math.inf, "effective_rows": math.inf, "groups": None}  # what null stands for
+    rows = given.get("rows", 0)
+    if type(rows) is not int or not 0 <= rows < 2**63:
+        raise InputError(f"expected a number of rows, got {brief(rows)}")
+    filled: dict[str, Any] = {
+        k: unknown.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")
+    }
+    return TemperatureScaling(**{"log_se": math.inf} | filled, rows=rows, bound=given.get("bound"))
 
 
 def _plain(value: Any) -> Any:

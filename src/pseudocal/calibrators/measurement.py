@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.posterior import Prior
+from pseudocal.files import brief
 from pseudocal.metrics import Interval
 
 MeasuredVerdict = Literal["apply", "already calibrated", "caution", "do not apply"]
@@ -80,8 +81,8 @@ class Measured:
                 if isinstance(value, dict):
                     known[key] = Interval(**{end: float(number) for end, number in value.items()})
             return cls(**known)
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"expected a record of measured answers, got {content!r}") from error
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise InputError(f"expected a record of what was measured, got {brief(content)}") from error
 
 
 def _prior(content: dict[str, Any]) -> Prior:

@@ -17,6 +17,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.agreement import Agreement
 from pseudocal.calibrators.confidence import confidences
+from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
 
 Verdict = Literal["apply", "caution", "do not apply"]
@@ -105,8 +106,8 @@ class Trust:
                 {str(key): float(value) for key, value in content["evidence"].items()},
                 None if content["score"] is None else float(content["score"]),
             )
-        except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise InputError(f"expected a record of trust, got {content!r}") from error
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise InputError(f"expected a record of trust, got {brief(content)}") from error
 
 
 def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement: Agreement | None = None) -> Trust:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pseudocal.calibrators.executors import Failure, WorkOnBlock
+from pseudocal.files import OutputError
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,13 @@ class LocalExecutor:
 
 
 def tried(work: WorkOnBlock, number: int, block: Any) -> Any:
-    """The result, or a `Failure` if anything is raised: decoders, networks and models raise all kinds of errors."""
+    """The result, or a `Failure`: decoders, networks and models raise whatever they like.
+
+    Results that cannot be written are another matter: no other block could be written either.
+    """
     try:
         return work(number, block)
+    except OutputError:
+        raise
     except Exception as error:
         return Failure(f"{type(error).__name__}: {error}"[:500])

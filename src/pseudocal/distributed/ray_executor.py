@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,16 +16,12 @@ from typing import Any
 
 from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators.executors import Failure, WorkOnBlock
-from pseudocal.distributed.addresses import check_address
 from pseudocal.distributed.local import tried
+from pseudocal.distributed.ray_session import open_session
 from pseudocal.extras import require
+from pseudocal.files import OutputError
 
 LOG = logging.getLogger(__name__)
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",  # Ray prints a paragraph; we log one line
-}
 
 
 @dataclass(frozen=True)
@@ -84,32 +79,16 @@ class RayExecutor:
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """The open session of Ray, or a new one that is closed at the end."""
-        with _quiet():
-            ray = require("ray", "ray")
-            new_session = not ray.is_initialized()
-            if new_session:
-                self._connect(ray)
+        """A session of Ray: the one that is open, or one for as long as this lasts."""
+        here = self.address in (None, "local")
+        cpus = max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None
+        new_session = open_session(self.address, cpus)
+        ray = require("ray", "ray")
         try:
             yield ray
         finally:
             if new_session:
                 ray.shutdown()
-
-    def _connect(self, ray: Any) -> None:
-        local = self.address in (None, "local")
-        if self.address is not None:
-            check_address(self.address)
-        try:
-            ray.init(
-                self.address or "local",
-                num_cpus=max(cores(), math.ceil(self.workers * self.num_cpus)) if local else None,
-                include_dashboard=False if local else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-            )
-        except ConnectionError as error:
-            raise InputError(f"expected a Ray cluster at {self.address}, got none: {error}") from error
 
     def _fitting(self, ray: Any) -> int:
         """The number of workers that the cluster has room for."""
@@ -120,18 +99,6 @@ class RayExecutor:
             has = {name: available.get(name, 0) for name in wanted}
             raise InputError(f"expected a cluster with room for a worker of {wanted}, got one of {has}")
         return min(self.workers, room)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Set environment variables that Ray reads when it is imported or started."""
-    before = {name: os.environ.get(name) for name in QUIET}
-    os.environ.update(QUIET)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 class _Worker:
@@ -189,6 +156,8 @@ class _Crew:
         try:
             return number, actor, attempt, self._ray.get(ready)
         except self._ray.exceptions.RayError as error:
+            if isinstance(cause := getattr(error, "cause", None), OutputError):
+                raise cause from None
             self._ray.kill(actor)
             self._actors.remove(actor)
             self._actors.append(self._hire())

@@ -77,7 +77,7 @@ def test_mistakes_are_one_line(arguments, pseudocal, saved, monkeypatch):
 def test_an_output_that_cannot_be_written(pseudocal, saved):
     done = pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "z.npy" / "p.npy")
     assert done.code == 4
-    assert done.err.startswith("pseudocal: expected an output file that can be written")
+    assert done.err.startswith("pseudocal: expected an output that can be written")
 
 
 def test_help_names_the_commands_and_codes(pseudocal):

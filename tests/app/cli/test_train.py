@@ -57,4 +57,23 @@ def test_mistakes_are_one_line(tmp_path, capsys, words, message):
 def test_an_output_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "file").write_text("x")
     assert train(tmp_path / "file" / "run") == 4
-    assert "expected an output folder that can be written" in capsys.readouterr().err
+    assert "expected an output that can be written" in capsys.readouterr().err
+
+
+def test_no_room_for_what_is_trained(disk, capsys):
+    out = disk("96k")
+    assert train(out / "run") == 4
+    said = capsys.readouterr().err
+    assert said.startswith(f"pseudocal: expected room for {out / 'run'}")
+    assert "No space left on device" in said
+    assert said.count("\n") == 1
+    assert {path.name for path in (out / "run").iterdir()} == {"run.json"}  # it goes on from here
+
+
+def test_a_read_only_disk(disk, capsys):
+    import subprocess
+
+    out = disk("1m")
+    subprocess.run(["mount", "-o", "remount,ro", str(out)], check=True)
+    assert train(out) == 4
+    assert f"expected an output that can be written, got {out}: Read-only file system" in capsys.readouterr().err

@@ -57,7 +57,7 @@ def test_a_failure_is_told_and_counted(tiny_file, cache, tmp_path, capsys):
 def test_a_quick_run_is_pointed_to(done, tiny, tmp_path, capsys):
     Store(tmp_path).save_suite(replace(tiny, name="emoji-quick"))
     assert bench("table", "emoji", "--out", tmp_path) == 3
-    assert "(emoji-quick), got 'emoji': is emoji-quick meant?" in capsys.readouterr().err
+    assert "(emoji-quick), got 'emoji': did you mean emoji-quick?" in capsys.readouterr().err
     for words in (["emoji", "--quick"], ["emoji-quick"]):
         assert bench("table", *words, "--out", tmp_path) == 3
         assert "expected scores of emoji-quick" in capsys.readouterr().err  # found, though not run to the end
@@ -111,3 +111,21 @@ def test_mistakes_are_one_line(tmp_path, capsys, words, message):
     said = capsys.readouterr().err
     assert message in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_no_room_for_what_is_computed(workers, tiny_file, cache, disk, capsys):
+    out = disk("96k")
+    assert bench("run", tiny_file, "--out", out, "--workers", workers, "--quiet") == 4
+    said = capsys.readouterr().err
+    assert said.startswith(f"pseudocal: expected room for {out}")
+    assert said.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written(tiny_file, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert bench("run", tiny_file, "--out", tmp_path / "file" / "out") == 4
+    said = capsys.readouterr().err
+    assert (
+        said == f"pseudocal: expected an output that can be written, got {tmp_path / 'file' / 'out'}: Not a directory\n"
+    )

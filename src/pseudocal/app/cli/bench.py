@@ -12,9 +12,10 @@ import typer
 from pseudocal.app.cli.errors import INPUT
 from pseudocal.app.cli.options import EPILOG, option
 from pseudocal.app.cli.printing import told_of_building
-from pseudocal.app.cli.training import Stages, check_writable
+from pseudocal.app.cli.training import Stages
 from pseudocal.arrays import InputError, cores
 from pseudocal.extras import MissingExtraError
+from pseudocal.files import check_writable
 
 if TYPE_CHECKING:
     from pseudocal.lab.bench import Suite

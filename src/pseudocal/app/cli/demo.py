@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pseudocal.app.cli.printing import show_progress
-from pseudocal.app.cli.training import Stages, check_writable
+from pseudocal.app.cli.training import Stages
 from pseudocal.app.jobs.job import Job
 from pseudocal.app.jobs.pipeline import job_steps
 from pseudocal.app.jobs.setup import Models
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated
+from pseudocal.files import check_writable
 from pseudocal.lab.adapt import Network, Trained, TrainingRun, build_backbone, train
 from pseudocal.lab.adapt.backbones import Remembered
 from pseudocal.lab.adapt.runs import torch_threads

@@ -16,9 +16,9 @@ from __future__ import annotations
 import errno
 import re
 
-from pseudocal.app.jobs.staging import OutputError
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
+from pseudocal.files import OutputError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 SETTING_NAMES = "binary|features|field|labels|layout|max_samples|outputs?|ray|resize|save_logits|size|table|trust"

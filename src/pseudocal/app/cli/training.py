@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.cli.printing import Progress, progress, told_of_building
-from pseudocal.app.jobs.staging import OutputError
 from pseudocal.extras import MissingExtraError
+from pseudocal.files import check_writable
 
 
 def train_on(
@@ -47,14 +47,6 @@ def train_on(
         last = trained.curve[-1]
         result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
     return result
-
-
-def check_writable(out: Path) -> None:
-    """Refuse an output folder that cannot be created, before any work is done."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"expected an output folder that can be written, got {out}: {error.strerror}") from error
 
 
 def training_lines(result: dict[str, Any]) -> list[str]:

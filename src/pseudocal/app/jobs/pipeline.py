@@ -53,7 +53,7 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
     for name, value in named.items():
         if not isinstance(value, str | Path):
             kind = type(value).__name__
-            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
+            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes models and data in memory")
     if isinstance(settings.get("labels"), str):
         settings["labels"] = Path(settings["labels"])
     steps = job_steps(Job(str(model), str(data), Path(out), **settings))

@@ -9,7 +9,7 @@ import numpy as np
 
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_array, read_table
-from pseudocal.app.jobs.staging import OutputError
+from pseudocal.app.jobs.staging import finish
 from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
 from pseudocal.app.report.record import to_json
@@ -47,22 +47,16 @@ def apply_file(
     values = load_logits(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
-    try:
-        with replacing(out) as aside:
-            written = allocate_array(aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32)
-            for rows in row_chunks(values):
-                written[rows] = calibration.probabilities(values[rows])
-            del written
-    except OSError as error:
-        raise OutputError(f"expected an output file that can be written, got {out}: {error.strerror}") from error
+    with replacing(out) as aside:
+        written = allocate_array(aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32)
+        for rows in row_chunks(values):
+            written[rows] = calibration.probabilities(values[rows])
+        del written
     return tuple(values.shape)
 
 
 def rewrite_report(folder: Path) -> Path:
     """Draw `report.html` again from `report.json`, and return its path."""
-    report = Report.load(folder / "report.json")
-    try:
-        write_page(report, folder)
-    except OSError as error:
-        raise OutputError(f"expected a folder that can be written, got {folder}: {error.strerror}") from error
+    finish(folder)
+    write_page(Report.load(folder / "report.json"), folder)
     return folder / "report.html"

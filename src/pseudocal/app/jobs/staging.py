@@ -12,14 +12,15 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pseudocal.files import OutputError, check_writable, writing
+
 PARTS, PARTS_RECORD = "predictions", "predictions.json"  # the folder that workers write to, and how it is known
 STAGED, DECIDED = ".pseudocal-staged", ".pseudocal-decided"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR)
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 # what a run may write; files of an earlier run that a new one does not write again are removed with it
 RESULTS = (
@@ -34,10 +35,6 @@ RESULTS = (
     "report.html",
     "report.json",
 )
-
-
-class OutputError(OSError):
-    """The output folder cannot be written."""
 
 
 @contextmanager
@@ -56,47 +53,66 @@ def staged(out: Path, *, keeps_parts: bool = False) -> Iterator[Path]:
         keeps_parts: the predictions are written part by part into a folder of their own, which stays.
 
     """
-    with _readable_errors(out):
-        made = _make(out)
-        try:
-            with _locked(out):
-                finish(out)
-                (out / STAGED).mkdir()
-                try:
+    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        _make(out)
+        with _locked(out) as folder:
+            try:
+                with writing(out, out):
+                    _finish(out)
+                    _check_places(out, RESULTS)
+                    check_writable(out / STAGED)
+                with writing(out, out / STAGED):
                     yield out / STAGED
-                    with _uninterrupted():
-                        _publish(out, keeps_parts)
-                finally:
-                    shutil.rmtree(out / STAGED, ignore_errors=True)
-        finally:
-            for folder in made:
-                with suppress(OSError):  # it holds something by now
-                    folder.rmdir()
+                with writing(out, out), _uninterrupted():
+                    _check_same(out, folder)
+                    _publish(out, keeps_parts)
+            finally:
+                shutil.rmtree(out / STAGED, ignore_errors=True)
+    finally:
+        for made in missing:
+            with suppress(OSError):  # it holds something by now
+                made.rmdir()
 
 
 def finish(out: Path) -> None:
-    """Finish what a killed run had decided to publish, and sweep what another had not."""
+    """Finish what a killed run had decided to publish, and sweep what another had not; leave a run that lives alone."""
+    if (out / STAGED).exists() or (out / DECIDED).exists():
+        with _locked(out), writing(out, out):
+            _finish(out)
+
+
+def _finish(out: Path) -> None:
     shutil.rmtree(out / STAGED, ignore_errors=True)
     if (out / DECIDED).is_dir():
         _move(out)
 
 
-def _make(out: Path) -> list[Path]:
-    """Make the folder, and say which folders were made for it, the innermost first."""
+def _make(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise OutputError(f"expected an output folder, got {out}, which is a file")
-    missing = [folder for folder in (out, *out.parents) if not folder.exists()]
-    out.mkdir(parents=True, exist_ok=True)
-    return missing
+    with writing(out, out):
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def _check_places(out: Path, names: Iterable[str]) -> None:
+    """Refuse folders in the places of files."""
+    for name in names:
+        if (out / name).is_dir():
+            raise OutputError(f"expected to write {out / name}, got a folder of that name")
+
+
+def _check_same(out: Path, folder: int | None) -> None:
+    """Refuse an output folder that is not the one that was there at the start: what was written into that is lost."""
+    if folder is not None and not (out.exists() and os.path.samestat(os.stat(out), os.fstat(folder))):
+        raise OutputError(f"expected {out} to stay until the results are written, got it removed or replaced")
 
 
 def _publish(out: Path, keeps_parts: bool) -> None:
     """Decide, with one rename, and move the files to their places."""
     aside = out / STAGED
     written = {path.name for path in aside.iterdir()}
-    for name in written:
-        if (out / name).is_dir() and not (aside / name).is_dir():
-            raise OutputError(f"expected to write {out / name}, got a folder of that name")
+    _check_places(out, written)
     gone = [name for name in RESULTS if name not in written and "calibration.json" in written]
     gone += [] if keeps_parts or not (out / PARTS / PARTS_RECORD).exists() else [PARTS]
     (aside / "gone.txt").write_text("\n".join(gone), encoding="utf-8")
@@ -120,14 +136,15 @@ def _move(out: Path) -> None:
 
 
 @contextmanager
-def _locked(out: Path) -> Iterator[None]:
-    """Hold the folder: two runs into one would mix their files."""
+def _locked(out: Path) -> Iterator[int | None]:
+    """Hold the folder, open: two runs into one would mix their files."""
     try:
         import fcntl
     except ImportError:  # no such locks here; the user takes care
-        yield
+        yield None
         return
-    folder = os.open(out, os.O_RDONLY)
+    with writing(out, out):
+        folder = os.open(out, os.O_RDONLY)
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -135,34 +152,12 @@ def _locked(out: Path) -> Iterator[None]:
             raise OutputError(
                 f"expected an output folder that no other run writes to, got {out}, which one is writing to right now"
             ) from None
-        yield
+        except OSError as error:
+            if error.errno not in NO_LOCKS:  # some file systems have none
+                raise
+        yield folder
     finally:
         os.close(folder)
-
-
-@contextmanager
-def _readable_errors(out: Path) -> Iterator[None]:
-    """Say what is wrong with the output folder, in words."""
-    try:
-        yield
-    except OutputError:
-        raise
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            free = shutil.disk_usage(out if out.exists() else out.parent).free
-            wanted = f" ({error.filename})" if error.filename else ""
-            raise OutputError(
-                error.errno,
-                f"expected room for the results in {out}{wanted}, got {error.strerror}: {free:,} bytes free",
-            ) from error
-        if not out.exists() or (error.errno in REFUSED and _is_inside(error.filename, out)):
-            raise OutputError(f"expected an output folder that can be written, got {out}: {error.strerror}") from error
-        raise
-
-
-def _is_inside(name: object, out: Path) -> bool:
-    """Whether an error is about the output folder, rather than about what a run reads."""
-    return name is None or str(out) in str(name)
 
 
 @contextmanager

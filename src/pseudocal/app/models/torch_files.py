@@ -7,6 +7,7 @@ write files. Only `open_model` calls these functions, after checking that the fi
 from __future__ import annotations
 
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,9 @@ def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats,
     target = folder / "model.pt2"
     program = torch.export.load(path)
     divide_output(program, temperature)
-    torch.export.save(program, target)
+    content = BytesIO()  # on a full disk torch would abort the process
+    torch.export.save(program, content)
+    target.write_bytes(content.getbuffer())
     check_shipped(_predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program")
     return [target.name]
 
@@ -132,6 +135,6 @@ def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, p
         warnings.simplefilter("ignore", DeprecationWarning)
         # traced, not scripted: scripting needs the source of this file, which an installation may lack
         traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
-        traced.save(target)
+        target.write_bytes(traced.save_to_buffer())  # on a full disk torch would abort the process
     check_shipped(_run_script(target, "cpu")(probe), before / temperature, "module")
     return [target.name]

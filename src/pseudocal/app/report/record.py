@@ -26,7 +26,7 @@ from pseudocal.app.report.sections import (
     Timing,
 )
 from pseudocal.arrays import InputError
-from pseudocal.files import replacing
+from pseudocal.files import brief, load_json, replacing
 
 REPORT_FORMAT = "pseudocal-report"
 REPORT_VERSION = 2
@@ -117,20 +117,10 @@ class Report:
 
     @classmethod
     def load(cls, path: Path) -> Report:
-        """Read a report that `save` wrote.
-
-        Args:
-            path: the file.
-
-        """
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise InputError(f"expected the folder of a calibration, with {path.name}, got {path.parent}") from None
-        except OSError as error:
-            raise InputError(f"expected a report file that can be read, got {path}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"expected a report file, got {path}, which is not JSON: {error}") from error
+        """Read what `save` wrote."""
+        if not path.exists():
+            raise InputError(f"expected the folder of a calibration, with {path.name}, got {path.parent}")
+        content = load_json(path, "a report file")
         try:
             return cls.from_dict(content)
         except InputError as error:
@@ -278,5 +268,4 @@ def _among(value: Any, options: tuple[Any, ...]) -> bool:
 
 
 def _refuse(expected: str, value: Any, where: str) -> Any:
-    text = repr(value)
-    raise InputError(f"expected {expected} as {where}, got {text if len(text) <= 80 else text[:77] + '...'}")
+    raise InputError(f"expected {expected} as {where}, got {brief(value)}")

@@ -68,7 +68,7 @@ def predict_tensors(network: Network, inputs: Tensors, *, batch: int = 256) -> t
 
 
 def predict_arrays(network: Network, inputs: Tensors) -> dict[str, NDArray[Any]]:
-    """The same as arrays, by the names they are saved under."""
+    """Compute features and logits as arrays, by the names they are saved under."""
     features, logits = predict_tensors(network, inputs)
     return {"logits": logits.cpu().numpy(), "features": features.cpu().numpy()}
 
@@ -81,10 +81,10 @@ def save_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], note: Any = None) -> None:
     """Write tensors to a safetensors file, with `note` as JSON in its header."""
-    save_file = require("safetensors.torch", "adapt").save_file
+    save = require("safetensors.torch", "adapt").save
+    plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as aside:
-        plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-        save_file(plain, aside, metadata={"note": json.dumps(note)})
+        aside.write_bytes(save(plain, metadata={"note": json.dumps(note)}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], Any]:

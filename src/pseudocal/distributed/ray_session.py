@@ -1,0 +1,77 @@
+"""Sessions of Ray: one on this machine, which nobody else can reach, or a cluster that is there already."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pseudocal.arrays import InputError
+from pseudocal.distributed.addresses import check_address
+from pseudocal.extras import require
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",  # a paragraph on standard output; here it is one line
+}
+
+
+def open_session(address: str | None = None, num_cpus: int | None = None) -> bool:
+    """Open a session, unless one is open; say whether that was done, since whoever opens one shuts it down.
+
+    Args:
+        address: of a cluster, or "auto" for the one this machine belongs to; None or "local" for one made here.
+        num_cpus: how many cores a session that is made here may use; all of them by default.
+
+    """
+    with _quiet():
+        ray = require("ray", "ray")
+        cluster = None if address == "local" else address
+        if cluster is not None:
+            check_address(cluster)
+        if ray.is_initialized():
+            return False
+        if cluster is not None:
+            _init(ray, cluster)
+        else:
+            with _on_the_loopback(ray):
+                _init(ray, "local", num_cpus=num_cpus, include_dashboard=False)
+    return True
+
+
+def _init(ray: Any, address: str, **settings: Any) -> None:
+    try:
+        ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **settings)
+    except ConnectionError as error:
+        raise InputError(f"expected a Ray cluster at {address}, got none: {error}") from error
+
+
+@contextmanager
+def _on_the_loopback(ray: Any) -> Iterator[None]:
+    """Let Ray take this machine for one that no cluster has use for, as it takes all of macOS and Windows.
+
+    It then binds its ports to 127.0.0.1 rather than to every address. `_node_ip_address="127.0.0.1"`, which reads as
+    if it did that, is replaced by an address that others can reach.
+    """
+    constants = ray._private.ray_constants
+    before = constants.ENABLE_RAY_CLUSTER
+    constants.ENABLE_RAY_CLUSTER = False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ray reads some of its settings when it is imported, others when it is started."""
+    before = {name: os.environ.get(name) for name in QUIET}
+    os.environ.update(QUIET)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})

@@ -1,0 +1,170 @@
+"""A run that is killed while it publishes is finished by whoever comes next; one run at a time writes into a folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pseudocal.app.cli import main
+from pseudocal.app.jobs.staging import DECIDED, RESULTS, STAGED, finish, staged
+from pseudocal.files import OutputError
+
+from .conftest import CHILD, WRITTEN, in_child, names, seed_of
+
+HIDDEN = {STAGED, DECIDED}
+
+PUBLISHING = """
+import os, signal, sys
+from pathlib import Path
+from pseudocal.app.jobs import staging
+
+out, moment, number = Path(sys.argv[1]), int(sys.argv[2]), getattr(signal, sys.argv[3])
+done = 0
+
+def counted(call):
+    def and_kill(*arguments, **named):
+        global done
+        given = call(*arguments, **named)
+        done += 1
+        if done == moment:
+            os.kill(os.getpid(), number)
+        return given
+    return and_kill
+
+def interrupted(number, frame):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGTERM, interrupted)
+with staging.staged(out) as aside:
+    os.replace, Path.rename, Path.unlink = counted(os.replace), counted(Path.rename), counted(Path.unlink)
+    for name in ("calibration.json", "report.html", "report.json", "predictions.csv"):
+        (aside / name).write_text("new")
+print(done)
+"""
+
+
+def publish(out: Path, moment: int, number: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PUBLISHING, str(out), str(moment), number]
+    return subprocess.run(command, env=CHILD, capture_output=True, text=True)
+
+
+@pytest.fixture
+def published(tmp_path) -> Path:
+    out = tmp_path / "out"
+    out.mkdir()
+    for name in ("calibration.json", "report.html", "report.json", "predictions.parquet", "model.onnx"):
+        (out / name).write_text("old")
+    (out / "mine.txt").write_text("mine")
+    return out
+
+
+def texts(out: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in out.iterdir() if path.is_file()}
+
+
+NEW = {"mine.txt": "mine"} | dict.fromkeys(("calibration.json", "report.html", "report.json", "predictions.csv"), "new")
+
+
+def test_publishing_moves_files_and_removes_those_of_the_run_before(published):
+    moves = int(publish(published, 0, "SIGKILL").stdout)
+    assert moves == 1 + (len(RESULTS) - 4) + 4  # the rename that decides, old files, new files
+    assert texts(published) == NEW
+    assert names(published) == set(NEW)
+
+
+@pytest.mark.parametrize("moment", range(1, 12))
+def test_a_run_that_is_killed_while_it_publishes_is_finished_by_the_next(published, moment):
+    """After each rename and each removal."""
+    assert publish(published, moment, "SIGKILL").returncode == -signal.SIGKILL
+    assert names(published) & HIDDEN == {DECIDED}
+    finish(published)
+    assert texts(published) == NEW
+    assert names(published) == set(NEW)
+
+
+@pytest.mark.parametrize("moment", [1, 7, 8, 10])
+def test_a_run_that_is_asked_to_end_while_it_publishes_ends_when_it_has(published, moment):
+    for number in ("SIGTERM", "SIGINT"):
+        done = publish(published, moment, number)
+        assert done.returncode == 0, done.stderr
+        assert texts(published) == NEW
+        assert names(published) == set(NEW)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_killed_run_left_is_done_before_the_next_begins(fails, published):
+    """Even if that fails."""
+    publish(published, 9, "SIGKILL")
+    (published / STAGED).mkdir()
+    (published / STAGED / "logits.npy").write_bytes(bytes(100))
+    try:
+        with staged(published) as aside:
+            assert texts(published) == NEW
+            assert names(aside) == set()
+            if fails:
+                raise RuntimeError
+    except RuntimeError:
+        assert fails
+    assert names(published) & HIDDEN == set()
+
+
+def test_a_killed_calibration_leaves_old_results_and_is_swept(calibrate, features, tmp_path):
+    out = tmp_path / "out"
+    assert calibrate(out, "--seed", 1)[0] == 0
+    (tmp_path / "killed.py").write_text(
+        "import os, signal\ndef predict(x):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    words = ["calibrate", "killed:predict", str(features), "-o", str(out), "-q"]
+    assert in_child(words, cwd=tmp_path).returncode == -signal.SIGKILL
+    assert names(out) == WRITTEN | {STAGED}
+    assert seed_of(out) == (1, 1)
+    assert calibrate(out, "--seed", 2)[0] == 0
+    assert names(out) == WRITTEN
+    assert seed_of(out) == (2, 2)
+
+
+def test_a_report_is_drawn_of_the_run_that_was_killed_while_it_published(calibrate, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "out"
+    assert calibrate(out, "--seed", 1)[0] == 0
+    replace = os.replace
+
+    def stop(path, target):
+        if Path(target) == out / "report.html":
+            raise KeyboardInterrupt  # calibration.json was moved, report.json was not
+        replace(path, target)
+
+    monkeypatch.setattr(os, "replace", stop)
+    assert calibrate(out, "--seed", 2)[0] == 130
+    monkeypatch.undo()
+    assert seed_of(out) == (2, 1)
+    assert main(["report", str(out)]) == 0
+    assert seed_of(out) == (2, 2)
+    assert names(out) == WRITTEN
+
+
+def test_two_runs_into_one_folder(calibrate, passes, features, tmp_path):
+    out, code = tmp_path / "out", "import time\ndef predict(x):\n    open('started', 'w').close()\n    time.sleep(60)\n"
+    (tmp_path / "sleepy.py").write_text(code)
+    command = [sys.executable, "-m", "pseudocal", "calibrate", "sleepy:predict", str(features), "-o", "out", "-q"]
+    with subprocess.Popen(command, cwd=tmp_path, env=CHILD) as other:
+        try:
+            while not (tmp_path / "started").exists():
+                assert other.poll() is None
+                time.sleep(0.02)
+            code, err = calibrate(out)
+            assert code == 4
+            assert f"expected an output folder that no other run writes to, got {out}" in err
+            assert passes == []
+            assert names(out) == {STAGED}
+            with pytest.raises(OutputError, match="right now"):
+                finish(out)
+        finally:
+            other.kill()
+    assert calibrate(out)[0] == 0
+    assert names(out) == WRITTEN
