@@ -176,7 +176,7 @@ def test_frames_of_several_sizes_are_paired_with_their_own():
 def test_copies_of_one_image_are_told_so():
     copies = np.repeat(images(1, (6, 6), np.random.default_rng(0)), 40, axis=0)
     assert len(np.unique(predicted(segmenter(copies)))) > 1
-    with pytest.raises(InputError, match="got 40 of which no two that were paired differ in the class of any pixel"):
+    with pytest.raises(InputError, match="got 40 of which no two that were paired differ in any pixel"):
         PseudoCal().fit(segmenter, copies)
 
 
