@@ -136,7 +136,10 @@ def together(n: int, temperature: float) -> float:
 
 
 def mixes(n: int, sets: int) -> None:
-    """Print the same of PseudoCal's mixes, with the error of log T, its estimate, and why they differ."""
+    """Print the same of PseudoCal's mixes, with the error of log T, its estimate, and how mixes that share an input go.
+
+    Where the estimate is the larger, mixes that share an input may be the reason: their slopes go against each other.
+    """
     truth = PseudoCal(seed=3).fit(model, inputs(MANY // 4, np.random.default_rng(10**6))).temperature
     fitted = [PseudoCal(seed=s).collect(model, inputs(n, np.random.default_rng(s))).temperature() for s in range(sets)]
     held = np.mean([f.interval()[0] <= truth <= f.interval()[1] for f in fitted])
@@ -144,8 +147,28 @@ def mixes(n: int, sets: int) -> None:
     print(f"| {n:,} | {held:.3f} | {error:.4f} | {estimate:.4f} | {together(200_000, truth):+.2f} |", flush=True)
 
 
+def separated(distance: float, n: int, sets: int) -> None:
+    """Print the same of the mixes of two clusters so far apart that few mixes lie on the wrong side."""
+
+    def draw(n: int, rng: np.random.Generator) -> np.ndarray:
+        return rng.standard_normal((n, 2)) + distance * (rng.integers(0, 2, n)[:, None] - 0.5) * [1, 0]
+
+    def sure(x: np.ndarray) -> np.ndarray:
+        return np.stack([np.zeros(len(x)), 3 * x[:, 0]], axis=1)
+
+    truth = PseudoCal(seed=3).fit(sure, draw(MANY // 4, np.random.default_rng(10**6))).temperature
+    held, wrong, bounds = 0, 0.0, 0
+    for seed in range(sets):
+        evidence = PseudoCal(seed=seed).collect(sure, draw(n, np.random.default_rng(seed)))
+        mixed, fitted = evidence.mixes.labelled, evidence.temperature()
+        low, high = fitted.interval()
+        held, bounds = held + (low <= truth <= high), bounds + (fitted.bound is not None)
+        wrong += (mixed.logits.argmax(axis=1) != mixed.labels).sum()
+    print(f"| {distance:g} | {n:,} | {wrong / sets:.1f} | {held / sets:.3f} | {bounds / sets:.3f} |", flush=True)
+
+
 def main(sets: int = SETS, mixed: int = MIXED) -> None:
-    """Print both tables."""
+    """Print the tables."""
     print(f"\n95% intervals of T, {sets} sets of labelled rows in each row\n")
     print("| | data | rows | mistakes | held | held as if many | at a bound |\n|---|---|---|---|---|---|---|")
     for kind, cases in (("chosen on", CHOSEN_ON), ("drawn later", DRAWN_LATER)):
@@ -155,6 +178,10 @@ def main(sets: int = SETS, mixed: int = MIXED) -> None:
     print("| inputs | held | error of log T | its estimate | going together |\n|---|---|---|---|---|")
     for n in (500, 5_000):
         mixes(n, mixed)
+    print(f"\n95% intervals of T of PseudoCal, two clusters, {mixed} sets of inputs in each row\n")
+    print("| distance | inputs | mixes on the wrong side | held | at a bound |\n|---|---|---|---|---|")
+    for distance in (10, 12, 13):
+        separated(distance, 2_000, mixed)
 
 
 if __name__ == "__main__":

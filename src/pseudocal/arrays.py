@@ -174,7 +174,7 @@ def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
         raise InputError(f"expected logits below +inf, one of them finite in each row, got {what} in row {row}")
 
 
-def check_temperature(temperature: float) -> float:
+def check_temperature(temperature: Any) -> float:
     """Refuse what logits cannot be divided by, or could not without overflowing.
 
     >>> check_temperature(1e-320)
@@ -186,7 +186,7 @@ def check_temperature(temperature: float) -> float:
     if not number or not low <= temperature <= high:
         got = repr(temperature) if isinstance(temperature, bool | str) else str(temperature)[:80]
         raise InputError(f"expected a positive temperature from {low:g} to {high:g}, got {got}")
-    return temperature
+    return float(temperature)
 
 
 def check_pixels_per_image(count: int | None) -> None:

@@ -118,7 +118,7 @@ def test_what_makes_no_second_opinion(inputs, settings, second, message):
 
 def test_maps_have_no_second_opinion():
     maps = np.random.default_rng(0).normal(size=(4, 3, 5, 5))
-    with pytest.raises(InputError, match="no second opinion on a model that labels every pixel"):
+    with pytest.raises(InputError, match="no second opinion for a segmentation model"):
         PseudoCal().fit(lambda x: x, maps, second_opinion=lambda x: x)
 
 

@@ -239,6 +239,6 @@ def test_what_was_measured_survives_a_file(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "calibration.json").read_text())
     content["measured"]["verdict"] = "surely"
     (tmp_path / "calibration.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match="record of what was measured"):
+    with pytest.raises(InputError, match="record of measured answers"):
         Calibration.load(tmp_path / "calibration.json")
     assert replace(found, measured=None).verdict is None

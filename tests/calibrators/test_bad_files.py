@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from pseudocal import Calibration, InputError, PseudoCal, TemperatureScaling
 EXPECTED = r"^expected [^\n]*, got [^\n]*$"
 GOOD = PseudoCal(seed=7).fit(lambda x: 5 * x, np.random.default_rng(0).normal(size=(300, 3)))
 DEEP = "[" * 100_000 + "]" * 100_000
-ODD = (
+ODD: tuple[Any, ...] = (
     None,
     True,
     False,
@@ -107,6 +108,7 @@ def test_what_is_no_file(tmp_path):
 def test_the_smallest_temperature_gives_probabilities(dtype):
     sure = Calibration("pseudocal", TemperatureScaling(1e-10)).probabilities(np.array([[3.0, 1.0]], dtype=dtype))
     np.testing.assert_array_equal(sure, [[1.0, 0.0]])
-    for temperature in (1e-320, True, "2", None, np.nan):
+    refused: tuple[Any, ...] = (1e-320, True, "2", None, np.nan)
+    for temperature in refused:
         with pytest.raises(InputError, match="expected a positive temperature from 1e-10 to 1e\\+10, got"):
             TemperatureScaling(temperature)

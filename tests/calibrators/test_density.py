@@ -61,7 +61,7 @@ def test_a_constant_feature_is_harmless():
     [
         (np.zeros((3, 2)), np.zeros((3, 4)), "as many target as source features, 2, got 4"),
         (np.zeros(3), np.zeros((3, 4)), r"source features of shape \(n, features\), got shape \(3,\)"),
-        (np.zeros((2, 1)), np.array([[0.0], [np.nan]]), "target features that are finite, got others in row 1"),
+        (np.zeros((2, 1)), np.array([[0.0], [np.nan]]), "target features that are finite, got nan in row 1"),
     ],
 )
 def test_mistakes(source, target, message):

@@ -114,6 +114,13 @@ def test_the_same_inputs_again_are_no_new_evidence():
         assert sum(low < truth < high for low, high in intervals) >= 89  # 95 expected, standard deviation 2.2
 
 
+def test_later_epochs_add_no_degrees_of_freedom():
+    evidence = PseudoCal(epochs=4).collect(model, target(300))
+    mixes = evidence.mixes.labelled
+    alone = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
+    assert evidence.temperature().effective_rows == alone.effective_rows / 4
+
+
 def test_epochs_cannot_reach_a_tolerance_that_the_inputs_do_not_allow():
     few = PseudoCal(tolerance=0.03, epochs=30).fit(model, target(300))
     assert few.scaling.log_se > 0.03
@@ -301,7 +308,7 @@ def test_data_that_cannot_be_read():
         ({"labels": "firm"}, "'hard' or 'soft', got 'firm'"),
         ({"pairing": "far"}, "'anywhere' or 'batch', got 'far'"),
         ({"epochs": 0}, "at least one epoch"),
-        ({"seed": -1}, "not negative"),
+        ({"seed": -1}, "seed of at least 0"),
         ({"memory": 10}, "at least 65536 bytes"),
         ({"tolerance": 0.0}, "positive tolerance"),
     ],

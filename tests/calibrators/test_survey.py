@@ -81,7 +81,7 @@ def test_what_cannot_be_asked_is_refused() -> None:
     for n in (0, 401, 2.5, True):
         with pytest.raises(InputError, match=f"from 1 to 400, got {n}"):
             ask(logits_of(), n)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="seed that is not negative, got -1"):
+    with pytest.raises(InputError, match="seed of at least 0, got -1"):
         ask(logits_of(), 3, seed=-1)
     with pytest.raises(InputError, match=r"400 integers, got int64 of shape \(3,\)"):
         ask(logits_of(), 3, groups=[1, 2, 3])

@@ -120,7 +120,7 @@ def test_killing_a_worker_changes_nothing(ray, tmp_path, caplog):
     thread.join()
     assert len(os.listdir(folder)) == 3  # two workers and the one that took a dead one's place
     assert survived.settings["left_out"] == {}
-    assert [m for m in caplog.messages if "a worker died over block" in m and "try 1" in m and "\n" not in m]
+    assert [m for m in caplog.messages if "a worker died on block" in m and "try 1" in m and "\n" not in m]
     assert survived.scaling == PseudoCal().fit(predict, blocks, executor=LocalExecutor()).scaling
 
 

@@ -137,8 +137,8 @@ def test_waiting_inputs_take_no_more_than_their_memory():
 def test_pairs_share_their_rows_until_they_are_asked_for():
     x = np.eye(3)
     (pairs,) = paired(WithinBatch(Streams(0)), [x])
-    assert pairs.rows is x
-    assert apart(pairs).rows is x
+    assert pairs.inputs is x
+    assert apart(pairs).inputs is x
     assert not np.shares_memory(pairs.x, x)
 
 

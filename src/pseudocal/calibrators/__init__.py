@@ -1,4 +1,4 @@
-"""One file per method; each gives back a `Calibration`, or logits where other predictions are the answer."""
+"""Calibrators: each returns a `Calibration`, or logits if it changes the predictions themselves."""
 
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
 from pseudocal.calibrators.calibration import Calibration

@@ -1,10 +1,11 @@
-"""A second opinion: what the agreement of two models says of the accuracy of the first.
+"""A second opinion: the accuracy of a model, estimated from its agreement with a second model.
 
-Two models agree on an input because the first is right, or because they share a mistake. How often they share one is
-what mixes tell. A mix of two inputs that gets a class which neither model gives to either of the two is a mistake, for
-sure; whether the second model makes the same one can be seen without labels. If the second agrees with a share r of
-the first's mistakes, and with all that is right, then they agree on a = p + (1 - p) r of all inputs, and the accuracy
-is p = (a - r) / (1 - r): Cohen's kappa, with shared mistakes in the place of chance.
+Two models agree on an input because the first is right, or because both make the same mistake. How often they share a
+mistake can be measured on mixes. If the first model predicts for a mix a class that neither model predicts for either
+of the two inputs, the prediction is certainly wrong; whether the second model makes the same mistake can be seen
+without labels. If the second model shares a fraction r of the first one's mistakes and agrees with everything it gets
+right, they agree on a = p + (1 - p) r of all inputs, so the accuracy is p = (a - r) / (1 - r). This is Cohen's kappa
+with shared mistakes instead of chance agreement.
 """
 
 from __future__ import annotations
@@ -22,62 +23,67 @@ from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis.pairs import Classes, Pairs, apart
 
-SAME = 0.9  # shared mistakes: two models that share more of them are one, and their agreement says nothing
-LEAN = 1 / 3  # where between kappa and the raw agreement the accuracy lay on the tasks of development
-STEP = 1e-4  # in log T, for a slope
+SAME = 0.9  # two models that share more of their mistakes than this are practically the same model
+LEAN = 1 / 3  # where the accuracy lay between kappa (0) and the raw agreement (1) on the development tasks
+STEP = 1e-4  # step in log T for a numerical derivative
 
 
 @dataclass(frozen=True)
 class Mistakes:
-    """Mixes on which the model is surely mistaken, and those of them on which a second one makes the same mistake.
+    """Mixes that the model certainly predicts wrongly, and those on which a second model makes the same mistake.
 
     >>> Mistakes(8.0, 2.0, 8.0) + Mistakes(2.0, 1.0, 2.0)
     Mistakes(weight=10.0, shared=3.0, squares=10.0)
+
+    Attributes:
+        weight: The total weight of the mistakes.
+        shared: The total weight of the shared mistakes.
+        squares: The sum of the squared weights, for the effective number of mistakes.
+
     """
 
     weight: float = 0.0
     shared: float = 0.0
-    squares: float = 0.0  # of the weights: how many mistakes of equal weight they are worth
+    squares: float = 0.0
 
     def __add__(self, other: Mistakes) -> Mistakes:
         return Mistakes(self.weight + other.weight, self.shared + other.shared, self.squares + other.squares)
 
 
 def find_mistakes(second: Predictor, pairs: Pairs, mixes: Labelled, lam: float) -> Mistakes:
-    """Look for sure mistakes among the mixes of one batch of pairs, and ask the second model about these mixes.
+    """Find certain mistakes among the mixes of one batch, and predict only these mixes with the second model.
 
-    What it says of the two shares of each is known already: `pairs.opinions`.
+    Its predictions for the inputs of each pair are known already: `pairs.opinions`.
 
     >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
     >>> pairs = Pairs(x, x, np.array([0]), np.array([1]), opinions=np.array([0, 1]))
-    >>> mixes = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))  # the third class, which neither of the two has
+    >>> mixes = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))  # predicted as the third class
     >>> find_mistakes(lambda x: x, pairs, mixes, lam=0.6)
     Mistakes(weight=1.0, shared=1.0, squares=1.0)
     """
     assert pairs.opinions is not None
-    kept, said = apart(pairs), mixes.logits.argmax(axis=1)
-    own, other = kept.row_logits.argmax(axis=1), pairs.opinions
-    sure = np.flatnonzero(
-        surely_mistaken(said, [of[rows] for of in (own, other) for rows in (kept.first, kept.second)])
-    )
-    if len(sure) == 0:
+    kept, predicted = apart(pairs), mixes.logits.argmax(axis=1)
+    both = (kept.outputs.argmax(axis=1), pairs.opinions)  # of the first and of the second model
+    shares = [classes[rows] for classes in both for rows in (kept.first, kept.second)]
+    mistaken = np.flatnonzero(surely_mistaken(predicted, shares))
+    if len(mistaken) == 0:
         return Mistakes()
-    kept = kept[sure]
-    same = second(blend(kept.rows, kept.first, kept.second, lam)).argmax(axis=1) == said[sure]
+    kept = kept[mistaken]
+    same = second(blend(kept.inputs, kept.first, kept.second, lam)).argmax(axis=1) == predicted[mistaken]
     return mistakes_of(same, kept.weights)
 
 
-def surely_mistaken(said: Classes, shares: Sequence[Classes]) -> NDArray[np.bool_]:
-    """Which mixes have a class that no model gives to either of their shares.
+def surely_mistaken(predicted: Classes, shares: Sequence[Classes]) -> NDArray[np.bool_]:
+    """Which mixes are predicted as a class that no model predicts for either of their inputs.
 
     >>> surely_mistaken(np.array([2, 2, 1]), [np.array([0, 0, 0]), np.array([1, 2, 1])])
     array([ True, False, False])
     """
-    return np.logical_and.reduce([said != share for share in shares])  # type: ignore[no-any-return]
+    return np.logical_and.reduce([predicted != share for share in shares])  # type: ignore[no-any-return]
 
 
 def mistakes_of(same: NDArray[np.bool_], weights: Floats | None = None) -> Mistakes:
-    """Count sure mistakes, of which the second model makes the `same`.
+    """Count certain mistakes; `same` marks those that the second model makes too.
 
     >>> mistakes_of(np.array([True, False, False]))
     Mistakes(weight=3.0, shared=1.0, squares=3.0)
@@ -87,20 +93,20 @@ def mistakes_of(same: NDArray[np.bool_], weights: Floats | None = None) -> Mista
 
 
 def count_mistakes(first: Sequence[Classes], second: Sequence[Classes], weights: Floats | None = None) -> Mistakes:
-    """Count from classes alone: what each model says of the mixes, of their larger and of their smaller shares.
+    """Count mistakes from classes: each model's predictions for the mixes, their larger and their smaller shares.
 
-    Of three mixes the first is no sure mistake, since the second model gives the class to a share; the others are, and
-    one of them is shared:
+    The first of three mixes is not a certain mistake, since the second model predicts its class for one of the inputs.
+    The other two are, and one of them is shared:
 
     >>> first = [np.array([2, 2, 2]), np.array([0, 0, 0]), np.array([1, 1, 1])]
     >>> second = [np.array([2, 2, 0]), np.array([2, 0, 0]), np.array([1, 1, 1])]
     >>> count_mistakes(first, second)
     Mistakes(weight=2.0, shared=1.0, squares=2.0)
     """
-    said, *shares = first
-    same, *other_shares = second
-    sure = surely_mistaken(said, [*shares, *other_shares])
-    return mistakes_of((same == said)[sure], None if weights is None else weights[sure])
+    predicted, *shares = first
+    second_predicted, *second_shares = second
+    mistaken = surely_mistaken(predicted, [*shares, *second_shares])
+    return mistakes_of((second_predicted == predicted)[mistaken], None if weights is None else weights[mistaken])
 
 
 @dataclass(frozen=True)
@@ -110,35 +116,41 @@ class Agreement:
     >>> agreement = Agreement(rows=100, rate=0.6, mistakes=Mistakes(50.0, 10.0, 50.0))
     >>> agreement.shared, round(agreement.corrected, 4), round(agreement.accuracy, 4)
     (0.2, 0.5, 0.5333)
+
+    Attributes:
+        rows: The number of real inputs.
+        rate: The fraction of real inputs on which the models agree.
+        mistakes: The certain mistakes of the first model on mixes.
+
     """
 
     rows: int
-    rate: float  # of agreement on real inputs
+    rate: float
     mistakes: Mistakes
 
     @property
     def shared(self) -> float:
-        """The share of the first model's mistakes that the second one makes as well."""
+        """The fraction of the first model's mistakes that the second model makes too."""
         return self.mistakes.shared / self.mistakes.weight if self.mistakes.weight else 0.0
 
     @property
     def empty(self) -> bool:
-        """Whether the second model is no opinion of its own."""
+        """Whether the second model is too similar to the first to be a second opinion."""
         return self.shared > SAME
 
     @property
     def corrected(self) -> float:
-        """Agreement less that on mistakes. Somewhat too low: the second model does not agree with all that is right."""
+        """Agreement corrected for shared mistakes. Slightly low: the second model is not right on every such input."""
         return max(0.0, (self.rate - self.shared) / (1 - self.shared)) if self.shared < 1 else 0.0
 
     @property
     def accuracy(self) -> float:
-        """The accuracy of the first model: between the corrected agreement and the raw one."""
+        """The estimated accuracy of the first model: between the corrected and the raw agreement."""
         return self.corrected + LEAN * (self.rate - self.corrected)
 
     @property
     def error(self) -> float:
-        """The standard error of `accuracy`: of the inputs and of the mistakes that were looked at."""
+        """The standard error of `accuracy`, from the number of inputs and of mistakes."""
         r, by_rate = self.shared, (1 - LEAN) / (1 - self.shared) + LEAN if self.shared < 1 else 1.0
         by_shared = (1 - LEAN) * (1 - self.rate) / (1 - r) ** 2 if r < 1 else 0.0
         worth = self.mistakes.weight**2 / self.mistakes.squares if self.mistakes.squares else math.inf
@@ -146,7 +158,7 @@ class Agreement:
         return math.sqrt(by_rate**2 * of_rate + by_shared**2 * of_shared)
 
     def temperature(self, real: Labelled) -> TemperatureScaling:
-        """The temperature at which the mean confidence on real inputs is `accuracy`, with the error that makes."""
+        """The temperature at which the mean confidence on real inputs equals `accuracy`, with its standard error."""
         fitted = match_confidence(real.logits, self.accuracy)
         if fitted.bound:
             return fitted

@@ -1,4 +1,4 @@
-"""Answers that a person gave, and which rows they are about."""
+"""Answers: labels that a person gave, and the rows they belong to."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators.survey import ask
 
-CANNOT_TELL = -1  # the person does not know: left out, and counted
-NONE_OF_THESE = -2  # what is shown is none of the classes: whatever the model says is wrong
+CANNOT_TELL = -1  # the person does not know: left out, but counted
+NONE_OF_THESE = -2  # the input belongs to none of the classes: the prediction is wrong
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Which rows were asked about, what the person said, and how the rows were drawn.
+    """The rows that a person was asked about, the answers, and how the rows were drawn.
 
     >>> answers = Answers([4, 0, 2], [1, CANNOT_TELL, NONE_OF_THESE])
     >>> len(answers), answers.rows
     (3, array([4, 0, 2]))
 
     Attributes:
-        rows: `(n,)`, different row numbers of the target.
-        labels: `(n,)`, the class of each, or `CANNOT_TELL` or `NONE_OF_THESE`.
-        drawn_by: "ask", where the rows are those that `ask` gives, or "random", where they were drawn at random by
-            someone else. Anything else is no sample: rows that were easy to label, or that looked wrong, say nothing
-            about the others.
-        seed: The seed that `ask` was given.
+        rows: Distinct row numbers of the target, of shape `(n,)`.
+        labels: The class of each row, `CANNOT_TELL` or `NONE_OF_THESE`, of shape `(n,)`.
+        drawn_by: "ask" if `ask` chose the rows, or "random" if they were drawn at random in another way. Rows chosen in
+            any other way, such as those that are easy to label or look wrong, do not represent the target.
+        seed: The seed that `ask` was called with.
 
     """
 
@@ -46,8 +45,8 @@ class Answers:
             if not np.issubdtype(array.dtype, np.integer):
                 raise InputError(f"expected {name} that are integers, got dtype {array.dtype}")
         if len(np.unique(rows)) < len(rows):
-            twice = int(np.sort(rows)[:-1][np.diff(np.sort(rows)) == 0][0])
-            raise InputError(f"expected one answer for each row, got several for row {twice}")
+            repeated = int(np.sort(rows)[:-1][np.diff(np.sort(rows)) == 0][0])
+            raise InputError(f"expected one answer for each row, got several for row {repeated}")
         if self.drawn_by not in ("ask", "random"):
             raise InputError(f"expected drawn_by 'ask' or 'random', got {self.drawn_by!r}")
         object.__setattr__(self, "rows", rows.astype(np.intp))
@@ -58,17 +57,17 @@ class Answers:
 
 
 def check_answers(answers: Answers, logits: Logits, groups: ArrayLike | None = None) -> None:
-    """Refuse labels that are no class, rows that do not exist, and rows that are no fair sample."""
+    """Reject labels that are not classes, rows that do not exist, and rows that are not a random sample."""
     n, classes = logits.shape
     rows, labels = answers.rows, answers.labels
     if rows.min() < 0 or rows.max() >= n:
         bad = int(rows[(rows < 0) | (rows >= n)][0])
         raise InputError(f"expected row numbers from 0 to {n - 1}, got {bad}")
-    strange = (labels >= classes) | (labels < NONE_OF_THESE)
-    if strange.any():
+    invalid = (labels >= classes) | (labels < NONE_OF_THESE)
+    if invalid.any():
         raise InputError(
             f"expected answers from 0 to {classes - 1}, CANNOT_TELL ({CANNOT_TELL}) or NONE_OF_THESE "
-            f"({NONE_OF_THESE}), got {labels[strange][0]} for row {rows[strange][0]}"
+            f"({NONE_OF_THESE}), got {labels[invalid][0]} for row {rows[invalid][0]}"
         )
     if answers.drawn_by == "random":
         return
@@ -76,7 +75,7 @@ def check_answers(answers: Answers, logits: Logits, groups: ArrayLike | None = N
     if len(other):
         raise InputError(
             f"expected answers to the first {len(rows)} questions of ask with seed {answers.seed}, got row {other[0]}, "
-            "which is none of them: rows that were chosen in another way are no fair sample, and nothing can be "
-            "concluded from them about the rest. If they were drawn at random, say drawn_by='random'. What the person "
-            "could not answer is CANNOT_TELL, not left out"
+            "which is not one of them: rows chosen in another way are not a random sample of the target. If they were "
+            "drawn at random, pass drawn_by='random'. Questions that the person could not answer are CANNOT_TELL; do "
+            "not leave them out"
         )

@@ -1,4 +1,4 @@
-"""Blocks: parts of a target that a worker can read by itself."""
+"""Blocks: parts of a target that a worker can read on its own."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch, take, unread_batches
 
-BLOCK_ROWS = 2048  # inputs of an array in a block
+BLOCK_ROWS = 2048  # inputs per block of an array
 
 
 class Block(Protocol):
-    """A part of the target that a worker can read by itself."""
+    """A part of the target that a worker can read on its own."""
 
     @property
     def name(self) -> str:
-        """What to call it in a report."""
+        """The name of the block in a report."""
         ...
 
     def read(self, source: Any) -> Any:
-        """Its inputs: one array, or a list of batches that are to be paired each within itself."""
+        """The inputs: one array, or a list of batches; inputs are paired within a batch."""
         ...
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a block holds.
+    """The contents of a block.
 
     Attributes:
-        inputs: one array, or a list of batches.
-        names: what each input is called, if it has a name.
-        unreadable: the inputs that could not be read, with why.
+        inputs: One array, or a list of batches.
+        names: The name of each input, if it has one.
+        unreadable: The inputs that could not be read, with the reason for each.
 
     """
 
@@ -46,29 +46,29 @@ class Contents:
 
     @property
     def numbered(self) -> bool:
-        """Whether the inputs are batches that know their place in the whole target."""
+        """Whether the inputs are batches that are numbered across the whole target."""
         return isinstance(self.inputs, list) and all(isinstance(batch, Batch) for batch in self.inputs)
 
 
 def contents_of(block: Block, source: Any) -> Contents:
-    """Read a block; one that has more to tell than its inputs does so by a method `open`.
+    """Read a block, with its method `open` if it has one, which also returns names and unreadable inputs.
 
     >>> contents_of(RowBlock((Batch(0, np.array([2, 0]), None),)), np.array([10, 20, 30])).inputs[0].inputs
     array([30, 10])
     """
     if hasattr(block, "open"):
-        found: Contents = block.open(source)
-        return found
+        contents: Contents = block.open(source)
+        return contents
     return Contents(block.read(source))
 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Some batches of the rows of one source.
+    """Some batches of rows of one array.
 
     Attributes:
-        batches: their numbers and rows; their inputs are not read yet.
-        name: what to call the block in a report.
+        batches: The batches, whose inputs have not been read yet.
+        name: The name of the block in a report.
 
     """
 
@@ -84,7 +84,7 @@ class RowBlock:
 
 
 def row_blocks(order: NDArray[np.intp], batch_size: int, block_rows: int = BLOCK_ROWS) -> list[RowBlock]:
-    """Cut rows into the batches that one process would make, and those into blocks.
+    """Split rows into the same batches that a single process would use, and the batches into blocks.
 
     >>> blocks = row_blocks(np.arange(10), 2, block_rows=4)
     >>> [[batch.rows.tolist() for batch in block.batches] for block in blocks]
@@ -93,12 +93,21 @@ def row_blocks(order: NDArray[np.intp], batch_size: int, block_rows: int = BLOCK
     batches = unread_batches(order, batch_size)
     at_once = max(1, block_rows // batch_size)
     parts = [tuple(batches[i : i + at_once]) for i in range(0, len(batches), at_once)]
-    return [RowBlock(mine, f"block {i} of {len(batches[0].rows)} x {len(mine)} rows") for i, mine in enumerate(parts)]
+    return [RowBlock(part, f"block {i} of {len(batches[0].rows)} x {len(part)} rows") for i, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
 class MappedFile:
-    """A memory map by the name of its file, which every worker must be able to read."""
+    """A memory map given by its file, which every worker must be able to read.
+
+    Attributes:
+        path: The path of the file.
+        dtype: The dtype of the array.
+        shape: The shape of the array.
+        offset: The position of the array in the file, in bytes.
+        order: The memory layout of the array.
+
+    """
 
     path: str
     dtype: str
@@ -108,7 +117,7 @@ class MappedFile:
 
 
 def sendable(source: Any) -> Any:
-    """What stands for `source` on its way to a worker: a memory map goes by name, not by content."""
+    """What to send to a worker for `source`: a memory map is sent as the name of its file."""
     if isinstance(source, np.memmap) and source.filename is not None and not isinstance(source.base, np.ndarray):
         order: Literal["C", "F"] = "C" if source.flags.c_contiguous else "F"
         return MappedFile(str(Path(source.filename).resolve()), source.dtype.str, source.shape, source.offset, order)
@@ -116,16 +125,16 @@ def sendable(source: Any) -> Any:
 
 
 def received(source: Any) -> Any:
-    """What `sendable` stands for."""
+    """The array that `sendable` was called with."""
     if isinstance(source, MappedFile):
         return np.memmap(source.path, source.dtype, "r", source.offset, source.shape, source.order)
     return source
 
 
 def as_blocks(data: Any) -> Sequence[Block]:
-    """See `data` as blocks."""
+    """Check that `data` is a list of blocks."""
     if not isinstance(data, Sequence) or not data or not all(hasattr(block, "read") for block in data):
         raise InputError(
-            f"expected an array, or a list of blocks that workers can read by themselves, got {type(data).__name__}"
+            f"expected an array, or a list of blocks that workers can read on their own, got {type(data).__name__}"
         )
     return data

@@ -1,4 +1,4 @@
-"""What every calibrator gives back: a scaling, how well it is known, and where it came from."""
+"""The result of a calibrator: a scaling, its uncertainty, and the settings and versions that produced it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ KINDS: dict[str, type[TemperatureScaling] | type[VectorScaling] | type[MatrixSca
 def versions() -> dict[str, str]:
     """The versions that a result depends on."""
     try:
-        own = version("pseudocal")
+        pseudocal = version("pseudocal")
     except PackageNotFoundError:  # run from a source tree that was not installed
-        own = "unknown"
-    return {"pseudocal": own, "python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__}
+        pseudocal = "unknown"
+    found = {"pseudocal": pseudocal, "python": platform.python_version()}
+    return found | {"numpy": np.__version__, "scipy": scipy.__version__}
 
 
 def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
@@ -52,7 +53,7 @@ def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
     if array.ndim == 3:
         raise InputError(
             "expected logits of shape (n, classes), or of every pixel (n, classes, height, width), "
-            f"got shape {array.shape}; those of one image are logits[None]"
+            f"got shape {array.shape}; for one image pass logits[None]"
         )
     return by_rows(function, array) if array.ndim == 4 else function(array)
 
@@ -86,7 +87,7 @@ def _array(value: Any, name: str) -> Floats:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted correction of a model's logits, with all that it takes to judge and to repeat it.
+    """A fitted correction of a model's logits, with everything needed to judge and to reproduce it.
 
     >>> calibration = Calibration("pseudocal", TemperatureScaling(2.0, log_se=0.05, rows=400))
     >>> calibration
@@ -95,14 +96,14 @@ class Calibration:
     array([[0.75, 0.25]])
 
     Attributes:
-        method: the name of the calibrator.
-        scaling: the fitted correction of logits.
-        settings: what was asked for, including the seed.
-        counts: what was done: pairs, mixes, forward passes.
-        versions: the versions of the packages that the result depends on.
-        trust: the verdict without labels; None if nothing was judged.
-        estimates: temperatures that were found without labels, by estimator.
-        measured: what a person's answers say; it replaces `trust`. None without answers.
+        method: The name of the calibrator.
+        scaling: The scaling that corrects the logits.
+        settings: The settings of the run, including the seed.
+        counts: What was done: the numbers of pairs, mixes and forward passes.
+        versions: The versions of pseudocal, Python, NumPy and SciPy.
+        trust: The label-free verdict on the calibration, if there is one.
+        estimates: The temperatures found without labels, by estimator.
+        measured: What a person's answers say about the calibration; it takes precedence over `trust`.
 
     """
 
@@ -120,7 +121,12 @@ class Calibration:
         return _applied(self.scaling, logits)
 
     def probabilities(self, logits: ArrayLike) -> Probabilities:
-        """Calibrated probabilities for logits `(n, classes)` or `(n, classes, height, width)`."""
+        """Calibrated probabilities.
+
+        Args:
+            logits: Logits of shape `(n, classes)` or `(n, classes, height, width)`.
+
+        """
         return _applied(lambda rows: softmax(self.scaling(rows)), logits)
 
     def refined(
@@ -131,14 +137,14 @@ class Calibration:
         widths: Mapping[str, float] | None = None,
         groups: ArrayLike | None = None,
     ) -> Calibration:
-        """Bring the calibration up to date with a person's answers: `refine`, with its estimates as the priors.
+        """Update the calibration with a person's answers: `refine`, with its own estimates as priors.
 
         Args:
-            logits: What the model says of the target, `(rows, classes)`: all of it, as `ask` had it.
-            answers: What a person says of the rows that `ask` drew. All of them: earlier answers are not remembered.
-            widths: How wide the prior around each estimate is, by estimator, in log T, where it is not to be the usual
-                one; `math.inf` leaves the estimate out.
-            groups: What `ask` was given, such as the image of each pixel.
+            logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
+            answers: The answers of a person, all of them: earlier answers are not kept.
+            widths: The width of the prior around each estimate, in log T, by estimator, where it differs from the
+                default; `math.inf` leaves the estimate out.
+            groups: The groups that were passed to `ask`, such as the image of each pixel.
 
         """
         z = as_logits(logits)
@@ -150,23 +156,23 @@ class Calibration:
 
     @property
     def verdict(self) -> str | None:
-        """By the answers if there are any, else the one without labels, None where nothing was judged."""
+        """The verdict of the answers if there are any, otherwise the label-free one; None if there is neither."""
         judged = self.measured or self.trust
         return None if judged is None else judged.verdict
 
     @property
     def temperature(self) -> float:
-        """The temperature, if that is what was fitted."""
+        """The temperature, if the scaling is a temperature."""
         return self._temperature_scaling.temperature
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% interval of the temperature: sampling error alone, not the error of the method."""
+        """The 95% interval of the temperature: sampling error only, not the error of the method."""
         return self._temperature_scaling.interval()
 
     @property
     def bound(self) -> str | None:
-        """Which end of the searched range the temperature lies at, if it does."""
+        """The bound of the searched range that the temperature lies at, if it does."""
         return self._temperature_scaling.bound
 
     @property
@@ -180,12 +186,17 @@ class Calibration:
             return f"Calibration({self.method}: {type(self.scaling).__name__} of {len(self.scaling.bias)} classes)"
         low, high = self.interval
         digits = ".3f" if self.temperature >= 0.01 else ".1e"
-        known = "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"  # not every method has an error
+        known = "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"  # some methods have no error
         hit = f", at the {self.bound} bound" if self.bound else ""
         return f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, from {self.scaling.rows} rows{hit})"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write JSON, aside and then renamed: a file that is there is whole."""
+        """Write the calibration as JSON; the file is complete or absent.
+
+        Args:
+            path: The file to write.
+
+        """
         content = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -200,7 +211,7 @@ class Calibration:
         }
         path = Path(path)
         if not path.parent.is_dir():
-            raise InputError(f"expected a folder to write {path.name} into, got {path.parent}, which is none")
+            raise InputError(f"expected an existing folder for {path.name}, got {path.parent}")
         text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         with replacing(path) as aside:
             aside.write_text(text, encoding="utf-8")
@@ -245,7 +256,7 @@ def warn_of_distrust(calibration: Calibration) -> None:
 
 
 def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
-    """Write a scaling as JSON values; what is not finite, which JSON cannot say, becomes None.
+    """Convert a scaling to JSON values; numbers that are not finite become None.
 
     >>> scaling_to_dict(TemperatureScaling(2.0, log_se=0.1, rows=100))
     {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None,
@@ -275,7 +286,9 @@ def scaling_from_dict(value: Any) -> Scaling:
     rows = given.get("rows", 0)
     if type(rows) is not int or not 0 <= rows < 2**63:
         raise InputError(f"expected a number of rows, got {brief(rows)}")
-    filled = {k: unknown.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")}
+    filled: dict[str, Any] = {
+        k: unknown.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")
+    }
     return TemperatureScaling(**{"log_se": math.inf} | filled, rows=rows, bound=given.get("bound"))
 
 

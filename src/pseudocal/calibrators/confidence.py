@@ -1,8 +1,8 @@
-"""Mean confidence as a function of the temperature, and back.
+"""Mean confidence as a function of the temperature, and its inverse.
 
-The mean probability of the predicted class falls as the temperature rises, from one to one over the number of
-classes. So there is one temperature for each accuracy in between, and whoever can forecast the accuracy on unlabelled
-data can calibrate the model on average.
+The mean confidence decreases with the temperature, from one to one over the number of classes. So there is one
+temperature for each accuracy in between, and a forecast of the accuracy on unlabelled data calibrates the model on
+average.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float
 
 
 def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
-    """The temperature at which the mean confidence is `accuracy`.
+    """The temperature at which the mean confidence equals `accuracy`.
 
     >>> round(match_confidence([[2.0, 0.0]] * 4, 0.75).temperature, 6), round(2 / math.log(3), 6)
     (1.820478, 1.820478)
 
-    No temperature goes beyond certainty or below chance: an accuracy out there ends at a bound, and says so.
+    If no temperature reaches the accuracy, the result is the nearest bound, and its field `bound` is set.
 
     Args:
-        logits: `(n, classes)`.
-        accuracy: the mean confidence that is wanted.
+        logits: Logits of shape `(n, classes)`.
+        accuracy: The mean confidence to reach.
 
     """
     from scipy.optimize import brentq
 
     if not math.isfinite(accuracy):
-        raise InputError(f"expected an accuracy, got {accuracy}")
+        raise InputError(f"expected a finite accuracy, got {accuracy}")
     below = gaps(logits)
 
     def excess(log_t: float) -> float:
@@ -62,7 +62,7 @@ def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
 
 
 def gaps(logits: ArrayLike) -> NDArray[np.float64]:
-    """How far each logit is below the largest of its row, in float64: what all temperatures start from."""
+    """Each logit minus the largest of its row, in float64."""
     z = as_logits(logits)
     check_rows(z)
     below: NDArray[np.float64] = np.subtract(z, z.max(axis=1, keepdims=True), dtype=np.float64)
@@ -81,7 +81,7 @@ def nll_loss(labelled: Labelled) -> Callable[[float], float]:
 
 
 def checked(source: Labelled) -> Labelled:
-    """Labelled logits that are known to be what they should be."""
+    """The same labelled logits, checked."""
     logits = as_logits(source.logits)
     check_rows(logits)
     return Labelled(logits, as_labels(source.labels, logits), source.weights, source.groups)

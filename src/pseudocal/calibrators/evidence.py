@@ -1,4 +1,4 @@
-"""What a pass over the target leaves behind: all that a calibration is made from, in bounded memory, and mergeable."""
+"""Evidence: what a pass over the target collects for a calibration, in bounded memory, and mergeable."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
-LESS_FOR_PIXELS = 4  # pixels of an image say nearly the same: a quarter of the memory holds what they tell
-MOST_SHAPES = 1000  # beyond so many sizes it is not the sizes that are worth naming
-FIRST_LOOK = 64  # mixes before the anytime mode looks at its standard error for the first time
+LESS_FOR_PIXELS = 4  # pixels of an image are strongly correlated: a quarter of the memory is enough for them
+MOST_SHAPES = 1000  # shapes of inputs that are remembered for the error message
+FIRST_LOOK = 64  # mixes before the standard error is compared with the tolerance for the first time
 
 Packed = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One batch of the target: what the model says of its inputs, and of the mixes that were made from them.
+    """One batch of the target: the logits of its inputs and of the mixes that were made from them.
 
     Attributes:
-        rows: which inputs of the data they are, `(n,)`.
-        logits: what the model says of each, `(n, classes)`, or a map of each, `(n, classes, height, width)`.
-        shape: the shape of one input.
-        real: the same, of maps a sample of pixels, with the classes of a second opinion as labels, or the model's own
-            if there is none.
-        pairs: how many pairs of inputs were drawn.
-        mixes: the labelled mixes.
-        mistakes: what a second opinion said of sure mistakes, if there is one.
-        passes: how many inputs and mixes were predicted, by both models.
-        epoch: which pass over the data it is, from 0 on.
+        rows: The row numbers of the inputs in the data, of shape `(n,)`.
+        logits: The logits of the inputs, of shape `(n, classes)`, or maps of shape `(n, classes, height, width)`.
+        shape: The shape of one input.
+        real: The logits as rows (of maps, a sample of pixels), labelled with the predicted class of the second opinion,
+            or with the model's own if there is none.
+        pairs: The number of pairs of inputs.
+        mixes: The labelled mixes.
+        mistakes: The certain mistakes and how many of them the second opinion shares, if there is one.
+        passes: The number of inputs and mixes that both models predicted.
+        epoch: The number of the pass over the data, from 0.
 
     """
 
@@ -54,7 +54,7 @@ class Step:
 class Evidence:
     """Samples of the mixes and of the real logits, and counts of what was done.
 
-    Evidence from two parts of the target merges into what one pass over both would have left.
+    Evidence from two parts of the target merges into the evidence that one pass over both would have collected.
 
     >>> x = np.array([[2.0, 0.0]])
     >>> step = Step(np.array([0]), x, (2,), Labelled(x, np.array([0])), 3, Labelled(x, np.array([0])), None, 5)
@@ -64,23 +64,33 @@ class Evidence:
     >>> part.merge(other.pack())
     >>> part.counts
     {'pairs': 6, 'mixes': 2, 'forward_passes': 10}
+
+    Args:
+        memory: The most bytes that the samples may take.
+        streams: The random streams that decide which rows are kept.
+
     """
 
     def __init__(self, memory: int, streams: Streams) -> None:
         self.mixes = Reservoir(memory * 2 // 3, streams.kept_mixes())
         self.real = Reservoir(memory // 3, streams.kept_real())
         self.mistakes: Mistakes | None = None
-        self.inputs = 0  # real ones, each counted once, whether the model gives it one row or a row for each pixel
+        self.inputs = 0  # real inputs, each counted once, also if every pixel of it has a row
         self.pairs = 0
-        self.shapes: list[tuple[int, ...]] = []  # of the inputs, as long as no two were paired
+        self.shapes: list[tuple[int, ...]] = []  # shapes of the inputs, until two of them have been paired
         self.epochs = 1
         self.forward_passes = 0
-        # images are numbered from a random start, so those of parts that know nothing of each other stay apart
+        # images are numbered from a random start, so that the numbers of different blocks do not collide
         self._first_image = streams.images().integers(2**62, dtype=np.int64)
         self._look_at = FIRST_LOOK
 
     def add(self, step: Step) -> None:
-        """Take in what one batch gave."""
+        """Add the step of one batch.
+
+        Args:
+            step: The step, as `PseudoCal.steps` yields it.
+
+        """
         self.epochs = step.epoch + 1
         self.forward_passes += step.passes
         self.pairs += step.pairs
@@ -102,7 +112,7 @@ class Evidence:
         self.mixes.add(mixes)
 
     def pack(self) -> Packed:
-        """All of it as plain arrays, to be sent elsewhere."""
+        """The evidence as plain arrays, to be sent to another process."""
         mixes, real = self.mixes.sample, self.real.sample
         numbers = [self.inputs, self.pairs, self.forward_passes, self.epochs, mixes.seen, real.seen]
         packed = {"counts": np.array(numbers, dtype=np.int64), "ceilings": np.array([mixes.ceiling, real.ceiling])}
@@ -111,7 +121,12 @@ class Evidence:
         return packed | {name: s.rows for name, s in (("mixes", mixes), ("real", real)) if s.rows is not None}
 
     def merge(self, packed: Packed) -> None:
-        """Take in what was collected from another part of the target and packed there."""
+        """Merge evidence from another part of the target.
+
+        Args:
+            packed: The evidence, as `pack` returns it.
+
+        """
         inputs, pairs, forward_passes, epochs, mixes, real = packed["counts"].tolist()
         below_mixes, below_real = packed["ceilings"].tolist()
         _merge(self.mixes, Sample(packed.get("mixes"), mixes, below_mixes))
@@ -125,39 +140,50 @@ class Evidence:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was done."""
+        """The numbers of pairs, mixes and forward passes."""
         return {"pairs": self.pairs, "mixes": self.mixes.seen, "forward_passes": self.forward_passes}
 
     @property
     def agreement(self) -> Agreement | None:
-        """How often a second opinion agrees, if there is one."""
+        """The agreement with the second opinion, if there is one."""
         return None if self.mistakes is None else agreement_of(self.real.labelled, self.mistakes)
 
     def temperature(self) -> TemperatureScaling:
-        """Fit the mixes.
+        """Fit the temperature on the mixes.
 
-        Mixes of later epochs are of the same inputs, so they count as no new evidence for the error. They are some,
-        since the pairs are new: the interval is then wider than it need be, never narrower.
+        Mixes of later epochs reuse the same inputs, so they do not reduce the standard error. This is conservative,
+        since the pairs are new.
         """
         mixes = self.mixes.labelled
         fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights, groups=mixes.groups)
+        fitted = replace(fitted, effective_rows=fitted.effective_rows / self.epochs)
         if fitted.groups is None:
             return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
-        log_se = fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf  # of one pair of images
+        log_se = fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf  # one pair of images
         return replace(fitted, log_se=log_se, groups=fitted.groups / self.epochs)
 
     def settled(self, tolerance: float | None) -> bool:
-        """Whether the standard error of log T is below `tolerance`; looks seldom, when the answer may have changed."""
+        """Whether the standard error of log T is below a tolerance. It is computed only when that may have changed.
+
+        Args:
+            tolerance: The tolerance; None means never.
+
+        """
         held = len(self.mixes)
         if tolerance is None or held < self._look_at:
             return False
         error = self.temperature().log_se
-        needed = held * (error / tolerance) ** 2  # the error falls with the root of the number
+        needed = held * (error / tolerance) ** 2  # the error decreases with the square root of the number of mixes
         self._look_at = int(np.clip(1.02 * needed, 1.1 * held, 2 * held))
         return error < tolerance
 
     def why_no_mixes(self, strategy: str | None) -> str:
-        """What to say where nothing could be mixed; `strategy` is what took the place of mixup."""
+        """The error message if there are no mixes.
+
+        Args:
+            strategy: The name of the strategy that replaced mixup, if any.
+
+        """
         rows, maps = self.inputs, self.real.seen > 0 and self.real.labelled.groups is not None
         if self.pairs == 0 and rows > 1 and len(self.shapes) == rows:
             first = ", ".join(" x ".join(map(str, shape)) for shape in self.shapes[:3])
@@ -173,12 +199,12 @@ class Evidence:
             return f"expected at least one row from the strategy, got none of {self.pairs} pairs"
         if maps:
             return (
-                f"expected images that the model tells apart somewhere, got {rows} of which no two that were paired "
-                "differ in the class of any pixel: are they different images?"
+                f"expected images whose predicted classes differ somewhere, got {rows} of which no two that were "
+                "paired differ in any pixel: are they different images?"
             )
         return (
-            f"expected target inputs that the model tells apart, got one predicted class for all {rows}: "
-            "a model that always says the same cannot be calibrated by mixing its inputs"
+            f"expected target inputs of at least two predicted classes, got one predicted class for all {rows}: "
+            "a model that always predicts the same class cannot be calibrated by mixing its inputs"
         )
 
 
@@ -188,6 +214,6 @@ def _merge(reservoir: Reservoir, sample: Sample) -> None:
 
 
 def _make_room(reservoir: Reservoir, *, of_pixels: bool) -> None:
-    """Leave memory to the frames where rows are pixels."""
+    """Use less memory if rows are pixels, since the images need it."""
     if reservoir.seen == 0 and of_pixels:
         reservoir.memory //= LESS_FOR_PIXELS

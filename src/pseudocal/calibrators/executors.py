@@ -1,7 +1,7 @@
-"""A target in blocks: workers collect evidence from each, and it is merged here, in the order of the blocks.
+"""A target in blocks: workers collect evidence from each block, and it is merged here in the order of the blocks.
 
-What is drawn at random depends on the seed and on the block, never on the worker or on who was first. So one worker,
-a hundred, and no worker at all give the same answer, and one that dies and is replaced changes nothing.
+Random numbers depend on the seed and on the block, never on the worker or on the order in which blocks finish. So one
+worker, a hundred workers and no workers give the same result, and so does a worker that dies and is replaced.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pseudocal.synthesis import Strategy
 if TYPE_CHECKING:
     from pseudocal.calibrators.pseudocal import PseudoCal
 
-ALWAYS_SENT = 2**23  # bytes that a block may always send back, however many blocks there are
+ALWAYS_SENT = 2**23  # bytes that each block may send back, however many blocks there are
 
-WorkOnBlock = Callable[[int, Any], Any]  # the number of a block and the block itself go in
+WorkOnBlock = Callable[[int, Any], Any]  # takes the number of a block and the block
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a block could not be done.
+    """A block that failed.
 
     Attributes:
-        reason: what went wrong.
+        reason: Why it failed.
 
     """
 
@@ -45,21 +45,19 @@ class Failure:
 
 
 class Executor(Protocol):
-    """Where blocks are worked on."""
+    """Runs work on blocks: in this process, or on workers elsewhere."""
 
     @property
     def max_bad(self) -> float:
-        """The share of blocks that may fail."""
+        """The fraction of blocks that may fail."""
         ...
 
     def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
-        """What the work that `start` makes on each worker gives for each block, or a `Failure`, in order.
-
-        Whoever closes the generator cancels what is left.
+        """The result for each block, or a `Failure`, in order. Closing the generator cancels the rest.
 
         Args:
-            start: makes the work, once on each worker.
-            blocks: what is worked on.
+            start: Called once on each worker; returns the function that is called on each block.
+            blocks: The blocks.
 
         """
         ...
@@ -67,15 +65,15 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class BlockWork:
-    """What every worker does with its blocks. It travels to the workers, so it holds settings and models alone.
+    """The work of each worker on its blocks. It is sent to the workers, so it holds only settings and models.
 
     Attributes:
-        method: the settings of the calibration.
-        models: the model to calibrate, and a second opinion or None.
-        source: what the blocks read from.
-        batch_size: inputs that are predicted together.
-        memory: bytes that a batch of maps may take.
-        strategy: synthesises in the place of mixup.
+        method: The settings of the calibration.
+        models: The model to calibrate, and a second opinion or None.
+        source: The array that blocks of rows read from, if there is one.
+        batch_size: The number of inputs that are predicted together.
+        memory: The most bytes that a batch of maps may take.
+        strategy: Replaces mixup, if given.
 
     """
 
@@ -87,7 +85,7 @@ class BlockWork:
     strategy: Strategy | None = None
 
     def start(self) -> WorkOnBlock:
-        """On a worker: make the models once; then collect from one block after another."""
+        """On a worker: create the models once, and return the function that collects evidence from a block."""
         model, second = self.models
         predict, opinion = as_predictor(model), None if second is None else as_predictor(second)
         return partial(self._evidence, predict, opinion, received(self.source))
@@ -116,15 +114,15 @@ def collect_in_blocks(
     batch_size: int,
     strategy: Strategy | None = None,
 ) -> tuple[Evidence, dict[str, Any]]:
-    """Collect from an array or from blocks on the workers of `executor`; also what belongs into the record.
+    """Collect evidence from an array or from blocks with `executor`; also returns settings for the record of the run.
 
     Args:
-        method: the settings of the calibration.
-        models: the model to calibrate, and a second opinion or None.
-        data: an array, or a list of blocks.
-        executor: where the blocks are worked on.
-        batch_size: inputs that are predicted together.
-        strategy: synthesises in the place of mixup.
+        method: The settings of the calibration.
+        models: The model to calibrate, and a second opinion or None.
+        data: An array, or a list of blocks.
+        executor: Runs the work on the blocks.
+        batch_size: The number of inputs that are predicted together.
+        strategy: Replaces mixup, if given.
 
     """
     streams, source, memory = Streams(method.seed), None, float(method.memory)
@@ -143,7 +141,7 @@ def collect_in_blocks(
 
 
 def _fitting_on_worker(method: PseudoCal, model: Any, data: Any, executor: Executor, batch_size: int) -> int:
-    """The batch size that one process would choose; the model is asked where it is, on a worker."""
+    """The batch size that a single process would choose; found on a worker, where the model is."""
     if not may_be_large(data, batch_size, method.memory):
         return batch_size
     start = partial(_ask_for_size, model, batch_size, method.memory)
@@ -158,7 +156,7 @@ def _ask_for_size(model: Any, batch_size: int, memory: int) -> WorkOnBlock:
 
 
 def block_order(seed: int, n: int) -> NDArray[np.intp]:
-    """The numbers of n blocks as the seed shuffles them: an early stop has then seen blocks from everywhere.
+    """The numbers of n blocks in random order, so that a run that stops early has seen blocks from everywhere.
 
     >>> sorted(block_order(0, 3).tolist())
     [0, 1, 2]
@@ -167,9 +165,9 @@ def block_order(seed: int, n: int) -> NDArray[np.intp]:
 
 
 class Merging:
-    """Merge what workers send of each block, in order, until it is enough.
+    """Merge the evidence of each block, in order, until the tolerance is reached.
 
-    `steps` does the work and says after each block how many are done; whoever wants to show progress pulls.
+    `steps` does the work and yields the number of finished blocks after each one, for progress bars.
     """
 
     def __init__(self, work: BlockWork, blocks: Sequence[Block], executor: Executor) -> None:
@@ -184,7 +182,7 @@ class Merging:
         self.evidence = method.no_evidence()
 
     def steps(self) -> Iterator[int]:
-        """Work on the blocks and yield how many are done."""
+        """Work on the blocks and yield the number of finished ones."""
         with closing(self._executor.map(self._work.start, self._blocks)) as results:
             for block, result in zip(self._blocks, results, strict=True):
                 self._done += 1
@@ -200,12 +198,12 @@ class Merging:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What belongs into the record of the run."""
+        """Settings for the record of the run."""
         used = self._done - len(self._left_out.why)
         record = {"blocks": len(self._blocks), "blocks_used": used, "left_out": self._left_out.why}
         return record | ({"unreadable": self._unreadable.why} if self._unreadable.why else {})
 
 
 def unreadable_in(blocks: Sequence[Block], most: float) -> Omissions:
-    """The count of inputs that cannot be read, among those of blocks that know how many they have."""
+    """An empty record of unreadable inputs, for all blocks that know their number of inputs."""
     return Omissions(sum(len(block) for block in blocks if isinstance(block, Sized)), most)

@@ -1,4 +1,4 @@
-"""Labelled pixels of a stream as rows, for the calibrators that take labelled logits."""
+"""Labelled pixels of a stream of images as rows, for calibrators that take labelled logits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ def pixel_rows(
     memory: int = 2**27,
     seed: int = 0,
 ) -> Labelled:
-    """Random pixels of images with masks, `(inputs, masks)` a batch.
+    """Sample labelled pixels from batches `(images, masks)`.
 
-    What a model that labels every pixel says of them can go wherever labelled logits go, and which rows are of one
-    image goes with them:
+    The result can be used wherever labelled logits are; its groups are the images:
 
     >>> import numpy as np
     >>> from pseudocal.calibrators import tempscal
@@ -33,12 +32,12 @@ def pixel_rows(
     Calibration(tempscal: T = 1.820 in [...], from 4 rows)
 
     Args:
-        model: it labels every pixel.
-        batches: images and their masks.
-        pixels_per_image: at most so many pixels of each image; None for all.
-        ignore: the label of pixels that do not count.
-        memory: bytes that all of the rows may take.
-        seed: the seed of the sample.
+        model: A segmentation model.
+        batches: Pairs of images and their masks.
+        pixels_per_image: The largest number of pixels to sample from each image; None for all.
+        ignore: The label of ignored pixels; None if there are none.
+        memory: The most bytes that the rows may take.
+        seed: The seed of the sample.
 
     """
     check_pixels_per_image(pixels_per_image)

@@ -1,4 +1,4 @@
-"""What a calibrator may ask for, as one record of optional parts."""
+"""The data that a calibrator may need, as one record of optional parts."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ PARTS: dict[Part, str] = {
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """All that is at hand for calibrating one model; whatever is absent is None.
+    """The data that is available for calibrating one model; None for what is not.
 
     Attributes:
-        source: labelled source validation logits.
-        source_train_features: features of source training data, `(n, features)`.
-        source_features: features of the source validation data.
-        target_features: features of target data.
-        target_logits: logits of target data, `(n, classes)`.
-        target_labels: labels of target data, for the oracle alone.
-        target_inputs: inputs of target data.
-        model: the model itself.
-        members: several trained models.
-        member_logits: target logits of each of them.
+        source: Labelled logits of the source validation set.
+        source_train_features: Features of the source training set, of shape `(n, features)`.
+        source_features: Features of the source validation set, in the order of `source`.
+        target_features: Features of the target, of shape `(n, features)`.
+        target_logits: Logits of the target, of shape `(n, classes)`.
+        target_labels: Labels of the target, for the oracle only.
+        target_inputs: Inputs of the target, or batches of them.
+        model: The model itself.
+        members: Several trained models.
+        member_logits: The target logits of several trained models.
 
     """
 
@@ -67,7 +67,7 @@ class Material:
     member_logits: Sequence[ArrayLike] | None = None
 
     def pick(self, parts: Sequence[Part], who: str) -> dict[str, Any]:
-        """These parts and no others; says which of them are missing.
+        """The requested parts; raises if any of them is missing.
 
         >>> Material(target_labels=[0, 1]).pick(["target_labels"], "the oracle")
         {'target_labels': [0, 1]}
@@ -77,8 +77,8 @@ class Material:
         features of target data (target_features) for cpcs, got none
 
         Args:
-            parts: names of parts.
-            who: who asks, for the error.
+            parts: The names of the parts.
+            who: The name of the calibrator that needs them, for the error.
 
         """
         missing = [f"{PARTS[part]} ({part})" for part in parts if getattr(self, part) is None]

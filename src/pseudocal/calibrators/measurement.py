@@ -1,4 +1,4 @@
-"""The record of what a person's answers say: kept in a calibration beside what was judged without them."""
+"""The record of what a person's answers say about a calibration, kept beside the label-free verdict."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ MEASURED_VERDICTS: tuple[MeasuredVerdict, ...] = ("apply", "already calibrated",
 
 @dataclass(frozen=True)
 class Measured:
-    """What a person's answers say of a calibration. All intervals are of 90%, about the rows of the target.
+    """What a person's answers say about a calibration. All intervals are 90% intervals for the whole target.
 
     Attributes:
         verdict: "apply", "already calibrated" (nothing to apply), "caution", or "do not apply".
-        reasons: Why, in words.
-        answers: How many answers were used.
-        cannot_tell: How many questions the person could not answer. They are left out.
-        none_of_these: How many of the answers say that none of the classes is right. They count as wrong.
-        rows: How many rows the target has.
-        drawn_by: "ask" or "random", how the rows were drawn.
+        reasons: The reasons for the verdict, as sentences.
+        answers: The number of answers used.
+        cannot_tell: The number of questions that the person could not answer. They are left out.
+        none_of_these: The number of answers that name none of the classes. They count as wrong predictions.
+        rows: The number of rows of the target.
+        drawn_by: How the rows were drawn: "ask" or "random".
         seed: The seed of `ask`.
-        priors: The label-free estimates that went into the temperature.
-        temperature: The temperature that the answers ask for; the posterior's mean and quantiles of log T.
-        accuracy: The share of rows on which the model is right.
+        priors: The label-free estimates used as priors of the temperature.
+        temperature: The temperature that the answers support: exp of the posterior mean and quantiles of log T.
+        accuracy: The accuracy of the model.
         gap_before: Mean confidence minus accuracy without calibration.
-        gap_after: The same with the calibration.
-        error_before: The root mean square calibration error, freed of what chance adds; None of too few answers.
-        error_after: The same with the calibration; temperatures are fitted without the row that is scored.
-        more: How many more answers would settle the verdict, None where it is settled.
+        gap_after: Mean confidence minus accuracy with the calibration.
+        error_before: The debiased root mean squared calibration error; None if there are too few answers.
+        error_after: The same with the calibration; each row is scored with a temperature fitted without it.
+        more: The number of further answers that would settle the verdict; None if it is settled.
 
     """
 
@@ -57,7 +57,7 @@ class Measured:
     more: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values; an infinite width is None."""
+        """Convert to JSON values; an infinite width becomes None."""
         content = asdict(self) | {"reasons": list(self.reasons)}
         widths = [None if math.isinf(prior.width) else prior.width for prior in self.priors]
         content["priors"] = [asdict(prior) | {"width": width} for prior, width in zip(self.priors, widths, strict=True)]
@@ -65,7 +65,12 @@ class Measured:
 
     @classmethod
     def from_dict(cls, content: Any) -> Measured:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` returned.
+
+        Args:
+            content: The JSON values.
+
+        """
         try:
             known = {key: content[key] for key in cls.__dataclass_fields__}
             if known["verdict"] not in MEASURED_VERDICTS:

@@ -1,10 +1,10 @@
-"""What answers say about a model: its accuracy, how far its confidence is off, and its calibration error.
+"""What answers say about a model: its accuracy, its confidence gap and its calibration error.
 
-The accuracy is the share of right answers, moved by what the calibrated confidence of all rows says beyond that of the
-rows that were asked (prediction-powered inference), as far as that narrows the interval. The interval is Jeffreys' for
-a share, with as many independent answers as would be known as well: more than were given where the questions are
-spread over confidences or where confidence predicts what is right, fewer where several pixels of one image were asked.
-So it stays an interval where all answers are right.
+The accuracy is the fraction of right predictions among the answered rows, adjusted by the difference in calibrated
+confidence between all rows and the answered ones (prediction-powered inference), if that narrows the interval. The
+interval is Jeffreys' interval for a proportion with an effective number of answers. That number is larger than the
+actual one if the questions are spread over confidences or if confidence predicts what is right, and smaller if several
+pixels of one image were asked about. So the interval has a positive width even if all answers are right.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from pseudocal.metrics import Interval, Metric, Outcomes, bootstrap, debiased_l2
 
 Numbers64 = NDArray[np.float64]
 
-LEVEL = 0.9  # of every interval here
-IMAGINED = 4.0  # answers, as the calibrated confidence expects them, that steady a variance from few
-FEWEST_FOR_ECE = 100  # answers; below this the interval of a calibration error says next to nothing
+LEVEL = 0.9  # the level of every interval here
+IMAGINED = 4.0  # pseudo-answers, as the calibrated confidence expects them, that stabilise a variance
+FEWEST_FOR_ECE = 100  # with fewer answers the interval of a calibration error is too wide to be useful
 ROWS_OF_A_BIN = 20
-STEADY = 20.0  # answers, as if neighbours had nothing in common, that steady what neighbours say
-MOST_GAIN = 3.0  # how many answers without a confidence one with it is worth at most
+STEADY = 20.0  # pseudo-answers, with unrelated neighbours, that stabilise the variance between neighbours
+MOST_GAIN = 3.0  # the largest factor by which the effective number of answers may exceed the actual one
 MOST_BINS = 15
 
 
 @dataclass(frozen=True, eq=False)
 class AnsweredRows:
-    """Predictions that were checked by a person, as the measures see them.
+    """Predictions that were checked by a person.
 
     Attributes:
-        right: `(n,)`, whether the predicted class is right.
-        confidence: `(n,)`, the calibrated confidence, by a temperature that was fitted without the row.
+        right: Whether each predicted class is right, of shape `(n,)`.
+        confidence: The calibrated confidence of each row, with a temperature fitted without it, of shape `(n,)`.
         expected: The mean calibrated confidence over all rows of the target.
-        noise: The mean of c (1 - c) over all rows, c the calibrated confidence.
-        rows: How many rows the target has.
-        groups: `(n,)` integers from zero; rows of a group go together.
-        spread: Whether the rows were spread by `ask` and are given in the order of the survey, so that neighbours stand
-            for similar parts of the target. What they have in common is then not left to chance.
+        noise: The mean of c (1 - c) over all rows, where c is the calibrated confidence.
+        rows: The number of rows of the target.
+        groups: The group of each row, numbered from zero, of shape `(n,)`; rows of one group are not independent.
+        spread: Whether `ask` chose the rows and they are in the order of the survey, so that neighbours represent
+            similar parts of the target. This reduces the sampling error.
 
     """
 
@@ -55,14 +55,14 @@ class AnsweredRows:
 
     @property
     def remaining(self) -> float:
-        """The share of rows that nobody was asked about: without them nothing is left to chance."""
+        """The fraction of rows without an answer: the finite population correction."""
         return 1 - len(self.right) / self.rows
 
 
 def accuracy_interval(sample: AnsweredRows) -> Interval:
     """The accuracy over all rows of the target, with its 90% interval.
 
-    Twenty answers, all right, of predictions that are 80% sure:
+    Twenty answers, all right, for predictions with a confidence of 80%:
 
     >>> ten = AnsweredRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10_000, np.arange(20))
     >>> print(accuracy_interval(ten))
@@ -84,33 +84,33 @@ def accuracy_interval(sample: AnsweredRows) -> Interval:
 
 
 def _weight(sample: AnsweredRows) -> float:
-    """How much of the confidence to take off each answer: what makes the rest vary least, from 0 to 1."""
+    """The weight of the confidence as a control variate, from 0 to 1: the one that minimises the variance."""
     right, c = sample.right.astype(np.float64), sample.confidence
     n, spread = len(right), float(np.var(c))
     if n < 2 or spread < 1e-12:
         return 0.0
     covariance = float(np.mean((right - right.mean()) * (c - c.mean())))
-    expected = max(sample.expected * (1 - sample.expected) - sample.noise, 0.0)  # the spread of c over all rows
-    steadied = (n * covariance + IMAGINED * expected) / (n * spread + IMAGINED * expected + 1e-12)
-    return min(1.0, max(0.0, steadied)) if covariance > 0 else 0.0
+    expected = max(sample.expected * (1 - sample.expected) - sample.noise, 0.0)  # the variance of c over all rows
+    slope = (n * covariance + IMAGINED * expected) / (n * spread + IMAGINED * expected + 1e-12)
+    return min(1.0, max(0.0, slope)) if covariance > 0 else 0.0
 
 
 def independent_answers(sample: AnsweredRows, weight: float) -> float:
-    """How many independent answers would tell the accuracy as well.
+    """The effective number of answers: how many independent ones would estimate the accuracy as well.
 
     >>> same = AnsweredRows(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
     >>> round(independent_answers(same, 0.0), 3)
     20.0
     >>> twins = np.repeat(np.arange(10), 2)
     >>> pairs = AnsweredRows(np.repeat([True, False], 10), np.full(20, 0.5), 0.5, 0.25, 10**9, twins)
-    >>> round(independent_answers(pairs, 0.0), 1)             # ten pairs that are right or wrong together
+    >>> round(independent_answers(pairs, 0.0), 1)             # ten pairs, each both right or both wrong
     8.1
     """
     n, right = len(sample.right), sample.right.astype(np.float64)
     rest = right - weight * sample.confidence
     rest = rest - rest.mean()
-    plain = sample.expected * (1 - sample.expected)  # of a share, if the calibrated confidence is right
-    explained = (2 * weight - weight**2) * max(plain - sample.noise, 0.0)  # of that, by the confidence
+    plain = sample.expected * (1 - sample.expected)  # the variance of an answer, if the calibrated confidence is right
+    explained = (2 * weight - weight**2) * max(plain - sample.noise, 0.0)  # the part of it that the confidence explains
     before = n * float(right.var()) + IMAGINED * plain
     after = float(rest @ rest) + IMAGINED * (plain - explained)
     worth = n * min(max(before / after, 1.0), MOST_GAIN) if after > 0 else float(n)
@@ -118,14 +118,14 @@ def independent_answers(sample: AnsweredRows, weight: float) -> float:
 
 
 def design_gain(rest: Numbers64, groups: NDArray[np.intp], *, spread: bool) -> float:
-    """What one answer is worth for how the rows were drawn: above one if spread, below one if in groups."""
+    """The effective number of answers per answer, given how rows were drawn: above 1 if spread, below if grouped."""
     if len(groups) > int(groups.max()) + 1:
         return cluster_worth(rest, groups)
     return spread_gain(rest) if spread else 1.0
 
 
 def spread_gain(rest: Numbers64) -> float:
-    """The variance of all over that between neighbours, which alone is left to chance (Wolter, 1984).
+    """The total variance over the variance between neighbours, which alone matters for spread rows (Wolter, 1984).
 
     >>> spread_gain(np.repeat([1.0, -1.0], 50)) > 2.9, spread_gain(np.tile([1.0, -1.0], 50))
     (True, 1.0)
@@ -138,9 +138,9 @@ def spread_gain(rest: Numbers64) -> float:
 
 
 def cluster_worth(rest: Numbers64, groups: NDArray[np.intp]) -> float:
-    """What one answer is worth beside others of its group: the variance without groups over that with them.
+    """The inverse design effect of groups: the variance without groups over the variance with them.
 
-    Few groups tell their own variance badly, so it is Student's quantile that counts (Korn and Graubard, 1998).
+    With few groups this variance is uncertain, so Student's quantile replaces the normal one (Korn and Graubard, 1998).
     """
     from scipy.special import ndtri, stdtrit
 
@@ -157,27 +157,26 @@ def cluster_worth(rest: Numbers64, groups: NDArray[np.intp]) -> float:
 
 
 def calibration_error(right: NDArray[np.bool_], confidence: Numbers64, groups: NDArray[np.intp]) -> Interval | None:
-    """The calibration error freed of what chance adds, with its 90% interval; None of too few answers.
+    """The debiased calibration error with its 90% interval; None if there are too few answers.
 
-    It is the root mean square over bins of equally many rows (`debiased_l2`), since for the ECE itself what chance adds
-    is not known.
+    It is the root mean square over bins of equally many rows (`debiased_l2`), since the bias of the ECE is not known.
     """
     n = len(right)
     if n < FEWEST_FOR_ECE:
         return None
     squared = (confidence - right) ** 2
-    surprise = -np.log(np.maximum(np.where(right, confidence, 1 - confidence), 1e-300))
-    outcomes = Outcomes(confidence, right, surprise, 2 * squared)  # of the predicted class against all others
+    nll = -np.log(np.maximum(np.where(right, confidence, 1 - confidence), 1e-300))
+    outcomes = Outcomes(confidence, right, nll, 2 * squared)  # of the predicted class against all others
     return bootstrap(debiased_error(n), outcomes, level=LEVEL, groups=groups)
 
 
 def debiased_error(n: int) -> Metric:
-    """The calibration error with as many bins as `n` rows allow."""
+    """The debiased calibration error, with a number of bins that suits `n` rows."""
     return partial(debiased_l2, bins=min(MOST_BINS, max(2, n // ROWS_OF_A_BIN)))
 
 
 def gap(expected: float, accuracy: Interval) -> Interval:
-    """Mean confidence over all rows minus accuracy. The mean is known, so the interval is that of the accuracy.
+    """Mean confidence over all rows minus accuracy. The mean is exact, so the interval comes from the accuracy.
 
     >>> print(gap(0.9, Interval(0.7, 0.6, 0.8)))
     0.2000 [0.1000, 0.3000]
@@ -186,10 +185,10 @@ def gap(expected: float, accuracy: Interval) -> Interval:
 
 
 def more_answers(n: int, low: float, high: float, narrow: float) -> int:
-    """How many more answers would settle the verdict, as far as one can tell from `n`.
+    """An estimate of how many more answers would settle the verdict.
 
-    An interval of log T from `low` to `high` shrinks as one over the root of n. It is settled when one end reaches
-    zero, or when it is as narrow as `narrow`.
+    The width of an interval of log T from `low` to `high` shrinks with the square root of n. The verdict is settled
+    when one end reaches zero, or when half of the width is at most `narrow`.
 
     >>> more_answers(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5
     63

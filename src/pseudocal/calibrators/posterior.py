@@ -1,8 +1,8 @@
-"""The temperature from a few answers and from label-free estimates together.
+"""The posterior of the temperature, from a few answers and from label-free estimates.
 
-The answers have a likelihood as a function of g = log T. Each label-free estimate is a prior of g: Student's density
-with 3 degrees of freedom around it, whose heavy tails let the answers win where the estimate is far off. The product
-can have two peaks, so it is summed on a grid; the temperature is exp of the posterior mean of g.
+The answers give a likelihood of g = log T. Each label-free estimate gives a prior of g: Student's t with 3 degrees of
+freedom around it, whose heavy tails let the answers win if the estimate is far off. The product can have two peaks, so
+it is integrated on a grid; the temperature is exp of the posterior mean of g.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pseudocal.scaling.temperature import BOUNDS
 
 LogTs = NDArray[np.float64]
 
-DEGREES = 3  # of freedom
+DEGREES = 3  # degrees of freedom
 ANY = (math.log(1.6), 1.0)  # centre and width of log T over the models of the development tasks
 LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
-GRID_POINTS = 101  # of each grid
+GRID_POINTS = 101  # points of each grid
 FAR = 7.0  # a grid around an estimate reaches 55 widths to either side
-PEAK_ROUNDS = 6  # each divides the range that holds the peak by 50
-LEAST_PROBABILITY = 1e-300  # of a probability, for a logarithm
+PEAK_ROUNDS = 6  # each divides the range that contains the peak by 50
+LEAST_PROBABILITY = 1e-300  # probabilities are clipped to this before the logarithm
 
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of the temperature without answers.
+    """A prior of the temperature from a label-free estimate.
 
-    Half of the time, say, the estimate is off by about its width, and else it is worth nothing: then the temperature is
-    any that models need.
+    It is a mixture: with probability `1 - doubt` the estimate is off by about its width; otherwise it is useless, and
+    the temperature is distributed as over typical models.
 
     >>> prior = Prior("mixes", temperature=2.0, width=0.5, doubt=0.0)
     >>> density = prior.log_density(np.log([1.0, 2.0, 4.0]))
@@ -42,10 +42,10 @@ class Prior:
     array([-0.99,  0.  , -0.99])
 
     Attributes:
-        estimator: Where the estimate comes from: "mixes", "agreement", or another name.
+        estimator: The name of the estimator: "mixes", "agreement" or another.
         temperature: The estimate.
-        width: The scale of Student's density of log T around it. `math.inf` leaves the estimate out.
-        doubt: The chance that the estimate is worth nothing, from 0 to 1.
+        width: The scale of Student's t in log T around it. `math.inf` leaves the estimate out.
+        doubt: The probability that the estimate is useless, from 0 to 1.
 
     """
 
@@ -62,14 +62,19 @@ class Prior:
             raise InputError(f"expected a doubt from 0 to 1, got {self.doubt}")
 
     def log_density(self, log_t: ArrayLike) -> LogTs:
-        """The logarithm of the density of log T, up to a constant."""
+        """The logarithm of the density, up to a constant.
+
+        Args:
+            log_t: The values of log T.
+
+        """
         g = np.asarray(log_t, dtype=np.float64)
         if math.isinf(self.width):
             return np.zeros_like(g)
         with np.errstate(divide="ignore"):
-            believed = np.log(1 - self.doubt) + _student(g, math.log(self.temperature), self.width)
-            other = np.log(self.doubt) + _student(g, *ANY)
-        density: LogTs = np.logaddexp(believed, other)
+            estimate = np.log(1 - self.doubt) + _student(g, math.log(self.temperature), self.width)
+            typical = np.log(self.doubt) + _student(g, *ANY)
+        density: LogTs = np.logaddexp(estimate, typical)
         return density
 
 
@@ -80,12 +85,12 @@ def _student(g: LogTs, centre: float, width: float) -> LogTs:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The density of log T on a grid, given all answers and given all but one.
+    """The posterior density of log T on a grid.
 
     Attributes:
-        log_t: `(points,)`, the grid.
-        log_likelihood: `(n, points)`, of each answer, times what the answers are worth together.
-        log_prior: `(points,)`, up to a constant.
+        log_t: The grid, of shape `(points,)`.
+        log_likelihood: The log-likelihood of each answer, times its effective number of answers, `(n, points)`.
+        log_prior: The log prior up to a constant, of shape `(points,)`.
 
     """
 
@@ -95,7 +100,7 @@ class Posterior:
 
     @property
     def density(self) -> LogTs:
-        """`(points,)`, the share of each point of the grid; they sum to one."""
+        """The probability of each point of the grid, `(points,)`; they sum to one."""
         return self._shares(self.log_likelihood.sum(axis=0))
 
     @property
@@ -109,12 +114,12 @@ class Posterior:
         return math.sqrt(float(self.density @ (self.log_t - self.mean) ** 2))
 
     def quantile(self, share: float) -> float:
-        """The log T that has `share` of the density below it."""
+        """The quantile of log T: `share` of the density lies below it."""
         density = self.density
         return float(np.interp(share, np.cumsum(density) - density / 2, self.log_t))
 
     def without(self, groups: NDArray[np.intp]) -> LogTs:
-        """`(n,)`: for each answer the posterior mean of log T without the answers of its group, itself included."""
+        """For each answer, the posterior mean of log T without the answers of its group, `(n,)`."""
         of_group = np.zeros((int(groups.max()) + 1, len(self.log_t)))
         np.add.at(of_group, groups, self.log_likelihood)
         means: LogTs = self._shares(of_group.sum(axis=0) - of_group) @ self.log_t
@@ -130,7 +135,7 @@ class Posterior:
 def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> LogTs:
     """The log-likelihood of each answer at each temperature, `(n, points)`.
 
-    A negative label says that none of the classes is right: its likelihood is that of the predicted class being wrong.
+    A negative label means that none of the classes is right: its likelihood is that of a wrong prediction.
 
     >>> logits, labels = np.array([[math.log(3), 0.0]] * 3), np.array([0, 1, -2])
     >>> np.exp(log_likelihood(logits, labels, np.array([0.0]))).ravel().round(4)
@@ -148,26 +153,26 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> L
 
 
 def posterior(likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, worth: float = 1.0) -> Posterior:
-    """Likelihood and priors on a grid that is fine around the estimates and around the peak of the likelihood.
+    """The posterior on a grid that is fine around the estimates and around the peak of the likelihood.
 
     Args:
-        likelihood: From a grid of log T to the log-likelihood of each answer, `(n, points)`.
-        priors: Any number of them. Without any, every log T between the bounds of `fit_temperature` is as likely.
-        worth: How many independent answers one answer is worth: below one where answers go together, above one where
-            they are spread well or a large part of all rows.
+        likelihood: Maps a grid of log T to the log-likelihood of each answer, `(n, points)`.
+        priors: The priors. Without any, all log T between the bounds of `fit_temperature` are equally likely.
+        worth: The effective number of answers per answer: below 1 if answers are correlated, above 1 if they are well
+            spread or a large part of all rows.
 
     """
     peak, width = _peak(lambda g: worth * likelihood(g).sum(axis=0))
     fine = np.sinh(np.linspace(-FAR, FAR, GRID_POINTS))
-    believed = [prior for prior in priors if not math.isinf(prior.width)]
-    around = [math.log(prior.temperature) + prior.width / 10 * fine for prior in believed]
+    finite = [prior for prior in priors if not math.isinf(prior.width)]
+    around = [math.log(prior.temperature) + prior.width / 10 * fine for prior in finite]
     grid = np.unique(np.concatenate([np.linspace(*LOG_T, 2 * GRID_POINTS), peak + width / 10 * fine, *around]))
     grid = grid[(grid >= LOG_T[0]) & (grid <= LOG_T[1])]
     return Posterior(grid, worth * likelihood(grid), sum((p.log_density(grid) for p in priors), np.zeros(len(grid))))
 
 
 def _peak(log_likelihood: Callable[[LogTs], LogTs]) -> tuple[float, float]:
-    """Where a function of log T is largest, and how wide it is there: one over the root of its curvature."""
+    """The maximum of a function of log T, and its width there: one over the square root of its curvature."""
     low, high = LOG_T
     for _ in range(PEAK_ROUNDS):
         grid = np.linspace(low, high, GRID_POINTS)

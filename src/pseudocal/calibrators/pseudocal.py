@@ -1,7 +1,7 @@
-"""PseudoCal: calibrate a model with nothing but itself and unlabelled target data.
+"""PseudoCal: calibrate a model with nothing but the model and unlabelled target data.
 
 `PseudoCal.steps` is the method: predict a batch, pair its inputs, mix the pairs, predict the mixes. `fit` is a fold
-over the steps. How a mix is made and labelled is `synthesis/mixup.py`.
+over the steps. `synthesis/mixup.py` makes the mixes and labels them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from pseudocal.synthesis.mixup import check_share, mixup
 
 @dataclass(frozen=True)
 class PseudoCal:
-    """Mix target inputs that the model tells apart, fit a temperature on the mixes, use it on the real ones.
+    """Mix target inputs with different predicted classes, and fit a temperature on the mixes.
 
-    Settings only; `fit` does the work and returns a `Calibration`.
+    This class holds the settings; `fit` does the work and returns a `Calibration`.
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(1000, 2)) + 2 * rng.integers(0, 2, size=(1000, 1))
@@ -44,21 +44,21 @@ class PseudoCal:
     True
 
     Attributes:
-        lam: the larger share of a mix, between 0.5 and 1.
+        lam: The larger share of a mix, between 0.5 and 1.
         labels: "hard", the predicted class of the larger share, or "soft", the class of the largest mixed probability.
-        epochs: how often the data is passed over, each time with new pairs.
-        seed: the seed of order, pairs and samples.
-        memory: bytes that may be held at a time. An array of images whose every pixel gets a class is cut into batches
-            that fit, of two images at least; batches of a stream are taken as they come.
-        tolerance: stop as soon as the standard error of log T is below it. 0.02 takes some thousand mixes, however
-            large the data.
-        pairing: partners of a stream of batches come from "anywhere" in what was seen so far, so that a sorted stream
-            does no harm, or from the same "batch", as in the paper.
-        binary: the model gives one logit per row, which stands for the two columns (0, z).
-        pixels_per_image: how many random pixels of each image count where the model labels every pixel; None for all.
-        estimator: "mixes", the paper's, or "agreement", which needs a second opinion and matches the mean confidence to
-            the accuracy that the agreement of the two models implies.
-        on_distrust: what to do with a temperature that should not be applied: "warn", or return the "identity", T = 1.
+        epochs: The number of passes over the data, each with new pairs.
+        seed: The seed of the order, the pairs and the samples.
+        memory: The memory limit in bytes. For a segmentation model, the batches of an array are made small enough to
+            fit, down to two images; the batches of a stream are used as they are.
+        tolerance: Stop as soon as the standard error of log T is below this. 0.02 takes some thousand mixes, however
+            large the data; None uses all data.
+        pairing: For a stream: draw partners from "anywhere" in the batches seen so far, which is safe for sorted
+            streams, or from the same "batch", as in the paper.
+        binary: Whether the model returns one logit z per input, which stands for the two logits (0, z).
+        pixels_per_image: For a segmentation model: how many pixels of each image to sample; None for all.
+        estimator: "mixes", as in the paper, or "agreement", which needs a second opinion and matches the mean
+            confidence to the accuracy that the agreement of the two models implies.
+        on_distrust: What to do with a temperature that should not be applied: "warn", or return the "identity", T = 1.
 
     """
 
@@ -83,7 +83,7 @@ class PseudoCal:
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
         if self.seed < 0:
-            raise InputError(f"expected a seed that is not negative, got {self.seed}")
+            raise InputError(f"expected a seed of at least 0, got {self.seed}")
         if self.memory < 2**16:
             raise InputError(f"expected memory of at least 65536 bytes, got {self.memory}")
         if self.tolerance is not None and not self.tolerance > 0:
@@ -103,16 +103,16 @@ class PseudoCal:
         """Calibrate `model` on unlabelled target `data`.
 
         Args:
-            model: a callable from a batch to logits, a torch module, or a scikit-learn classifier. It gives
-                `(n, classes)`, or `(n, classes, height, width)` if it labels every pixel.
-            data: an array of inputs, or any iterable of batches such as a DataLoader; labels in it are never looked at.
-                With an executor an array, or a list of blocks such as `pseudocal.app.shards("s3://bucket/*.parquet")`.
-            second_opinion: another model of the same classes, best one that was trained in the same way from another
-                seed. It tells how far to trust the answer.
-            batch_size: inputs of an array that are predicted together, less where every pixel gets a class and so many
-                do not fit into `memory`.
-            strategy: synthesises in the place of mixup, as in the paper's ablation.
-            executor: spreads the work, such as `pseudocal.distributed.RayExecutor(workers=8)`.
+            model: A callable from a batch to logits, a torch module, or a scikit-learn classifier. It returns
+                `(n, classes)`, or `(n, classes, height, width)` for segmentation.
+            data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it are ignored. With an
+                executor: an array, or a list of blocks such as `pseudocal.app.shards("s3://bucket/*.parquet")`.
+            second_opinion: Another model of the same classes, ideally trained in the same way with another seed. It is
+                used to judge how far the result can be trusted.
+            batch_size: The number of inputs of an array that are predicted together; fewer for a segmentation model if
+                they do not fit into `memory`.
+            strategy: Replaces mixup, as in the paper's ablation.
+            executor: Distributes the work, such as `pseudocal.distributed.RayExecutor(workers=8)`.
 
         """
         models, settings = (model, second_opinion), dict[str, Any]()
@@ -127,7 +127,7 @@ class PseudoCal:
             evidence, settings = collect_in_blocks(
                 self, models, data, executor, batch_size=batch_size, strategy=strategy
             )
-        if strategy is not None:  # it has a share and labels of its own
+        if strategy is not None:  # it has its own share and labels
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         calibration = self.conclude(evidence, settings)
         warn_of_distrust(calibration)
@@ -143,7 +143,7 @@ class PseudoCal:
         strategy: Strategy | None = None,
         part: int | None = None,
     ) -> Evidence:
-        """The first half of `fit`: fold the steps over the data, or over one part of it, into evidence."""
+        """The first half of `fit`: fold the steps into evidence. The arguments are those of `steps`."""
         evidence = self.no_evidence(part)
         for step in self.steps(
             model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, part=part
@@ -154,7 +154,7 @@ class PseudoCal:
         return evidence
 
     def no_evidence(self, part: int | None = None) -> Evidence:
-        """Where steps are collected: empty as yet, and of bounded size."""
+        """Empty evidence of bounded size, to which steps are added; `part` is as in `steps`."""
         return Evidence(self.memory * 3 // 4, Streams(self.seed, part))
 
     def steps(
@@ -167,20 +167,20 @@ class PseudoCal:
         strategy: Strategy | None = None,
         part: int | None = None,
     ) -> Iterator[Step]:
-        """The method itself, a batch at a time: predict inputs, pair them, mix the pairs, predict the mixes.
+        """The method, batch by batch: predict the inputs, pair them, mix the pairs, predict the mixes.
 
         Args:
-            model: as in `fit`.
-            data: as in `fit`.
-            second_opinion: as in `fit`.
-            batch_size: as in `fit`.
-            strategy: as in `fit`.
-            part: which part of a divided target `data` is; each part draws its own random numbers.
+            model: The model, as in `fit`.
+            data: The data, as in `fit`.
+            second_opinion: Another model, as in `fit`.
+            batch_size: The batch size, as in `fit`.
+            strategy: Replaces mixup, as in `fit`.
+            part: The number of the block if `data` is a block of the target; each has its own random numbers.
 
         """
         self._check(data, second_opinion, batch_size, strategy)
         predict = _checked(model, self.binary)
-        ask = None if second_opinion is None else _checked(second_opinion, self.binary)
+        second = None if second_opinion is None else _checked(second_opinion, self.binary)
         synthesise = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
@@ -188,9 +188,9 @@ class PseudoCal:
         for epoch in range(self.epochs):
             pairing = self._pairing(data, streams, epoch)
             for batch in batches_of(data, batch_size, streams.order(epoch)):
-                before = _passes(predict, ask)
+                before = _passes(predict, second)
                 logits = predict(batch.inputs)
-                opinions = _opinions(ask, batch, logits)
+                opinions = _opinions(second, batch, logits)
                 pairs = pairing.of(batch, self._remembered(logits, strategy), opinions)
                 rng = streams.synthesis(batch.number, epoch)
                 mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
@@ -201,28 +201,28 @@ class PseudoCal:
                     real=self._real(logits, opinions, streams.real(batch.number)),
                     pairs=len(pairs),
                     mixes=mixes,
-                    mistakes=None if ask is None else find_mistakes(ask, pairs, mixes, self.lam),
-                    passes=_passes(predict, ask) - before,
+                    mistakes=None if second is None else find_mistakes(second, pairs, mixes, self.lam),
+                    passes=_passes(predict, second) - before,
                     epoch=epoch,
                 )
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
-        """The second half of `fit`: a calibration from the evidence, collected here or in many places.
+        """The second half of `fit`: a calibration from the evidence.
 
         Args:
-            evidence: what was collected.
-            settings: what else belongs into the record of the run.
+            evidence: The evidence, collected here or merged from several workers.
+            settings: Further settings for the record of the run.
 
         """
         settings = asdict(self) | (settings or {})
         if evidence.mixes.seen == 0:
             raise InputError(evidence.why_no_mixes(settings.get("strategy")))
-        scaling, agreement = evidence.temperature(), evidence.agreement
-        found = {"mixes": scaling}
+        found, agreement = {"mixes": evidence.temperature()}, evidence.agreement
         if agreement is not None and not agreement.empty:
             found["agreement"] = agreement.temperature(evidence.real.labelled)
-        scaling = found.get(self.estimator, scaling)
-        if settings.get("strategy"):  # made to be compared, not to be applied
+        used = self.estimator if self.estimator in found else "mixes"  # if the second model is no opinion of its own
+        scaling, settings = found[used], settings | {"estimator": used}
+        if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(evidence.real.labelled, scaling, mixes=evidence.mixes.seen, agreement=agreement)
         if trust.verdict == "do not apply" and self.on_distrust == "identity":
@@ -231,11 +231,11 @@ class PseudoCal:
         return Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
 
     def _check(self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None) -> None:
-        """Refuse what cannot work, before the first pass."""
+        """Reject invalid arguments before the first forward pass."""
         if second_opinion is None and self.estimator == "agreement":
-            raise InputError("expected a second opinion, whose agreement the temperature is to come from, got none")
+            raise InputError("expected a second opinion for the estimator 'agreement', got None")
         if second_opinion is not None and strategy is not None:
-            raise InputError(f"expected mixup, whose mistakes a second opinion is asked about, got {_name(strategy)}")
+            raise InputError(f"expected no strategy together with a second opinion, got {_name(strategy)}")
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
         if not is_array(data) and not is_stream(data):
@@ -247,19 +247,19 @@ class PseudoCal:
             )
 
     def _pairing(self, data: Any, streams: Streams, epoch: int) -> Pairing:
-        """An array is shuffled as a whole, so partners inside a batch are as good as any."""
+        """An array is shuffled as a whole, so partners within a batch are as good as any."""
         if is_array(data) or self.pairing == "batch":
             return WithinBatch(streams, epoch)
         return AnywhereBefore(self.memory // 4, streams.past(epoch))
 
     def _remembered(self, logits: Logits | Maps, strategy: Strategy | None) -> Any:
-        """What pairing needs of the model's answer; of maps the predicted classes, unless labels are soft."""
+        """What pairing keeps of the logits; for maps, only the predicted classes unless labels are soft."""
         if logits.ndim > 2 and strategy is not None:
-            raise InputError(f"expected mixup for a model that labels every pixel, got {_name(strategy)}")
+            raise InputError(f"expected mixup for a segmentation model, got {_name(strategy)}")
         return predicted(logits) if logits.ndim > 2 and self.labels == "hard" else logits
 
     def _real(self, logits: Logits | Maps, opinions: Any, rng: np.random.Generator) -> Labelled:
-        """Real rows with the class that a second opinion gives each, or else the model's own; of maps some pixels."""
+        """Real rows (or sampled pixels), labelled by the second opinion, or by the model itself if there is none."""
         if logits.ndim > 2:
             return sampled(logits, predicted(logits), self.pixels_per_image, rng)
         return Labelled(logits, logits.argmax(axis=1) if opinions is None else opinions)
@@ -272,21 +272,21 @@ def _checked(model: Any, binary: bool) -> Checked:
     return model if isinstance(model, Checked) else Checked(as_predictor(model), binary=binary)
 
 
-def _passes(predict: Checked, ask: Checked | None) -> int:
-    """How many inputs and mixes both models have predicted so far."""
-    return predict.rows + (0 if ask is None else ask.rows)
+def _passes(predict: Checked, second: Checked | None) -> int:
+    """The number of inputs and mixes that both models have predicted so far."""
+    return predict.rows + (0 if second is None else second.rows)
 
 
-def _opinions(ask: Checked | None, batch: Batch, logits: Logits | Maps) -> Any:
-    """The class that a second opinion gives to each input, if there is one."""
-    if ask is None:
+def _opinions(second: Checked | None, batch: Batch, logits: Logits | Maps) -> Any:
+    """The class that the second opinion predicts for each input, if there is one."""
+    if second is None:
         return None
     if logits.ndim > 2:
-        raise InputError("expected no second opinion on a model that labels every pixel, got one")
-    said = ask(batch.inputs)
-    if said.shape != logits.shape:
-        raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {said.shape[1]}")
-    return said.argmax(axis=1)
+        raise InputError(f"expected no second opinion for a segmentation model, got one for maps {logits.shape}")
+    opinion = second(batch.inputs)
+    if opinion.shape != logits.shape:
+        raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {opinion.shape[1]}")
+    return opinion.argmax(axis=1)
 
 
 def _check_choice(name: str, value: str, *choices: str) -> None:
@@ -295,6 +295,6 @@ def _check_choice(name: str, value: str, *choices: str) -> None:
 
 
 def _name(strategy: Strategy) -> str:
-    """What to call a strategy in the record of a run."""
+    """The name of a strategy in the record of a run."""
     named = strategy.func if isinstance(strategy, partial) else strategy
     return getattr(named, "__name__", type(named).__name__)

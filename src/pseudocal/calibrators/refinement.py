@@ -1,4 +1,4 @@
-"""What the answers do: a temperature, what it is worth, and a verdict that rests on them."""
+"""Refinement of a calibration by a person's answers: a temperature, its uncertainty, and a verdict."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from pseudocal.calibrators.survey import as_row_groups, survey_order
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
-ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # what temperatures models need
-NARROW = 0.05  # of mean confidence: temperatures that move it by less are as good as one
-WIDTHS = {"mixes": 0.5, "agreement": 0.15}  # of the priors, in log T: chosen on the tasks of development
-OTHER_WIDTH = 1.0  # around an estimate of any other method
-SLOPE_STEP = 0.01  # in log T, for a slope
-MOST_WORTH = 1e6  # of one answer, where all rows have one
+ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # the distribution of temperatures over typical models
+NARROW = 0.05  # temperatures that change the mean confidence by less than this are equivalent
+WIDTHS = {"mixes": 0.5, "agreement": 0.15}  # widths of the priors in log T, chosen on the development tasks
+OTHER_WIDTH = 1.0  # the width for estimates of other methods
+SLOPE_STEP = 0.01  # step in log T for a numerical derivative
+MOST_WORTH = 1e6  # the largest effective number of answers per answer, if all rows have one
 
 
 def refine(
     logits: ArrayLike, answers: Answers, *, priors: Sequence[Prior] = (), groups: ArrayLike | None = None
 ) -> tuple[TemperatureScaling, Measured]:
-    """The temperature that answers and label-free estimates ask for together, and what the answers measure.
+    """Fit the temperature to answers and label-free estimates, and measure what the answers say about it.
 
-    A model that is 88% sure of all it says, and right three times out of four:
+    A model with a confidence of 88% that is right three times out of four:
 
     >>> from pseudocal import ask
     >>> logits = np.tile([[2.0, 0.0], [0.0, 2.0]], (500, 1))
@@ -52,66 +52,66 @@ def refine(
     0.75 [0.65, 0.83], T = 1.88 [1.29, 3.00]: apply
 
     Args:
-        logits: What the model says of the target, `(rows, classes)`: all of it, as `ask` had it.
-        answers: What a person says of some rows.
-        priors: Label-free estimates of the temperature. Without any, the answers are all there is.
-        groups: What `ask` was given.
+        logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
+        answers: The answers of a person.
+        priors: Label-free estimates of the temperature. Without any, only the answers count.
+        groups: The groups that were passed to `ask`.
 
     """
-    told = _told(logits, answers, groups)
-    found = _fitted(told, priors)
+    answered = _answered(logits, answers, groups)
+    found = _fitted(answered, priors)
     temperature = math.exp(found.mean)
-    scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(told.labels))
-    return scaling, _measured(told, found, temperature, answers, tuple(priors), held_out=True)
+    scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(answered.labels))
+    return scaling, _measured(answered, found, temperature, answers, tuple(priors), held_out=True)
 
 
 def measure_temperature(
     logits: ArrayLike, answers: Answers, temperature: float, *, groups: ArrayLike | None = None
 ) -> Measured:
-    """What the answers say of a temperature that did not come from them. They may contradict it.
+    """Judge a temperature that was not fitted to the answers by those answers.
 
     Args:
-        logits: What the model says of the target, `(rows, classes)`: all of it, as `ask` had it.
-        answers: What a person says of some rows.
+        logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
+        answers: The answers of a person.
         temperature: The temperature to judge.
-        groups: What `ask` was given.
+        groups: The groups that were passed to `ask`.
 
     """
     check_temperature(temperature)
-    told = _told(logits, answers, groups)
-    return _measured(told, _fitted(told, (ANYTHING,)), temperature, answers, (), held_out=False)
+    answered = _answered(logits, answers, groups)
+    return _measured(answered, _fitted(answered, (ANYTHING,)), temperature, answers, (), held_out=False)
 
 
 def priors_of(estimates: Mapping[str, float], classes: int, widths: Mapping[str, float] | None = None) -> list[Prior]:
-    """Label-free estimates as priors; without any, what temperatures models need.
+    """Turn label-free estimates into priors; without any, the prior is that of typical models.
 
-    Agreement is left out where there are two classes: two models that are both mistaken then always agree, and no mix
-    can show it.
+    Agreement is left out if there are two classes: two models that are both wrong then always agree, and no mix can
+    reveal it.
 
     >>> [prior.estimator for prior in priors_of({"mixes": 2.0, "agreement": 1.5}, classes=2)]
     ['mixes']
 
     Args:
         estimates: Temperatures by estimator.
-        classes: How many there are.
-        widths: Of the priors, by estimator, in the place of the usual ones.
+        classes: The number of classes.
+        widths: The widths of the priors, by estimator, that replace the defaults.
 
     """
-    of = WIDTHS | dict(widths or {})
+    width_of = WIDTHS | dict(widths or {})
     kept = {name: t for name, t in estimates.items() if not (name == "agreement" and classes == 2)}
-    return [Prior(name, t, of.get(name, OTHER_WIDTH)) for name, t in kept.items()] or [ANYTHING]
+    return [Prior(name, t, width_of.get(name, OTHER_WIDTH)) for name, t in kept.items()] or [ANYTHING]
 
 
 class Asked(NamedTuple):
-    """What answers ask for, as a verdict needs it.
+    """What the answers say, for the verdict on a temperature.
 
     Attributes:
         low: The lower end of the 90% interval of log T.
-        high: The upper end.
-        narrow: Half of an interval of log T that is as good as a point.
+        high: The upper end of the 90% interval of log T.
+        narrow: Half the width of an interval of log T that is as good as a point.
         gap_before: Mean confidence minus accuracy without calibration.
-        gap_after: The same with the temperature that is judged.
-        answers: How many answers there are.
+        gap_after: Mean confidence minus accuracy with the temperature that is judged.
+        answers: The number of answers.
 
     """
 
@@ -123,21 +123,21 @@ class Asked(NamedTuple):
     answers: int
 
 
-class _Told(NamedTuple):
-    """Rows that got an answer, and the target they are of."""
+class _Answered(NamedTuple):
+    """The answered rows, and the target they belong to."""
 
     target: Logits
     rows: NDArray[np.intp]
     labels: NDArray[np.int64]
     groups: NDArray[np.intp]
-    spread: bool  # over the target by `ask`, and in the order of its survey
+    spread: bool  # whether `ask` chose the rows, and they are in the order of its survey
 
     @property
     def logits(self) -> Logits:
         return self.target[self.rows]
 
 
-def _told(logits: ArrayLike, answers: Answers, groups: ArrayLike | None) -> _Told:
+def _answered(logits: ArrayLike, answers: Answers, groups: ArrayLike | None) -> _Answered:
     target = as_logits(logits)
     check_rows(target)
     check_answers(answers, target, groups)
@@ -151,45 +151,47 @@ def _told(logits: ArrayLike, answers: Answers, groups: ArrayLike | None) -> _Tol
         along = np.argsort(place[rows])
         rows, labels = rows[along], labels[along]
     group = rows if groups is None else as_row_groups(groups, len(target))[rows]
-    return _Told(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
+    return _Answered(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
 
 
-def _fitted(told: _Told, priors: Sequence[Prior]) -> Posterior:
-    """The posterior, in which answers count for what they are worth together."""
-    likelihood = partial(log_likelihood, told.logits, told.labels)
-    remaining = 1 - len(told.rows) / len(told.target)
+def _fitted(answered: _Answered, priors: Sequence[Prior]) -> Posterior:
+    """The posterior, with the effective number of answers."""
+    likelihood = partial(log_likelihood, answered.logits, answered.labels)
+    remaining = 1 - len(answered.rows) / len(answered.target)
     worth = min(MOST_WORTH, 1 / remaining if remaining else MOST_WORTH)
     found = posterior(likelihood, priors, worth=worth)
     below, above = likelihood(found.mean + SLOPE_STEP * np.array([-1.0, 1.0])).T
-    gain = design_gain(above - below, told.groups, spread=told.spread)
+    gain = design_gain(above - below, answered.groups, spread=answered.spread)
     return posterior(likelihood, priors, worth=worth * gain)
 
 
 def _measured(
-    told: _Told, found: Posterior, temperature: float, answers: Answers, priors: tuple[Prior, ...], *, held_out: bool
+    answered: _Answered,
+    found: Posterior,
+    temperature: float,
+    answers: Answers,
+    priors: tuple[Prior, ...],
+    *,
+    held_out: bool,
 ) -> Measured:
-    others = np.exp(found.without(told.groups)) if held_out else np.full(len(told.rows), temperature)
-    right = told.logits.argmax(axis=1) == told.labels
-    plain, calibrated = confidences(told.logits), confidences(told.logits / others[:, None])
-    typical = confidences(told.target, math.exp(float(np.log(others).mean())))
-    noise = float((typical * (1 - typical)).mean())
-    sample = AnsweredRows(right, calibrated, float(typical.mean()), noise, len(typical), told.groups, told.spread)
-    accuracy = accuracy_interval(sample)
+    target, groups = answered.target, answered.groups
+    sample = _sample(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
+    right, accuracy = sample.right, accuracy_interval(sample)
     low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     before, after, at_low, at_high = (
-        float(confidences(told.target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
+        float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
     )
     narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
     asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right))
     verdict, reason, more = judge_temperature(math.log(temperature), asked)
-    most = len(told.target) - len(told.rows)
+    unanswered = len(target) - len(answered.rows)
     return Measured(
         verdict,
         (reason,),
         answers=len(right),
         cannot_tell=int((answers.labels == CANNOT_TELL).sum()),
         none_of_these=int((answers.labels == NONE_OF_THESE).sum()),
-        rows=len(told.target),
+        rows=len(target),
         drawn_by=answers.drawn_by,
         seed=answers.seed,
         priors=priors,
@@ -197,14 +199,23 @@ def _measured(
         accuracy=accuracy,
         gap_before=gap(before, accuracy),
         gap_after=gap(after, accuracy),
-        error_before=calibration_error(right, plain, told.groups),
-        error_after=calibration_error(right, calibrated, told.groups),
-        more=None if more is None else min(more, most),
+        error_before=calibration_error(right, confidences(answered.logits), groups),
+        error_after=calibration_error(right, sample.confidence, groups),
+        more=None if more is None else min(more, unanswered),
     )
 
 
+def _sample(answered: _Answered, temperatures: NDArray[np.float64]) -> AnsweredRows:
+    """The answered rows, each with the confidence at its own temperature."""
+    right = answered.logits.argmax(axis=1) == answered.labels
+    calibrated = confidences(answered.logits / temperatures[:, None])
+    overall = confidences(answered.target, math.exp(float(np.log(temperatures).mean())))
+    noise = float((overall * (1 - overall)).mean())
+    return AnsweredRows(right, calibrated, float(overall.mean()), noise, len(overall), answered.groups, answered.spread)
+
+
 def judge_temperature(log_t: float, asked: Asked) -> tuple[MeasuredVerdict, str, int | None]:
-    """The verdict on a temperature, why, and how many more answers would settle it.
+    """The verdict on a temperature, the reason, and how many more answers would settle it.
 
     >>> asked = Asked(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, answers=50)
     >>> judge_temperature(0.5, asked)[0], judge_temperature(-0.5, asked)[0]
@@ -214,7 +225,7 @@ def judge_temperature(log_t: float, asked: Asked) -> tuple[MeasuredVerdict, str,
 
     Args:
         log_t: The logarithm of the temperature to judge.
-        asked: What the answers ask for.
+        asked: What the answers say.
 
     """
     low, high, narrow, before, after, n = asked

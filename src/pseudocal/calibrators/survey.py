@@ -1,11 +1,11 @@
-"""Whom to ask: a few rows of the target that stand for all of them.
+"""Survey: which rows of the target to ask a person about, so that a few represent all of them.
 
-Rows are put in an order in which neighbours have similar predicted classes and similar confidences: a Hilbert curve
-through the plane of the two. Questions are then spread evenly along that order, by multiples of the golden ratio from
-a random start. Three things follow. Each row has the same chance to be asked, so nothing needs weights. A few
-questions cover coarse groups of classes and bands of confidence, many cover each class by itself. And the first n
-questions are the same whatever n is: who asks for more keeps the answers there are, and all of them together are
-spread as evenly as if they had been drawn at once.
+Rows are ordered so that neighbours have similar predicted classes and similar confidences: along a Hilbert curve
+through the plane of the two. Questions are spread evenly along that order, at multiples of the golden ratio from a
+random start. This has three consequences. Each row is equally likely to be chosen, so no weights are needed. A few
+questions cover coarse groups of classes and ranges of confidence, many cover each single class. And the first n
+questions do not depend on n: asking for more keeps the existing answers, and all of them together are spread as evenly
+as if they had been drawn at once.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pseudocal.maps import check_maps, draw, nothing, predicted, rows_at
 
 RowNumbers = NDArray[np.intp]
 
-GOLDEN = 0.6180339887498949  # steps of this size along a circle leave no large gap, after any number of them
-PLASTIC = (0.7548776662466927, 0.5698402909980532)  # the same for steps in two directions
-BITS = 16  # of each coordinate along the Hilbert curve
+GOLDEN = 0.6180339887498949  # any number of steps of this size around a circle leaves no large gap
+PLASTIC = (0.7548776662466927, 0.5698402909980532)  # the same in two dimensions
+BITS = 16  # bits of each coordinate of the Hilbert curve
 
 
 def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = None) -> RowNumbers:
     """The rows to ask a person about, in the order in which to ask.
 
-    Eight rows of two classes; of four questions two go to each:
+    With eight rows of two classes, four questions cover each class twice:
 
     >>> logits = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [0.0, 4.0]]
     >>> ask(logits, 4)
@@ -42,14 +42,14 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
     array([6, 3, 5, 2, 0, 4])
 
     Args:
-        logits: What the model says of the target, `(rows, classes)`: all of it, not a part.
-        n: How many rows to ask about.
-        seed: Of the random start. Logits, seed and groups decide which rows are asked.
-        groups: `(rows,)` integers that rows share which go together, such as pixels of one image. Questions are spread
-            over groups first, so few of them are about one group.
+        logits: The logits of the whole target, of shape `(rows, classes)`.
+        n: The number of rows to ask about.
+        seed: The seed of the random start. The rows depend on the logits, the seed and the groups only.
+        groups: Group numbers `(rows,)`, equal for rows that are not independent, such as pixels of one image.
+            Questions are spread over the groups first.
 
     Returns:
-        `n` different row numbers.
+        `n` distinct row numbers.
 
     """
     z = as_logits(logits)
@@ -57,7 +57,7 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= len(z):
         raise InputError(f"expected a number of rows to ask about from 1 to {len(z)}, got {n!r}")
     if seed < 0:
-        raise InputError(f"expected a seed that is not negative, got {seed}")
+        raise InputError(f"expected a seed of at least 0, got {seed}")
     order = survey_order(z)
     rng = np.random.default_rng(seed)
     if groups is None:
@@ -70,21 +70,21 @@ def survey_order(logits: Logits) -> RowNumbers:
 
     Both coordinates are ranks. Classes are ranked by their mean confidence, so that neighbouring classes are similar.
     """
-    said, confidence = logits.argmax(axis=1), confidences(logits)
-    count = np.bincount(said, minlength=logits.shape[1])
-    mean = np.bincount(said, weights=confidence, minlength=logits.shape[1]) / np.maximum(count, 1)
+    classes, confidence = logits.argmax(axis=1), confidences(logits)
+    count = np.bincount(classes, minlength=logits.shape[1])
+    mean = np.bincount(classes, weights=confidence, minlength=logits.shape[1]) / np.maximum(count, 1)
     by_mean = np.argsort(mean, kind="stable")
     middle = np.empty(len(count))
-    middle[by_mean] = (np.cumsum(count[by_mean]) - count[by_mean] / 2) / len(said)
-    rank = np.empty(len(said))
-    rank[np.lexsort((said, confidence))] = (np.arange(len(said)) + 0.5) / len(said)
-    return np.argsort(hilbert(middle[said], rank), kind="stable")
+    middle[by_mean] = (np.cumsum(count[by_mean]) - count[by_mean] / 2) / len(classes)
+    rank = np.empty(len(classes))
+    rank[np.lexsort((classes, confidence))] = (np.arange(len(classes)) + 0.5) / len(classes)
+    return np.argsort(hilbert(middle[classes], rank), kind="stable")
 
 
 def hilbert(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """How far along the Hilbert curve the points `(x, y)` of the unit square lie.
+    """The positions of points `(x, y)` of the unit square along the Hilbert curve.
 
-    The curve visits the four quarters one after the other, each in the same way:
+    The curve visits the four quarters one after the other:
 
     >>> quarters = hilbert(np.array([0.2, 0.2, 0.7, 0.7]), np.array([0.2, 0.7, 0.7, 0.2]))
     >>> quarters >> (2 * BITS - 2)
@@ -103,10 +103,10 @@ def hilbert(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]
 
 
 def _spread(size: int, n: int, rng: np.random.Generator) -> RowNumbers:
-    """`n` different places of `size`, evenly spread, each place as likely as any other."""
+    """`n` distinct positions out of `size`, evenly spread, each equally likely."""
     start, places = rng.random(), np.empty(0, dtype=np.intp)
     steps = n
-    while len(places) < n:  # close to `size` questions, some steps meet a place that was taken
+    while len(places) < n:  # if n is close to `size`, some steps hit a position that is taken
         at = ((start + GOLDEN * np.arange(steps)) % 1 * size).astype(np.intp)
         places = _first_met(np.minimum(at, size - 1))
         steps *= 2
@@ -114,12 +114,12 @@ def _spread(size: int, n: int, rng: np.random.Generator) -> RowNumbers:
 
 
 def _spread_over_groups(order: RowNumbers, groups: NDArray[np.intp], n: int, rng: np.random.Generator) -> RowNumbers:
-    """As `_spread`, in two directions: over the groups, each as wide as its rows, and over the order within each."""
+    """Like `_spread`, in two dimensions: over the groups, weighted by their rows, and over the rows within each."""
     by_group = order[np.argsort(groups[order], kind="stable")]
     count = np.bincount(groups)
     first = np.cumsum(count) - count
     across, along = rng.random(2)
-    shuffled = rng.permutation(len(count))  # groups that follow each other may be alike, such as frames of a film
+    shuffled = rng.permutation(len(count))  # neighbouring groups may be similar, such as frames of a film
     ends = np.cumsum(count[shuffled])
     taken, steps = np.empty(0, dtype=np.intp), n
     while len(taken) < n:
@@ -133,7 +133,7 @@ def _spread_over_groups(order: RowNumbers, groups: NDArray[np.intp], n: int, rng
 
 
 def _first_met(places: RowNumbers) -> RowNumbers:
-    """Without those that were met before."""
+    """The positions without repetitions, in order."""
     return places[np.sort(np.unique(places, return_index=True)[1])]
 
 
@@ -148,13 +148,13 @@ def as_row_groups(groups: ArrayLike, n: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class PixelPool:
-    """Pixels of many images as rows, to ask about some of them.
+    """Sampled pixels of many images as rows, to ask a person about some of them.
 
     Attributes:
-        logits: `(n, classes)`, what the model says of each pixel.
-        images: `(n,)`, the number of its image, in the order of the images from 0.
-        y: `(n,)`, its line in the map of logits, from the top.
-        x: `(n,)`, its column, from the left.
+        logits: The logits of each pixel, of shape `(n, classes)`.
+        images: The number of its image, from 0, of shape `(n,)`.
+        y: Its line in the map of logits, from the top, of shape `(n,)`.
+        x: Its column, from the left, of shape `(n,)`.
 
     """
 
@@ -165,18 +165,18 @@ class PixelPool:
 
 
 def pixel_pool(batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, seed: int = 0) -> PixelPool:
-    """Random pixels of each image, from which `ask(pool.logits, n, groups=pool.images)` takes those to ask about.
+    """Sample pixels of each image, from which `ask(pool.logits, n, groups=pool.images)` chooses the questions.
 
-    Pixels with -inf for every class are left out, as padding is. Every image counts the same, large or small.
+    Pixels with -inf for every class, such as padding, are left out. Large and small images count the same.
 
     >>> pool = pixel_pool([np.zeros((2, 3, 4, 5)), np.zeros((1, 3, 4, 5))], pixels_per_image=6)
     >>> pool.logits.shape, pool.images.max()
     ((18, 3), np.int64(2))
 
     Args:
-        batches: Maps of logits, `(images, classes, height, width)` each.
-        pixels_per_image: How many pixels of each image are in the pool, at most.
-        seed: Of the draw.
+        batches: Batches of maps, of shape `(images, classes, height, width)`.
+        pixels_per_image: The largest number of pixels to sample from each image.
+        seed: The seed of the sample.
 
     """
     check_pixels_per_image(pixels_per_image)
@@ -184,11 +184,11 @@ def pixel_pool(batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, see
     for batch in batches:
         maps: Maps = as_maps(batch)
         check_maps(maps)
-        for image, said in zip(maps, predicted(maps), strict=True):
-            at = draw(np.flatnonzero(said != nothing(len(image))), pixels_per_image, rng)
-            y, x = np.unravel_index(at, said.shape)
+        for image, classes in zip(maps, predicted(maps), strict=True):
+            at = draw(np.flatnonzero(classes != nothing(len(image))), pixels_per_image, rng)
+            y, x = np.unravel_index(at, classes.shape)
             parts.append((rows_at(image, at), np.full(len(at), number, dtype=np.intp), y, x))
             number += 1
     if not any(len(part[0]) for part in parts):
-        raise InputError(f"expected maps with at least one pixel that has a class, got {number} images without")
+        raise InputError(f"expected maps with at least one pixel that has a class, got none in {number} images")
     return PixelPool(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -1,7 +1,7 @@
-"""Every calibrator by its name, with what it needs and what it promises.
+"""All calibrators by name, with what they need and what they promise.
 
-A method gets the parts that its entry declares and no others, so what the tables print of it is true by construction:
-none that is said to do without source data or target labels could read them.
+A method is given only the parts that its entry declares. So the tables are true by construction: a method that is
+listed as needing no source data or no target labels cannot read them.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from pseudocal.calibrators.rivals.vectorscal import vectorscal
 
 @dataclass(frozen=True)
 class Entry:
-    """One calibrator, what it needs and what it promises.
+    """One calibrator.
 
     Attributes:
-        title: how the paper calls it.
-        function: the calibrator.
-        needs: the parts of `Material` that it is given.
-        corrects: the part that its scaling is applied to; None if it gives target logits itself.
-        keeps_argmax: whether the predicted classes stay.
-        covariate_shift: whether it is made for a shift of p(x), by its paper.
-        label_shift: whether it is made for a shift of p(y), by its paper.
+        title: Its name in the paper.
+        function: The calibrator itself.
+        needs: The parts of the material that it is given.
+        corrects: The logits that its scaling is applied to; None if it returns logits.
+        keeps_argmax: Whether the predicted classes stay the same.
+        covariate_shift: Whether it is meant for a shift of p(x), according to its paper.
+        label_shift: Whether it is meant for a shift of p(y), according to its paper.
 
     """
 
@@ -56,29 +56,29 @@ class Entry:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All that `calibrate` asks for: what the method is given, then what its answer is applied to."""
+        """All parts that `calibrate_by_name` needs: those for the method, then those its result is applied to."""
         more = () if self.corrects is None or self.corrects in self.needs else (self.corrects,)
         return (*self.needs, *more)
 
     @property
     def source_data(self) -> bool:
-        """Whether it needs data of the source."""
+        """Whether it needs source data."""
         return any(part.startswith("source") for part in self.needs)
 
     @property
     def extra_training(self) -> bool:
-        """Whether something has to be trained beside the model: other models, or a density ratio."""
+        """Whether something besides the model must be trained: other models, or a density ratio."""
         return not {"members", "member_logits", "source_train_features"}.isdisjoint(self.needs)
 
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """Target logits after calibration, and the calibration unless the calibrator gives logits itself.
+    """Target logits after calibration.
 
     Attributes:
-        method: the name of the calibrator.
-        logits: target logits after calibration, `(n, classes)`.
-        calibration: the calibration; None if the calibrator gives logits itself.
+        method: The name of the calibrator.
+        logits: The calibrated logits, of shape `(n, classes)`.
+        calibration: The calibration; None if the calibrator returns logits.
 
     """
 
@@ -88,7 +88,7 @@ class Corrected:
 
 
 def calibrate_by_name(name: str, material: Material, **settings: Any) -> Corrected:
-    """Run one calibrator on what it needs of `material` and correct the target logits with it.
+    """Run one calibrator on the parts of `material` that it needs, and correct the target logits with it.
 
     >>> import numpy as np
     >>> material = Material(target_logits=np.array([[2.0, 0.0]] * 4), target_labels=[0, 0, 0, 1])
@@ -98,15 +98,15 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
     array([2., 0.])
 
     Args:
-        name: a key of `CALIBRATORS`.
-        material: what is at hand.
-        **settings: settings of that calibrator.
+        name: A name in `CALIBRATORS`.
+        material: The data that is available.
+        **settings: Settings of the calibrator.
 
     """
     if name not in CALIBRATORS:
         raise InputError(f"expected one of {', '.join(CALIBRATORS)}, got {name!r}")
     entry = CALIBRATORS[name]
-    given = material.pick(entry.parts, name)  # before anything runs
+    given = material.pick(entry.parts, name)  # raises before anything runs
     answer = entry.function(**{part: given[part] for part in entry.needs}, **settings)
     if not isinstance(answer, Calibration):
         return Corrected(name, answer)
@@ -193,7 +193,7 @@ CALIBRATORS: dict[str, Entry] = {
 
 
 def comparison_table() -> str:
-    """Table 1 of the paper, of every calibrator, as Markdown.
+    """Table 1 of the paper for all calibrators, as Markdown.
 
     >>> print(comparison_table().splitlines()[0])
     | method | covariate shift | label shift | same predictions | no extra training | no source data |
@@ -219,7 +219,7 @@ def comparison_table() -> str:
 
 
 def needs_table() -> str:
-    """What each calibrator has to be given, as Markdown.
+    """The parts that each calibrator needs, as Markdown.
 
     >>> print(needs_table().splitlines()[5])
     | tempscal | TempScal | labelled source validation logits | target logits |

@@ -1,9 +1,9 @@
-"""How far to trust a calibration, judged without labels.
+"""A label-free verdict on a calibration.
 
-A tight interval around T says nothing about being calibrated: mixing makes inputs harder than real ones are, and the
-model's own mistakes count as right, and neither shows in the sampling error. What tells is a second opinion: two models
-that agree less often than the first is sure of itself are a reason to doubt, and how much less says by how much. The
-numbers below were chosen on the tasks of development alone; `docs/trust.md` has the test on others.
+A narrow interval around T does not mean that the model is calibrated: mixes are harder than real inputs, and the
+model's own mistakes count as right, but neither shows in the sampling error. A second opinion does show it: if two
+models agree less often than the first is confident, the first is overconfident, and the difference says by how much.
+The thresholds below were chosen on the development tasks only; `docs/trust.md` reports the test on other tasks.
 """
 
 from __future__ import annotations
@@ -23,19 +23,17 @@ from pseudocal.scaling import TemperatureScaling
 Verdict = Literal["apply", "caution", "do not apply"]
 VERDICTS: tuple[Verdict, ...] = ("apply", "caution", "do not apply")  # from good to bad
 
-FEW_MIXES = 500  # below this the standard error of log T is above some 5%
-DOMINANT = 0.5  # the share of one predicted class
-COLLAPSED = 0.9
+FEW_MIXES = 500  # with fewer mixes the standard error of log T is above about 5%
+DOMINANT = 0.5  # a fraction of predictions of one class that calls for caution
+COLLAPSED = 0.9  # a fraction of predictions of one class at which the model is useless
 FEW_MISTAKES = 30
-ALIKE = 0.5  # shared mistakes: two models that share more of them are nearly one
-GAIN = 0.02  # of calibration error that is worth a temperature
+ALIKE = 0.5  # two models that share more of their mistakes than this are too similar
+GAIN = 0.02  # the smallest gain in calibration error that is worth a temperature
 LARGE_GAP = 0.10  # a calibration error that is still large
-NORMAL_90 = 1.645
-ALONE_BELOW_AND_ABOVE = (
-    0.52,
-    0.15,
-)  # how far the accuracy lay below and above the calibrated confidence, in 90% of development
-TOGETHER = 0.115  # how far it lay from the forecast of two models
+NORMAL_90 = 1.645  # the normal quantile of a 90% interval
+# on 90% of the development tasks the accuracy was at most this far below and above the calibrated confidence
+ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
+TOGETHER = 0.115  # and at most this far from the forecast of two models
 
 
 class DistrustWarning(UserWarning):
@@ -51,7 +49,7 @@ class Forecast:
     True
 
     Attributes:
-        accuracy: The share of inputs that the model is expected to get right.
+        accuracy: The expected accuracy.
         low: The lower end of the interval.
         high: The upper end of the interval.
 
@@ -72,10 +70,11 @@ class Trust:
 
     Attributes:
         verdict: `"apply"`, `"caution"` or `"do not apply"`.
-        reasons: Why, one sentence each.
-        forecast: The accuracy that is expected on the target.
-        evidence: The numbers that the verdict rests on, by name.
-        score: The larger the worse; above zero something is wrong. None without a second opinion.
+        reasons: The reasons for the verdict, as sentences.
+        forecast: The accuracy expected on the target.
+        evidence: The numbers that the verdict is based on, by name.
+        score: How far the calibrated confidence is expected to be off; above zero it is too far. None without a second
+            opinion.
 
     """
 
@@ -86,12 +85,17 @@ class Trust:
     score: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Convert to JSON values."""
         return asdict(self) | {"reasons": list(self.reasons)}
 
     @classmethod
     def from_dict(cls, content: Any) -> Trust:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` returned.
+
+        Args:
+            content: The JSON values.
+
+        """
         try:
             if content["verdict"] not in VERDICTS:
                 raise ValueError
@@ -107,10 +111,10 @@ class Trust:
 
 
 def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement: Agreement | None = None) -> Trust:
-    """Judge a temperature by the real logits it is meant for, and by a second opinion if there is one.
+    """Judge a temperature by the logits of real inputs, and by a second opinion if there is one.
 
-    Two models that agree on 90% of the inputs and never in a mistake; the first is sure of all of them, and the
-    temperature makes it 90% sure:
+    Two models agree on 90% of the inputs and never share a mistake; the first has a confidence of 100%, which the
+    temperature reduces to 90%:
 
     >>> from pseudocal.calibrators.agreement import Mistakes
     >>> logits = np.tile(np.eye(10) * 50, (100, 1))
@@ -120,7 +124,7 @@ def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement:
     >>> trust.verdict, round(trust.forecast.accuracy, 2)
     ('apply', 0.9)
 
-    Rows in groups are pixels of images, which have reasons of their own.
+    If the rows have groups, they are pixels of images, for which the reasons differ.
     """
     before, after = (
         float(np.average(confidences(real.logits, t), weights=real.weights)) for t in (1.0, scaling.temperature)
@@ -159,7 +163,7 @@ PIXELS_TEXT = (
 
 
 def _basics(scaling: TemperatureScaling, mixes: int, largest: float, *, pixels: bool) -> list[tuple[Verdict, str]]:
-    """What is wrong whatever anyone else says."""
+    """Problems that do not depend on a second opinion."""
     found: list[tuple[Verdict, str]] = []
     if scaling.bound:
         found.append(
@@ -174,7 +178,7 @@ def _basics(scaling: TemperatureScaling, mixes: int, largest: float, *, pixels: 
         found.append(
             ("caution", f"The temperature rests on {mixes:,} {what} only; from {FEW_MIXES:,} on it is pinned down.")
         )
-    if pixels and largest > COLLAPSED:  # most of a picture may well be road; mixes are of pixels with two classes
+    if pixels and largest > COLLAPSED:  # most of an image may be road, but only pixels with two classes are mixed
         found.append(("caution", f"One class takes {largest:.0%} of all pixels: the mixes say little of most of them."))
     elif not pixels and largest > DOMINANT:
         level: Verdict = "do not apply" if largest > COLLAPSED else "caution"
@@ -183,7 +187,7 @@ def _basics(scaling: TemperatureScaling, mixes: int, largest: float, *, pixels: 
 
 
 def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Verdict, str]]:
-    """What the agreement of two models says of the confidence before and after."""
+    """The verdict of the second opinion on the confidence before and after calibration."""
     accuracy, found = agreement.accuracy, list[tuple[Verdict, str]]()
     gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
     story = (
@@ -208,7 +212,7 @@ def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Ver
 
 
 def _score(accuracy: float, before: float, after: float) -> float:
-    """Above zero: the confidence after calibration is expected to be off by a lot, or by more than before."""
+    """Above zero if the confidence after calibration is expected to be far off, or further off than before."""
     gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
     return max(gap_after - LARGE_GAP, gap_after - gap_before - 0.01)
 

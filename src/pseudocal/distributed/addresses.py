@@ -1,4 +1,4 @@
-"""Whether somebody listens where a cluster should be: Ray itself would wait for it, and not be interrupted."""
+"""Check that a cluster can be reached: Ray itself would wait for it and could not be interrupted."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from urllib.parse import urlsplit
 
 from pseudocal.arrays import InputError
 
-CONNECTION_SECONDS = 5.0  # seconds for a connection
+CONNECTION_SECONDS = 5.0  # timeout of a connection
 SETTINGS = b"\x04"
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + bytes(5)  # an HTTP/2 server answers with its own
-CLIENT_PORT = 10001  # of ray:// where nobody says
+CLIENT_PORT = 10001  # default port of ray://
 
 
 def check_address(address: str) -> None:
-    """Say hello at the address of a cluster, as gRPC would, and hang up again.
+    """Connect to the address of a cluster, as gRPC would, and disconnect again.
 
     >>> check_address("127.0.0.1:1")
     Traceback (most recent call last):
     pseudocal.arrays.InputError: expected a Ray cluster at 127.0.0.1:1, got no answer: Connection refused
 
-    "auto" stands for what RAY_ADDRESS names, or else for whatever Ray finds on this machine, which it says at once.
+    "auto" means the address in RAY_ADDRESS, or the cluster of this machine, which Ray finds without waiting.
     """
     where = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
     if where in ("auto", "local"):
         return
     host, port = _host_and_port(where)
     try:
-        with socket.create_connection((host, port), timeout=CONNECTION_SECONDS) as line:
+        with socket.create_connection((host, port), timeout=CONNECTION_SECONDS) as connection:
             if os.environ.get("RAY_USE_TLS", "0") != "0":
                 return
-            line.sendall(HELLO)
-            answer = line.recv(9)
+            connection.sendall(HELLO)
+            answer = connection.recv(9)
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
         raise InputError(f"expected a Ray cluster at {where}, got no answer: {why}") from error
@@ -41,7 +41,7 @@ def check_address(address: str) -> None:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """The two parts of an address.
+    """The host and the port of an address.
 
     >>> _host_and_port("head:6379"), _host_and_port("ray://head")
     (('head', 6379), ('head', 10001))

@@ -1,4 +1,4 @@
-"""The blocks one after another, in this process."""
+"""Blocks one after another, in this process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ from pseudocal.files import OutputError
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """No cluster at all: what a run on one must agree with, and a way to read blocks that do not fit into memory.
+    """Work on blocks in this process, for data that does not fit into memory. A cluster gives the same result.
 
     >>> list(LocalExecutor().map(lambda: lambda number, block: number * block, [5, 6, 7]))
     [0, 6, 14]
 
     Attributes:
-        max_bad: the share of blocks that may fail.
+        max_bad: The fraction of blocks that may fail.
 
     """
 
     max_bad: float = 0.01
 
     def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
-        """Work on each block in order."""
+        """The result for each block, in order.
+
+        Args:
+            start: Called once; returns the function that is called on each block.
+            blocks: The blocks.
+
+        """
         work = start()
         for number, block in enumerate(blocks):
             yield tried(work, number, block)

@@ -1,4 +1,4 @@
-"""One target over the ranks of `torchrun`: each collects from its shard, and all come to the same calibration."""
+"""A target over the ranks of `torchrun`: each collects from its shard, and all return the same calibration."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ PACKED_NAMES = ("counts", "ceilings", "mistakes", "mixes", "real")
 def fit_across_ranks(
     method: PseudoCal, model: Any, data: Any, *, second_opinion: Any = None, batch_size: int = 128
 ) -> Calibration:
-    """Calibrate on what all ranks of `torch.distributed` hold together; `data` is this rank's shard.
+    """Calibrate on the data of all ranks of `torch.distributed`.
 
-    Each rank mixes within its shard. The samples are then sent round, one rank's after the other's, as plain bytes:
-    by gloo, or through the GPU's memory by nccl. Every rank merges them in the same order and returns the same
-    calibration. With a `tolerance` each rank stops once its share of the precision is reached: the error of what R
-    ranks find together is smaller by the root of R.
+    Each rank mixes within its shard. Then each rank in turn broadcasts its samples as plain bytes, with gloo, or with
+    nccl through GPU memory. Every rank merges them in the same order and returns the same calibration. With a
+    `tolerance`, each of R ranks stops at the square root of R times the tolerance, since the error of all ranks
+    together is smaller by that factor.
 
     Args:
-        method: the settings of the calibration.
-        model: as in `PseudoCal.fit`.
-        data: the inputs of this rank.
-        second_opinion: as in `PseudoCal.fit`.
-        batch_size: as in `PseudoCal.fit`.
+        method: The settings of the calibration.
+        model: The model, as in `PseudoCal.fit`.
+        data: The shard of this rank.
+        second_opinion: Another model, as in `PseudoCal.fit`.
+        batch_size: The number of inputs that are predicted together.
 
     """
     dist = _group()
@@ -46,22 +46,22 @@ def fit_across_ranks(
     evidence = replace(method, tolerance=tolerance).collect(
         model, data, second_opinion=second_opinion, batch_size=batch_size, part=rank
     )
-    mine = evidence.pack()
-    whole = method.no_evidence()
+    packed = evidence.pack()
+    merged = method.no_evidence()
     for sender in range(world):
-        whole.merge(_sent_round(mine, sender))
-    calibration = method.conclude(whole, {"batch_size": batch_size, "ranks": world})
+        merged.merge(_broadcast_packed(packed, sender))
+    calibration = method.conclude(merged, {"batch_size": batch_size, "ranks": world})
     warn_of_distrust(calibration)
     return calibration
 
 
-def _sent_round(mine: Packed, sender: int) -> Packed:
-    """What `sender` has packed, on every rank."""
-    return {name: array for name in PACKED_NAMES if (array := _one_sent_round(mine.get(name), sender)) is not None}
+def _broadcast_packed(packed: Packed, sender: int) -> Packed:
+    """The packed evidence of `sender`, on every rank."""
+    return {name: array for name in PACKED_NAMES if (array := _broadcast_array(packed.get(name), sender)) is not None}
 
 
-def _one_sent_round(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | None:
-    """First how large it is and of what, then its bytes."""
+def _broadcast_array(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | None:
+    """Broadcast a header with size and type, then the bytes."""
     header = _broadcast(_header(array), sender)
     rows, size, kind, classes, groups = header.view(np.int64).tolist()
     if rows < 0:
@@ -73,7 +73,7 @@ def _one_sent_round(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | N
 
 
 def _header(array: NDArray[Any] | None) -> NDArray[np.uint8]:
-    """Rows, bytes a row, the kind of numbers, the classes (0 for a plain column), the groups of a row (or -1)."""
+    """Rows, bytes per row, the kind of numbers, classes (0 for a plain column), groups of a row (-1 for none)."""
     numbers = [-1, 0, 0, 0, -1]
     if array is not None:
         names = array.dtype.names or ()
@@ -85,7 +85,7 @@ def _header(array: NDArray[Any] | None) -> NDArray[np.uint8]:
 
 
 def _dtype(kind: int, classes: int, groups: int) -> np.dtype[Any]:
-    """The type of what `_header` describes; rows are as a `Reservoir` has them."""
+    """The dtype that `_header` describes; rows are those of a `Reservoir`."""
     if classes == 0:
         return np.dtype(np.int64 if kind < 0 else f"<f{kind}")
     group = [] if groups < 0 else [("group", "<i8", (groups,) if groups else ())]

@@ -1,4 +1,4 @@
-"""The blocks of a Ray dataset, for those who read and prepare their inputs with one."""
+"""The blocks of a Ray dataset, for inputs that are read and prepared with one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Held:
-    """A block that lies in Ray's object store."""
+    """A block in Ray's object store.
+
+    Attributes:
+        number: The number of the block in the dataset.
+        ref: The reference to its rows.
+
+    """
 
     number: int
     ref: Any
 
     @property
     def name(self) -> str:
-        """Which block of the dataset it is."""
+        """The name of the block in a report."""
         return f"block {self.number} of a dataset"
 
     def read(self, source: Any = None) -> NDArray[Any]:
-        """Its rows."""
+        """The rows of the block."""
         import ray
 
         rows: NDArray[Any] = ray.get(self.ref)
@@ -29,16 +35,17 @@ class Held:
 
 
 def dataset_blocks(dataset: Any, column: str) -> list[Held]:
-    """The blocks of a `ray.data.Dataset` in order; `column` holds the inputs.
+    """The blocks of a `ray.data.Dataset`, in order.
 
     `PseudoCal().fit(model, dataset_blocks(ray.data.read_images("s3://bucket").map(prepare), "image"), executor=...)`
 
-    The dataset is read and prepared as a whole before the first mix: an early stop saves forward passes, not reading.
-    Its blocks, and so the last digits of the temperature, depend on how Ray cuts it; `override_num_blocks` settles it.
+    The whole dataset is read and prepared before the first mix: stopping early saves forward passes, not reading. The
+    blocks, and so the last digits of the temperature, depend on how Ray splits the dataset; `override_num_blocks` fixes
+    them.
 
     Args:
-        dataset: a `ray.data.Dataset`.
-        column: the column that holds the inputs.
+        dataset: The dataset.
+        column: The name of the column with the model's inputs.
 
     """
     options = dataset.context.execution_options

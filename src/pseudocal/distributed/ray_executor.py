@@ -1,7 +1,7 @@
 """Blocks on the actors of a Ray cluster.
 
-Plain actors over an ordered list of blocks rather than a Ray dataset, whose blocks depend on the size of the cluster:
-here the blocks, and with them every random number, are settled before the first worker starts.
+It uses plain actors and an ordered list of blocks, not a Ray dataset, whose blocks depend on the size of the cluster.
+So the blocks, and with them all random numbers, are fixed before the first worker starts.
 """
 
 from __future__ import annotations
@@ -26,24 +26,23 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """One model on each of `workers` actors; blocks go to whoever is idle.
+    """Run one model on each of several Ray actors; each block goes to an idle actor.
 
     >>> RayExecutor(workers=8, num_gpus=1).num_cpus
     1
 
-    Without an address, and where no session is open yet, one is started on this machine for as long as it takes. A
-    worker that dies is replaced, and its block is done again; a block that fails too often is left out. Workers do not
-    run far ahead of the first block that is missing, so what waits here to be merged is bounded.
+    A worker that dies is replaced, and its block is tried again.
 
     Attributes:
-        workers: how many actors.
-        address: the address of a cluster, "auto" for the one this machine belongs to; None for a session on this
-            machine.
-        num_cpus: cores for each worker.
-        num_gpus: GPUs for each worker.
-        max_bad: the share of blocks that may fail.
-        tries: how often a block is tried.
-        ahead: how many blocks for each worker may be worked on beyond the first that is missing.
+        workers: The number of workers.
+        address: The address of a cluster, or "auto" for the one of this machine. None uses the open session of Ray, or
+            starts one on this machine for the duration of the run.
+        num_cpus: The CPUs of each worker.
+        num_gpus: The GPUs of each worker.
+        max_bad: The fraction of blocks that may fail.
+        tries: How often a block is tried before it is left out.
+        ahead: How many blocks per worker may be started beyond the first unfinished one, which bounds the results that
+            wait to be merged.
 
     """
 
@@ -61,10 +60,16 @@ class RayExecutor:
                 f"expected at least one worker, try and block ahead, got {self.workers}, {self.tries}, {self.ahead}"
             )
         if not 0 <= self.max_bad <= 1:
-            raise InputError(f"expected a share of bad blocks from 0 to 1, got {self.max_bad}")
+            raise InputError(f"expected a fraction of bad blocks from 0 to 1, got {self.max_bad}")
 
     def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
-        """What each block gives, in order; closing the generator stops the workers."""
+        """The result for each block, in order; closing the generator stops the workers.
+
+        Args:
+            start: Called once on each worker; returns the function that is called on each block.
+            blocks: The blocks.
+
+        """
         with self.connected() as ray:
             crew = _Crew(ray, self, ray.put(start), min(self._fitting(ray), len(blocks)))
             try:
@@ -76,33 +81,34 @@ class RayExecutor:
     def connected(self) -> Iterator[Any]:
         """A session of Ray: the one that is open, or one for as long as this lasts."""
         here = self.address in (None, "local")
-        own = open_session(self.address, max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None)
+        cpus = max(cores(), math.ceil(self.workers * self.num_cpus)) if here else None
+        new_session = open_session(self.address, cpus)
         ray = require("ray", "ray")
         try:
             yield ray
         finally:
-            if own:
+            if new_session:
                 ray.shutdown()
 
     def _fitting(self, ray: Any) -> int:
-        """How many workers the cluster has room for."""
-        there = ray.cluster_resources()
+        """The number of workers that the cluster has room for."""
+        available = ray.cluster_resources()
         wanted = {name: each for name, each in (("CPU", self.num_cpus), ("GPU", self.num_gpus)) if each > 0}
-        room = min((int(there.get(name, 0) / each) for name, each in wanted.items()), default=self.workers)
+        room = min((int(available.get(name, 0) / each) for name, each in wanted.items()), default=self.workers)
         if room < 1:
-            has = {name: there.get(name, 0) for name in wanted}
+            has = {name: available.get(name, 0) for name in wanted}
             raise InputError(f"expected a cluster with room for a worker of {wanted}, got one of {has}")
         return min(self.workers, room)
 
 
 class _Worker:
-    """An actor: the work is started with the first block, so that a model that cannot be made is a failed block."""
+    """An actor. The work starts with the first block, so that a model that cannot be created is a failed block."""
 
     def __init__(self) -> None:
         self._work: WorkOnBlock | None = None
 
     def run(self, start: list[Any], number: int, block: Any) -> Any:
-        """WorkOnBlock on one block; `start` holds a reference, which is followed once."""
+        """Work on one block; `start` holds a reference that is resolved once."""
 
         def work(number: int, block: Any) -> Any:
             import ray
@@ -114,41 +120,41 @@ class _Worker:
 
 
 class _Crew:
-    """Actors, who of them does what, and what is done but cannot be given out yet."""
+    """The actors, and the blocks that they are working on."""
 
     def __init__(self, ray: Any, settings: RayExecutor, start: Any, size: int) -> None:
         self._ray, self._settings, self._start = ray, settings, start
         self._actors = [self._hire() for _ in range(size)]
-        self._busy: dict[Any, tuple[int, Any, int]] = {}  # who does which block, and for which time
+        self._busy: dict[Any, tuple[int, Any, int]] = {}  # block number, actor and try of each running task
 
     def work_on(self, blocks: Sequence[Any]) -> Generator[Any, None, None]:
-        """Give out blocks to whoever is idle, and results in order."""
+        """Send blocks to idle actors, and yield the results in order."""
         idle, again, done = list(self._actors), deque[tuple[int, int]](), dict[int, Any]()
         given, following = 0, 0
         while following < len(blocks):
             limit = min(len(blocks), following + self._settings.ahead * len(self._actors))
             while idle and (again or given < limit):
-                number, time = again.popleft() if again else (given, 1)
+                number, attempt = again.popleft() if again else (given, 1)
                 given = max(given, number + 1)
                 actor = idle.pop()
-                self._busy[actor.run.remote([self._start], number, blocks[number])] = (number, actor, time)
+                self._busy[actor.run.remote([self._start], number, blocks[number])] = (number, actor, attempt)
             if following in done:
                 yield done.pop(following)
                 following += 1
                 continue
-            number, actor, time, result = self._next()
+            number, actor, attempt, result = self._next()
             idle.append(actor)
-            if isinstance(result, Failure) and time < self._settings.tries:
-                again.append((number, time + 1))
+            if isinstance(result, Failure) and attempt < self._settings.tries:
+                again.append((number, attempt + 1))
             else:
                 done[number] = result
 
     def _next(self) -> tuple[int, Any, int, Any]:
-        """Wait for a block to be done; whoever died over one is replaced."""
+        """Wait for a block to finish; an actor that died is replaced."""
         (ready,), _ = self._ray.wait(list(self._busy), num_returns=1)
-        number, actor, time = self._busy.pop(ready)
+        number, actor, attempt = self._busy.pop(ready)
         try:
-            return number, actor, time, self._ray.get(ready)
+            return number, actor, attempt, self._ray.get(ready)
         except self._ray.exceptions.RayError as error:
             if isinstance(cause := getattr(error, "cause", None), OutputError):
                 raise cause from None
@@ -156,11 +162,11 @@ class _Crew:
             self._actors.remove(actor)
             self._actors.append(self._hire())
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:500]
-            LOG.warning("a worker died over block %d, try %d, and is replaced: %s", number, time, reason)
-            return number, self._actors[-1], time, Failure(reason)
+            LOG.warning("a worker died on block %d, try %d, and is replaced: %s", number, attempt, reason)
+            return number, self._actors[-1], attempt, Failure(reason)
 
     def dismiss(self) -> None:
-        """Stop everyone, whatever they do."""
+        """Stop all actors."""
         for actor in self._actors:
             self._ray.kill(actor)
 

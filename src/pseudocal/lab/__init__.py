@@ -1,1 +1,1 @@
-"""The lab: all it takes to repeat the paper."""
+"""The lab: everything needed to reproduce the paper."""

@@ -1,7 +1,6 @@
-"""Two analyses of the paper: whether mixes behave like the real inputs in them, and what lambda changes.
+"""Two analyses of the paper: whether mixes behave like the real inputs in them, and the effect of lambda.
 
-Inputs are predicted once and paired once. So the label of each input is known, and every lambda mixes the same pairs:
-two results differ by the lambda only.
+Inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by lambda only.
 """
 
 from __future__ import annotations
@@ -74,8 +73,8 @@ def correspondence(
 ) -> Correspondence:
     """Count the mixes that are right or wrong together with the real input of their larger share.
 
-    This model says which of two numbers is larger, which a mix has in common with its larger share: all mixes
-    correspond. If every label is wrong, the model is wrong on the real inputs but right on the mixes: none corresponds.
+    This model predicts which of two numbers is larger, and a mix has the same prediction as its larger share, so all
+    mixes correspond. If every label is wrong, the model is wrong on the real inputs but right on the mixes, so none do.
 
     >>> x = 9 * np.eye(2)[np.random.default_rng(0).integers(0, 2, 100)]
     >>> correspondence(lambda x: x, x, x.argmax(axis=1))
@@ -86,10 +85,10 @@ def correspondence(
     Args:
         model: anything that `as_predictor` takes.
         target_inputs: one array.
-        target_labels: `(n,)`, the true labels: this is an evaluation.
+        target_labels: `(n,)`, the true labels, which this evaluation needs.
         lam: the share of the first input of a mix.
-        batch_size: pairs are drawn within batches of so many inputs.
-        seed: decides the pairs.
+        batch_size: the size of the batches that pairs are drawn in.
+        seed: the seed of the pairs.
 
     """
     predict = Checked(as_predictor(model))
@@ -124,8 +123,8 @@ def lambda_sweep(
         target_inputs: one array.
         target_labels: `(n,)`, the true labels, for the ECE only: no temperature depends on them.
         lams: the lambdas to try.
-        batch_size: pairs are drawn within batches of so many inputs.
-        seed: decides the pairs.
+        batch_size: the size of the batches that pairs are drawn in.
+        seed: the seed of the pairs.
 
     """
     predict = Checked(as_predictor(model))
@@ -148,7 +147,7 @@ def _logits_and_pairs(predict: Predictor, inputs: Any, batch_size: int, seed: in
     batches = shuffled(n, batch_size, Streams(seed).order())
     kept = [pairs for rows in batches if len(pairs := apart(Pairs(inputs, logits, rows, partner[rows])))]
     if not kept:
-        raise InputError(f"expected target inputs that the model tells apart, got one class for all {n}")
+        raise InputError(f"expected target inputs with different predicted classes, got one class for all {n}")
     return logits, kept
 
 

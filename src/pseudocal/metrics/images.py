@@ -13,9 +13,7 @@ from pseudocal.metrics.outcomes import check_level
 from pseudocal.passes import Doubles
 
 Picture = NDArray[np.uint8]  # (height, width) grey, or (height, width, 3)
-Neighbours = tuple[
-    NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]
-]  # two old pixels and the weight of the second
+Neighbours = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]  # two pixels, weight of the second
 GREEN, RED, BLACK = (38, 139, 87), (200, 45, 45), (0, 0, 0)
 
 

@@ -49,12 +49,24 @@ class Reliability:
 
     @classmethod
     def of(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
-        """Group outcomes into `bins` bins of equal width."""
+        """Group outcomes into bins of equal width.
+
+        Args:
+            outcomes: The outcomes of the predictions.
+            bins: The number of bins.
+
+        """
         return cls._between(equal_width(bins), outcomes)
 
     @classmethod
     def equal_mass(cls, outcomes: Outcomes, bins: int = 15) -> Reliability:
-        """Group outcomes into `bins` bins of equally many rows; rows of equal confidence stay together."""
+        """Group outcomes into bins of equally many rows; rows of equal confidence stay together.
+
+        Args:
+            outcomes: The outcomes of the predictions.
+            bins: The number of bins.
+
+        """
         n, bins = len(outcomes), check_bins(bins)
         last = -(-n * np.arange(1, bins + 1) // bins) - 1  # the last row of each bin, in ascending order
         upper = np.unique(np.partition(outcomes.confidence, np.unique(last))[last])

@@ -1,4 +1,4 @@
-"""A model of any kind, seen as a function from a batch of inputs to logits."""
+"""Predictors: models of any kind as functions from a batch of inputs to logits."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = ["Checked", "Deferred", "as_predictor"]
 
 @dataclass(frozen=True)
 class Deferred:
-    """A model that each worker makes for itself, rather than one that is sent to it.
+    """A model that each worker creates itself, instead of receiving it.
 
     >>> as_predictor(Deferred(lambda: lambda x: 2 * x))(21)
     42
 
-    `pseudocal.app.model_file("model.onnx")` is one that each worker opens from a path that it can read.
+    For example, `pseudocal.app.model_file("model.onnx")` is opened by each worker from its path.
 
     Attributes:
-        make: makes the model where it will run.
+        make: Creates the model where it will run.
 
     """
 
@@ -48,10 +48,14 @@ class Deferred:
 
 
 def as_predictor(model: Any) -> Predictor:
-    """See a torch module, a scikit-learn classifier or any callable as a `Predictor`.
+    """Turn a model into a `Predictor`.
 
     >>> as_predictor(lambda x: 2 * x)(np.array([[1.0, 0.0]]))
     array([[2., 0.]])
+
+    Args:
+        model: A torch module, a fitted scikit-learn classifier, a `Deferred` or any callable.
+
     """
     if isinstance(model, Deferred):
         return as_predictor(model.make())
@@ -72,15 +76,14 @@ def as_predictor(model: Any) -> Predictor:
 
 
 class Checked:
-    """A predictor whose every output is checked, so that a mistake shows where it is made.
+    """A predictor that checks every output of a model and counts the inputs it predicts.
 
-    It counts the rows it predicts, and adds to an error of the model which batch it was. Maps of logits
-    `(n, classes, height, width)` come through as they are.
+    If the model raises, a note with the batch is added to the error.
 
     Args:
-        predict: the model.
-        binary: it gives one logit per row, which stands for the two columns (0, z).
-        doubt: warn if its first answer looks like probabilities; False where somebody has made sure already.
+        predict: The model.
+        binary: Whether it returns one logit z per input, which stands for the two logits (0, z).
+        doubt: Whether to warn if its first output looks like probabilities.
 
     """
 
@@ -90,7 +93,7 @@ class Checked:
         self._predict = predict
         self._binary = binary
         self._classes: int | None = None
-        self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}  # of maps, by the shape of inputs
+        self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}  # sizes of maps by shape of the inputs
 
     def __call__(self, x: Inputs, /) -> Logits | Maps:
         """Predict one batch."""
@@ -125,7 +128,7 @@ class Checked:
         return logits if logits.dtype.itemsize >= 4 or logits.ndim == 4 else logits.astype(np.float32)
 
     def _check_size(self, x: Inputs, maps: Maps) -> None:
-        """Refuse another size than inputs of this shape had before: pairs of them are compared pixel by pixel."""
+        """Reject maps of another size than before for the same input shape: pairs are compared pixel by pixel."""
         size = self._sizes.setdefault(tuple(x.shape[1:]), maps.shape[2:])
         if size != maps.shape[2:]:
             got = f"{maps.shape[2:]} after {size} for inputs of shape {tuple(x.shape[1:])}"
@@ -143,7 +146,7 @@ class Checked:
 
 
 def _check_layout(shape: tuple[int, ...], maps: Maps) -> None:
-    """Refuse maps whose last axis is of classes: the two before it are then the height and the width of the inputs."""
+    """Reject maps whose classes come last: the two axes before are then the height and the width of the inputs."""
     _, height, width, classes = maps.shape
     if shape[2:] == (height, width) and classes < min(height, width):
         raise InputError(f"expected maps (n, classes, height, width), got {maps.shape}: are the classes last?")

@@ -1,4 +1,4 @@
-"""A fitted scikit-learn classifier, or anything with its methods, as a predictor."""
+"""A fitted scikit-learn classifier, or any object with the same methods, as a predictor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
 
-FLOOR = float(np.log(np.finfo(np.float32).eps))  # the smallest step that a float32 softmax can take below one
+FLOOR = float(np.log(np.finfo(np.float32).eps))  # the log of the smallest step below 1 in float32
 
 
 @dataclass(frozen=True)
 class ClassifierPredictor:
-    """Logits of a classifier: the logarithm of its probabilities, else its decision function."""
+    """Logits of a classifier: the logarithm of its probabilities, or its decision function if it has none.
+
+    Attributes:
+        model: The fitted classifier.
+
+    """
 
     model: Any
 
@@ -26,13 +31,13 @@ class ClassifierPredictor:
         if isinstance(probabilities, list) or not np.allclose(np.sum(probabilities, axis=1), 1, atol=1e-3):
             raise InputError(
                 "expected one distribution over classes, got several independent outputs (multi-label); "
-                "calibrate each of them as a model of its own"
+                "calibrate each as a separate model"
             )
         with np.errstate(divide="ignore"):
             return floored(np.log(probabilities))
 
     def _decisions(self, x: Inputs) -> Logits:
-        """The decision function, where it gives one number for each class."""
+        """The decision function, if it returns one number per class."""
         scores = np.asarray(self.model.decision_function(x))
         logits = binary_logits(scores) if scores.ndim == 1 else scores
         classes = len(getattr(self.model, "classes_", ()))
@@ -42,9 +47,10 @@ class ClassifierPredictor:
 
 
 def floored(logits: Logits) -> Logits:
-    """Logs of probabilities with what is -inf made merely small, and still the smallest of its row.
+    """Replace -inf in logs of probabilities by a small number, the smallest of its row.
 
-    Trees and neighbours give probabilities of exactly zero. A mix with such a label would be infinitely unlikely.
+    Decision trees and nearest neighbours give probabilities of exactly zero. A mix with such a label would have an
+    infinite loss.
 
     >>> floored(np.log([[0.5, 0.5, 1e-30], [1.0, 1e-300, 1e-300]])).round(1)
     array([[  -0.7,   -0.7,  -69.1],

@@ -15,14 +15,12 @@ from pseudocal.predictors.torch_module import TorchPredictor
 
 
 def dropout_passes(module: nn.Module, batches: Iterable[Inputs], *, passes: int, seed: int) -> Iterator[list[Logits]]:
-    """For each batch the logits of several passes; dropout layers draw anew in each, all else is in eval mode.
+    """For each batch, the logits of several passes with active dropout; all other layers are in eval mode.
 
-    Draws come from `seed`, and torch's own random state is put back after each batch.
+    The dropout is seeded by `seed`, and torch's random state is restored after each batch.
     """
     if not isinstance(module, nn.Module):
-        raise InputError(
-            f"expected a torch module, in which there is dropout to switch on, got {type(module).__name__}"
-        )
+        raise InputError(f"expected a torch module with dropout layers, got {type(module).__name__}")
     _check_dropout(module)
     rng = np.random.default_rng(seed)
     for x in batches:
@@ -33,7 +31,7 @@ def dropout_passes(module: nn.Module, batches: Iterable[Inputs], *, passes: int,
 
 
 def _dropping(module: nn.Module, x: Inputs) -> Logits:
-    """One pass of `TorchPredictor`, which switches to eval mode: the layers are switched back on as it starts."""
+    """One pass of `TorchPredictor` with dropout: hooks switch the layers back to training mode."""
     layers = [m for m in module.modules() if isinstance(m, _DropoutNd)]
     hooks = [layer.register_forward_pre_hook(_switch_on) for layer in layers]
     try:
@@ -52,11 +50,11 @@ def _check_dropout(module: nn.Module) -> None:
     if not any(layer.p > 0 for layer in layers):
         found = "none" if not layers else f"{len(layers)} of probability 0"
         raise InputError(
-            f"expected a module with dropout layers (torch.nn.Dropout and its like), got {found}: MC-Dropout is not "
-            "defined for it; put one before the last layer, or use an ensemble"
+            f"expected a module with dropout layers (torch.nn.Dropout and the like), got {found}: MC-Dropout needs "
+            "them; add one before the last layer, or use an ensemble"
         )
 
 
 def _devices(module: nn.Module) -> list[int]:
-    """The GPUs whose random state must be put back."""
+    """The GPUs whose random state must be restored."""
     return sorted({p.device.index for p in module.parameters() if p.device.type == "cuda"})

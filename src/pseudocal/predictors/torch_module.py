@@ -15,7 +15,12 @@ from pseudocal.arrays import InputError, Inputs, Logits, as_numpy
 
 @dataclass(frozen=True)
 class TorchPredictor:
-    """Run a module in eval and inference mode on the device it lies on; leave it as it was found."""
+    """Run a module in eval and inference mode on its device, and restore its mode afterwards.
+
+    Attributes:
+        module: The torch module.
+
+    """
 
     module: nn.Module
 
@@ -26,7 +31,7 @@ class TorchPredictor:
             return as_numpy(logits_of(output))
 
     def _placed(self, x: Inputs) -> Tensor:
-        """The batch on the module's device; floats in the precision of the module's own."""
+        """The batch on the device of the module; floats in its dtype."""
         tensor = torch.as_tensor(x)
         weight = next((p for p in self.module.parameters() if p.is_floating_point()), None)
         if weight is None:
@@ -36,7 +41,7 @@ class TorchPredictor:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Switch to eval mode for a while, and back: each submodule to the mode that it was in."""
+    """Switch to eval mode, and restore the mode of each submodule afterwards."""
     modes = [(m, m.training) for m in module.modules()]
     if any(training for _, training in modes):
         module.eval()
@@ -49,9 +54,9 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits in a model's output: the tensor itself, `.logits`, the first of a tuple, "logits" or "out" by name.
+    """The logits in a model's output: the tensor itself, `.logits`, the first of a tuple, or the key "logits" or "out".
 
-    >>> logits_of({"out": torch.zeros(2, 19, 4, 4), "aux": torch.zeros(2, 19, 4, 4)}).shape  # as of torchvision
+    >>> logits_of({"out": torch.zeros(2, 19, 4, 4), "aux": torch.zeros(2, 19, 4, 4)}).shape  # torchvision
     torch.Size([2, 19, 4, 4])
     """
     if isinstance(output, Tensor):

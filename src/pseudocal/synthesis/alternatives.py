@@ -39,8 +39,10 @@ def cutmix(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, lam: f
         lam: The larger share of a mix, between 0.5 and 1.
 
     """
-    if len(pairs.rows.shape) < 3:
-        raise InputError(f"expected images with height and width as their last two axes, got shape {pairs.rows.shape}")
+    if len(pairs.inputs.shape) < 3:
+        raise InputError(
+            f"expected images with height and width as their last two axes, got shape {pairs.inputs.shape}"
+        )
     kept = apart(pairs)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
@@ -174,7 +176,7 @@ def mixup_same(predict: Predictor, pairs: Pairs, *, rng: np.random.Generator, la
     kept = pairs[rows]
     if len(rows) == 0:
         return Labelled(kept.logits, pseudo[rows], kept.weights)
-    mixed = predict(blend(pairs.rows, kept.first, pairs.first[partner[rows]], lam))
+    mixed = predict(blend(pairs.inputs, kept.first, pairs.first[partner[rows]], lam))
     return Labelled(mixed, pseudo[rows], kept.weights)
 
 

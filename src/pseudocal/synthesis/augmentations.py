@@ -60,7 +60,7 @@ def moco_v2(
 
     """
     kornia = _kornia()
-    height, width = pairs.rows.shape[-2:]
+    height, width = pairs.inputs.shape[-2:]
     augment = kornia.AugmentationSequential(
         kornia.RandomResizedCrop((height, width), scale=(0.2, 1.0)),
         kornia.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
@@ -96,7 +96,7 @@ def _augmented(
         torch.manual_seed(int(rng.integers(2**63)))  # kornia draws from torch's global generator
         augmented = (augment(pixels).clamp(0, 1) - shift) / scale
     augmented = augmented.mean(dim=1, keepdim=True) if x.shape[1] == 1 else augmented
-    inputs = np.asarray(augmented) if isinstance(pairs.rows, np.ndarray) else augmented.to(x.device, x.dtype)
+    inputs = np.asarray(augmented) if isinstance(pairs.inputs, np.ndarray) else augmented.to(x.device, x.dtype)
     return Labelled(predict(inputs), pairs.logits.argmax(axis=1), pairs.weights)
 
 

@@ -53,13 +53,13 @@ def mixup(
 
     """
     check_share(lam)
-    if pairs.row_logits.ndim > 2:
+    if pairs.outputs.ndim > 2:
         rng = rng or np.random.default_rng(0)
         return mixup_pixels(predict, pairs, lam=lam, labels=labels, pixels_per_image=pixels_per_image, rng=rng)
     kept = apart(pairs)
     if len(kept) == 0:
         return Labelled(kept.logits, np.empty(0, dtype=np.intp), kept.weights)
-    mixed = predict(blend(kept.rows, kept.first, kept.second, lam))
+    mixed = predict(blend(kept.inputs, kept.first, kept.second, lam))
     if labels == "hard":
         return Labelled(mixed, kept.logits.argmax(axis=1), kept.weights)
     shares = lam * softmax(kept.logits) + (1 - lam) * softmax(kept.partner_logits)
@@ -87,7 +87,7 @@ def mixup_pixels(
     (array([[3., 1.],
            [1., 3.]]), array([0, 1]))
     """
-    classes = _classes(pairs.row_logits)
+    classes = _classes(pairs.outputs)
     none = np.iinfo(classes.dtype).max
     differing = [
         np.flatnonzero(_differ(classes[i], classes[j], none)) for i, j in zip(pairs.first, pairs.second, strict=True)
@@ -97,10 +97,10 @@ def mixup_pixels(
         return Labelled(np.empty((0, 2)), np.empty(0, dtype=np.int64))
     mixes = pairs[kept]
     parts: list[Labelled] = []
-    mixed = predict(blend(mixes.rows, mixes.first, mixes.second, lam))
+    mixed = predict(blend(mixes.inputs, mixes.first, mixes.second, lam))
     for image, i, j, k in zip(mixed, mixes.first, mixes.second, kept, strict=True):
         at = draw(differing[k], pixels_per_image, rng)
-        target = classes[i].reshape(-1)[at] if labels == "hard" else _soft_label(pairs.row_logits, i, j, at, lam)
+        target = classes[i].reshape(-1)[at] if labels == "hard" else _soft_label(pairs.outputs, i, j, at, lam)
         weight = (1.0 if pairs.weights is None else float(pairs.weights[k])) * len(differing[k]) / len(at)
         ids = (k, k) if pairs.ids is None else (pairs.ids[i], pairs.ids[j])
         parts.append(

@@ -37,8 +37,8 @@ class Pairs:
     ([[1.0], [2.0]], [[3.0], [1.0]], [0, 1])
 
     Attributes:
-        rows: The inputs, of shape `(m, ...)`.
-        row_logits: Their logits, of shape `(m, classes)`; for images the classes of the pixels are enough.
+        inputs: The inputs, of shape `(m, ...)`.
+        outputs: Their logits, of shape `(m, classes)`; for images the classes of the pixels are enough.
         first: The row numbers of the larger shares, of shape `(n,)`.
         second: The row numbers of their partners, of shape `(n,)`.
         weights: The weight of each pair, of shape `(n,)`; None means 1 for each.
@@ -47,8 +47,8 @@ class Pairs:
 
     """
 
-    rows: Inputs
-    row_logits: Logits
+    inputs: Inputs
+    outputs: Logits
     first: Numbers
     second: Numbers
     weights: Floats | None = None
@@ -79,22 +79,22 @@ class Pairs:
     @property
     def x(self) -> Inputs:
         """The inputs of the larger share, `(n, ...)`."""
-        return take(self.rows, self.first)
+        return take(self.inputs, self.first)
 
     @property
     def partner(self) -> Inputs:
         """The inputs of the smaller share, `(n, ...)`."""
-        return take(self.rows, self.second)
+        return take(self.inputs, self.second)
 
     @property
     def logits(self) -> Logits:
         """The logits of `x`, `(n, classes)`."""
-        return self.row_logits[self.first]
+        return self.outputs[self.first]
 
     @property
     def partner_logits(self) -> Logits:
         """The logits of `partner`, `(n, classes)`."""
-        return self.row_logits[self.second]
+        return self.outputs[self.second]
 
     def __len__(self) -> int:
         return len(self.first)
@@ -115,7 +115,7 @@ def apart(pairs: Pairs) -> Pairs:
         pairs: All pairs.
 
     """
-    pseudo = pairs.row_logits.argmax(axis=1)
+    pseudo = pairs.outputs.argmax(axis=1)
     return pairs[np.flatnonzero(pseudo[pairs.first] != pseudo[pairs.second])]
 
 
@@ -181,9 +181,9 @@ class AnywhereBefore:
         """The pairs of the next batch of the stream.
 
         Args:
-            batch: the batch.
-            logits: what the model says of its inputs; of images the classes of the pixels are enough.
-            opinions: the class that a second opinion gives each, if there is one.
+            batch: The batch.
+            logits: The model's logits of its rows; for images the classes of the pixels are enough.
+            opinions: The classes that a second opinion predicts for its rows, if there is one.
 
         """
         rng, x, n = self._rng, batch.inputs, len(logits)

@@ -129,4 +129,4 @@ def test_segmentation_has_no_second_opinion(pseudocal, tabular, features, tmp_pa
     twice = ("tabular_model:dense", features, "-o", tmp_path / "out", "--second-opinion", "tabular_model:dense")
     done = pseudocal("calibrate", *twice)
     assert done.code == 3
-    assert "no second opinion on a model that labels every pixel" in done.err
+    assert "no second opinion for a segmentation model" in done.err

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import pseudocal
 from pseudocal.app.cli import command
 from pseudocal.app.jobs.local import warm_up
 from pseudocal.app.report.page import templates
@@ -49,3 +52,31 @@ def test_a_process_ends_with_the_code_of_the_command(monkeypatch, tmp_path, caps
     finally:
         gc.unfreeze()
     assert "report.json" in capsys.readouterr().err
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+moment = sys.argv[1]
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == moment:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+sys.meta_path.insert(0, Finder())
+from pseudocal_command import command
+
+sys.argv[1:] = ["calibrate", "model.onnx", "x.npy", "-o", "out"]
+sys.exit(command())
+"""
+
+
+@pytest.mark.parametrize("module", ["numpy", "scipy", "pseudocal.scaling", "pseudocal.app.cli.main", "typer"])
+def test_ctrl_c_during_imports_is_one_line(module, tmp_path):
+    words = [sys.executable, "-c", INTERRUPTED, module]
+    environment = os.environ | {"PYTHONPATH": str(Path(pseudocal.__file__).parents[1])}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr, done.stdout) == (130, "pseudocal: interrupted\n", "")
+    assert os.listdir(tmp_path) == []

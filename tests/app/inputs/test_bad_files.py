@@ -166,11 +166,12 @@ def test_labels_as_text_that_are_none(tmp_path, text, problem):
         np.array([1e300, 1.0]),
         np.array([-np.inf, 1.0]),
         np.array([np.nan, 1.0]),
+        np.array([np.nan, 1.0], dtype=np.float16),
         np.array([1j, 1]),
         np.array([1, 2], dtype="m8[s]"),
         np.array([1, 2], dtype="M8[s]"),
     ],
-    ids=["beyond 64 bits", "large", "infinite", "NaN", "complex", "timedelta", "date"],
+    ids=["beyond 64 bits", "large", "infinite", "NaN", "NaN in float16", "complex", "timedelta", "date"],
 )
 def test_labels_that_are_no_class_numbers(tmp_path, labels):
     np.save(tmp_path / "y.npy", labels)

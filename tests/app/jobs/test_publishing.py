@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pseudocal.app.cli import main
-from pseudocal.app.jobs import staging
 from pseudocal.app.jobs.staging import DECIDED, RESULTS, STAGED, finish, staged
 from pseudocal.files import OutputError
 
@@ -140,7 +140,7 @@ def test_a_report_is_drawn_of_the_run_that_was_killed_while_it_published(calibra
             raise KeyboardInterrupt  # calibration.json was moved, report.json was not
         replace(path, target)
 
-    monkeypatch.setattr(staging.os, "replace", stop)
+    monkeypatch.setattr(os, "replace", stop)
     assert calibrate(out, "--seed", 2)[0] == 130
     monkeypatch.undo()
     assert seed_of(out) == (2, 1)
@@ -168,4 +168,27 @@ def test_two_runs_into_one_folder(calibrate, passes, features, tmp_path):
         finally:
             other.kill()
     assert calibrate(out)[0] == 0
+    assert names(out) == WRITTEN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_killed_at_any_moment_a_calibration_leaves_the_results_of_one_run(seed, calibrate, features, tmp_path):
+    """The next run ends as if there had been no other."""
+    (tmp_path / "steady.py").write_text(
+        "import numpy as np, time\n"
+        "weights = np.random.default_rng(1).normal(size=(5, 3))\n"
+        "def predict(x):\n    time.sleep(0.02)\n    return 3 * x @ weights\n"
+    )
+    out, moment = tmp_path / "out", float(np.random.default_rng(seed).uniform(0.3, 4.0))
+    assert calibrate(out, "--seed", 1)[0] == 0
+    words = ["calibrate", "steady:predict", str(features), "-o", str(out), "-q", "--format", "csv", "--seed", "2"]
+    with subprocess.Popen([sys.executable, "-m", "pseudocal", *words], cwd=tmp_path, env=CHILD) as process:
+        time.sleep(moment)
+        process.kill()
+    finish(out)
+    assert names(out) == WRITTEN
+    assert seed_of(out) in ((1, 1), (2, 2))
+    assert in_child(words, cwd=tmp_path).returncode == 0
+    assert seed_of(out) == (2, 2)
     assert names(out) == WRITTEN

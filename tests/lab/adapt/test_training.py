@@ -175,7 +175,7 @@ def test_mistakes_are_named(images, tmp_path: Path) -> None:
         load_network(tmp_path)
     with pytest.raises(
         InputError,
-        match=r"expected the classes of the source to evaluate on, bar 0, .* and 1 more, got a, b, c and 1 more",
+        match=r"expected evaluation data with the classes of the source, bar 0, .* and 1 more, got a, b, c and 1 more",
     ):
         small(images, tmp_path, evaluate=replace(images[1], classes=("a", "b", "c", "d")))
 

@@ -57,7 +57,7 @@ def test_a_failure_is_told_and_counted(tiny_file, cache, tmp_path, capsys):
 def test_a_quick_run_is_pointed_to(done, tiny, tmp_path, capsys):
     Store(tmp_path).save_suite(replace(tiny, name="emoji-quick"))
     assert bench("table", "emoji", "--out", tmp_path) == 3
-    assert "(emoji-quick), got 'emoji': is emoji-quick meant?" in capsys.readouterr().err
+    assert "(emoji-quick), got 'emoji': did you mean emoji-quick?" in capsys.readouterr().err
     for words in (["emoji", "--quick"], ["emoji-quick"]):
         assert bench("table", *words, "--out", tmp_path) == 3
         assert "expected scores of emoji-quick" in capsys.readouterr().err  # found, though not run to the end

@@ -77,7 +77,7 @@ def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
     [
         ({"task": [TASK]}, "expected a key of a suite among calibrators, seeds, tasks, about, got 'task'"),
         ({}, "expected tasks, one or more tables"),
-        ({"tasks": [TASK], "seeds": 0}, "expected seeds, a number from 1 on, got 0"),
+        ({"tasks": [TASK], "seeds": 0}, "expected seeds as an integer of at least 1, got 0"),
         ({"tasks": [TASK], "calibrators": ["platt"]}, "expected a calibrator among none, .*, got 'platt'"),
         ({"tasks": [TASK], "calibrators": "none"}, "expected a list of names, got 'none'"),
         ({"tasks": [{**TASK, "epochs": 3}]}, "expected a key of a task among data, .*, got 'epochs'"),
@@ -90,7 +90,7 @@ def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
         ({"tasks": [{**TASK, "width": True}]}, "expected width to be int, got True"),
         ({"tasks": [{**TASK, "scenario": "open-set"}]}, "expected a scenario among .*, got 'open-set'"),
         ({"tasks": [{**TASK, "target": "noto"}]}, "expected a source and a target that differ, got 'noto' twice"),
-        ({"tasks": [SCENES, TASK]}, "expected scenes in a suite of their own, got other data too"),
+        ({"tasks": [SCENES, TASK]}, "expected scenes in a suite of their own, got"),
         ({"tasks": [SCENES], "calibrators": ["vectorscal"]}, "expected a calibrator among none, .*, got 'vectorscal'"),
         ({"tasks": [{**SCENES, "method": "mcc"}]}, "expected source-only, closed-set for segmentation, got mcc"),
         ({"tasks": [{**SCENES, "frozen": True}]}, "expected a key of a task of segmentation among .*, got 'frozen'"),

@@ -155,7 +155,7 @@ def test_settings_out_of_range_are_named(tmp_path):
     for name in ("iterations", "checkpoint_every", "batch"):
         with pytest.raises(InputError, match=f"expected {name} of at least 1, got 0"):
             SegmenterRun(tmp_path, **cast(Any, {name: 0}))
-    with pytest.raises(InputError, match=r"expected a batch of at most 8, the scenes of .*, got 9"):
+    with pytest.raises(InputError, match=r"expected a batch of at most the 8 scenes of .*, got 9"):
         train_segmenter(colours(8, 0), SegmenterRun(tmp_path, batch=9))
 
 

@@ -33,15 +33,30 @@ class InputSet(Protocol):
     def __len__(self) -> int: ...
 
     def name(self, i: int) -> str:
-        """Return the user's name for input i."""
+        """Return the user's name for input i.
+
+        Args:
+            i: the number of the input, from 0.
+
+        """
         ...
 
     def read(self, i: int) -> NDArray[Any]:
-        """Read input i, ready for the model."""
+        """Read input i, ready for the model.
+
+        Args:
+            i: the number of the input, from 0.
+
+        """
         ...
 
     def picture(self, i: int) -> Path | None:
-        """Return the picture file of input i, or None if it is not a picture file."""
+        """Return the picture file of input i, or None if it is not a picture file.
+
+        Args:
+            i: the number of the input, from 0.
+
+        """
         ...
 
 

@@ -58,6 +58,7 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
 
 def _whole_numbers(values: NDArray[Any], path: Path) -> NDArray[np.int64]:
     if values.dtype.kind == "f":
+        values = values.astype(np.float64)  # 2**63 is beyond float16
         bad = ~(np.abs(values) < 2.0**63) | (values != np.floor(values))  # NaN compares as False
     else:
         bad = values > np.iinfo(np.int64).max

@@ -58,19 +58,19 @@ class PlaceToRun(Protocol):
     setup: Setup
 
     def connected(self) -> AbstractContextManager[None]:
-        """Connect to whoever does the work."""
+        """Connect to the workers, if there are any."""
         ...
 
     def collect(self) -> Ticks:
-        """Collect the evidence; returns it and what belongs into the record."""
+        """Collect the evidence; return it with what belongs in the record."""
         ...
 
     def probe(self) -> Inputs:
-        """A few inputs to try a calibrated model on."""
+        """Read a few inputs to try a calibrated model on."""
         ...
 
     def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
-        """Write the predictions; returns `Predicted`."""
+        """Write the predictions; return a `Predicted`."""
         ...
 
 

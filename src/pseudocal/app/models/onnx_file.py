@@ -142,7 +142,7 @@ def _session(model: Path | bytes, device: str) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         source = model if isinstance(model, bytes) else str(model)
-        return ort.InferenceSession(source, options, providers=[provider])
+        return ort.InferenceSession(source, options, providers=[provider], enable_fallback=0)  # which would print
     except Exception as error:
         raise InputError(f"expected a graph that onnxruntime can run, got {one_line(error)}") from error
 

@@ -31,11 +31,11 @@ def thumbnail(path: Path, side: int = SIDE) -> str | None:
 
 
 def picture_within(path: Path, room: int) -> str | None:
-    """A picture to be shown large, in the best quality that fits; None if it cannot be read.
+    """Return a picture to be shown large, in the best quality that fits; None if it cannot be read.
 
     Args:
         path: the file.
-        room: how many characters its data address may have; what is too large in the least quality stays so.
+        room: the largest number of characters of its data URL; the lowest quality may exceed it.
 
     """
     try:

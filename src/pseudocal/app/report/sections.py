@@ -128,13 +128,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class ClassShare:
-    """A class and its share of the predictions.
-
-    Attributes:
-        name: the name of the class.
-        share: its share, above 0 and up to 1.
-
-    """
+    """A class and its share of the predictions."""
 
     name: str
     share: float
@@ -142,17 +136,7 @@ class ClassShare:
 
 @dataclass(frozen=True)
 class FilledBin:
-    """One bin of a reliability diagram that has predictions.
-
-    Attributes:
-        left: the lower edge.
-        right: the upper edge.
-        count: the number of predictions.
-        confidence: their mean confidence.
-        accuracy: their accuracy.
-        interval: the 95% interval of the accuracy; None if there is none.
-
-    """
+    """One bin of a reliability diagram that has predictions, with the 95% interval of its accuracy if there is one."""
 
     left: float
     right: float
@@ -204,14 +188,7 @@ class Diagrams:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95% interval; None stands for a number that is not finite.
-
-    Attributes:
-        value: the value.
-        low: the lower end of the interval.
-        high: the upper end of the interval.
-
-    """
+    """A value with its 95% interval; None stands for a number that is not finite."""
 
     value: float | None
     low: float | None
@@ -260,13 +237,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """The inputs that are shown in the report.
-
-    Attributes:
-        changed: the inputs whose confidence changed most.
-        unsure: the inputs with the lowest confidence after calibration.
-
-    """
+    """The inputs whose confidence changed most, and those with the lowest confidence after calibration."""
 
     changed: tuple[Example, ...]
     unsure: tuple[Example, ...]
@@ -294,14 +265,7 @@ class MapPictures:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """The part of a report that only a segmenter has.
-
-    Attributes:
-        maps: a few images pixel by pixel.
-        header: the column names of the table of classes.
-        rows: the rows of that table.
-
-    """
+    """The part of a report that only a segmenter has: a few images pixel by pixel, and a table of classes."""
 
     maps: tuple[MapPictures, ...]
     header: tuple[str, ...]
@@ -310,13 +274,7 @@ class Segmentation:
 
 @dataclass(frozen=True)
 class Fact:
-    """A sentence to read before using the calibration.
-
-    Attributes:
-        level: "caution" or "note".
-        text: the sentence.
-
-    """
+    """A sentence to read before using the calibration."""
 
     level: Literal["caution", "note"]
     text: str

@@ -1,1 +1,1 @@
-"""What PseudoCal is compared with: one file for each method."""
+"""The calibrators that PseudoCal is compared with, one per file."""

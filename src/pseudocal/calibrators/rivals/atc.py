@@ -1,7 +1,8 @@
-"""ATC: the accuracy that an average thresholded confidence forecasts, as a calibrator (Garg et al., ICLR 2022).
+"""ATC, average thresholded confidence, as a calibrator (Garg et al., ICLR 2022).
 
-Find the confidence above which as many source rows lie as are right; call the target rows above it right. One
-temperature then brings the mean confidence to that accuracy.
+Choose the threshold so that the fraction of source rows with a higher confidence equals the source accuracy. The
+fraction of target rows above it is the forecast of the target accuracy. A temperature then matches the mean confidence
+to the forecast.
 """
 
 from __future__ import annotations
@@ -16,35 +17,36 @@ from pseudocal.scaling import fit_temperature
 
 
 def atc(source: Labelled, target_logits: ArrayLike) -> Calibration:
-    """The temperature at which the mean target confidence is the accuracy that ATC forecasts.
+    """The temperature at which the mean target confidence equals the accuracy that ATC forecasts.
 
     Args:
-        source: labelled source validation logits.
-        target_logits: logits of target data, `(n, classes)`.
+        source: Labelled logits of the source validation set.
+        target_logits: Logits of the target, of shape `(n, classes)`.
 
     """
     return Calibration("atc", match_confidence(target_logits, atc_accuracy(source, target_logits)))
 
 
 def atc_accuracy(source: Labelled, target_logits: ArrayLike) -> float:
-    """Forecast the target accuracy: the share of target rows that are surer than the surest-so-many of the source.
+    """Forecast the target accuracy: the fraction of target rows whose confidence is above the threshold.
 
-    Two of four source rows are right, and two are surer than 2; three of four target rows are:
+    Two of four source rows are right, so the threshold is between the logit gaps 2 and 3; three of four target rows
+    are above it:
 
     >>> source = Labelled(np.array([[4.0, 0.0], [3.0, 0.0], [2.0, 0.0], [1.0, 0.0]]), np.array([0, 0, 1, 1]))
     >>> atc_accuracy(source, [[5.0, 0.0], [4.0, 0.0], [0.0, 3.0], [0.0, 1.0]])
     0.75
 
-    Confidence is taken after temperature scaling on the source, as the paper recommends.
+    Confidences are computed after temperature scaling on the source, as the paper recommends.
 
     Args:
-        source: labelled source validation logits.
-        target_logits: logits of target data, `(n, classes)`.
+        source: Labelled logits of the source validation set.
+        target_logits: Logits of the target, of shape `(n, classes)`.
 
     """
     source = checked(source)
     temperature = fit_temperature(source.logits, source.labels).temperature
-    sure = np.sort(confidences(source.logits, temperature))
+    ascending = np.sort(confidences(source.logits, temperature))
     wrong = int((source.logits.argmax(axis=1) != source.labels).sum())
-    threshold = sure[wrong] if wrong < len(sure) else np.inf
+    threshold = ascending[wrong] if wrong < len(ascending) else np.inf
     return float((confidences(target_logits, temperature) >= threshold).mean())

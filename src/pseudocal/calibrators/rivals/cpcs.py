@@ -1,7 +1,7 @@
-"""CPCS: temperature scaling of source data that is weighted to look like the target (Park et al., AISTATS 2020).
+"""CPCS: temperature scaling on source data that is weighted to represent the target (Park et al., AISTATS 2020).
 
-Under covariate shift, where p(y | x) is the same in both domains, a source row of weight p_target(x) / p_source(x)
-stands for target rows. CPCS minimises the so weighted Brier score, which bounds the calibration error from above.
+Under covariate shift, where p(y | x) is the same in both domains, source rows weighted by p_target(x) / p_source(x)
+represent the target. CPCS minimises the weighted Brier score, which is an upper bound on the calibration error.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pseudocal.scaling.temperature import as_weights
 
 
 def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Calibration:
-    """The temperature of least Brier score on source rows that count as much as `ratio` says.
+    """The temperature that minimises the weighted Brier score on source rows.
 
-    Rows with the wrong label count nothing here, so the logits cannot be too sure: T is at the end of its range.
+    Wrong predictions have weight zero here, so the logits cannot be overconfident and T is at its lower bound:
 
     >>> source = Labelled(np.array([[2.0, 0.0]] * 4), np.array([0, 0, 1, 1]))
     >>> cpcs(source, [1.0, 1.0, 0.0, 0.0]).temperature < 0.1
     True
 
-    Three of four right in weight, so the gap of 2 should be log 3, and T = 2 / log 3:
+    Three quarters of the weight are right, so the gap of 2 should be log 3, and T = 2 / log 3:
 
     >>> round(cpcs(source, [3.0, 3.0, 1.0, 1.0]).temperature, 4)
     1.8205
 
     Args:
-        source: labelled source validation logits.
-        ratio: the density ratio at each source row, known or from `density_ratio`.
-        reference: whether to search as the released code does, which stays near 2 if it must.
+        source: Labelled logits of the source validation set.
+        ratio: The density ratio of each source row, such as `density_ratio(...)(source_features)`.
+        reference: Whether to search as the released code does, which may stop near its starting point, T = 2.
 
     """
     source = checked(source)

@@ -1,8 +1,8 @@
-"""How much likelier an input is in the target than in the source: the ratio that CPCS and TransCal weigh with.
+"""The ratio of target to source density, with which CPCS and TransCal weight source rows.
 
-A classifier that tells the two domains apart knows the ratio of their densities: with equally many rows of each,
-P(target | x) / P(source | x) = p_target(x) / p_source(x). Logistic regression on the model's features is the
-classifier, as in both papers.
+A classifier of the domain gives the ratio: with equally many rows of each domain,
+P(target | x) / P(source | x) = p_target(x) / p_source(x). As in both papers, the classifier is a logistic regression
+on the model's features.
 """
 
 from __future__ import annotations
@@ -16,23 +16,28 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import Floats, InputError
 from pseudocal.extras import MissingExtraError
 
-LARGEST_LOG_RATIO = 100.0  # |log ratio| at most, so that the exponential of a confident classifier stays a number
-MOST_STEPS = 1000  # of the optimiser; features of one scale take some 20 of them
+LARGEST_LOG_RATIO = 100.0  # |log ratio| is clipped to this, so that its exponential is finite
+MOST_STEPS = 1000  # steps of the optimiser; standardised features take about 20
 
 
 @dataclass(frozen=True, eq=False)
 class DensityRatio:
-    """The ratio of target to source density at any features, as exp of a linear function.
+    """The ratio of target to source density, as exp of a linear function of the features.
 
     >>> DensityRatio(np.array([np.log(2.0), 0.0]), 0.0)(np.array([[1.0, 5.0], [-1.0, 5.0]]))
     array([2. , 0.5])
+
+    Attributes:
+        slope: The weight of each feature, of shape `(features,)`.
+        offset: The intercept.
+
     """
 
-    slope: Floats  # (features,)
+    slope: Floats
     offset: float
 
     def __call__(self, features: ArrayLike) -> Floats:
-        """The ratio at each row of features `(n, features)`."""
+        """The ratio for each row of features `(n, features)`."""
         x = as_features(features, "features")
         if x.shape[1] != len(self.slope):
             raise InputError(f"expected rows of {len(self.slope)} features, got shape {x.shape}")
@@ -43,24 +48,23 @@ class DensityRatio:
 def density_ratio(
     source_train_features: ArrayLike, target_features: ArrayLike, *, reference: bool = False, seed: int = 0
 ) -> DensityRatio:
-    """Learn the density ratio from features of source training data and of target data.
+    """Fit the density ratio to features of the source training set and of the target.
 
-    Between two normal densities of unit variance at 0 and 1 the log ratio is x - 1/2:
+    Both domains have the same weight whatever their number of rows, and features are standardised.
+
+    For two normal densities of unit variance with means 0 and 1 the log ratio is x - 1/2:
 
     >>> rng = np.random.default_rng(0)
     >>> ratio = density_ratio(rng.normal(0, 1, (4000, 1)), rng.normal(1, 1, (9000, 1)))
     >>> bool(abs(ratio.slope[0] - 1) < 0.1), abs(ratio.offset + 0.5) < 0.1
     (True, True)
 
-    The domains count the same however many rows they have, and features are brought to one scale first; no chance
-    is involved. `reference` does as the released code of TransCal and PseudoCal does: features as they are, the
-    smaller set replaced by a bootstrap sample of the larger one's size (drawn with `seed`; unseeded there), 100 steps.
-
     Args:
-        source_train_features: features of source training data, `(n, features)`.
-        target_features: features of target data, `(m, features)`.
-        reference: whether to do as the released code does.
-        seed: the seed of the bootstrap sample of `reference`.
+        source_train_features: Features of the source training set, of shape `(n, features)`.
+        target_features: Features of the target, of shape `(m, features)`.
+        reference: Whether to do as the released code of TransCal and PseudoCal: raw features, the smaller set replaced
+            by a bootstrap sample of the size of the larger one, and 100 steps.
+        seed: The seed of that bootstrap sample (the released code uses none).
 
     """
     source = as_features(source_train_features, "source features")
@@ -71,24 +75,25 @@ def density_ratio(
         return _logistic(*_equally_many(source, target, np.random.default_rng(seed)), steps=100)
     both = np.concatenate([source, target])
     mean, scale = both.mean(axis=0), both.std(axis=0)
-    scale[scale == 0] = 1.0  # a feature that never varies tells nothing, whatever it is divided by
+    scale[scale == 0] = 1.0  # a constant feature carries no information, whatever it is divided by
     fitted = _logistic((source - mean) / scale, (target - mean) / scale, steps=MOST_STEPS)
     slope = fitted.slope / scale
     return DensityRatio(slope, fitted.offset - float(mean @ slope))
 
 
 def as_features(features: ArrayLike, what: str) -> NDArray[np.float64]:
-    """See `features` as finite numbers `(n, features)`."""
+    """Convert to finite numbers `(n, features)`."""
     array = np.asarray(features, dtype=np.float64)
     if array.ndim != 2 or array.size == 0:
         raise InputError(f"expected {what} of shape (n, features), got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise InputError(f"expected {what} that are finite, got others in row {np.argmin(np.isfinite(array).all(1))}")
+    bad = ~np.isfinite(array)
+    if bad.any():
+        raise InputError(f"expected {what} that are finite, got {array[bad][0]} in row {np.argmax(bad.any(axis=1))}")
     return array
 
 
 def _equally_many(source: Floats, target: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """A bootstrap sample in the place of the smaller set. Sets of one size, at which the release crashes, stay."""
+    """Replace the smaller set by a bootstrap sample. Sets of equal size, which crash the released code, are kept."""
     if len(source) < len(target):
         return source[rng.integers(len(source), size=len(target))], target
     if len(target) < len(source):
@@ -104,7 +109,7 @@ def _logistic(source: Floats, target: Floats, steps: int) -> DensityRatio:
         raise MissingExtraError("scikit-learn", "sklearn") from error
     domain = np.repeat([0, 1], [len(source), len(target)])
     model = LogisticRegression(class_weight="balanced", max_iter=steps)
-    with warnings.catch_warnings():  # domains that a plane parts have no optimum to converge to, only a direction
+    with warnings.catch_warnings():  # if a plane separates the domains there is no optimum to converge to
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(np.concatenate([source, target]), domain)
     return DensityRatio(model.coef_[0], float(model.intercept_[0]))

@@ -19,17 +19,17 @@ Mean = Literal["probabilities", "logits"]
 def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities") -> Logits:
     """The logits of the members' mean probabilities, or of their mean logits.
 
-    One member is sure of the first class, the other of neither, so the mean probability is 3/4:
+    One member gives the first class probability 1, the other 1/2, so the mean is 3/4:
 
     >>> logits = ensemble([[[0.0, -np.inf]], [[0.0, 0.0]]])
     >>> np.exp(logits)
     array([[0.75, 0.25]])
 
-    Predictions may change; for the better, as a rule.
+    The predicted classes may change, usually for the better.
 
     Args:
-        member_logits: the logits of each model, `(n, classes)`.
-        mean: "probabilities" or "logits": what is averaged.
+        member_logits: The logits of each member, all of one shape `(n, classes)` or `(n, classes, height, width)`.
+        mean: Whether to average "probabilities" or "logits".
 
     """
     arrays = [as_numpy(logits) for logits in member_logits]
@@ -51,7 +51,7 @@ def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities"
 
 
 def _of_maps(members: list[Maps], mean: Mean) -> Maps:
-    """The same for maps of logits, a band of pixels at a time."""
+    """The same for maps, a band of pixels at a time."""
     result = np.empty(members[0].shape, dtype=np.float32)
     for band in bands(members[0]):
         rows = [np.moveaxis(member[:, :, band], 1, -1) for member in members]  # (n, height, width, classes)
@@ -62,11 +62,11 @@ def _of_maps(members: list[Maps], mean: Mean) -> Maps:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Several models as one: a predictor like any other, which PseudoCal can calibrate.
+    """Several models as one predictor, which PseudoCal can calibrate.
 
     Attributes:
-        members: the models, as functions from inputs to logits.
-        mean: "probabilities" or "logits": what is averaged.
+        members: The models.
+        mean: Whether to average "probabilities" or "logits".
 
     """
 

@@ -8,19 +8,19 @@ from pseudocal.scaling import fit_matrix
 
 
 def matrixscal(source: Labelled, *, penalty: float = 0.0) -> Calibration:
-    """Fit a linear map and a bias where there are labels. Predictions may change.
+    """Fit a linear map and a bias on labelled source data. The predicted classes may change.
 
     >>> import numpy as np
     >>> calibration = matrixscal(Labelled(np.zeros((4, 2)), np.array([0, 1, 1, 1])))
     >>> calibration.probabilities([[0.0, 0.0]]).round(3)
     array([[0.25, 0.75]])
 
-    With C classes it has C (C + 1) numbers to fit and overfits small validation sets, as published; `penalty` holds
-    them back.
+    With C classes it has C (C + 1) parameters, so the published method, without a penalty, overfits small validation
+    sets.
 
     Args:
-        source: labelled source validation logits.
-        penalty: holds the weights back; 0 as published.
+        source: Labelled logits of the source validation set.
+        penalty: The penalty of `fit_matrix`.
 
     """
     return Calibration("matrixscal", fit_matrix(source.logits, source.labels, penalty=penalty), {"penalty": penalty})

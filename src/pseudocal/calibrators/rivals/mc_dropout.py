@@ -1,4 +1,4 @@
-"""MC-Dropout: the mean of several passes with dropout switched on (Gal and Ghahramani, ICML 2016)."""
+"""MC-Dropout: the mean of several forward passes with active dropout (Gal and Ghahramani, ICML 2016)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,17 @@ from pseudocal.calibrators.rivals.ensemble import ensemble
 
 
 def mc_dropout(model: Any, target_inputs: Any, *, passes: int = 10, batch_size: int = 128, seed: int = 0) -> Logits:
-    """The logits of the mean probability over `passes` of a torch module whose dropout layers are active.
+    """The logits of the mean probability over several forward passes with active dropout layers.
 
-    All else, batch normalisation above all, stays in eval mode; the module is left as it was found, and so is torch's
-    random state. Predictions may change. A module without a dropout layer is an error: all passes would be the same.
-
-    The paper does not say how many passes it takes, nor how much it drops; ten are common.
+    All other layers, such as batch normalisation, stay in eval mode; the module and torch's random state are restored.
+    The predicted classes may change. A module without a dropout layer is an error: all passes would be the same.
 
     Args:
-        model: a torch module with dropout layers.
-        target_inputs: inputs of target data.
-        passes: how many passes are averaged.
-        batch_size: inputs that are predicted together.
-        seed: the seed of the dropout.
+        model: A torch module with dropout layers.
+        target_inputs: Inputs of the target, or batches of them.
+        passes: The number of forward passes. The paper does not state it; ten are common.
+        batch_size: The number of inputs that are predicted together.
+        seed: The seed of the dropout.
 
     """
     if passes < 2:

@@ -1,4 +1,4 @@
-"""Oracle: the temperature that the target's own labels ask for, as a bound on what one temperature can do."""
+"""Oracle: the best temperature given target labels, as a bound on what a temperature can achieve."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from pseudocal.calibrators.rivals.search import bound_at, least, released
 from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
-# With few rows each one that changes its bin makes a jump, and the best temperature may lie between two of them: in 48
-# random cases 257 points missed it by up to 0.012, 16,385 never. With many rows a jump is small and a look is dear.
+# With few rows the ECE jumps whenever a row changes its bin, and the best temperature may lie between two jumps: in 48
+# random cases a grid of 257 points missed it by up to 0.012, one of 16,385 never. With many rows jumps are small and
+# each evaluation is expensive.
 POINTS = (257, 16385)
-WORK = 200_000_000  # logits to look at
+WORK = 200_000_000  # logits to evaluate in total
 
 
 def oracle(
@@ -31,7 +32,7 @@ def oracle(
     weights: ArrayLike | None = None,
     groups: ArrayLike | None = None,
 ) -> Calibration:
-    """The best temperature for labelled target data: logits and labels, or a `Labelled` of both, such as `pixel_rows`.
+    """The best temperature for labelled target data.
 
     >>> logits, labels = [[2.0, 0.0]] * 4, [0, 0, 0, 1]
     >>> round(oracle(logits, labels).temperature, 4), round(oracle(logits, labels, by="ece").temperature, 4)
@@ -39,21 +40,15 @@ def oracle(
     >>> round(oracle(Labelled(np.array(logits), np.array(labels))).temperature, 4)
     1.8205
 
-    `weights` and `groups` are those of `fit_temperature`; a `Labelled` brings its own. Groups tell how well the
-    temperature is known, which "nll" alone says.
-
-    "nll" is temperature scaling on the target, as the paper describes it. "ece" is the least calibration error, as
-    in its released code; that error jumps whenever a row changes its bin, so a search from one point stalls.
-    `reference` stops where the released search does.
-
     Args:
-        target_logits: logits of target data, or a `Labelled` with its labels, weights and groups.
-        target_labels: class numbers `(n,)`; None with a `Labelled`.
-        by: "nll" for the greatest likelihood, "ece" for the least calibration error.
-        bins: bins of the ECE.
-        reference: whether to stop where the search of the released code does.
-        weights: as in `fit_temperature`.
-        groups: as in `fit_temperature`.
+        target_logits: Logits of the target, or a `Labelled` with all the data, such as `pixel_rows` returns.
+        target_labels: Labels of the target, unless the first argument is a `Labelled`.
+        by: What to minimise: "nll", which is temperature scaling on the target, as the paper describes it, or "ece", as
+            its released code does.
+        bins: The number of bins of the ECE.
+        reference: Whether to search as the released code does, which stalls for the ECE since that is not continuous.
+        weights: Weights of the rows, as in `fit_temperature`.
+        groups: Groups of the rows, as in `fit_temperature`; they are used for the standard error with "nll" only.
 
     """
     target = _labelled(target_logits, target_labels, weights, groups)
@@ -73,19 +68,21 @@ def oracle(
 def _labelled(
     logits: ArrayLike | Labelled, labels: ArrayLike | None, weights: ArrayLike | None, groups: ArrayLike | None
 ) -> Labelled:
-    """All of it in one, and checked."""
+    """All arguments as one `Labelled`, checked."""
     if isinstance(logits, Labelled):
         if labels is not None or weights is not None or groups is not None:
-            raise InputError("expected a Labelled alone, which has labels, weights and groups, got others beside it")
+            names = ("labels", "weights", "groups")
+            extra = [name for name, given in zip(names, (labels, weights, groups), strict=True) if given is not None]
+            raise InputError(f"expected a Labelled without further arguments, got {' and '.join(extra)} as well")
         return checked(logits)
     if labels is None:
-        raise InputError("expected labels beside the logits, or a Labelled of both, got logits alone")
+        raise InputError("expected logits and labels, or a Labelled of both, got logits only")
     given = [None if column is None else np.asarray(column) for column in (weights, groups)]
     return checked(Labelled(np.asanyarray(logits), np.asanyarray(labels), *given))
 
 
 def _binned_error(target: Labelled, bins: int) -> Callable[[float], float]:
-    """The ECE as a function of the temperature; which rows are right does not depend on it."""
+    """The ECE as a function of the temperature."""
     below, edges = gaps(target.logits), equal_width(bins)
     right = target.logits.argmax(axis=1) == target.labels
     weights = np.ones(len(target)) if target.weights is None else target.weights

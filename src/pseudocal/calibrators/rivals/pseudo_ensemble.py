@@ -1,4 +1,4 @@
-"""Pseudo-ensemble: PseudoCal on top of an ensemble, two label-free remedies that help in different places."""
+"""Pseudo-ensemble: PseudoCal applied to an ensemble."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pseudocal.predictors import as_predictor
 def pseudo_ensemble(
     members: Sequence[Any], target_inputs: Any, *, mean: Mean = "probabilities", batch_size: int = 128, **settings: Any
 ) -> Calibration:
-    """The temperature that PseudoCal finds for the mean of several models; it applies to `ensemble(member_logits)`.
+    """The temperature that PseudoCal finds for the mean of several models; apply it to `ensemble(member_logits)`.
 
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(500, 2))
@@ -23,13 +23,13 @@ def pseudo_ensemble(
     Calibration(pseudo-ensemble: T = ... in [...], from ... rows)
 
     Args:
-        members: the models.
-        target_inputs: inputs of target data.
-        mean: "probabilities" or "logits": what is averaged.
-        batch_size: inputs that are predicted together.
-        **settings: settings of `PseudoCal`.
+        members: The models.
+        target_inputs: Inputs of the target, or batches of them.
+        mean: Whether to average "probabilities" or "logits".
+        batch_size: The number of inputs that are predicted together.
+        **settings: Settings of `PseudoCal`.
 
     """
-    together = Ensemble(tuple(as_predictor(model) for model in members), mean)
-    calibration = PseudoCal(**settings).fit(together, target_inputs, batch_size=batch_size)
+    model = Ensemble(tuple(as_predictor(member) for member in members), mean)
+    calibration = PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
     return replace(calibration, method="pseudo-ensemble", settings=calibration.settings | {"mean": mean})

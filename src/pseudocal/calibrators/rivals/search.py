@@ -1,7 +1,7 @@
-"""Find the temperature of least loss where the loss is neither convex nor smooth.
+"""Grid search for the temperature that minimises a loss that is neither convex nor smooth.
 
-A calibration error jumps whenever a row changes its bin, so there is no slope to follow: look everywhere, then look
-again more closely around the best few places.
+A calibration error jumps whenever a row changes its bin, so there is no gradient to follow: evaluate it on a grid, then
+on finer grids around the best points.
 """
 
 from __future__ import annotations
@@ -14,18 +14,22 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 
-RANGE = (0.02, 200.0)  # temperatures beyond these leave nothing but certainty, or nothing but chance
-CLOSER = 9  # points around each of the best places
-ROUNDS = 8  # each four times as close: from 3.6% to 5e-7
+RANGE = (0.02, 200.0)  # beyond these temperatures every prediction is certain, or at chance level
+CLOSER = 9  # points of the finer grid around each of the best points
+ROUNDS = 8  # each grid is four times finer than the one before: from 3.6% to 5e-7
 
 
 def least(loss: Callable[[float], float], *, points: int = 257, places: int = 6) -> float:
-    """The temperature of least `loss`: a grid in log T, 3.6% apart, then ever finer ones around the best places.
+    """The temperature that minimises `loss`, on a grid in log T and then on finer grids around the best points.
 
     >>> round(least(lambda temperature: abs(temperature - 3.0)), 4)
     3.0
 
-    A smooth loss needs fewer `points`, and one of the `places`.
+    Args:
+        loss: A function of the temperature.
+        points: The number of points of the first grid; a smooth loss needs fewer.
+        places: The number of best points that are refined; a smooth loss needs only one.
+
     """
     low, high = np.log(RANGE)
     grid = np.linspace(low, high, points)
@@ -41,7 +45,7 @@ def least(loss: Callable[[float], float], *, points: int = 257, places: int = 6)
 
 
 def bound_at(temperature: float) -> Literal["lower", "upper"] | None:
-    """Which end of the searched range a temperature lies at, if it does.
+    """The bound of the searched range that a temperature lies at, if it does.
 
     >>> bound_at(least(lambda temperature: temperature)), bound_at(3.0)
     ('lower', None)
@@ -52,10 +56,9 @@ def bound_at(temperature: float) -> Literal["lower", "upper"] | None:
 
 
 def released(loss: Callable[[float], float]) -> float:
-    """What the released code of TransCal and PseudoCal finds: Nelder-Mead from 2 at its default tolerance.
+    """The search of the released code of TransCal and PseudoCal: Nelder-Mead from 2 with its default tolerance.
 
-    It stops where it stalls, which for a calibration error need not be near a minimum, and it may leave the positive
-    numbers.
+    For a calibration error it may stall far from a minimum, and it may reach negative temperatures.
 
     >>> round(released(lambda temperature: (temperature - 3.0) ** 2), 3)
     3.0

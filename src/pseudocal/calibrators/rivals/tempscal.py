@@ -10,19 +10,17 @@ from pseudocal.scaling import TemperatureScaling, fit_temperature
 
 
 def tempscal(source: Labelled, *, reference: bool = False) -> Calibration:
-    """Fit one temperature where there are labels, and trust that it holds elsewhere.
+    """Fit a temperature on labelled source data, and assume that it holds on the target.
 
-    Three of four predictions are right at logit gap 2, so the gap should be log 3, and T = 2 / log 3:
+    Three of four predictions with a logit gap of 2 are right, so the gap should be log 3, and T = 2 / log 3:
 
     >>> import numpy as np
     >>> round(tempscal(Labelled(np.array([[2.0, 0.0]] * 4), np.array([0, 0, 0, 1]))).temperature, 4)
     1.8205
 
-    `reference` stops where the search of the released code does, within 1e-4 or so of the maximum.
-
     Args:
-        source: labelled source validation logits.
-        reference: whether to search as the released code does.
+        source: Labelled logits of the source validation set.
+        reference: Whether to search as the released code does, which stops within about 1e-4 of the maximum.
 
     """
     if reference:

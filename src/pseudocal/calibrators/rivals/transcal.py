@@ -1,12 +1,12 @@
-"""TransCal: match confidence to an estimate of the target accuracy that has less bias and variance.
+"""TransCal: match the confidence to an estimate of the target accuracy with reduced bias and variance.
 
 Wang et al., NeurIPS 2020. The target error is estimated from source errors, weighted by the density ratio w:
 
-    bias:      w^exponent, with an exponent below one, tames the few weights that would decide everything
-    variance:  two control variates, of which the mean is known: the weights (1), then the accuracy (mean confidence
-               after temperature scaling on the source)
+    bias:      w^exponent, with an exponent below one, limits the influence of a few large weights
+    variance:  two control variates with known means: the weights (1), then the accuracy (the mean confidence after
+               temperature scaling on the source)
 
-and one temperature brings the mean target confidence to one minus that error.
+A temperature then matches the mean target confidence to one minus that error.
 """
 
 from __future__ import annotations
@@ -36,36 +36,33 @@ def transcal(
     exponent: float = 0.5,
     reference: bool = False,
 ) -> Calibration:
-    """The temperature at which the mean target confidence is one minus the estimated target error.
+    """The temperature at which the mean target confidence equals one minus the estimated target error.
 
-    Without `bias` and `variance`, T matches the weighted accuracy.
-
-    Half of the source rows are wrong but they count a third of the others, so three in four should be right:
+    Half of the source rows are wrong, but with a third of the weight of the others, so the target accuracy is 3/4:
 
     >>> source = Labelled(np.array([[2.0, 0.0]] * 4), np.array([0, 0, 1, 1]))
     >>> plain = transcal(source, [1.5, 1.5, 0.5, 0.5], [[2.0, 0.0]], bias=False, variance=False)
     >>> round(plain.temperature, 4), round(2 / math.log(3), 4)
     (1.8205, 1.8205)
 
-    The paper learns the exponent together with T from one equation, which any exponent solves with a T of its own:
-    what comes out is where the search happened to go. `exponent` fixes it, to where that search starts. `reference`
-    searches as the released code does: for both, from (2, 0.5), with T of at least 1, so that it never sharpens.
+    The paper fits the exponent together with T from one equation, which every exponent solves with its own T, so the
+    result depends on the path of the search. Here the exponent is fixed, at the value where that search starts.
 
     Args:
-        source: labelled source validation logits.
-        ratio: the density ratio at each source row, known or from `density_ratio`.
-        target_logits: logits of target data, `(n, classes)`.
-        bias: whether weights are taken to the power of `exponent`.
-        variance: whether to use the control variates.
-        exponent: the power of the weights.
-        reference: whether to search as the released code does.
+        source: Labelled logits of the source validation set.
+        ratio: The density ratio of each source row, such as `density_ratio(...)(source_features)`.
+        target_logits: Logits of the target, of shape `(n, classes)`.
+        bias: Whether to reduce the bias, by raising the ratio to the power of `exponent`.
+        variance: Whether to reduce the variance, with the control variates.
+        exponent: The exponent, between 0 and 1.
+        reference: Whether to search as the released code does: for T and the exponent, from (2, 0.5), with T >= 1.
 
     """
     if not 0 <= exponent <= 1:
         raise InputError(f"expected an exponent between 0 and 1, got {exponent}")
     source = checked(source)
     temperature = tempscal(Labelled(source.logits, source.labels), reference=reference).temperature
-    still = math.nan if reference else 0.0  # the released code divides by zero, and its search turns back there
+    still = math.nan if reference else 0.0  # the released code divides by zero here
     errors = _Errors(source, as_weights(ratio, len(source)), temperature, variance, still)
     settings = {"bias": bias, "variance": variance, "exponent": exponent, "reference": reference}
     if reference:
@@ -75,7 +72,7 @@ def transcal(
 
 
 class _Errors:
-    """Source errors, their weights, and what they say of the target."""
+    """Source errors and their weights, for an estimate of the target error."""
 
     def __init__(self, source: Labelled, weights: Column, temperature: float, variance: bool, still: float) -> None:
         self.wrong: Column = (source.logits.argmax(axis=1) != source.labels).astype(np.float64)
@@ -85,7 +82,7 @@ class _Errors:
         self.confidence = float(confidences(source.logits, temperature).mean())
 
     def on_target(self, exponent: float) -> float:
-        """The estimated share of errors in the target."""
+        """The estimated error rate on the target."""
         weights = self.weights**exponent
         errors: Column = weights * self.wrong
         if not self.variance:
@@ -95,14 +92,14 @@ class _Errors:
 
 
 def controlled(values: Column, by: Column, mean: float, *, still: float = 0.0) -> Column:
-    """Values of the same mean and less variance, given a variable that goes along with them and has a known mean.
+    """Reduce the variance of values with a control variate: a correlated variable with a known mean.
 
-    They follow the variable exactly here, so what is left is what they would be at its known mean:
+    Here the values are a linear function of the variable, so each becomes the value at the known mean:
 
     >>> controlled(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 2.0]), 0.5)
     array([1.5, 1.5, 1.5])
 
-    A variable that does not vary (all weights equal, or all source rows right) controls nothing: its slope is `still`.
+    If the variable is constant (all weights equal, or all source rows right), its slope is `still`.
     """
     spread = by - by.mean()
     square = float(spread @ spread)

@@ -1,4 +1,4 @@
-"""No calibration: what every other method has to beat."""
+"""No calibration: the baseline of all methods."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Train adapted classifiers: losses as functions, networks, one loop, one short file for each method."""
+"""Train adapted classifiers: losses, networks, one training loop, and one short file per method."""
 
 from __future__ import annotations
 
 from pseudocal.lab.adapt.backbones import BACKBONES, Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.method import Preset
+from pseudocal.lab.adapt.method import Point, Preset, TrainingProgress
 from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.adapt.runs import Point, Trained, TrainingProgress, load_network
+from pseudocal.lab.adapt.runs import Trained, load_network
 from pseudocal.lab.adapt.stages import TrainingRun
 from pseudocal.lab.adapt.training import dine, shot, train
 

@@ -44,9 +44,9 @@ class Choice:
 
     Attributes:
         name: a name in `BACKBONES`.
-        weights: "default" (those the backbone is published with, or none), "random", or for transformers a local folder
-            or hub id.
-        size: the height and width that images are resized to; that of the backbone by default.
+        weights: "default" (the published weights if there are any, else random), "random", or for transformers a local
+            folder or hub id.
+        size: the height and width that images are resized to; None for that of the backbone.
         config: the configuration with which transformers rebuilds the network without the hub; filled in by
             `build_backbone`.
 
@@ -59,7 +59,17 @@ class Choice:
 
 
 class Backbone(nn.Module):
-    """Normalise, resize, run the trunk: images with values 0 to 255 in, features `(n, width)` out."""
+    """Resize and normalise images, then run the trunk: images with values 0 to 255 in, features `(n, width)` out.
+
+    Args:
+        choice: how the backbone was chosen.
+        trunk: the network from normalised images to features.
+        width: the number of features.
+        size: the height and width that images are resized to; None to keep their size.
+        normal: the mean and the standard deviation of each channel, for images from 0 to 1.
+        pretrained: whether the weights are pretrained.
+
+    """
 
     mean: Tensor
     std: Tensor
@@ -80,7 +90,12 @@ class Backbone(nn.Module):
         self.register_buffer("std", torch.tensor(normal[1])[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Turn images into features."""
+        """Turn images into features.
+
+        Args:
+            images: `(n, channels, height, width)`, with values 0 to 255.
+
+        """
         x = images if images.is_floating_point() else images.float()
         if self.size is not None and x.shape[-2:] != (self.size, self.size):
             x = F.interpolate(x, (self.size, self.size), mode="bilinear", align_corners=False)
@@ -143,7 +158,7 @@ def efficientnet_backbone(choice: Choice) -> Backbone:
 
 
 class TransformersTrunk(nn.Module):
-    """A vision model of transformers up to its features: the pooled map, or the class token where there is no pool."""
+    """A vision model of transformers up to its features: the pooled map, or the class token if `token`."""
 
     def __init__(self, net: Any, *, token: bool) -> None:
         super().__init__()
@@ -177,7 +192,7 @@ def vit_backbone(choice: Choice) -> Backbone:
 
 
 def _from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, Choice]:
-    """The model, and the choice with the configuration that rebuilds it."""
+    """Build the model, and return the choice with the configuration that rebuilds it."""
     transformers = require("transformers", "adapt")
     config_type, model_type = getattr(transformers, family + "Config"), getattr(transformers, family + "Model")
     without_pool = (
@@ -206,9 +221,9 @@ BACKBONES: dict[str, Callable[[Choice], Backbone]] = {
 def cached_features(
     backbone: Backbone, inputs: Indexable, *, cache: Path, device: str = "cpu", tick: FeatureTick | None = None
 ) -> NDArray[np.float32]:
-    """Features `(n, width)` of all inputs, read from `cache` if they were computed before.
+    """Compute features `(n, width)` of all inputs, or read them from `cache` if they were computed before.
 
-    The file's name is a hash of the images and of the backbone with its weights, so a change of either is noticed.
+    The file is named by a hash of the images and of the backbone with its weights, so a change of either is noticed.
     """
     path = cache / f"{features_key(backbone, inputs)}.npy"
     if not path.exists():
@@ -222,7 +237,7 @@ def cached_features(
 def compute_features(
     backbone: Backbone, inputs: Indexable, *, device: str = "cpu", tick: FeatureTick | None = None
 ) -> NDArray[np.float32]:
-    """Features `(n, width)` in evaluation mode."""
+    """Compute features `(n, width)` in evaluation mode."""
     backbone = backbone.to(device).eval()
     images, parts = Tensors(inputs, device), []
     step = CPU_BATCH if torch.device(device).type == "cpu" else GPU_BATCH
@@ -237,7 +252,7 @@ def compute_features(
 
 
 def features_key(backbone: Backbone, inputs: Indexable) -> str:
-    """A hash of the weights, the image size and every pixel."""
+    """Hash the weights, the image size and every pixel."""
     total = hashlib.sha256(f"{backbone.choice.name} {backbone.size}".encode())
     for name, tensor in backbone.state_dict().items():
         total.update(name.encode())

@@ -72,7 +72,7 @@ class Moment:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """Descend on `loss`, moving all parameters or `only` these."""
+    """One step of the optimiser on `loss`, for all parameters or for `only` these."""
 
     loss: Tensor
     only: list[nn.Parameter] | None = None
@@ -91,6 +91,43 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Point:
+    """Error and NLL on labelled target data, for the record: training does not depend on it.
+
+    Attributes:
+        step: the number of steps so far.
+        error: the error rate.
+        nll: the negative log-likelihood.
+
+    """
+
+    step: int
+    error: float
+    nll: float
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """The progress of a stage of training.
+
+    Attributes:
+        stage: the name of the stage.
+        done: how many steps or images are done.
+        total: how many there are in all.
+        loss: the loss of the last step; NaN if there is none.
+
+    """
+
+    stage: str
+    done: int
+    total: int
+    loss: float = math.nan
+
+
+ReportProgress = Callable[[TrainingProgress], None]
+
+
+@dataclass(frozen=True)
 class Preset:
     """A method with its settings and those of the optimiser.
 
@@ -101,7 +138,7 @@ class Preset:
         batch: how many inputs of each domain a step sees.
         lr: the learning rate at the start.
         decay: the weight decay.
-        schedule: a name in `SCHEDULES`. It spans all iterations: the published ones are those of 10,000.
+        schedule: a name in `SCHEDULES`. It spans all iterations; the published schedules are for 10,000.
         backbone_scale: the backbone's learning rate relative to the head's, if it starts from trained weights.
         backbone_momentum: the backbone's momentum.
         options: settings of the method that differ from its defaults.
@@ -132,9 +169,9 @@ SCHEDULES: dict[str, Callable[[float], float]] = {  # of the share of the traini
 def forward(
     network: Network, batch: SourceTargetBatch, *, joint: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features and logits of the source, then of the target.
+    """Compute features and logits of the source, then of the target.
 
-    With `joint` both go through in one batch and share their batch statistics; ATDOC and CDAN keep them apart.
+    With `joint`, both domains are one batch and share their batch statistics; ATDOC and CDAN keep them apart.
     """
     if not joint:
         return (*network.both(batch.source), *network.both(batch.target))

@@ -29,13 +29,18 @@ from pseudocal.arrays import InputError
 
 
 class Network(nn.Module):
-    """Backbone and head: images with values 0 to 255, uint8 or floating, in; logits out.
+    """A backbone and a head: images with values 0 to 255, uint8 or floating, in; logits out.
 
     >>> from pseudocal.lab.adapt.backbones import build_backbone
     >>> network = Network(build_backbone("digits"), build_head("linear", 128, 8, 10))
     >>> images = torch.zeros(2, 1, 16, 16, dtype=torch.uint8)
     >>> network.features(images).shape, network(images).shape
     (torch.Size([2, 8]), torch.Size([2, 10]))
+
+    Args:
+        backbone: from images to features; `nn.Identity()` if the inputs are features already.
+        head: from features to logits.
+
     """
 
     def __init__(self, backbone: nn.Module, head: Head) -> None:
@@ -43,17 +48,32 @@ class Network(nn.Module):
         self.backbone, self.head = backbone, head
 
     def features(self, x: Tensor) -> Tensor:
-        """What the bottleneck gives, `(n, width)`."""
+        """Compute the features after the bottleneck, `(n, width)`.
+
+        Args:
+            x: a batch of images, or of features of a frozen backbone.
+
+        """
         features: Tensor = self.head.bottleneck(self.backbone(x))
         return features
 
     def both(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Features and logits of one pass."""
+        """Compute features and logits in one pass.
+
+        Args:
+            x: a batch of images, or of features of a frozen backbone.
+
+        """
         features = self.features(x)
         return features, self.head.classifier(features)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits `(n, classes)`."""
+        """Compute logits `(n, classes)`.
+
+        Args:
+            x: a batch of images, or of features of a frozen backbone.
+
+        """
         return self.both(x)[1]
 
     def generator(self) -> list[nn.Parameter]:
@@ -106,7 +126,7 @@ def build_head(kind: str, inputs: int, width: int, classes: int) -> Head:
 
 
 def xavier(inputs: int, outputs: int) -> nn.Linear:
-    """A linear layer as ATDOC and CDAN start it."""
+    """Make a linear layer, initialised as in ATDOC and CDAN."""
     layer = nn.Linear(inputs, outputs)
     nn.init.xavier_normal_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -114,7 +134,7 @@ def xavier(inputs: int, outputs: int) -> nn.Linear:
 
 
 def gaussian(inputs: int, outputs: int, std: float, *, bias: bool = False) -> nn.Linear:
-    """A linear layer with small normal weights; the bias is zero, or as small (`bias`)."""
+    """Make a linear layer with small normal weights; the bias is zero or, with `bias`, drawn likewise."""
     layer = nn.Linear(inputs, outputs)
     nn.init.normal_(layer.weight, std=std)
     nn.init.normal_(layer.bias, std=std) if bias else nn.init.zeros_(layer.bias)
@@ -122,7 +142,7 @@ def gaussian(inputs: int, outputs: int, std: float, *, bias: bool = False) -> nn
 
 
 def batch_norm(width: int, mean: float, std: float) -> nn.BatchNorm1d:
-    """Batch norm with drawn scales."""
+    """Make a batch norm with random scales."""
     norm = nn.BatchNorm1d(width)
     nn.init.normal_(norm.weight, mean, std)
     return norm
@@ -142,24 +162,24 @@ def direct(inputs: int, width: int, classes: int) -> Head:
 
 
 def batchnorm(inputs: int, width: int, classes: int) -> Head:
-    """MCC's: the batch norm starts with scales near zero, and so do the logits."""
+    """MCC's head: the batch norm starts with scales near zero, so the logits do too."""
     return Head(nn.Sequential(xavier(inputs, width), batch_norm(width, 0, 0.005)), xavier(width, classes), width=width)
 
 
 def gaussian_head(inputs: int, width: int, classes: int) -> Head:
-    """PADA's."""
+    """PADA's head."""
     return Head(gaussian(inputs, width, 0.005), gaussian(width, classes, 0.01), width=width)
 
 
 def weightnorm(inputs: int, width: int, classes: int) -> Head:
-    """SHOT's: the classifier learns directions and lengths apart; initialised by torch, as in its code."""
+    """SHOT's head: the classifier learns directions and lengths separately; initialised by torch, as in its code."""
     classifier = nn.Linear(width, classes)
     nn.init.zeros_(classifier.bias)
     return Head(nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width)), weight_norm(classifier), width=width)
 
 
 def afn(inputs: int, width: int, classes: int) -> Head:
-    """AFN's."""
+    """AFN's head."""
     layers = [gaussian(inputs, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU(), NormKeepingDropout(0.5)]
     return Head(nn.Sequential(*layers), gaussian(width, classes, 0.01, bias=True), width=width)
 
@@ -174,7 +194,7 @@ def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
 
 
 def pair(inputs: int, width: int, classes: int) -> Head:
-    """MCD's."""
+    """MCD's head."""
     first, rival = three_layers(inputs, width, classes), three_layers(inputs, width, classes)
     return Head(nn.Identity(), first, width=inputs, rival=rival)
 

@@ -20,31 +20,9 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from pseudocal.arrays import InputError
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
-from pseudocal.lab.adapt.method import SCHEDULES, Moment, Preset
+from pseudocal.lab.adapt.method import SCHEDULES, Moment, Point, Preset, ReportProgress, TrainingProgress
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
-
-
-@dataclass(frozen=True)
-class Point:
-    """Error and NLL on labelled target data after `step` steps. For the record: training does not depend on it."""
-
-    step: int
-    error: float
-    nll: float
-
-
-@dataclass(frozen=True)
-class TrainingProgress:
-    """How far a stage is: its name, what is done of how much, and the loss (NaN if there is none)."""
-
-    stage: str
-    done: int
-    total: int
-    loss: float = math.nan
-
-
-ReportProgress = Callable[[TrainingProgress], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +31,10 @@ class DescentPlan:
 
     Attributes:
         preset: the settings of the optimiser.
-        seed: decides what is random in each step.
+        seed: the seed of everything random in each step.
         iterations: the number of steps.
         checkpoint: the file to resume from.
-        checkpoint_every: after how many steps it is written.
+        checkpoint_every: the number of steps between checkpoints.
         evaluate: target inputs and labels, for the curve only.
         points: the number of points of the curve.
         report: called after each step.
@@ -121,14 +99,14 @@ def build_optimiser(network: Network, method: nn.Module, plan: DescentPlan) -> t
 
 
 def set_rate(optimiser: torch.optim.SGD, preset: Preset, now: Moment) -> None:
-    """The learning rate of this moment, for each group by its scale."""
+    """Set the current learning rate of each parameter group."""
     rate = preset.lr * SCHEDULES[preset.schedule](now.ramp)
     for group in optimiser.param_groups:
         group["lr"] = rate * group["scale"]
 
 
 def curve_point(network: Network, inputs: Tensors, labels: Tensor, *, step: int) -> Point:
-    """Error and NLL on labelled target data."""
+    """Measure error and NLL on labelled target data."""
     logits = predict_tensors(network, inputs)[1]
     error = (logits.argmax(dim=1) != labels).float().mean().item()
     return Point(step, error, F.cross_entropy(logits, labels).item())
@@ -150,7 +128,7 @@ def save_checkpoint(
 def restore_checkpoint(
     path: Path, network: Network, method: nn.Module, optimiser: torch.optim.SGD
 ) -> tuple[int, list[Point]]:
-    """Read a checkpoint into network, method and optimiser; the step it was written after (0 without one)."""
+    """Restore network, method and optimiser; return the step of the checkpoint (0 without one) and the curve."""
     if not path.exists():
         return 0, []
     tensors, note = load_tensors(path)
@@ -172,7 +150,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Use so many threads of torch inside the block; another number of threads gives other last digits."""
+    """Set the number of torch threads inside the block; it affects the last digits."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -232,7 +210,7 @@ class Trained:
 
 
 def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
-    """Write the settings, or compare them with those of an earlier start; the result if that finished."""
+    """Write the settings, or compare them with those of an earlier start; return the result if that one finished."""
     settings = json.loads(json.dumps(settings))  # as they will be read back
     path = out / "run.json"
     if path.exists():
@@ -262,7 +240,7 @@ def save_network(out: Path, network: Network, *, head: str, width: int, classes:
 
 
 def load_network(out: Path | str) -> Network:
-    """The network of a finished training; nothing is downloaded and no pickle is read.
+    """Load the network of a finished training; nothing is downloaded and no pickle is read.
 
     Args:
         out: the folder of the training.
@@ -282,7 +260,7 @@ def load_network(out: Path | str) -> Network:
 
 
 def training_versions() -> dict[str, str]:
-    """The versions that the results may depend on."""
+    """Return the versions that the results may depend on."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),

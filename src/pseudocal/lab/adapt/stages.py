@@ -1,4 +1,4 @@
-"""One stage of a training, from settings to files: what `train`, `shot` and `dine` have in common."""
+"""One stage of a training, from settings to files; shared by `train`, `shot` and `dine`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,18 @@ from torch import Tensor, nn
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt.backbones import Backbone, cached_features
-from pseudocal.lab.adapt.method import Preset, Problem, SourceTargetBatch, TargetBatch
+from pseudocal.lab.adapt.method import (
+    Preset,
+    Problem,
+    ReportProgress,
+    SourceTargetBatch,
+    TargetBatch,
+    TrainingProgress,
+)
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.adapt.runs import (
     DescentPlan,
-    ReportProgress,
     Trained,
-    TrainingProgress,
     descend,
     finish_run,
     save_network,
@@ -40,16 +45,16 @@ class TrainingRun:
     """Where a training writes and how it runs; the same for every method.
 
     Attributes:
-        out: the folder of the model and its outputs. A training that was killed resumes there; a finished one is
-            returned as it is.
-        seed: decides the initial weights, the batches and the dropout.
-        iterations: how many batches to train on.
-        frozen: keep the backbone as it is and train on cached features; None: if it comes with trained weights.
-        cache: the folder of cached features; by default one in the user's cache folder.
+        out: the folder of the model and its outputs. A killed training resumes there; a finished one is returned
+            without training again.
+        seed: the seed of the initial weights, the batches and the dropout.
+        iterations: the number of batches to train on.
+        frozen: whether to freeze the backbone and train on cached features; None to freeze it if it is pretrained.
+        cache: the folder of cached features; None for one in the user's cache folder.
         evaluate: labelled target data for the curve of error and NLL; no gradient and no choice depends on it.
         progress: called with a `TrainingProgress` after each batch.
-        checkpoint_every: after how many iterations a checkpoint is written.
-        device: where torch computes: "cpu", "cuda", "cuda:1", ...
+        checkpoint_every: the number of iterations between checkpoints.
+        device: the device of torch: "cpu", "cuda", "cuda:1", ...
 
     """
 
@@ -70,11 +75,21 @@ class TrainingRun:
                 raise InputError(f"expected {name} of at least 1, got {getattr(self, name)}")
 
     def freezes(self, backbone: Backbone) -> bool:
-        """Whether the backbone stays as it is."""
+        """Whether the backbone is frozen.
+
+        Args:
+            backbone: the backbone.
+
+        """
         return backbone.pretrained if self.frozen is None else self.frozen
 
     def within(self, folder: str) -> TrainingRun:
-        """The same in a folder below, for an earlier stage; the curve belongs to the last stage only."""
+        """Return the same settings for an earlier stage, without the curve, which belongs to the last stage.
+
+        Args:
+            folder: the name of the stage's folder inside `out`.
+
+        """
         return replace(self, out=self.out / folder, evaluate=None)
 
 
@@ -86,7 +101,7 @@ class TrainingStage:
         name: its name in the settings file and in progress reports.
         preset: the method with its settings.
         classes: the class names.
-        extra: more arguments of the method that are not written to the settings file.
+        extra: other arguments of the method, which are not written to the settings file.
 
     """
 
@@ -127,7 +142,7 @@ def train_stage(
 
 
 def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
-    """The preset with some options of its method changed; unknown options are refused."""
+    """Return the preset with some options of its method changed; unknown options are refused."""
     known = [p.name for p in inspect.signature(preset.method).parameters.values() if p.default is not p.empty]
     for name in options or {}:
         if name not in known:
@@ -136,12 +151,12 @@ def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
 
 
 def _halves(source: Domain | None, run: TrainingRun, backbone: Backbone) -> tuple[Domain, ...]:
-    """Source images to train on and to hold out: 80 and 20 percent, as in the paper."""
+    """Split the source into images to train on and images to hold out: 80 and 20 percent, as in the paper."""
     return () if source is None else _prepared(source, run, backbone).split(0.8, seed=run.seed)
 
 
 def _prepared(domain: AnyDomain, run: TrainingRun, backbone: Backbone) -> AnyDomain:
-    """The domain as it is, or with cached features in place of its images."""
+    """Return the domain, with cached features in place of its images if the backbone is frozen."""
     if not run.freezes(backbone):
         return domain
 
@@ -159,7 +174,7 @@ def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> Descent
     if run.evaluate is not None:
         if run.evaluate.classes != stage.classes:
             raise InputError(
-                f"expected the classes of the source to evaluate on, {_few(stage.classes)}, "
+                f"expected evaluation data with the classes of the source, {_few(stage.classes)}, "
                 f"got {_few(run.evaluate.classes)}"
             )
         labels = torch.from_numpy(run.evaluate.labels).to(run.device)
@@ -178,7 +193,7 @@ def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> Descent
 
 
 def _draw(source: Domain | None, target: Tensors, plan: DescentPlan) -> Callable[[int], TargetBatch]:
-    """The batch of each step: of both domains, or of the target if there is no source."""
+    """Return a function that draws the batch of a step: of both domains, or of the target if there is no source."""
     batch, seed, device = plan.preset.batch, plan.seed, target.device
 
     def of_target(step: int) -> tuple[Tensor, Tensor]:

@@ -68,7 +68,7 @@ def predict_tensors(network: Network, inputs: Tensors, *, batch: int = 256) -> t
 
 
 def predict_arrays(network: Network, inputs: Tensors) -> dict[str, NDArray[Any]]:
-    """The same as arrays, by the names they are saved under."""
+    """Compute features and logits as arrays, by the names they are saved under."""
     features, logits = predict_tensors(network, inputs)
     return {"logits": logits.cpu().numpy(), "features": features.cpu().numpy()}
 

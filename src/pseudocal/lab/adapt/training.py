@@ -52,7 +52,7 @@ def train(
         method: a name in `METHODS`.
         preset: a name in `METHODS[method]`, or a preset of your own.
         backbone: a name in `BACKBONES`, or a `Choice` of weights and size.
-        width: the width of the bottleneck; that of the preset by default.
+        width: the width of the bottleneck; None for that of the preset.
         options: settings of the method that differ from the preset's, by name.
 
     """
@@ -105,7 +105,7 @@ def dine(
     """Learn from a black box's probabilities on the target (DINE).
 
     Args:
-        probabilities: `(n, classes)`, what the black box says of each target image.
+        probabilities: `(n, classes)`, the outputs of the black box for each target image.
         target: images without labels.
         run: where to write, the seed, the number of iterations, and how to run.
         classes: the class names of the black box.
@@ -148,7 +148,10 @@ def _train_shot(source: Domain, target: Unlabelled, body: Backbone, preset: Pres
 def _shot(model: Network, target: Unlabelled, run: TrainingRun, classes: tuple[str, ...], preset: Preset) -> Trained:
     network = copy.deepcopy(model)
     if run.freezes(network.backbone) and not list(network.head.bottleneck.parameters()):  # type: ignore[arg-type]
-        raise InputError("expected a model with a bottleneck to adapt above its frozen backbone, got none")
+        raise InputError(
+            "expected a model with a bottleneck to adapt above its frozen backbone, "
+            f"got a bottleneck without parameters: {type(network.head.bottleneck).__name__}"
+        )
     return train_stage(network, TrainingStage("shot", preset, classes), run, target=target)
 
 

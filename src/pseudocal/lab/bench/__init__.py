@@ -1,4 +1,4 @@
-"""The paper's comparison on data that anyone can have: tasks, stages, tables, figures."""
+"""The paper's comparison on freely available data: tasks, stages, tables, figures."""
 
 from __future__ import annotations
 

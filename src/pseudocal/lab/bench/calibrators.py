@@ -1,8 +1,9 @@
-"""Every calibrator that a task can be asked for, by its name: how tables call it, and how the stages get its answer.
+"""Every calibrator of the comparison by name: its title in tables, and how it is fitted.
 
-Those of the library correct what the stages have written of a model (`pseudocal.calibrators.calibrate_by_name`).
-PseudoCal, its variants of the paper's ablation and its sweep over shares fit a temperature to a pseudo-target set,
-which is a stage of its own here, since all models above one frozen backbone can share the features of the mixes.
+The library's calibrators work on the model outputs that earlier stages wrote
+(`pseudocal.calibrators.calibrate_by_name`). PseudoCal, its variants in the paper's ablation and its sweep over lambda
+fit a temperature to a pseudo-target set. Making that set is a separate stage here, since all models above one frozen
+backbone can share the features of the mixes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Synthesis:
     Attributes:
         strategy: "PseudoCal", which is mixup, or another of `pseudocal.synthesis.STRATEGIES`.
         lam: the larger share of a mix.
-        labels: of a mix: "hard", the class of the larger share, or "soft", that of the largest mixed probability.
+        labels: the label of a mix: "hard" for the class of the larger share, "soft" for the class with the largest
+            mixed probability.
 
     """
 
@@ -36,9 +38,9 @@ class Compared:
     """One calibrator of the comparison.
 
     Attributes:
-        title: how tables call it.
-        synthesis: the pseudo-target set that it fits a temperature to; None for a calibrator of the library, which
-            is given what the models said.
+        title: its name in tables.
+        synthesis: the pseudo-target set that it fits a temperature to; None for a calibrator of the library that works
+            on the outputs of the models.
         needs_ensemble: whether it needs the other models of the task's ensemble.
 
     """
@@ -54,7 +56,7 @@ SWEEP = {
     for lam in LAMBDAS
     for labels in ("hard", "soft")
 }
-MIXING = ("pseudocal", "pseudo-ensemble")  # those of the library's calibrators that synthesise
+MIXING = ("pseudocal", "pseudo-ensemble")  # the calibrators of the library that fit to mixes
 COMPARED: dict[str, Compared] = {
     **{
         name: Compared(entry.title, Synthesis() if name in MIXING else None, "member_logits" in entry.parts)

@@ -1,4 +1,4 @@
-"""The numbers behind the figures, from what the stages wrote."""
+"""The numbers behind the figures, read from the files of the stages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pseudocal.metrics import Outcomes, Reliability
 
 
 def reliabilities(task: Task, names: Sequence[str], store: Store) -> dict[str, Reliability]:
-    """How far confidence is right after each calibration."""
+    """Return the reliability after each calibration."""
     found = load_arrays(store.folder(task) / "reliability.npz")
     return {name: Reliability(found["edges"], *found[name]) for name in names if name in found}
 
 
 def real_and_pseudo(task: Task, store: Store) -> dict[str, Reliability]:
-    """The uncalibrated model on the real target, and on its mixes by their pseudo-labels: what PseudoCal bets on."""
+    """Return the reliability on the real target and on the mixes: PseudoCal assumes that the two are similar."""
     mixes = load_arrays(store.folder(task) / "mixes" / "pseudocal.npz")
     pseudo = Reliability.of(Outcomes.from_logits(mixes["logits"], mixes["labels"]))
     return {"real target": reliabilities(task, ["none"], store)["none"], "pseudo target": pseudo}
@@ -39,7 +39,7 @@ class Training:
 
 
 def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
-    """The curves of each method; they need labels, and are for the eye alone."""
+    """Return the curves of each method; they need labels, and are only drawn."""
     found = {}
     for method in unique(task.method for task in tasks):
         folders = [store.folder(task) for task in tasks if task.method == method]
@@ -54,15 +54,15 @@ def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
 
 @dataclass(frozen=True)
 class Sweep:
-    """ECE over the share of mixup, with hard or with soft labels."""
+    """ECE as a function of lambda, with hard or with soft labels."""
 
-    shares: Floats
-    mean: Floats
+    shares: Floats  # the values of lambda
+    mean: Floats  # over tasks
     sd: Floats  # over tasks
 
 
 def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
-    """Curves by method, then by the kind of labels."""
+    """Return the curves by method, then by the kind of labels."""
     found: dict[str, dict[str, Sweep]] = {}
     for method in unique(record.task.method for record in records):
         for labels in ("hard", "soft"):
@@ -79,7 +79,7 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
 
 
 def temperatures(records: Sequence[Record]) -> dict[str, tuple[Floats, Floats]]:
-    """For each calibrator that finds a temperature: the oracle's, and its own, task by task."""
+    """Return the oracle's and the fitted temperature, task by task, for each calibrator that has one."""
     best = {record.task: record.temperature for record in records if record.calibrator == "oracle"}
     found = {}
     for name in unique(r.calibrator for r in records if r.calibrator not in ("oracle", "none", "pseudo-ensemble")):

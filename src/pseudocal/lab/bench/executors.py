@@ -1,7 +1,7 @@
-"""Ways to do many jobs: in several processes, or with Ray. Both are called as `map` is, which does them one by one.
+"""Run many jobs in several processes or on Ray. Both are called like `map`, which runs them one by one.
 
-Results come as they are finished, in any order. A job writes files and returns a little, so which of these ran it
-cannot be seen in what it left behind.
+Results come as they finish, in any order. A job writes files and returns little, and its files do not depend on which
+executor ran it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,20 @@ Outcome = TypeVar("Outcome")
 
 
 class Workers(Protocol):
-    """`map`, in whatever order."""
+    """A callable like `map` whose results come in any order."""
 
     def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
-        """Do something with each item."""
+        """Apply `do` to each item."""
         ...
 
 
 class Pool:
-    """So many processes on this machine, started afresh: nothing of this one is in them. For use in a `with`."""
+    """A context manager that runs jobs in new processes on this machine, which share no state with this one.
+
+    Args:
+        workers: the number of processes.
+
+    """
 
     def __init__(self, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -43,13 +48,13 @@ class Pool:
         self._pool.shutdown(wait=exception[0] is None, cancel_futures=True)
 
     def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
-        """Do something with each item in one of the processes."""
+        """Apply `do` to each item in one of the processes."""
         for future in as_completed([self._pool.submit(do, item) for item in items]):
             yield future.result()
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work forever."""
+    """Exit when the parent process is killed; else the worker would wait for work forever."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -61,7 +66,13 @@ def _end_with_parent() -> None:
 
 
 class Ray:
-    """Ray tasks of one core each: on this machine, or on a cluster whose nodes share the output and cache folders."""
+    """Run jobs as Ray tasks of one core each.
+
+    Args:
+        address: a cluster whose nodes share the output and cache folders; None for this machine.
+        workers: the number of cores to use on this machine.
+
+    """
 
     def __init__(self, address: str | None = None, workers: int | None = None) -> None:
         self._started = open_session(address, workers)
@@ -75,7 +86,7 @@ class Ray:
             self._ray.shutdown()
 
     def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
-        """Do something with each item somewhere."""
+        """Apply `do` to each item on a worker."""
         remote = self._ray.remote(max_retries=0)(_apply)
         waiting = [remote.remote(do, item, str(cache_folder())) for item in items]
         while waiting:
@@ -84,5 +95,5 @@ class Ray:
 
 
 def _apply(do: Callable[[Any], Any], item: Any, cache: str) -> Any:
-    os.environ["PSEUDOCAL_CACHE"] = cache  # that of whoever asks: workers may have been there before
+    os.environ["PSEUDOCAL_CACHE"] = cache  # a worker may have been started with another setting
     return do(item)

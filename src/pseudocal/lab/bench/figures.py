@@ -17,11 +17,11 @@ from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.metrics import Reliability
 
 Form = Literal["svg", "png"]
-FEW_POINTS = 30  # points that have room to be large
+FEW_POINTS = 30  # up to this number, points are drawn large
 
 
 def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
-    """Draw all figures that the suite has numbers for; the first pair of domains and seed stand for the others."""
+    """Draw all figures that the suite has numbers for; reliability diagrams show the first pair and seed only."""
     plt = pyplot()
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
@@ -62,7 +62,7 @@ def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store
 
 
 def _side_by_side(plt: Any, found: dict[str, Reliability], title: str) -> Any:
-    """Small reliability diagrams: bars of accuracy by confidence, the diagonal, and the share of rows in each bin."""
+    """Draw small reliability diagrams: accuracy against confidence, the diagonal, and the share of rows per bin."""
     columns = min(5, len(found))
     rows = -(-len(found) // columns)
     figure, axes = plt.subplots(rows, columns, figsize=(2.5 * columns, 2.4 * rows + 1), sharex=True, sharey=True)
@@ -125,7 +125,7 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
 
 
 def pyplot() -> Any:
-    """Matplotlib for files: no window, and the same bytes for the same numbers."""
+    """Set up matplotlib to write files: no window, and the same bytes for the same numbers."""
     mpl = require("matplotlib", "report")
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "pseudocal"

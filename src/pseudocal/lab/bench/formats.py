@@ -17,7 +17,7 @@ METRIC_NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU"}
 
 
 def markdown(table: Table) -> str:
-    """A table in Markdown; the paper's values stand in brackets.
+    """Format a table in Markdown; the paper's values are in brackets.
 
     >>> print(markdown(Table("ECE", "ece", ("mcc",), (("PseudoCal", (TableCell(0.125, 0.01, best=True),)),))))
     | ECE, % | mcc |
@@ -30,7 +30,7 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    r"""A tabular for LaTeX.
+    r"""Format a table as a LaTeX tabular.
 
     >>> print(latex(Table("ECE", "ece", ("mcc",), (("PseudoCal", (TableCell(0.125, best=True),)),))))
     \begin{tabular}{lr}
@@ -53,7 +53,7 @@ def latex(table: Table) -> str:
 
 
 def comma_separated(table: Table) -> str:
-    """One line for each cell, in full precision and as a share rather than in percent."""
+    """Format a table as CSV: one line per cell, in full precision, and as fractions rather than percent."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", "calibrator", "column", "metric", "mean", "sd", "paper"])
@@ -69,7 +69,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "c
 
 
 def comparisons(found: Sequence[Comparison]) -> str:
-    """PseudoCal against each rival, as Markdown: tasks it is better on, and the p of the paired test.
+    """Compare PseudoCal with each rival, in Markdown: the tasks it is better on, and the p-value of the paired test.
 
     >>> print(comparisons([Comparison("tempscal", "mcc", 12, 11, -0.07, 0.00195)]))
     | PseudoCal against | mcc |

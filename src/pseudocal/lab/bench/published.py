@@ -1,4 +1,4 @@
-"""The paper's numbers, to stand beside ours."""
+"""The numbers published in the paper, to compare with ours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OFFICE = {"amazon": "A", "dslr": "D", "webcam": "W"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Which of the paper's tables a suite repeats."""
+    """Which of the paper's tables a suite reproduces."""
 
     scenario: str
     dataset: str
@@ -46,7 +46,7 @@ ORIGINS = {
 
 
 def published(suite: Suite, metric: str) -> dict[tuple[str, str, str], float]:
-    """The paper's values by (calibrator, method, pair), in the names and units that we use; empty for our own suites.
+    """Return the paper's values by (calibrator, method, pair), in our names and units; empty for our own suites.
 
     >>> from pseudocal.lab.bench.suites import built_in
     >>> published(built_in("office-home"), "ece")["pseudocal", "mcc", "Art->Clipart"]

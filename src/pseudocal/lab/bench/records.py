@@ -1,4 +1,4 @@
-"""What a suite's runs found, as plain rows."""
+"""The scores of a suite as plain rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pseudocal.lab.bench.task import Suite, Task
 
 @dataclass(frozen=True)
 class Record:
-    """The score of one calibrator on one task."""
+    """The scores of one calibrator on one task."""
 
     task: Task
     calibrator: str
@@ -21,11 +21,11 @@ class Record:
     brier: float
     accuracy: float
     temperature: float | None = None
-    miou: float | None = None  # of segmentation
+    miou: float | None = None  # segmentation only
 
 
 def read_records(suite: Suite, store: Store) -> list[Record]:
-    """All that is scored, in the order of the suite."""
+    """Read all scores, in the order of the suite."""
     records = []
     for task in suite.tasks:
         scores = store.scores(task)
@@ -34,7 +34,7 @@ def read_records(suite: Suite, store: Store) -> list[Record]:
 
 
 def missing_scores(suite: Suite, store: Store) -> list[str]:
-    """What the tables lack: tasks that were not finished, calibrators that failed."""
+    """List what the tables lack: unfinished tasks and failed calibrators."""
     lines = []
     for task in suite.tasks:
         name = f"{task.pair} {task.method} seed {task.seed}"
@@ -48,7 +48,7 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
 
 
 def unique(values: Iterable[str]) -> list[str]:
-    """Each once, in the order of their first appearance.
+    """Return the distinct values in the order of first appearance.
 
     >>> unique("abca")
     ['a', 'b', 'c']

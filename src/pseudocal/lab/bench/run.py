@@ -1,4 +1,4 @@
-"""The whole grid: features that many models share, then every model, then every comparison."""
+"""Run a whole suite: first the features that many models share, then every model, then every comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.bench.views import View, backbone_of, domains_of, has_frozen_backbone, view_features
 from pseudocal.lab.data import check_same_classes
 
-Tell = Callable[[str, int, int], None]  # what is going on, how many are done, of how many
+Tell = Callable[[str, int, int], None]  # the name of the phase, how many jobs are done, and the total
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class FailedTask:
     """A task that could not be finished.
 
     Attributes:
-        task: the task, or a member of the ensemble of one.
-        error: what went wrong, in one line.
+        task: the task, or a member of a task's ensemble.
+        error: the error in one line.
 
     """
 
@@ -44,14 +44,14 @@ def run(
     redo: str | None = None,
     progress: Tell = lambda what, done, total: None,
 ) -> list[FailedTask]:
-    """Do what is missing of a suite, and say which tasks, or members of their ensembles, failed.
+    """Run the missing parts of a suite, and return the tasks, or members of their ensembles, that failed.
 
     Args:
-        suite: the tasks and the calibrators to compare on each.
-        store: where everything is written.
-        executor: `map`, or one of `pseudocal.lab.bench.executors`, which do several jobs at a time.
-        redo: a stage that is done again, with those after it.
-        progress: is told what is going on, how many jobs are done, and of how many.
+        suite: the tasks, and the calibrators to compare on each.
+        store: the output folder.
+        executor: `map`, or one of `pseudocal.lab.bench.executors`, which run several jobs at a time.
+        redo: the first stage to run again, with all later ones; None to run only what is missing.
+        progress: called with the name of the phase, the number of jobs done, and the total.
 
     """
     store.save_suite(suite)
@@ -73,13 +73,13 @@ def run(
 
 
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:
-    """All models that the tasks need: their own, and where calibrators ask for ensembles the other members."""
+    """List all models that the tasks need: their own and, if a calibrator needs ensembles, the other members."""
     ensembles = any(COMPARED[name].needs_ensemble for name in calibrators)
     return list(dict.fromkeys([*tasks, *(member for task in tasks if ensembles for member in task.members())]))
 
 
 def _check_data(tasks: Sequence[Task], store: Store) -> None:
-    """Refuse, before anything runs, settings that make no sense and data that are not there."""
+    """Refuse invalid settings and missing data before anything runs."""
     for task in {(task.data, task.source, task.target): task for task in tasks}.values():
         if task.segments:
             check_segmentation(task)
@@ -122,7 +122,7 @@ def _compare(calibrators: Sequence[str], store: Store, task: Task) -> FailedTask
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """So many threads for torch and for NumPy's BLAS: sums over other numbers of threads end in other digits."""
+    """Limit the threads of torch and of NumPy's BLAS: the last digits depend on the number of threads."""
     from threadpoolctl import threadpool_limits
 
     with torch_threads(threads), threadpool_limits(threads):
@@ -131,12 +131,12 @@ def limited(threads: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SharedFeatures:
-    """The features of one view of one of a task's domains, which many tasks need.
+    """The features of one view of a domain, which many tasks share.
 
     Attributes:
         task: one of these tasks.
         domain: "source" or "target".
-        view: the images as they are, or mixed.
+        view: the original images, or mixes of them.
 
     """
 
@@ -146,7 +146,7 @@ class SharedFeatures:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What decides the features: the seed only where it draws the backbone's weights."""
+        """What the features depend on; the seed only if the backbone's weights are random."""
         task, backbone = self.task, backbone_of(self.task.backbone, self.task.weights, self.task.seed)
         part = self.domain == "target" and task.scenario == "partial-set"
         drawn = None if backbone.pretrained else task.seed
@@ -154,7 +154,7 @@ class SharedFeatures:
 
 
 def shared_features(models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]) -> list[SharedFeatures]:
-    """Each (backbone, domain, view) once, of tasks whose backbone is frozen."""
+    """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
     hows = [COMPARED[name].synthesis for name in calibrators]
     shares = sorted({how.lam for how in hows if how is not None and how.strategy == "PseudoCal"})
     needed = [SharedFeatures(task, domain, View()) for task in models for domain in ("source", "target")]
@@ -164,7 +164,7 @@ def shared_features(models: Sequence[Task], tasks: Sequence[Task], calibrators: 
 
 
 def _compute(store: Store, job: SharedFeatures) -> None:
-    """Compute features, unless they are there; where that fails, the tasks that need them fail too, and say why."""
+    """Compute features unless they exist; if that fails, the tasks that need them fail too and report why."""
     with limited(store.threads), suppress(Exception):
         source, target = domains_of(job.task, store.root)
         view_features(job.task, (source if job.domain == "source" else target).inputs, job.view)

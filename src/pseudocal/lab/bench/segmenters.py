@@ -1,4 +1,4 @@
-"""Tasks of segmentation: their settings, and the scenes that they read."""
+"""Segmentation tasks: their settings, and the scenes that they read."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pseudocal.lab.data import Scenes, scenes
 from pseudocal.lab.segmentation import NETWORKS
 
 OPTIONS: dict[str, Any] = {
-    "batch": 8,  # scenes of a step of training
+    "batch": 8,  # scenes per training step
     "lr": 0.1,
-    "pixels_per_image": 2000,  # to fit on
-    "scenes": 150,  # of a target
+    "pixels_per_image": 2000,  # pixels to fit on
+    "scenes": 150,  # scenes of a target
 }
-SHARE = 0.75  # of a source's scenes that are trained on; TempScal has the others
+SHARE = 0.75  # the share of a source's scenes to train on; TempScal uses the rest
 
 
 def check_settings(task: Task) -> None:
-    """Refuse what a segmenter cannot be."""
+    """Refuse settings that are not valid for a segmenter."""
     if (task.method, task.scenario) != ("source-only", "closed-set"):
         raise InputError(f"expected source-only, closed-set for segmentation, got {task.method}, {task.scenario}")
     if task.backbone not in NETWORKS:
@@ -38,25 +38,25 @@ def check_settings(task: Task) -> None:
 
 
 def network_settings(task: Task) -> dict[str, Any]:
-    """What was asked for of the network; the names of random weights ask for nothing."""
+    """Return the settings of the network that differ from its defaults."""
     asked = {"width": task.width, "weights": None if task.weights in ("default", "random") else task.weights}
     return {name: value for name, value in asked.items() if value is not None}
 
 
 def check_segmentation(task: Task) -> None:
-    """Refuse, before anything runs, settings that make no sense and data that are not there."""
+    """Refuse invalid settings and missing data before anything runs."""
     check_settings(task)
     for name in (task.source, task.target):
         _scenes(name)
 
 
 def halves(task: Task) -> tuple[Scenes, Scenes]:
-    """The source's scenes that are trained on, and those held out."""
+    """Split the source's scenes into those to train on and those held out."""
     return _scenes(task.source).split(SHARE, seed=task.seed)
 
 
 def target_of(task: Task) -> Scenes:
-    """The target's scenes with their masks."""
+    """Load the target's scenes with their masks."""
     return _scenes(task.target)[: dict(task.options)["scenes"]]
 
 

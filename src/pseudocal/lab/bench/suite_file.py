@@ -1,6 +1,6 @@
 """A user's own suite, as a TOML file.
 
-    calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all of them if absent
+    calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all if absent
     seeds = 3
 
     [[tasks]]                       # every source with every target and every method
@@ -12,7 +12,7 @@
     weights = "path/to/weights"
     options = { weight = 0.5 }      # of the method
 
-The other keys of a task are the fields of `Task`. Tasks of segmentation (`data = "scenes"`) make a suite of their own;
+The other keys of a task are the fields of `Task`. Segmentation tasks (`data = "scenes"`) need a suite of their own;
 their networks are those of `pseudocal.lab.segmentation`, their options those of `pseudocal.lab.bench.segmenters`.
 """
 
@@ -44,7 +44,15 @@ FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed"
 
 
 def read_suite(path: Path, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
-    """Read a suite; the file's name is its name. `quick` takes its first three tasks, `changes` are settings of all."""
+    """Read a suite, named after its file.
+
+    Args:
+        path: the TOML file.
+        seeds: the number of seeds, in place of that in the file.
+        quick: whether to take the first three tasks only.
+        changes: settings to change in all tasks.
+
+    """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -57,7 +65,7 @@ def read_suite(path: Path, *, seeds: int | None = None, quick: bool = False, **c
 def parse_suite(
     content: dict[str, Any], name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any
 ) -> Suite:
-    """A suite from what a file says.
+    """Make a suite from the content of a file.
 
     >>> task = {"data": "emoji", "source": ["noto", "fluent"], "target": ["fluent", "openmoji"], "method": "mcc"}
     >>> [task.pair for task in parse_suite({"tasks": [task]}, "mine").tasks]
@@ -69,13 +77,13 @@ def parse_suite(
         raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
     kinds = {each.get("data") == "scenes" for each in given}
     if len(kinds) > 1:
-        raise InputError("expected scenes in a suite of their own, got other data too")
+        raise InputError(f"expected scenes in a suite of their own, got {[each.get('data') for each in given]}")
     known = SEGMENTATION_CALIBRATORS if True in kinds else tuple(COMPARED)
     calibrators = content.get("calibrators", [name for name in CALIBRATORS if name in known])
     _check_among("a calibrator", calibrators, known)
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
-        raise InputError(f"expected seeds, a number from 1 on, got {count!r}")
+        raise InputError(f"expected seeds as an integer of at least 1, got {count!r}")
     cells = [cell for each in given for cell in _cells({**each, **changes})]
     cells = cells[:3] if quick else cells
     tasks = [Task(**cell, seed=seed) for seed in range(1 if quick and seeds is None else count) for cell in cells]
@@ -84,7 +92,7 @@ def parse_suite(
 
 
 def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
-    """The settings of each task that a table stands for."""
+    """Return the settings of each task that a table stands for."""
     _check_among("a key of a task", table, FIELDS)
     missing = [key for key in ("data", "source", "target", "method") if key not in table]
     if missing:

@@ -29,14 +29,14 @@ SMALL: dict[str, tuple[tuple[str, Any], ...]] = {"cdan": (("randomised", 1024),)
 
 
 def resnet_settings(depth: int) -> tuple[tuple[str, Any], ...]:
-    """The paper's network, trained as a whole from its ImageNet weights."""
+    """Return the settings of the paper's network, fine-tuned end to end from its ImageNet weights."""
     weights = f"microsoft/resnet-{depth}"
     return (("backbone", f"resnet{depth}"), ("weights", weights), ("frozen", False), ("iterations", 10_000))
 
 
 @dataclass(frozen=True)
 class SuitePlan:
-    """How a suite's tasks are made from seeds: pairs of domains times methods."""
+    """How a suite's tasks are made: pairs of domains times methods times seeds."""
 
     about: str
     data: str
@@ -48,7 +48,7 @@ class SuitePlan:
     quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = None  # three pairs, two methods
 
     def suite(self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
-        """The tasks of seeds 0 to `seeds` - 1; `changes` are settings of all of them."""
+        """Make the suite with seeds 0 to `seeds` - 1; `changes` are settings of all tasks."""
         pairs, methods = (self.quick or (self.pairs[:3], self.methods[:2])) if quick else (self.pairs, self.methods)
         settings = {**dict(self.settings), **changes}
         small = SMALL if self.settings == FROZEN else {}
@@ -171,7 +171,7 @@ PLANS: dict[str, SuitePlan] = {
 
 
 def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
-    """A built-in suite; `changes` are settings of all its tasks, such as `backbone` and `weights`.
+    """Make a built-in suite.
 
     >>> suite = built_in("emoji", seeds=3)
     >>> len(suite.tasks), len({task.pair for task in suite.tasks}), len({task.method for task in suite.tasks})
@@ -180,10 +180,10 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
     6
 
     Args:
-        name: a key of `PLANS`.
-        seeds: how many seeds, from 0 on; None for one.
-        quick: whether to take three pairs of domains and two methods.
-        **changes: settings of all tasks.
+        name: a name in `PLANS`.
+        seeds: the number of seeds, starting at 0; None for one.
+        quick: whether to take a few pairs of domains and methods only.
+        **changes: settings to change in all tasks, such as `backbone` and `weights`.
 
     """
     if name not in PLANS:

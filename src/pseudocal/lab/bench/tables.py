@@ -17,13 +17,13 @@ from pseudocal.lab.bench.task import Suite
 TableMetric = Literal["ece", "nll", "brier", "miou"]
 By = Literal["overall", "target", "task"]
 Key = tuple[str, str]  # method, pair of domains
-SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the models as they are, below the table of ECE
-SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1}  # of an mIoU more is better
+SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the uncalibrated models, below the table of ECE
+SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1}  # a larger mIoU is better
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """A mean over tasks, its mean and standard deviation over seeds, and what the paper has in its place."""
+    """The mean and standard deviation over seeds of a mean over tasks, and the paper's value."""
 
     mean: float
     sd: float = math.nan
@@ -42,7 +42,7 @@ class Table:
 
 
 def tables(suite: Suite, records: Sequence[Record], metric: TableMetric = "ece", by: By = "overall") -> list[Table]:
-    """One table overall, or one for each method."""
+    """Make one table overall, or one for each method."""
     methods = unique(record.task.method for record in records)
     if by == "overall":
         groups = {method: _keys(records, [method]) for method in methods}
@@ -79,49 +79,52 @@ def _table(
 def _cell(
     records: Sequence[Record], name: str, metric: str, keys: list[Key], paper: dict[tuple[str, str, str], float]
 ) -> TableCell:
-    """The mean over some tasks; a seed counts if all of them are there."""
+    """Compute the mean over some tasks; a seed counts only if all of them have scores."""
     wanted = set(keys)
     by_seed: dict[int, list[float]] = {}
     for record in records:
         if record.calibrator == name and (record.task.method, record.task.pair) in wanted:
             by_seed.setdefault(record.task.seed, []).append(getattr(record, metric))
     means = [float(np.mean(values)) for values in by_seed.values() if len(values) == len(wanted)]
-    theirs = [paper[name, *key] for key in keys if (name, *key) in paper]
+    printed = [paper[name, *key] for key in keys if (name, *key) in paper]
     return TableCell(
         mean=float(np.mean(means)) if means else math.nan,
         sd=float(np.std(means, ddof=1)) if len(means) > 1 else math.nan,
-        paper=float(np.mean(theirs)) if len(theirs) == len(keys) else math.nan,
+        paper=float(np.mean(printed)) if len(printed) == len(keys) else math.nan,
     )
 
 
 def _marked(name: str, cells: dict[str, list[TableCell]], names: Sequence[str], sign: int) -> tuple[TableCell, ...]:
-    """The row with its best cells marked; the oracle does not compete."""
+    """Mark the best cells of a row; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
         rivals = [sign * cells[other][i].mean for other in names if other != "oracle"]
-        best = name != "oracle" and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)  # no holes, no winner
+        best = (
+            name != "oracle" and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)
+        )  # no winner if a rival has no value
         row.append(TableCell(cell.mean, cell.sd, cell.paper, bool(best)))
     return tuple(row)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """PseudoCal against a rival over tasks: how often it is better, and how surely."""
+    """PseudoCal compared with a rival over tasks."""
 
     rival: str
-    where: str
+    where: str  # the method, or "all"
     tasks: int
-    wins: int
-    difference: float  # mean of PseudoCal minus the rival: below zero it is better, unless more is
-    p: float
+    wins: int  # the tasks on which PseudoCal is better
+    difference: float  # the mean of PseudoCal minus the rival
+    p: float  # the p-value of the paired test
 
 
 def compare_over_tasks(
     records: Sequence[Record], metric: TableMetric = "ece", champion: str = "pseudocal"
 ) -> list[Comparison]:
-    """Wilcoxon's signed-rank test over tasks, each the mean over its seeds; for each method, and for all of them.
+    """Compare the champion with each rival over tasks by Wilcoxon's signed-rank test, per method and for all methods.
 
-    Tasks that share a domain are not independent, so that the p of "all" is too small rather than too large.
+    The value of a task is the mean over its seeds. Tasks that share a domain are not independent, so the p-value of
+    "all" tends to be too small.
     """
     methods = unique(record.task.method for record in records)
     scopes = {**{method: [method] for method in methods}, **({"all": methods} if len(methods) > 1 else {})}
@@ -129,8 +132,8 @@ def compare_over_tasks(
     found = []
     for rival in rivals:
         for where, chosen in scopes.items():
-            mine, theirs = (_by_task(records, name, metric, chosen) for name in (champion, rival))
-            differences = np.array([mine[key] - theirs[key] for key in mine if key in theirs])
+            ours, theirs = (_by_task(records, name, metric, chosen) for name in (champion, rival))
+            differences = np.array([ours[key] - theirs[key] for key in ours if key in theirs])
             if len(differences):
                 wins = int((SIGN[metric] * differences < 0).sum())
                 mean = float(differences.mean())
@@ -139,9 +142,9 @@ def compare_over_tasks(
 
 
 def signed_rank(differences: np.ndarray) -> float:
-    """The two-sided p of Wilcoxon's signed-rank test; one where nothing differs.
+    """Return the two-sided p-value of Wilcoxon's signed-rank test; 1 if all differences are zero.
 
-    All of five are on one side, which happens by chance in 2 of 32 cases:
+    All five differences have the same sign, which happens by chance in 2 of 32 cases:
 
     >>> signed_rank(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))
     0.0625

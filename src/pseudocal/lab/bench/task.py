@@ -1,7 +1,7 @@
-"""One cell of the grid, and a list of them.
+"""A task, which is one cell of the benchmark's grid, and a suite, which is a list of tasks.
 
-A task is plain data: which model is trained on which two domains, from which seed. Two tasks that differ in anything
-have folders of their own, so nothing computed under other settings is ever taken for what was asked for.
+A task is plain data: which model is trained on which two domains, with which seed. Tasks that differ in any setting
+have different folders, so results computed under other settings are never reused by mistake.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, Literal, get_args
 from pseudocal.arrays import InputError
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
-MEMBERS = 3  # models of an ensemble: those of a task's seed and of the two that share its group
-SEGMENTER_TRAINING = ("batch", "lr")  # the options that a segmenter's training depends on
+MEMBERS = 3  # models per ensemble: those of the task's seed and of the two other seeds in its group
+SEGMENTER_TRAINING = ("batch", "lr")  # the options that the training of a segmenter depends on
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Task:
     Attributes:
         data: the data set, one of `pseudocal.lab.data.DATASETS` or "scenes".
         source: the labelled domain that the model is trained on.
-        target: the domain that it is adapted to and calibrated on, without labels.
+        target: the unlabelled domain that it is adapted to and calibrated on.
         scenario: "partial-set" keeps some of the target's classes; "source-free" hides the source from calibrators.
         method: how the model is adapted, one of `pseudocal.lab.adapt`.
-        seed: of the training, of the pairs, and of all else that is random.
-        preset: which of the method's settings.
-        backbone: the network below the head; of segmentation, the network.
-        weights: what the backbone starts from: a folder or hub id, "default" or "random".
-        frozen: whether the backbone stays as it is; None: if its weights are trained ones.
-        width: of the bottleneck, or of the U-Net; None for that of the preset.
-        iterations: steps of training.
-        options: of the method; of segmentation, those of `pseudocal.lab.bench.segmenters`.
+        seed: the seed of the training, of the pairs, and of everything else that is random.
+        preset: the name of the method's preset.
+        backbone: the network below the head; for segmentation, the whole network.
+        weights: the initial weights of the backbone: a folder or hub id, "default" or "random".
+        frozen: whether the backbone is frozen; None to freeze it if its weights are pretrained.
+        width: the width of the bottleneck or of the U-Net; None for that of the preset.
+        iterations: the number of training steps.
+        options: options of the method; for segmentation, those of `pseudocal.lab.bench.segmenters`.
         runner: "classification" or "segmentation".
 
     """
@@ -68,7 +68,7 @@ class Task:
         if self.source == self.target:
             raise InputError(f"expected a source and a target that differ, got {self.source!r} twice")
         if self.seed < 0:
-            raise InputError(f"expected a seed that is not negative, got {self.seed}")
+            raise InputError(f"expected a seed of at least 0, got {self.seed}")
 
     @property
     def pair(self) -> str:
@@ -77,12 +77,12 @@ class Task:
 
     @property
     def segments(self) -> bool:
-        """Whether the model gives every pixel a class, rather than every image."""
+        """Whether the model labels every pixel rather than every image."""
         return self.runner == "segmentation"
 
     @property
     def folder(self) -> PurePosixPath:
-        """Where its files lie: a name for people, and a hash of all settings."""
+        """The folder of its files: a readable name, and a hash of all settings."""
         digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
         return PurePosixPath(self.data, self.scenario, f"{self.source}-{self.target}", self.method) / (
             f"{self.seed}-{digest}"
@@ -90,9 +90,9 @@ class Task:
 
     @property
     def training(self) -> Task:
-        """The task whose folder the model lies in: its own, unless several tasks share one model.
+        """The task whose folder holds the model: the task itself, unless several tasks share one model.
 
-        A segmenter is trained on its source alone, so that all targets of a source and seed share one.
+        A segmenter is trained on its source only, so all targets of a source and seed share one.
 
         >>> noto = Task("scenes", "noto", "fluent", options=(("batch", 8), ("lr", 0.1)), runner="segmentation")
         >>> noto.training.pair, noto.training == replace(noto, target="twemoji").training
@@ -104,9 +104,9 @@ class Task:
         return replace(self, target="any", options=tuple((name, options[name]) for name in SEGMENTER_TRAINING))
 
     def members(self) -> list[Task]:
-        """The models of this task's ensemble: seeds come in groups of three, 0 to 2, 3 to 5, and so on.
+        """List the models of this task's ensemble: seeds come in groups of three, 0 to 2, 3 to 5, and so on.
 
-        So the ensemble of a task does not depend on how many seeds were asked for, and three seeds need no model more.
+        So the ensemble of a task does not depend on how many seeds are run, and three seeds need no extra models.
         """
         first = self.seed // MEMBERS * MEMBERS
         return [replace(self, seed=seed) for seed in range(first, first + MEMBERS)]
@@ -117,10 +117,10 @@ class Suite:
     """A list of tasks, and which calibrators to compare on each.
 
     Attributes:
-        name: what its file in the store is called.
-        tasks: the cells of the grid.
-        calibrators: names of `pseudocal.lab.bench.calibrators.COMPARED`, in the order of the tables.
-        about: one line for people.
+        name: the name of the suite, and of its file in the store.
+        tasks: the tasks.
+        calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`, in the order of the tables.
+        about: a description in one line.
 
     """
 
@@ -130,12 +130,17 @@ class Suite:
     about: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the suite as JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Suite:
-        """What `to_dict` wrote."""
+        """Rebuild a suite from `to_dict`.
+
+        Args:
+            content: JSON values, as `to_dict` returned them.
+
+        """
         tasks = [
             Task(**{**task, "options": tuple((name, value) for name, value in task["options"])})
             for task in content["tasks"]

@@ -1,8 +1,8 @@
-"""What a network is shown: the images of a task's domains as they are, or mixed in pairs, or the features of them.
+"""What a network gets as input: the images of a task's domains, mixes of them, or the features of either.
 
-Above a frozen backbone every head of a target domain sees the same features, since who is mixed with whom depends on
-the seed alone. So the features of each view are computed once for each (backbone, domain, view) and kept on disk; a
-head keeps the pairs that it tells apart.
+Above a frozen backbone, all heads of a target domain see the same features, since the pairs depend on the seed only. So
+features are computed once for each (backbone, domain, view) and cached on disk; each head then keeps the pairs that it
+predicts to be of two different classes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
 from pseudocal.synthesis import partners
 
-BATCH_SIZE = 128  # of inputs that are paired with each other, as in `PseudoCal.fit`
+BATCH_SIZE = 128  # inputs that are paired with each other, as in `PseudoCal.fit`
 
 
 @dataclass(frozen=True)
 class View:
-    """Images as they are, or each mixed with a partner.
+    """The original images, or each image mixed with a partner.
 
     Attributes:
-        lam: the larger share of a mix; None for the images as they are.
-        seed: of the pairs.
+        lam: the larger share of a mix; None for the original images.
+        seed: the seed of the pairs.
 
     """
 
@@ -41,19 +41,19 @@ class View:
     seed: int = 0
 
     def of(self, images: Indexable) -> Indexable:
-        """The images seen this way, one row for each of them."""
+        """Apply the view to images; there is one row for each of them."""
         if self.lam is None:
             return images
         return Mixed(images, self.partners(len(images)), self.lam)
 
     def partners(self, n: int) -> NDArray[np.intp]:
-        """With whom each of n images is mixed: as `PseudoCal(seed=seed).fit` pairs the rows of an array."""
+        """Return the partner of each of n images, paired as `PseudoCal(seed=seed).fit` pairs the rows of an array."""
         return partners(n, batch_size=BATCH_SIZE, seed=self.seed)
 
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """Row i is the mix of image i, the larger share, and its partner."""
+    """Mixes of images: row i mixes image i, the larger share, with its partner."""
 
     images: Indexable
     partner: NDArray[np.intp]
@@ -75,38 +75,38 @@ class Mixed:
 
 
 def domains_of(task: Task, root: Path | None) -> tuple[Domain, Domain]:
-    """Source and target with their labels; the target of a partial set has some of the classes only."""
+    """Load the source and the target with their labels; the target of a partial set has a subset of the classes."""
     source, target = (_loaded(task.data, name, root) for name in (task.source, task.target))
     return source, partial_set(task.data, target) if task.scenario == "partial-set" else target
 
 
-@lru_cache(maxsize=16)  # each is read once by a process
+@lru_cache(maxsize=16)  # each is read once per process
 def _loaded(data: str, name: str, root: Path | None) -> Domain:
     return load(data, name, **({"root": root} if root else {}))[name]
 
 
 @lru_cache(maxsize=4)
 def backbone_of(name: str, weights: str, seed: int) -> Backbone:
-    """The backbone that training starts from; the seed matters where its weights are drawn."""
+    """Build the backbone that training starts from; the seed matters only if its weights are random."""
     with seeded(seed):
         return build_backbone(Choice(name, weights)).eval()
 
 
 def has_frozen_backbone(task: Task) -> bool:
-    """Whether the backbone stays as it is, so that the head alone is trained."""
+    """Whether the backbone is frozen, so that only the head is trained."""
     return backbone_of(task.backbone, task.weights, task.seed).pretrained if task.frozen is None else task.frozen
 
 
 def shown(task: Task, images: Indexable, view: View) -> Indexable:
-    """What the trained part of a network gets to see of a view: its images, or the features of a frozen backbone."""
+    """Return the inputs of the trained part of a network: the images of a view, or their frozen features."""
     return view_features(task, images, view) if has_frozen_backbone(task) else view.of(images)
 
 
 def view_features(task: Task, images: Indexable, view: View) -> NDArray[np.float32]:
-    """Features of a view, read from the cache folder if these images met these weights before."""
+    """Compute the features of a view, or read them from the cache folder if they were computed before."""
     backbone = backbone_of(task.backbone, task.weights, task.seed)
     name = features_key(backbone, images)
-    if view.lam is not None:  # other pairs are other images
+    if view.lam is not None:  # other pairs give other mixes
         pairs = hashlib.sha256(view.partners(len(images)).tobytes()).hexdigest()[:16]
         name = f"{name}-mixed-{view.lam}-{pairs}"
     path = cache_folder() / "features" / f"{name}.npy"

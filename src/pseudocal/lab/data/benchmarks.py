@@ -1,6 +1,6 @@
-"""The benchmarks of the papers, read from a user's disk. Nothing is downloaded.
+"""The papers' benchmarks, read from a user's disk. Nothing is downloaded.
 
-Each is in use as folders and as list files, under several names. A list takes precedence over folders, since published
+Each exists as folders and as list files, under several names. A list takes precedence over folders, since published
 models were trained with its labels. Lists that number the classes differently are not mixed.
 """
 
@@ -20,7 +20,7 @@ from pseudocal.lab.data.listings import Listing, Prefix, found_in, listed_domain
 
 @dataclass(frozen=True)
 class Place:
-    """Where a benchmark lies: its images, its lists, and how to read them."""
+    """Where a benchmark is on disk: its images, its lists, and how to read them."""
 
     root: Path
     lists: Path
@@ -42,12 +42,12 @@ def load_benchmark(
 
     Args:
         benchmark: `office-31`, `office-home`, `visda-2017`, `domainnet-126` or `imagenet-sketch`.
-        domains: the domains wanted, in any of their usual spellings; those that everyone has by default.
+        domains: the domains to read, in any of their usual spellings; by default those that everyone has.
         root: the folder of the benchmark.
         lists: the folder of its list files; `root` by default.
         prefix: `(old, new)` replaces the beginning of paths that were written on another machine.
-        partial: keep the images of the partial-set classes only; the label space stays whole.
-        ignore_case: number the classes of folders without regard to case, as most Office-Home lists do.
+        partial: whether to keep only images of the partial-set classes; the label space does not change.
+        ignore_case: whether to ignore case when numbering the classes of folders, as most Office-Home lists do.
         sides: images are resized to a square of the first side, and cropped to the central square of the second.
 
     """

@@ -36,7 +36,7 @@ def digits(*domains: str) -> dict[str, Domain]:
     """`mnist` (5,000 images), `optdigits` (1,797) and `fonts` (2,520).
 
     Args:
-        domains: the names of those wanted; all three by default.
+        domains: the domains to load; all three by default.
 
     """
     odd = [name for name in domains if name not in DIGIT_DOMAINS]

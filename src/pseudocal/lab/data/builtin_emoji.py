@@ -27,7 +27,7 @@ def emoji(*vendors: str) -> dict[str, Domain]:
     The same concepts appear in each, drawn differently; see `emoji_disjoint` for two domains that share none.
 
     Args:
-        vendors: `noto`, `twemoji`, `openmoji`, `fluent`, or some of them; all four by default.
+        vendors: some of `noto`, `twemoji`, `openmoji`, `fluent`; all four by default.
 
     """
     chosen = check_vendors(vendors)
@@ -36,15 +36,15 @@ def emoji(*vendors: str) -> dict[str, Domain]:
 
 
 def emoji_disjoint(source: str, target: str, *, seed: int = 0) -> tuple[Domain, Domain]:
-    """Two vendors without a concept in common: half of each class for the source, the other half for the target.
+    """Two vendors that share no concept: half of the concepts of each class for the source, the others for the target.
 
-    So a model cannot succeed by recognising the same thing in another drawing. A man and a woman who do the same are
-    one concept.
+    So a model cannot succeed by recognising the same concept in another drawing. A man and a woman doing the same
+    thing are one concept.
 
     Args:
         source: the vendor of the source.
         target: the vendor of the target.
-        seed: decides which concepts go to which half.
+        seed: the seed of the split.
 
     """
     check_vendors([source, target])
@@ -59,8 +59,8 @@ def _in_first_half(arrays: NamedArrays, vendor: str, seed: int) -> NDArray[np.bo
     shuffled = [sorted(known)[i] for i in np.random.default_rng(seed).permutation(len(known))]
     half = set[tuple[int, str]]()
     for label in range(len(arrays["classes"])):
-        mine = [pair for pair in shuffled if pair[0] == label]
-        half.update(mine[: len(mine) // 2])
+        concepts = [pair for pair in shuffled if pair[0] == label]
+        half.update(concepts[: len(concepts) // 2])
     return np.array([(label, concept(code)) in half for label, code in _coded(arrays, vendor)])
 
 

@@ -52,16 +52,21 @@ class Scenes:
         return Unlabelled(self.name, self.inputs)
 
     def subset(self, chosen: Selector) -> Scenes:
-        """The chosen scenes, in that order."""
+        """Return the chosen scenes, in that order.
+
+        Args:
+            chosen: a slice, an array of numbers, or one number.
+
+        """
         return replace(self, inputs=select(self.inputs, chosen), masks=select(self.masks, chosen))
 
     __getitem__ = subset
 
     def split(self, fraction: float = 0.75, *, seed: int = 0) -> tuple[Scenes, Scenes]:
-        """Two random parts, the first rounded down: 300 and 100 scenes by default.
+        """Split into two random parts, the first rounded down: 300 and 100 scenes by default.
 
         Args:
-            fraction: the part of the scenes that comes first.
+            fraction: the share of the first part.
             seed: the seed of the split.
 
         """
@@ -73,7 +78,7 @@ def scenes(*vendors: str) -> dict[str, Scenes]:
     """400 scenes of each vendor, built on first use in less than a minute.
 
     Args:
-        vendors: `noto`, `twemoji`, `openmoji`, `fluent`, or some of them; all four by default.
+        vendors: some of `noto`, `twemoji`, `openmoji`, `fluent`; all four by default.
 
     """
     chosen = check_vendors(vendors)

@@ -49,7 +49,7 @@ def cached(name: str, build: Callable[[], NamedArrays], *, expected: str) -> Nam
     if arrays is not None:
         return arrays
     logging.getLogger(__name__).info("building %s on first use, to be kept in %s", name, path.parent)
-    # Built arrays may lie in memory in another order than those read from a file, and torch rounds differently then.
+    # Built arrays may have another memory order than those read from a file, and then torch rounds differently.
     arrays = {name: np.array(array, order="C") for name, array in build().items()}
     if digest(arrays) != expected:
         warnings.warn(_unexpected(name, arrays, expected), RenderingWarning, stacklevel=3)

@@ -88,7 +88,12 @@ class Unlabelled:
         return len(self.inputs)
 
     def subset(self, chosen: Selector) -> Unlabelled:
-        """The chosen images, in that order."""
+        """Return the chosen images, in that order.
+
+        Args:
+            chosen: a slice, an array of numbers, or one number.
+
+        """
         return replace(self, inputs=select(self.inputs, chosen))
 
     __getitem__ = subset
@@ -126,18 +131,23 @@ class Domain:
         return Unlabelled(self.name, self.inputs)
 
     def subset(self, chosen: Selector) -> Domain:
-        """The chosen images with their labels, in that order."""
+        """Return the chosen images with their labels, in that order.
+
+        Args:
+            chosen: a slice, an array of numbers, or one number.
+
+        """
         return replace(self, inputs=select(self.inputs, chosen), labels=self.labels[chosen])
 
     __getitem__ = subset
 
     def split(self, fraction: float = 0.8, *, seed: int = 0) -> tuple[Domain, Domain]:
-        """Two random parts: `int(fraction * n)` images to train on, the others to validate on.
+        """Split into two random parts: `int(fraction * n)` images to train on, the others as a validation set.
 
-        Not stratified, as in the paper's experiments: a rare class may be missing from the smaller part.
+        The split is not stratified, as in the paper's experiments: a rare class may be missing from the smaller part.
 
         Args:
-            fraction: the part of the images to train on.
+            fraction: the share of the first part.
             seed: the seed of the split.
 
         """
@@ -148,7 +158,7 @@ class Domain:
 def from_arrays(
     inputs: ArrayLike, labels: ArrayLike, classes: Sequence[str] | None = None, *, name: str = "arrays"
 ) -> Domain:
-    """A domain of images and labels that are in memory already.
+    """Make a domain from images and labels in memory.
 
     >>> from_arrays(np.zeros((2, 1, 8, 8), np.uint8), [0, 1]).classes
     ('0', '1')
@@ -175,7 +185,7 @@ def from_arrays(
 
 
 def check_labels(labels: ArrayLike, n: int, classes: Sequence[str]) -> Ids:
-    """See `labels` as `(n,)` class numbers that fit the inputs and the class names."""
+    """Return `labels` as `(n,)` class numbers, checked against the inputs and the class names."""
     array = np.asarray(labels)
     if array.shape != (n,):
         raise InputError(f"expected labels of shape ({n},), one for each input, got shape {array.shape}")
@@ -188,7 +198,7 @@ def check_labels(labels: ArrayLike, n: int, classes: Sequence[str]) -> Ids:
 
 
 def class_count(largest: int, where: str) -> int:
-    """How many classes there are if labels go up to `largest`; a typing error could mean billions of names."""
+    """Return the number of classes if labels go up to `largest`; a typo must not create billions of class names."""
     if largest >= MOST_CLASSES:
         raise InputError(f"expected labels below {MOST_CLASSES:,}, got {largest} in {where}")
     return largest + 1
@@ -210,8 +220,8 @@ def split_numbers(n: int, fraction: float, seed: int) -> tuple[NDArray[np.intp],
 def partial(domain: Domain, classes: Sequence[str]) -> Domain:
     """Keep the images of some classes; the label space stays as it is.
 
-    In partial-set adaptation the target holds some of the source's classes, and nobody says which: the model keeps an
-    output for each class.
+    In partial-set adaptation the target has an unknown subset of the source's classes: the model keeps an output for
+    each class.
 
     >>> art = Domain("art", np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 2, 1]), ("bed", "bike", "bottle"))
     >>> part = partial(art, ["bike", "bottle"])
@@ -250,12 +260,12 @@ def relabel(domain: Domain, classes: Sequence[str]) -> Domain:
 
 
 def check_same_classes(*domains: Domain) -> tuple[str, ...]:
-    """The one label space of several domains; domains that number their classes differently are refused.
+    """Return the common label space of several domains; domains that number their classes differently are refused.
 
-    Office-Home comes in three orders: with the labels of one and the names of another, a good model scores badly.
+    Office-Home exists in three orders: with the labels of one and the names of another, a good model scores badly.
 
     Args:
-        *domains: the domains.
+        *domains: the domains to compare.
 
     """
     first = domains[0]

@@ -15,7 +15,7 @@ from pseudocal.lab.data.images import ImageFiles
 from pseudocal.lab.data.street_scenes import FrameFiles, MaskFiles
 
 OURS = (FrameFiles, ImageFiles, MaskFiles, Scenes, Selection)
-LOOKED_AT = 64  # inputs of a class that this package does not know
+LOOKED_AT = 64  # inputs to hash of a data class that this package does not know
 CHUNK_BYTES = 2**24  # bytes of an array that are copied at a time
 
 

@@ -21,7 +21,7 @@ class Benchmark:
     domains: dict[str, tuple[str, ...]]  # name -> spellings
     default: tuple[str, ...]  # the domains that everyone has
     lists: Patterns
-    published: tuple[str, ...] = ()  # where the lists lie in the repositories that published them
+    published: tuple[str, ...] = ()  # the folders of the lists in the repositories that published them
     folders: tuple[str, ...] = ("{d}",)
     partial_lists: Patterns = ()
     partial: tuple[str, ...] = ()  # the classes of the partial set
@@ -100,7 +100,7 @@ BENCHMARKS = {
         published=("data/VISDA-C", "data/visda-2017"),
         partial_lists=(("{d}6_list.txt",),),
         partial=VISDA_CLASSES[:6],
-        names=VISDA_CLASSES,  # the test images lie in trunks that are not classes
+        names=VISDA_CLASSES,  # the folders of the test images are not classes
     ),
     "domainnet-126": Benchmark(
         name="domainnet-126",

@@ -28,9 +28,9 @@ def image_folder(
     Args:
         folder: the folder that holds a folder for each class.
         name: the name of the domain; that of the folder by default.
-        ignore_case: sort "Table" before "TV", as some published lists do; capitals come first otherwise.
-        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
-        crop: then its centre of so many pixels on both sides is kept.
+        ignore_case: whether to sort "Table" before "TV", as some published lists do; else capitals come first.
+        resize: the side, in pixels, of the square that each image is resized to, whatever its aspect ratio.
+        crop: the side, in pixels, of the central square that is kept after resizing.
 
     """
     listing = read_folder(Path(folder), ignore_case=ignore_case)
@@ -57,8 +57,8 @@ def image_list(
         classes: the class names. By default a class is named after the folder of its images where folders and labels
             are one to one, and after its number otherwise.
         name: the name of the domain; that of the list by default.
-        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
-        crop: then its centre of so many pixels on both sides is kept.
+        resize: the side, in pixels, of the square that each image is resized to, whatever its aspect ratio.
+        crop: the side, in pixels, of the central square that is kept after resizing.
 
     """
     listing = read_list(Path(path), roots=[Path(root)] if root else [], prefix=prefix)
@@ -71,10 +71,10 @@ def unlabelled_folder(folder: str | Path, *, name: str | None = None, resize: in
     """All images below a folder, in the order of their paths.
 
     Args:
-        folder: the folder; the images may lie at any depth.
+        folder: the folder; the images may be at any depth.
         name: the name of the domain; that of the folder by default.
-        resize: each image is resized to so many pixels on both sides, whatever its aspect ratio.
-        crop: then its centre of so many pixels on both sides is kept.
+        resize: the side, in pixels, of the square that each image is resized to, whatever its aspect ratio.
+        crop: the side, in pixels, of the central square that is kept after resizing.
 
     """
     root = Path(folder)

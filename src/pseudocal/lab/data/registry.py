@@ -34,8 +34,8 @@ def load(dataset: str, *domains: str, root: str | Path | None = None, **options:
 
     Args:
         dataset: a name in `DATASETS`.
-        domains: the domains wanted; the usual ones by default.
-        root: where a benchmark that is not built in lies on your disk.
+        domains: the domains to load; the usual ones by default.
+        root: the folder of a benchmark that is not built in.
         options: other arguments of `pseudocal.lab.data.load_benchmark`.
 
     """
@@ -50,7 +50,7 @@ def load(dataset: str, *domains: str, root: str | Path | None = None, **options:
 
 
 def partial_set(dataset: str, target: Domain) -> Domain:
-    """The target of a partial set: the classes that the papers name for a benchmark, else the first half of all.
+    """Make the target of a partial set: the classes that the papers chose for a benchmark, else the first half of all.
 
     Args:
         dataset: a name in `DATASETS`.

@@ -1,4 +1,4 @@
-"""Cityscapes, GTA5 and SYNTHIA as they lie on disk: frames and masks, decoded when they are asked for.
+"""Cityscapes, GTA5 and SYNTHIA on disk: frames and masks, decoded when they are needed.
 
 Cityscapes and GTA5 number their classes alike, SYNTHIA in its own way. Models of 19 classes are trained on GTA5, of 16
 on SYNTHIA; the 13-class score of SYNTHIA leaves out wall, fence and pole. Numbers that are not mapped are ignored.
@@ -55,7 +55,7 @@ LABEL_COLUMN = {"cityscapes": 1, "gta5": 1, "synthia": 2}
 
 @dataclass(frozen=True)
 class StreetLayout:
-    """Where frames and masks lie below the root, and how a frame's name becomes its mask's."""
+    """Where frames and masks are below the root, and how the name of a frame becomes that of its mask."""
 
     frames: str
     masks: tuple[str, ...]  # folders in use; the first that exists is read
@@ -206,7 +206,7 @@ def _stacked(decode: Callable[[int], ImageArray], n: int, chosen: Selector, what
 
 
 def street_names(classes: int = 19) -> tuple[str, ...]:
-    """The names of 19, 16 or 13 classes in their order.
+    """Return the names of 19, 16 or 13 classes in order.
 
     >>> street_names(16)[9], len(street_names(13))
     ('sky', 13)
@@ -221,7 +221,7 @@ def street_names(classes: int = 19) -> tuple[str, ...]:
 
 
 def label_map(dataset: str, classes: int = 19) -> dict[int, int]:
-    """Numbers in the mask files of a data set to class numbers.
+    """Map the numbers in the mask files of a data set to class numbers.
 
     >>> label_map("cityscapes")[24], label_map("synthia", 16)[10]     # person
     (11, 10)

@@ -17,7 +17,7 @@ from pseudocal.predictors import as_predictor
 SCENE_BATCH = 20
 
 Fit = Callable[[Any, Scenes, Unlabelled, int | None, int], Calibration]
-FITS: dict[str, Fit] = {  # of the model, labelled source scenes, the target, the pixels of an image to fit on, the seed
+FITS: dict[str, Fit] = {  # arguments: the model, labelled source scenes, the target, pixels per image, the seed
     "none": lambda model, source_val, target, pixels, seed: uncalibrated(),
     "tempscal": lambda model, source_val, target, pixels, seed: tempscal(
         pixel_rows(model, _batches(source_val), pixels_per_image=pixels, seed=seed)
@@ -31,7 +31,7 @@ SEGMENTATION_CALIBRATORS = ("none", "tempscal", "ensemble", "pseudocal", "oracle
 
 @dataclass(frozen=True)
 class CalibratorScore:
-    """How one calibrator does on one target.
+    """The scores of one calibrator on one target.
 
     Attributes:
         method: the name of the calibrator.
@@ -53,14 +53,14 @@ def compare_on_scenes(
     pixels_per_image: int | None = 20_000,
     seed: int = 0,
 ) -> list[CalibratorScore]:
-    """Every calibrator that scales one model; the target's masks are used by the oracle and for the scores only.
+    """Compare all calibrators that scale one model; the target's masks are used for the oracle and the scores only.
 
     Args:
         model: anything that `as_predictor` takes.
         source_val: labelled source scenes that the model was not trained on.
         target: the target with its masks.
-        pixels_per_image: how many pixels of each image to fit on; None for all.
-        seed: decides the pairs and the pixels.
+        pixels_per_image: the number of pixels of each image to fit on; None for all.
+        seed: the seed of the pairs and the pixels.
 
     """
     fitted = {name: fit(model, source_val, target.unlabelled(), pixels_per_image, seed) for name, fit in FITS.items()}
@@ -71,12 +71,12 @@ def compare_on_scenes(
 
 
 def compare_ensemble(members: Sequence[Any], target: Scenes) -> CalibratorScore:
-    """The mean probability of several models."""
+    """Score the mean probability of several models."""
     return CalibratorScore("ensemble", 1.0, evaluate_ensemble(members, target).score())
 
 
 def evaluate_maps(predict: Predictor, domain: Scenes, *, temperatures: Sequence[float] = (1.0,)) -> list[Segmented]:
-    """The sums of all metrics over a domain, a few images at a time, at each of some temperatures."""
+    """Sum all metrics over a domain, a few images at a time, at each of several temperatures."""
     totals: list[Any] = [0] * len(temperatures)
     for x, masks in _batches(domain):
         maps = predict(x)
@@ -85,12 +85,12 @@ def evaluate_maps(predict: Predictor, domain: Scenes, *, temperatures: Sequence[
 
 
 def evaluate_ensemble(members: Sequence[Any], domain: Scenes) -> Segmented:
-    """The sums of all metrics over a domain for the mean probability of several models."""
+    """Sum all metrics over a domain for the mean probability of several models."""
     return evaluate_maps(Ensemble(tuple(as_predictor(member) for member in members)), domain)[0]
 
 
 def fit_oracle(model: Any, target: Scenes, pixels_per_image: int | None, seed: int) -> Calibration:
-    """The temperature of least NLL on the target's masks."""
+    """Fit the temperature with the lowest NLL on the target's masks."""
     return oracle(pixel_rows(model, _batches(target), pixels_per_image=pixels_per_image, seed=seed))
 
 

@@ -68,6 +68,12 @@ class DeepLab(nn.Module):
     >>> small = DeepLab(3, depths=(1, 1, 1, 1))
     >>> small(torch.zeros(1, 3, 65, 65)).shape
     torch.Size([1, 3, 9, 9])
+
+    Args:
+        classes: the number of classes.
+        branches: the number of dilated convolutions of the head: 2 for AdaptSegNet, 4 for others.
+        depths: the number of residual units in each stage.
+
     """
 
     mean: Tensor
@@ -91,17 +97,22 @@ class DeepLab(nn.Module):
 
     @property
     def backbone(self) -> nn.Module:
-        """All below the head."""
+        """Everything below the head."""
         return nn.ModuleList([self.conv1, self.bn1, self.layer1, self.layer2, self.layer3, self.layer4])
 
     @property
     def head(self) -> nn.Module:
-        """What is trained at ten times the rate."""
+        """The head, which is trained at ten times the learning rate."""
         return self.layer6
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits `(n, classes, h, w)`."""
-        x = images.flip(1) - self.mean  # a difference with floats is floating
+        """Compute logits `(n, classes, h, w)`.
+
+        Args:
+            images: `(n, 3, height, width)`, RGB with values 0 to 255.
+
+        """
+        x = images.flip(1) - self.mean  # integers become floats here
         x = self.maxpool(self.bn1(self.conv1(x)).relu())
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits: Tensor = self.layer6(x)
@@ -109,13 +120,13 @@ class DeepLab(nn.Module):
 
 
 def residual_stage(before: int, width: int, depth: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
-    """Some residual units, of which the first changes the width."""
+    """Make a stage of residual units; the first one changes the width."""
     first = Bottleneck(before, width, stride=stride, dilation=dilation, project=True)
     return nn.Sequential(first, *(Bottleneck(4 * width, width, dilation=dilation) for _ in range(depth - 1)))
 
 
 def frozen_norm(width: int) -> nn.BatchNorm2d:
-    """Batch norm whose scale and shift stay as they are; its running moments still follow in training."""
+    """Make a batch norm with frozen scale and shift; its running moments are still updated in training."""
     norm = nn.BatchNorm2d(width)
     norm.weight.requires_grad_(False)
     norm.bias.requires_grad_(False)
@@ -125,14 +136,14 @@ def frozen_norm(width: int) -> nn.BatchNorm2d:
 def load_deeplab(
     checkpoint: str | Path | Mapping[str, Tensor], *, branches: int = 4, depths: tuple[int, ...] = DEPTHS
 ) -> DeepLab:
-    """A network from a public checkpoint; only tensors are read from the file.
+    """Load a network from a public checkpoint; only tensors are read from the file.
 
     The head is `layer6`, or `layer5` in checkpoints that have one head; the side head of those with two is not used.
 
     Args:
         checkpoint: a file, or its tensors by name.
         branches: 2 for checkpoints of AdaptSegNet, 4 for others; the file does not say which code trained it.
-        depths: the numbers of residual units; those of ResNet-101 by default.
+        depths: the number of residual units in each stage; by default those of ResNet-101.
 
     """
     tensors = checkpoint if isinstance(checkpoint, Mapping) else _read_checkpoint(Path(checkpoint))
@@ -163,7 +174,7 @@ def _read_checkpoint(path: Path) -> Mapping[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"expected a checkpoint, got {path}: no such file") from error
-    except Exception as error:  # torch has its own words, many of them, for files that it cannot or will not read
+    except Exception as error:  # torch raises many kinds of errors for files that it cannot or will not read
         raise InputError(
             f"expected a checkpoint of tensors only, got {path}, which is damaged or holds something else"
         ) from error

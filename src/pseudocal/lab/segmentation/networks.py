@@ -28,6 +28,12 @@ class Segmenter(nn.Module):
 
     >>> build_segmenter("unet", 5, width=4)(torch.zeros(1, 3, 20, 30, dtype=torch.uint8)).shape
     torch.Size([1, 5, 20, 30])
+
+    Args:
+        backbone: from normalised images to features.
+        head: from features to logits.
+        full: whether to resize the logits to the size of the input.
+
     """
 
     mean: Tensor
@@ -40,7 +46,12 @@ class Segmenter(nn.Module):
         self.register_buffer("std", torch.tensor(IMAGENET[1])[:, None, None], persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits `(n, classes, h, w)`."""
+        """Compute logits `(n, classes, h, w)`.
+
+        Args:
+            images: `(n, 3, height, width)`, RGB with values 0 to 255.
+
+        """
         x = images if images.is_floating_point() else images.float()
         logits: Tensor = self.head(self.backbone((x / 255 - self.mean) / self.std))
         if self.full:
@@ -64,14 +75,14 @@ class UNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Turn normalised images into features."""
-        seen = [self.stem(x)]
+        skips = [self.stem(x)]
         for down in self.down:
-            seen.append(down(seen[-1]))
-        x = seen.pop()
+            skips.append(down(skips[-1]))
+        x = skips.pop()
         for up in reversed(self.up):
-            side = seen.pop()
-            x = F.interpolate(x, side.shape[-2:], mode="bilinear", align_corners=False)
-            x = up(torch.cat([side, x], dim=1))
+            skip = skips.pop()
+            x = F.interpolate(x, skip.shape[-2:], mode="bilinear", align_corners=False)
+            x = up(torch.cat([skip, x], dim=1))
         return x
 
 

@@ -1,4 +1,4 @@
-"""Train a segmenter on labelled source images; adaptation is left to others, as in the paper.
+"""Train a segmenter on labelled source images, without adaptation.
 
 trained = train_segmenter(source, SegmenterRun("runs/noto"))
 model = trained.load()                              # images with values 0 to 255 in, logits for every pixel out
@@ -19,8 +19,8 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
-from pseudocal.lab.adapt.method import Moment, Preset, Update, Updates
-from pseudocal.lab.adapt.runs import DescentPlan, ReportProgress, descend, finish_run, seeded, start_run
+from pseudocal.lab.adapt.method import Moment, Preset, ReportProgress, Update, Updates
+from pseudocal.lab.adapt.runs import DescentPlan, descend, finish_run, seeded, start_run
 from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, save_tensors
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
@@ -73,15 +73,15 @@ class SegmenterRun:
     """Where a training writes and how it runs. The paper's DeepLab has `lr=2.5e-3` and `backbone_scale=0.1`.
 
     Attributes:
-        out: the folder of the model. A training that was killed resumes there; a finished one is returned as it is.
-        seed: decides the initial weights and the batches.
-        iterations: how many batches to train on.
-        batch: how many images a batch has.
+        out: the folder of the model. A killed training resumes there; a finished one is returned at once.
+        seed: the seed of the initial weights and the batches.
+        iterations: the number of batches to train on.
+        batch: the number of images per batch.
         lr: the learning rate at the start.
         decay: the weight decay.
         backbone_scale: the backbone's learning rate relative to the head's.
-        checkpoint_every: after how many iterations a checkpoint is written.
-        device: where torch computes: "cpu", "cuda", "cuda:1", ...
+        checkpoint_every: the number of iterations between checkpoints.
+        device: the device of torch: "cpu", "cuda", "cuda:1", ...
         progress: called with a `TrainingProgress` after each batch.
 
     """
@@ -109,7 +109,7 @@ def train_segmenter(
 ) -> TrainedSegmenter:
     """Train on all of `source`; the last iterate is kept.
 
-    Other settings or another source in the same folder are refused. Of files on disk the names and sizes are compared.
+    Other settings or another source in the same folder are refused. Files on disk are compared by name and size.
 
     Args:
         source: labelled scenes.
@@ -120,7 +120,7 @@ def train_segmenter(
     """
     settings = settings or {}
     if run.batch > len(source):
-        raise InputError(f"expected a batch of at most {len(source)}, the scenes of {source.name}, got {run.batch}")
+        raise InputError(f"expected a batch of at most the {len(source)} scenes of {source.name}, got {run.batch}")
     recipe = {name: getattr(run, name) for name in ("iterations", "batch", "lr", "decay", "backbone_scale")}
     asked = {"network": network, "settings": settings, "seed": run.seed, "source": _source_record(source), **recipe}
     finished = start_run(run.out, asked | {"classes": list(source.classes)})
@@ -156,13 +156,13 @@ def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
 
 
 def _source_record(source: Scenes) -> dict[str, Any]:
-    """What tells one source from another."""
+    """Return what identifies a source."""
     shape = list(source.inputs.shape)
     return {"name": source.name, "shape": shape, "classes": len(source.classes), "digest": fingerprint(source)}
 
 
 def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that build the same network without its initial weights."""
+    """Return settings that build the same network without its initial weights."""
     weights = settings.get("weights")
     if weights is None:
         return settings
@@ -172,7 +172,7 @@ def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def load_segmenter(out: Path | str) -> nn.Module:
-    """The network of a finished training; nothing is downloaded and no pickle is read.
+    """Load the network of a finished training; nothing is downloaded and no pickle is read.
 
     Args:
         out: the folder of the training.

@@ -54,7 +54,7 @@ class MCD(nn.Module):
 
 
 def classify(network: Network, features: Tensor) -> Both:
-    """What both classifiers say of the features of source and target rows."""
+    """Return the logits of both classifiers for the features of source and target rows."""
     assert network.head.rival is not None
     return network.head.classifier(features), network.head.rival(features)
 

@@ -1,14 +1,14 @@
-"""The five stages of a task, in order; what is there already is not done again.
+"""The five stages of a task, in order; a stage whose files exist is skipped.
 
-    train          the model
-    predict        what it says of the target and of its source
+    train          train the model
+    predict        its outputs on the target and on the source
     synthesise     pseudo-target sets
-    calibrate      calibrators, from what the stages before have written
-    score          the oracle and the metrics, which alone see target labels
+    calibrate      fit calibrators to the files of the earlier stages
+    score          the oracle and the metrics: the only stage that reads target labels
 
-Tasks of classification and of segmentation go through the same stages; a stage asks `task.segments` where they differ.
-A stage that fails leaves `error.json` and is tried again in the next run. Calibrators fail one by one: a model that
-predicts one class for everything cannot be mixed, but it can still be scaled.
+Classification and segmentation tasks go through the same stages; a stage checks `task.segments` where they differ.
+A stage that fails writes `error.json` and is tried again in the next run. Calibrators fail one by one: the inputs of a
+model that predicts one class for everything cannot be mixed, but its logits can still be scaled.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pseudocal.lab.bench.stages.train import train_model
 from pseudocal.lab.bench.store import Store, alone
 from pseudocal.lab.bench.task import Task
 
-STAGES: dict[str, tuple[str, ...]] = {  # and the files that each of them writes
+STAGES: dict[str, tuple[str, ...]] = {  # the files that each stage writes
     "train": ("settings.json", "training", "train.json", "model.safetensors"),
     "predict": ("source_val.npz", "source_train.npz", "target_labels.npy", "target.npz"),
     "synthesise": ("mixes",),
@@ -42,7 +42,7 @@ STAGES: dict[str, tuple[str, ...]] = {  # and the files that each of them writes
 
 
 def make_model(task: Task, store: Store) -> None:
-    """The stages of a model; an ensemble's other members need no more."""
+    """Run the stages that make a model; the other members of an ensemble need no more."""
     folder = store.folder(task)
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
@@ -56,18 +56,18 @@ def make_model(task: Task, store: Store) -> None:
 
 
 def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) -> None:
-    """The stages that compare calibrators on a task whose model is there."""
+    """Run the stages that compare calibrators on a task whose model exists."""
     folder = store.start(task)
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
-        open_names = [name for name in calibrators if name != "oracle" and not _is_calibrated(folder, name)]
-        to_mix = [name for name in open_names if _lacks_mixes(task, name, folder)]
+        missing = [name for name in calibrators if name != "oracle" and not _is_calibrated(folder, name)]
+        to_mix = [name for name in missing if _lacks_mixes(task, name, folder)]
         if to_mix:
             with _stage("synthesise", folder):
                 for name in to_mix:
                     with _noted("synthesise", folder, name):
                         synthesise(task, name, store)
-        ready = [name for name in open_names if not _lacks_mixes(task, name, folder)]
+        ready = [name for name in missing if not _lacks_mixes(task, name, folder)]
         if ready:
             with _stage("calibrate", folder):
                 for name in ready:
@@ -86,7 +86,7 @@ def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:
 
 
 def forget_stages(task: Task, store: Store, first: str) -> None:
-    """Remove what a stage and those after it wrote; of the training, if it is shared, too."""
+    """Remove the files of a stage and of all later ones, including those of a shared training."""
     names = list(STAGES)
     for folder in {store.folder(task), store.folder(task.training if first == "train" else task)}:
         for file in (file for name in names[names.index(first) :] for file in STAGES[name]):
@@ -96,7 +96,7 @@ def forget_stages(task: Task, store: Store, first: str) -> None:
 
 @contextmanager
 def _stage(name: str, folder: Path) -> Iterator[None]:
-    """Write down what goes wrong in a stage before it goes on, or else how long it took."""
+    """Record the error of a stage before it propagates, or else how long the stage took."""
     wall, cpu = time.perf_counter(), time.process_time()
     try:
         yield
@@ -104,14 +104,14 @@ def _stage(name: str, folder: Path) -> Iterator[None]:
         text = "".join(traceback.format_exception(error))
         save_json(folder / "error.json", {"stage": name, "error": describe(error), "traceback": text})
         raise
-    path = folder / "times.json"  # apart from what the stage found, since times differ from run to run
+    path = folder / "times.json"  # a separate file, since times differ from run to run
     times = json.loads(path.read_text()) if path.exists() else {}
     save_json(path, {**times, name: {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}})
 
 
 @contextmanager
 def _noted(stage: str, folder: Path, calibrator: str) -> Iterator[None]:
-    """Leave a note if a calibrator refuses what it is given, and go on with the others."""
+    """Record the error if a calibrator refuses its data, and continue with the others."""
     note = folder / "calibrations" / f"{calibrator}.error.json"
     note.unlink(missing_ok=True)
     try:
@@ -121,7 +121,7 @@ def _noted(stage: str, folder: Path, calibrator: str) -> Iterator[None]:
 
 
 def describe(error: Exception) -> str:
-    """An error in one line.
+    """Format an error in one line.
 
     >>> describe(InputError("expected a, got b"))
     'InputError: expected a, got b'
@@ -130,11 +130,11 @@ def describe(error: Exception) -> str:
 
 
 def _lacks_mixes(task: Task, name: str, folder: Path) -> bool:
-    """Whether a calibrator waits for a pseudo-target set, or has none since its synthesis failed."""
+    """Whether a calibrator lacks its pseudo-target set, because it was not made yet or the synthesis failed."""
     needed = not task.segments and COMPARED[name].synthesis is not None
     return needed and not (folder / "mixes" / f"{name}.npz").exists()
 
 
 def _is_calibrated(folder: Path, name: str) -> bool:
-    """Whether a calibrator has left its answer."""
+    """Whether the result of a calibrator exists."""
     return any((folder / "calibrations" / f"{name}{suffix}").exists() for suffix in (".json", ".npy"))

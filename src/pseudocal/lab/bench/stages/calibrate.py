@@ -1,4 +1,4 @@
-"""The fourth stage: calibrators. Each is given what it asks for, and target labels are not on offer."""
+"""The fourth stage: fit calibrators. Each gets the data that it declares; target labels are not available."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
 from pseudocal.scaling import fit_temperature
 
-DROPOUT = 0.5  # in front of the classifier, where a head has no dropout of its own
+DROPOUT = 0.5  # before the classifier, if a head has no dropout of its own
 
 
 def calibrate_with(task: Task, name: str, store: Store) -> None:
-    """Write `calibrations/NAME.json`, or `.npy`, the target's logits, where other predictions are the answer."""
+    """Write `calibrations/NAME.json` or, for calibrators that return other predictions, their logits as `.npy`."""
     path = store.folder(task) / "calibrations" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    if task.segments and name == "ensemble":  # it says which models are in it: their maps are too much to keep
+    if task.segments and name == "ensemble":  # only the seeds of its models: their maps are too large to store
         save_json(path, {"seeds": [member.seed for member in store.members(task)]})
     elif task.segments:
         _of_segmenter(task, name, store).save(path)
@@ -50,7 +50,7 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
 def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
     if name not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
-        raise InputError(f"expected a calibrator of segmentation among {known}, got {name!r}")
+        raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
     model, per_image = load_segmenter(store.folder(task.training)), dict(task.options)["pixels_per_image"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
@@ -66,7 +66,7 @@ def _of_mixes(task: Task, name: str, store: Store) -> Calibration:
 
 
 def material_for(name: str, task: Task, store: Store) -> Material:
-    """The parts that a calibrator declares, and no others, read from the store."""
+    """Read the parts that a calibrator declares, and no others, from the store."""
     return Material(**{part: PART_READERS[part](task, store) for part in CALIBRATORS[name].parts})
 
 
@@ -87,7 +87,7 @@ def _labelled_source(task: Task, store: Store) -> Labelled:
 
 
 def _with_dropout(task: Task, store: Store) -> Network:
-    """The network for MC-Dropout: its own layers, or one in front of the classifier."""
+    """Load the network for MC-Dropout: with its own dropout layers, or one added before the classifier."""
     network = load_classifier(task, store)
     if any(isinstance(module, _DropoutNd) and module.p > 0 for module in network.modules()):
         return network

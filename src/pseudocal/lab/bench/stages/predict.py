@@ -1,8 +1,8 @@
-"""The second stage: what a classifier says of the target and of its source.
+"""The second stage: the outputs of a classifier on the target and on the source.
 
-Training has written most of it already, and that is taken as it is; the model is asked again where it is not there,
-as when this stage is done again. The logits of every pixel are too much to keep, so segmenters skip this stage and the
-next.
+Training has already written most of them, and they are reused; the model only predicts again if they are missing, for
+example if this stage is run again. The logits of every pixel are too large to store, so segmenters skip this stage and
+the next.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pseudocal.lab.data import Indexable
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.predictors import as_predictor
 
-TRAINED_SHARE = 0.8  # of the source's rows, as `pseudocal.lab.adapt.train` divides them
+TRAINED_SHARE = 0.8  # the share of the source to train on, as in `pseudocal.lab.adapt.train`
 
 
 def predict_outputs(task: Task, store: Store) -> None:
@@ -36,25 +36,25 @@ def predict_outputs(task: Task, store: Store) -> None:
         outputs = load_arrays(trained) if trained.exists() else _outputs(name, task, store)
         if name == "target":
             save_array(folder / "target_labels.npy", domains_of(task, store.root)[1].labels)
-        if name == "source_train":  # density ratios need no more
+        if name == "source_train":  # density ratios need only the features
             outputs = {"features": outputs["features"]}
         save_arrays(folder / f"{name}.npz", **outputs)
 
 
 def _outputs(name: str, task: Task, store: Store) -> NamedArrays:
-    """The same as training writes: logits and features, and labels of the source."""
+    """Compute what training writes: logits and features, and the labels of the source."""
     network = load_classifier(task, store)
     source, target = domains_of(task, store.root)
     if name == "target":
         return predict_arrays(network, Tensors(shown(task, target.inputs, View())))
     inputs: Any = shown(task, source.inputs, View())
-    learnt, held_out = replace(source, inputs=inputs).split(TRAINED_SHARE, seed=task.seed)
-    part = learnt if name == "source_train" else held_out
+    training, held_out = replace(source, inputs=inputs).split(TRAINED_SHARE, seed=task.seed)
+    part = training if name == "source_train" else held_out
     return {**predict_arrays(network, Tensors(part.inputs)), "labels": part.labels}
 
 
 def load_classifier(task: Task, store: Store) -> Network:
-    """The part of the network that was trained, in evaluation mode: on features above a frozen backbone, else whole."""
+    """Load the trained part of the network in evaluation mode: the head above a frozen backbone, else all of it."""
     folder = store.folder(task)
     if not has_frozen_backbone(task):
         return load_network(folder)
@@ -66,7 +66,7 @@ def load_classifier(task: Task, store: Store) -> Network:
 
 
 def image_predictor(task: Task, store: Store) -> Predictor:
-    """The whole network, from images to logits."""
+    """Return the whole network as a function from images to logits."""
     network = load_classifier(task, store)
     if not has_frozen_backbone(task):
         return as_predictor(network)
@@ -80,5 +80,5 @@ def image_predictor(task: Task, store: Store) -> Predictor:
 
 
 def all_logits(network: Network, inputs: Indexable) -> Logits:
-    """Logits of all inputs."""
+    """Compute the logits of all inputs."""
     return predict_arrays(network, Tensors(inputs))["logits"]

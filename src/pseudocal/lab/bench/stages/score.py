@@ -1,4 +1,4 @@
-"""The fifth stage: the oracle and the metrics. It alone reads target labels."""
+"""The fifth stage: the oracle and the metrics. Only this stage reads target labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CLASSIFIER_METRICS = {"ece": ece, "nll": nll, "brier": brier, "accuracy": accura
 
 
 class Scored(NamedTuple):
-    """Metrics after one calibration, its temperature if it has one, and confidence against accuracy."""
+    """The metrics after one calibration, its temperature if it has one, and its reliability."""
 
     metrics: dict[str, float]
     temperature: float | None
@@ -33,7 +33,7 @@ class Scored(NamedTuple):
 
 
 def score_calibrations(task: Task, store: Store) -> None:
-    """Fit the oracle, then write the metrics of all calibrations that are there."""
+    """Fit the oracle, then write the metrics of all calibrations that exist."""
     folder = store.folder(task)
     (folder / "calibrations").mkdir(exist_ok=True)
     found = _segmenter_scores(task, store) if task.segments else _classifier_scores(task, store)
@@ -52,7 +52,7 @@ def _classifier_scores(task: Task, store: Store) -> dict[str, Scored]:
     found = {}
     for path in _calibrations(folder):
         calibration = Calibration.load(path) if path.suffix == ".json" else None
-        if calibration is None:  # other predictions are the answer
+        if calibration is None:  # the calibrator returned other predictions
             corrected = np.load(path, allow_pickle=False)
         elif COMPARED[path.stem].needs_ensemble:
             corrected = calibration(ensemble(PART_READERS["member_logits"](task, store)))
@@ -83,7 +83,7 @@ def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
 
 
 def _calibrations(folder: Path) -> list[Path]:
-    """The answers of calibrators, without the notes of those that failed."""
+    """List the results of calibrators, without the error files of those that failed."""
     return sorted(path for path in (folder / "calibrations").iterdir() if not path.name.endswith(".error.json"))
 
 

@@ -1,7 +1,6 @@
-"""The third stage: pseudo-target sets, each from the same pairs that `PseudoCal().fit(network, images)` would draw.
+"""The third stage: pseudo-target sets, made from the same pairs that `PseudoCal().fit(network, images)` would draw.
 
-What a network says of the real images was written by the stage before, so they are not predicted again: pairs are
-pairs of row numbers here.
+The previous stage has predicted the real images, so they are not predicted again: a pair is a pair of row numbers here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pseudocal.randomness import Streams
 from pseudocal.synthesis import STRATEGIES, Pairs, WithinBatch, apart
 from pseudocal.synthesis.mixup import mixup
 
-NORMALISATION = {"mean": 0.0, "std": 1 / 255}  # of images with values 0 to 255, for augmentations that expect 0 to 1
+NORMALISATION = {"mean": 0.0, "std": 1 / 255}  # images have values 0 to 255, and the augmentations expect 0 to 1
 
 
 def synthesise(task: Task, name: str, store: Store) -> None:
@@ -47,18 +46,18 @@ def synthesise(task: Task, name: str, store: Store) -> None:
 
 
 def _mixes(task: Task, tasks: Sequence[Task], how: Synthesis, logits: Logits, store: Store) -> NamedArrays:
-    """Mixup: every image has been mixed with its partner; the pairs that the model tells apart are kept."""
+    """Mix every image with its partner, and keep the pairs with two different predicted classes."""
     images = domains_of(task, store.root)[1].inputs
     view = View(how.lam, task.seed)
     mixed = _joined([all_logits(load_classifier(each, store), shown(each, images, view)) for each in tasks])
     rows = np.arange(len(logits))
     kept = apart(Pairs(rows, logits, rows, view.partners(len(rows))))
-    found = mixup(lambda _: mixed[kept.first], kept, lam=how.lam, labels=how.labels)  # the mixes are predicted already
+    found = mixup(lambda _: mixed[kept.first], kept, lam=how.lam, labels=how.labels)  # already predicted
     return {"logits": found.logits, "labels": found.labels, "first": kept.first, "second": kept.second}
 
 
 def _alternative(task: Task, how: Synthesis, logits: Logits, store: Store) -> NamedArrays:
-    """Another synthesis of the paper's ablation, batch by batch."""
+    """Run another synthesis of the paper's ablation, batch by batch."""
     strategy, predict, inputs = _strategy(task, how, store)
     streams = Streams(task.seed)
     pairing, parts = WithinBatch(streams), []
@@ -70,7 +69,7 @@ def _alternative(task: Task, how: Synthesis, logits: Logits, store: Store) -> Na
 
 
 def _strategy(task: Task, how: Synthesis, store: Store) -> tuple[Callable[..., Labelled], Predictor, Any]:
-    """A synthesis, the model that it asks, and what that model is shown; ManifoldMix mixes what the backbone gives."""
+    """Return a synthesis, its model and the inputs of that model; ManifoldMix mixes the features of the backbone."""
     images = domains_of(task, store.root)[1].inputs
     strategy = STRATEGIES[how.strategy]
     if how.strategy == "ManifoldMix":

@@ -1,4 +1,4 @@
-"""The first stage: train the model of a task. Target labels give the curve alone, which nothing depends on."""
+"""The first stage: train the model of a task. Target labels are used for the curve only; nothing depends on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
 
 
 def train_model(task: Task, store: Store) -> None:
-    """Write `model.safetensors`, last; the training's own folder is left for the next stage to read."""
+    """Write `model.safetensors` last; the next stage reads the folder of the training."""
     if task.segments:
         _train_segmenter(task, store.start(task))
     else:
@@ -28,7 +28,7 @@ def train_model(task: Task, store: Store) -> None:
 
 
 def _train_classifier(task: Task, store: Store) -> None:
-    """Above a frozen backbone the head alone is kept."""
+    """Train a classifier; above a frozen backbone only the head is saved."""
     folder = store.start(task)
     source, target = domains_of(task, store.root)
     frozen = has_frozen_backbone(task)
@@ -40,7 +40,7 @@ def _train_classifier(task: Task, store: Store) -> None:
             seed=task.seed,
             iterations=task.iterations,
             frozen=frozen,
-            evaluate=target if isinstance(target.inputs, np.ndarray) else None,  # where it costs next to nothing
+            evaluate=target if isinstance(target.inputs, np.ndarray) else None,  # only if it costs next to nothing
         ),
         method=task.method,
         preset=task.preset,
