@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from pseudocal.arrays import InputError
+from pseudocal.extras import require
 
 EPILOG = (
     "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, 130 interrupted. "
@@ -18,6 +17,7 @@ EPILOG = (
 
 def option(*names: str, **settings: Any) -> Any:
     """Make an option whose default is shown only if requested."""
+    typer = require("typer", "cli")
     return typer.Option(*names, show_default=settings.pop("show_default", False), **settings)
 
 
