@@ -113,12 +113,12 @@ def test_json_and_back_is_the_same_map(scaling):
     [
         ([], "expected a scaling of kind"),
         ({"kind": "pickle"}, "expected a scaling of kind .*'pickle'"),
-        ({"kind": "temperature"}, "expected the fields of a temperature scaling"),
+        ({"kind": "temperature"}, "expected the fields temperature, .* of a temperature scaling"),
         ({"kind": "temperature", "temperature": -1.0}, "positive temperature"),
         ({"kind": "temperature", "temperature": "hot"}, "expected"),
         ({"kind": "temperature", "temperature": 1.0, "bound": "sideways"}, "bound"),
         ({"kind": "vector", "weight": [1, 2], "bias": [1]}, "expected weight of shape"),
-        ({"kind": "matrix", "weight": [["a"]], "bias": [1]}, "expected the fields of a matrix"),
+        ({"kind": "matrix", "weight": [["a"]], "bias": [1]}, "expected finite numbers as weight"),
         ({"kind": "vector", "weight": [1, None], "bias": [0, 0]}, "finite"),
     ],
 )
