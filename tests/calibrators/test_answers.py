@@ -150,7 +150,7 @@ def test_answers_contradict_a_temperature_from_elsewhere() -> None:
     assert measure_temperature(logits, answers, 0.5).verdict == "do not apply"
     assert measure_temperature(logits, answers, 2.5).verdict == "apply"
     assert measure_temperature(logits, answers, 1.2).verdict == "caution"
-    with pytest.raises(InputError, match="positive temperature .* got -1"):
+    with pytest.raises(InputError, match=r"positive temperature .* got -1"):
         measure_temperature(logits, answers, -1.0)
 
 

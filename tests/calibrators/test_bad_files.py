@@ -111,4 +111,4 @@ def test_the_smallest_temperature_gives_probabilities(dtype):
     refused: tuple[Any, ...] = (1e-320, True, "2", None, np.nan)
     for temperature in refused:
         with pytest.raises(InputError, match="expected a positive temperature from 1e-10 to 1e\\+10, got"):
-            TemperatureScaling(temperature)  # type: ignore[arg-type]
+            TemperatureScaling(temperature)
