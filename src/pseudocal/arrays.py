@@ -196,6 +196,12 @@ def check_pixels_per_image(count: int | None) -> None:
         raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}")
 
 
+def check_choice(name: str, value: str, *choices: str) -> None:
+    """Reject a setting that is not one of the choices."""
+    if value not in choices:
+        raise InputError(f"expected {name} {' or '.join(map(repr, choices))}, got {value!r}")
+
+
 def as_numpy(array: Any) -> NDArray[Any]:
     """Convert an array or a tensor to NumPy, on whatever device it is and whether or not it requires a gradient."""
     if hasattr(array, "detach"):  # a torch tensor; NumPy has no bfloat16, and float32 holds it exactly

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_pixels_per_image
+from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
 from pseudocal.batches import Batch, batches_of, fitting, is_array, is_stream
 from pseudocal.calibrators.agreement import find_mistakes
 from pseudocal.calibrators.calibration import Calibration, warn_of_distrust
@@ -76,10 +76,10 @@ class PseudoCal:
 
     def __post_init__(self) -> None:
         check_share(self.lam)
-        _check_choice("labels", self.labels, "hard", "soft")
-        _check_choice("pairing", self.pairing, "anywhere", "batch")
-        _check_choice("estimator", self.estimator, "mixes", "agreement")
-        _check_choice("on_distrust", self.on_distrust, "warn", "identity")
+        check_choice("labels", self.labels, "hard", "soft")
+        check_choice("pairing", self.pairing, "anywhere", "batch")
+        check_choice("estimator", self.estimator, "mixes", "agreement")
+        check_choice("on_distrust", self.on_distrust, "warn", "identity")
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
         if self.seed < 0:
@@ -191,14 +191,15 @@ class PseudoCal:
                 before = _passes(predict, second)
                 logits = predict(batch.inputs)
                 opinions = _opinions(second, batch, logits)
-                pairs = pairing.of(batch, self._remembered(logits, strategy), opinions)
+                outputs = self._remembered(logits, strategy)
+                pairs = pairing.of(batch, outputs, opinions)
                 rng = streams.synthesis(batch.number, epoch)
                 mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
                 yield Step(
                     rows=batch.rows,
                     logits=logits,
                     shape=tuple(batch.inputs.shape[1:]),
-                    real=self._real(logits, opinions, streams.real(batch.number)),
+                    real=self._real(logits, outputs, opinions, streams.real(batch.number)),
                     pairs=len(pairs),
                     mixes=mixes,
                     mistakes=None if second is None else find_mistakes(second, pairs, mixes, self.lam),
@@ -258,10 +259,10 @@ class PseudoCal:
             raise InputError(f"expected mixup for a segmentation model, got {_name(strategy)}")
         return predicted(logits) if logits.ndim > 2 and self.labels == "hard" else logits
 
-    def _real(self, logits: Logits | Maps, opinions: Any, rng: np.random.Generator) -> Labelled:
+    def _real(self, logits: Logits | Maps, outputs: Any, opinions: Any, rng: np.random.Generator) -> Labelled:
         """Real rows (or sampled pixels), labelled by the second opinion, or by the model itself if there is none."""
         if logits.ndim > 2:
-            return sampled(logits, predicted(logits), self.pixels_per_image, rng)
+            return sampled(logits, outputs if outputs.ndim == 3 else predicted(logits), self.pixels_per_image, rng)
         return Labelled(logits, logits.argmax(axis=1) if opinions is None else opinions)
 
 
@@ -287,11 +288,6 @@ def _opinions(second: Checked | None, batch: Batch, logits: Logits | Maps) -> An
     if opinion.shape != logits.shape:
         raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {opinion.shape[1]}")
     return opinion.argmax(axis=1)
-
-
-def _check_choice(name: str, value: str, *choices: str) -> None:
-    if value not in choices:
-        raise InputError(f"expected {name} {' or '.join(map(repr, choices))}, got {value!r}")
 
 
 def _name(strategy: Strategy) -> str:
