@@ -98,7 +98,7 @@ def test_what_was_made_worse_is_said(known):
     assert [line.word for line in lines] == ["", "WORSE", "no clear change"]
     worse, verdict = lesson_lines({"mcc": lines})
     assert worse.startswith("mcc: PseudoCal made it worse, from ")
-    assert verdict.endswith("is: do not apply. It is further off.")
+    assert verdict.endswith("labels: do not apply. It is further off.")
 
 
 def test_without_its_packages_it_names_the_extra(pseudocal, monkeypatch, tmp_path):

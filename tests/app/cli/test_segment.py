@@ -122,7 +122,7 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     assert html.count("confidence before</figcaption>") == html.count("confidence after</figcaption>") == 6
     assert "By class" in html
     assert "pairs of images" in html
-    assert any("40 pairs of images only" in fact["text"] for fact in content["facts"])
+    assert any("40 pairs of images" in fact["text"] for fact in content["facts"])
     assert content["trust"]["verdict"] == "caution"
     assert "no second opinion is supported" in html
     assert "share of pixels" in html

@@ -24,6 +24,8 @@ PUBLISHING = """
 import os, signal, sys
 from pathlib import Path
 
+from pseudocal.app.jobs import staging
+
 out, moment, number = Path(sys.argv[1]), int(sys.argv[2]), getattr(signal, sys.argv[3])
 done = 0
 
