@@ -102,6 +102,7 @@ class BlockWork:
             part=None if contents.numbered else number,
         ):
             evidence.add(step)
+            del step  # and its maps, before the next are made
         return evidence.pack(), contents.unreadable
 
 

@@ -149,6 +149,7 @@ class PseudoCal:
             model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, part=part
         ):
             evidence.add(step)
+            del step
             if evidence.settled(self.tolerance):
                 break
         return evidence
@@ -206,6 +207,7 @@ class PseudoCal:
                     passes=_passes(predict, second) - before,
                     epoch=epoch,
                 )
+                del logits, outputs, pairs, mixes  # a map is large: let it go before the next is made
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
         """The second half of `fit`: a calibration from the evidence.

@@ -107,7 +107,9 @@ class LocalRun:
                     background.submit(warm_up)  # while the model predicts
                 self._store.keep(step.rows, step.logits)
                 evidence.add(step)
-                yield Tick("calibrating", len(step.rows), len(setup.order))
+                done = len(step.rows)
+                del step  # and its maps, before the next are made
+                yield Tick("calibrating", done, len(setup.order))
                 if evidence.settled(method.tolerance):
                     break
             if setup.job.predict == "all":
