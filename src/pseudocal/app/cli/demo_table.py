@@ -17,7 +17,7 @@ from pseudocal.metrics import Outcomes, Reliability, accuracy, ece, paired
 from pseudocal.metrics.intervals import Interval
 
 ANSWERS = (20, 50)  # how many questions are answered
-HEAD = f"  {'':24}{'T':>6}{'ECE':>8}   {'ECE after minus before':34}verdict"
+HEAD = f"  {'':24}{'T':>6}{'ECE':>8}   {'ECE after minus before':40}verdict"
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Line:
     def __str__(self) -> str:
         change = "" if self.change is None else f"{self.change:.1%} {self.word}"
         verdict = "" if self.calibration.trust is None else self.calibration.trust.verdict
-        return f"  {self.name:24}{self.calibration.temperature:6.2f}{self.ece:8.1%}   {change:34}{verdict}".rstrip()
+        return f"  {self.name:24}{self.calibration.temperature:6.2f}{self.ece:8.1%}   {change:40}{verdict}".rstrip()
 
 
 def demo_lines(out: Path, quiet: bool, say: Say) -> list[str]:
