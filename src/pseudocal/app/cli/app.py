@@ -10,7 +10,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pseudocal.app.cli.bench import bench
-from pseudocal.app.cli.options import EPILOG, fraction, names_in, numbers, option, sides, words
+from pseudocal.app.cli.options import (
+    EPILOG,
+    cropping,
+    fraction,
+    names_in,
+    normalisation,
+    numbers,
+    option,
+    resizing,
+    words,
+)
 from pseudocal.app.cli.printing import show_progress, summary, summary_lines
 from pseudocal.app.cli.scoring import scoring
 from pseudocal.app.jobs.answers import TEMPLATE, ask_about
@@ -88,11 +98,21 @@ def calibrate(
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
     ray: Annotated[str | None, option(metavar="[ADDRESS]", help="run on a Ray cluster, or on a new local one")] = None,
-    size: Annotated[str | None, option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
+    size: Annotated[str | None, option(help="pictures: what the model takes, 224 or HEIGHTxWIDTH")] = None,
+    resize: Annotated[
+        str | None, option(metavar="N", help="pictures: shorter side before the crop; or: crop, stretch")
+    ] = None,
+    crop: Annotated[str | None, option(help="pictures: the centre that is cut out, 224 or HEIGHTxWIDTH")] = None,
+    crop_pct: Annotated[float | None, option(help="pictures: share left by the crop, as in timm: 0.875")] = None,
+    interpolation: Annotated[str | None, option(help="pictures: bilinear, bicubic, nearest, lanczos ...")] = None,
+    preprocess: Annotated[
+        str | None, option(help="pictures: imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1")
+    ] = None,
     mean: Annotated[str | None, option(help="pictures: 0.485,0.456,0.406")] = None,
     std: Annotated[str | None, option(help="pictures: 0.229,0.224,0.225")] = None,
     layout: Annotated[Literal["nchw", "nhwc"] | None, option(help="pictures: channels first or last")] = None,
-    resize: Annotated[Literal["crop", "stretch"] | None, option(help="pictures: crop the centre, or stretch")] = None,
+    second_size: Annotated[str | None, option(help="pictures of MODEL2, if other: 224 or HEIGHTxWIDTH")] = None,
+    second_preprocess: Annotated[str | None, option(help="pictures of MODEL2, if other: as --preprocess")] = None,
     features: Annotated[str | None, option(help="tables: the columns to use, a,b,c")] = None,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     output: Annotated[str | None, option(help="ONNX: the tensor that holds the logits")] = None,
@@ -112,7 +132,9 @@ def calibrate(
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
-    pictures = {"size": sides(size), "mean": numbers(mean), "std": numbers(std), "layout": layout, "resize": resize}
+    pictures = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
+    more = {"mean": numbers(mean), "std": numbers(std), "layout": layout, "crop_pct": crop_pct}
+    pictures |= {k: v for k, v in (more | {"interpolation": interpolation}).items() if v is not None}
     job = Job(
         model=model,
         data=data,
@@ -125,7 +147,8 @@ def calibrate(
             estimator=estimator,
             on_distrust=on_distrust,
         ),
-        preprocessing={key: value for key, value in pictures.items() if value is not None},
+        preprocessing=pictures,
+        second_preprocessing=cropping(second_size, None) | normalisation(second_preprocess),
         output=output,
         outputs=outputs,
         binary=binary,

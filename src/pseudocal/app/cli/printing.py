@@ -31,6 +31,8 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         "used": data.used,
         "unreadable": len(data.unreadable),
         "left_out": len(data.left_out),
+        "preparation": data.preparation,
+        "assumed": list(data.assumed),
         "confidence": {"before": report.confidence.mean_before, "after": report.confidence.mean_after},
         "measured": content["measured"],
         "answers": content["answers"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import fetched
+from pseudocal.app.inputs.picture_sets import PictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import ARRAYS, REAL, TABLES, check_finite, check_regular, read_array, read_table
@@ -58,68 +57,6 @@ class InputSet(Protocol):
 
         """
         ...
-
-
-@dataclass(frozen=True)
-class PictureSet:
-    """Picture files.
-
-    Attributes:
-        paths: the files.
-        root: the folder that names are relative to.
-        preprocessing: what happens to a picture before the model sees it.
-
-    """
-
-    paths: list[Path]
-    root: Path
-    preprocessing: Preprocessing
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def name(self, i: int) -> str:
-        """Return the path of picture i, relative to the root if it is inside it."""
-        path = self.paths[i]
-        relative = path.relative_to(self.root) if path.is_relative_to(self.root) else path
-        return str(relative).encode("utf-8", "replace").decode("utf-8")  # on Linux a name may be invalid Unicode
-
-    def read(self, i: int) -> NDArray[Any]:
-        """Decode and preprocess picture i."""
-        return self.preprocessing.read(self.paths[i])
-
-    def picture(self, i: int) -> Path | None:
-        """Return the file of picture i."""
-        return self.paths[i]
-
-
-@dataclass(frozen=True)
-class RemotePictureSet:
-    """Pictures at addresses that fsspec can reach, named by their address.
-
-    Attributes:
-        urls: the addresses.
-        preprocessing: what happens to a picture before the model sees it.
-
-    """
-
-    urls: list[str]
-    preprocessing: Preprocessing
-
-    def __len__(self) -> int:
-        return len(self.urls)
-
-    def name(self, i: int) -> str:
-        """Return the address of picture i."""
-        return self.urls[i]
-
-    def read(self, i: int) -> NDArray[Any]:
-        """Fetch, decode and preprocess picture i."""
-        return self.preprocessing.read(io.BytesIO(fetched(self.urls[i])))
-
-    def picture(self, i: int) -> Path | None:
-        """Return None: there is no local file."""
-        return None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
 from pseudocal.app.inputs.addresses import files_at
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
-from pseudocal.app.inputs.input_sets import RemotePictureSet
+from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.local import Predicted, Ticks
@@ -27,11 +27,11 @@ from pseudocal.app.jobs.setup import (
     as_logits_of,
     batch_size_for,
     check_count,
-    check_second,
     input_order,
     open_data,
     prepared_pictures,
     reading,
+    views_of,
 )
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
@@ -91,8 +91,6 @@ class RayRun:
             max_bad=job.max_bad,
         )
         self._record: dict[str, Any] = {}
-        if models[1] is not None:
-            check_second(models[0], models[1], self.setup.inputs, job.preprocessing)
         if job.classes:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
             check_count(job.classes, logits.shape[1])
@@ -112,8 +110,7 @@ class RayRun:
     def collect(self) -> Ticks:
         """Let the workers collect evidence from each block, and merge it."""
         job, plan = self.setup.job, self._plan
-        second = None if job.second_opinion is None else self._sent(job.second_opinion)
-        work = BlockWork(job.method, (self._sent(job.model), second), sendable(plan.source), self.setup.batch_size)
+        work = BlockWork(job.method, self._sent_models(), sendable(plan.source), self.setup.batch_size)
         merging = Merging(work, plan.blocks, self._executor)
         for _ in merging.steps():
             yield Tick("calibrating", 1, len(plan.blocks), "blocks")
@@ -129,7 +126,7 @@ class RayRun:
         job, plan = self.setup.job, self._plan
         done: dict[str, Any] = {}
         if job.predict == "all":
-            model, out = self._sent(job.model), (job.out / PARTS).resolve()
+            model, out = self._sent_models()[0], (job.out / PARTS).resolve()
             work = PartWork(
                 calibration, model, out, sendable(plan.source), self.setup.batch_size, classes=self.setup.classes
             )
@@ -145,6 +142,12 @@ class RayRun:
         path = str(Path(name).resolve()) if Path(name).exists() else name
         return model_file(path, device=self.setup.job.device, **reading(self.setup.job))
 
+    def _sent_models(self) -> tuple[Deferred, Deferred | None]:
+        """Return both models as the workers use them."""
+        job, views = self.setup.job, self.setup.views
+        first, second = self._sent(job.model), None if job.second_opinion is None else self._sent(job.second_opinion)
+        return (first, second) if views is None else views.split(first, second)
+
     def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
         plan, used = self._plan, evidence.inputs
         left_out, unreadable = (
@@ -155,6 +158,7 @@ class RayRun:
             inputs=plan.rows or used,
             used=used,
             preparation=f"{self.setup.preparation}; in {len(plan.blocks):,} blocks, figures from a sample",
+            assumed=self.setup.assumed,
             unreadable=unreadable,
             left_out=left_out,
             blocks=f"{len(plan.blocks):,} {'files' if plan.rows is None else 'blocks of inputs'}",
@@ -191,12 +195,13 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
         raise InputError(f"expected predictions as parquet files, no labels and no answers on a cluster, got {name}")
     model, second = models
     if files := _files_of_rows(job.data):
-        return _shard_plan(job, model, second, files)
-    inputs, preparation = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+        return _shard_plan(job, models, files)
+    inputs, preparation, assumed = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
     if isinstance(inputs, PictureSet):
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
     order = input_order(job, len(inputs))
-    setup = Setup(job, model, second, inputs, preparation, order, batch_size_for(job, model, inputs))
+    batch_size, views = batch_size_for(job, model, inputs), views_of(job, models, inputs)
+    setup = Setup(job, model, second, inputs, preparation, order, batch_size, views=views, assumed=assumed)
     return setup, _input_plan(setup)
 
 
@@ -209,7 +214,8 @@ def _files_of_rows(data: str) -> list[str]:
     return [] if mixed else files
 
 
-def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: list[str]) -> tuple[Setup, BlockPlan]:
+def _shard_plan(job: Job, models: Models, files: list[str]) -> tuple[Setup, BlockPlan]:
+    model, second = models
     if job.max_samples is not None:
         raise InputError(
             f"expected no max_samples with files of rows, which are read in full, got {job.max_samples}: "
@@ -221,6 +227,7 @@ def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: lis
     first_rows = _first_readable(blocks)
     inputs, rows = ArraySet(first_rows, str(first_rows.dtype)), np.arange(len(first_rows))
     preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
+    views_of(job, models, inputs)  # which refuses a second opinion that takes other rows
     setup = Setup(job, model, second, inputs, preparation, rows, batch_size_for(job, model, inputs))
     shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
     return setup, BlockPlan(shuffled, blocks, None, None, job.data, rows)
@@ -238,13 +245,13 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
     raise InputError(f"expected files of rows, got {tried} that cannot be read, the first: {problem}") from problem
 
 
-def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str]:
+def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str, tuple[str, ...]]:
     """Open the pictures at an address."""
     urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
     if not urls:
         raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
     preprocessing, assumed = prepared_pictures(job, model)
-    return RemotePictureSet(urls, preprocessing), f"{len(urls):,} pictures: {preprocessing.words()}{assumed}"
+    return RemotePictureSet(urls, preprocessing), f"{len(urls):,} pictures: {preprocessing.words()}", assumed
 
 
 def _input_plan(setup: Setup) -> BlockPlan:
@@ -256,7 +263,7 @@ def _input_plan(setup: Setup) -> BlockPlan:
     for i in range(len(setup.inputs)):
         digest.update(setup.inputs.name(i).encode() + b"\0")
     probe = _readable(setup.inputs, order)
-    return BlockPlan(blocks, in_order, SentInputs(setup.inputs), len(setup.inputs), digest.hexdigest(), probe)
+    return BlockPlan(blocks, in_order, SentInputs(setup.read_by_models), len(setup.inputs), digest.hexdigest(), probe)
 
 
 def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -26,7 +26,9 @@ class Job:
         method: the settings of the calibration.
         second_opinion: another model of the same classes, named like `model`; None for none.
         trust: whether the files of both models may run code.
-        preprocessing: settings of `Preprocessing` that the user gives: size, mean, std, layout, resize.
+        preprocessing: how pictures are prepared, as far as the user says: settings of `Preprocessing` (size, mean, std,
+            layout, resize, edge), and `normalisation`, `interpolation` and `crop_pct` of `preprocessing_for`.
+        second_preprocessing: the same for the second opinion, where it differs from the model and its file does not say.
         output: the name of the model output that holds the logits; None if there is only one output.
         outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
             probabilities.
@@ -56,6 +58,7 @@ class Job:
     second_opinion: str | None = None
     trust: bool = False
     preprocessing: dict[str, Any] = field(default_factory=dict)
+    second_preprocessing: dict[str, Any] = field(default_factory=dict)
     output: str | None = None
     outputs: Meaning | None = None
     binary: bool = False

@@ -87,7 +87,10 @@ class LocalRun:
     def __init__(self, job: Job, models: Models, aside: Path) -> None:
         self.setup: Setup = open_setup(job, models)
         self._aside = aside
-        self._predict = Checked(as_logits_of(job, self.setup.model), doubt=False)
+        models = [None if one is None else as_logits_of(job, one) for one in (self.setup.model, self.setup.second)]
+        first, second = models if self.setup.views is None else self.setup.views.split(*models)
+        self._predict = Checked(first, doubt=False)
+        self._second = None if second is None else Checked(second, doubt=False)
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 
@@ -98,10 +101,9 @@ class LocalRun:
     def collect(self) -> Ticks:
         """Run the steps of the method, and store the logits of each."""
         setup, method = self.setup, self.setup.job.method
-        second = None if setup.second is None else Checked(as_logits_of(setup.job, setup.second), doubt=False)
         evidence = method.no_evidence()
         with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as background:
-            for step in method.steps(self._predict, batches, second_opinion=second):
+            for step in method.steps(self._predict, batches, second_opinion=self._second):
                 if evidence.inputs == 0:
                     setup.check(step.logits)
                     background.submit(warm_up)  # while the model predicts
@@ -142,6 +144,7 @@ class LocalRun:
             inputs=len(setup.inputs),
             used=total,
             preparation=setup.preparation,
+            assumed=setup.assumed,
             unreadable=tuple(self._unreadable.why.items()),
         )
         return Predicted(summary, data, name)
@@ -149,7 +152,7 @@ class LocalRun:
     def _batches(self, rows: Any) -> Generator[Batch, None, None]:
         unread = unread_batches(rows, self.setup.batch_size)
         workers = self.setup.job.workers or cores()
-        return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
+        return read_batches(self.setup.read_by_models, unread, workers=workers, unreadable=self._unreadable)
 
     @property
     def logits(self) -> Logits:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import ArraySet, InputSet, Preprocessing, open_inputs, preprocessing_for
+from pseudocal.app.inputs import (
+    ArraySet,
+    InputSet,
+    PictureSet,
+    Preprocessing,
+    TwoViews,
+    open_inputs,
+    preprocessing_for,
+    preprocessing_of_second,
+)
 from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.jobs.answer_file import read_answers, shown_classes
@@ -44,6 +54,8 @@ class Setup:
         order: the numbers of the inputs that are used, in the order of the calibration.
         batch_size: inputs per forward pass.
         masks: labels for every pixel, for evaluation only.
+        views: the pictures for both models, if the second opinion wants them prepared differently.
+        assumed: settings that neither the user nor the model gave.
 
     """
 
@@ -55,6 +67,13 @@ class Setup:
     order: NDArray[np.intp]
     batch_size: int
     masks: Masks | None = None
+    views: TwoViews | None = None
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def read_by_models(self) -> InputSet:
+        """What the models read: the inputs, or the views that each of the two has of them."""
+        return self.views or self.inputs
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -67,7 +86,9 @@ class Setup:
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
         fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
         second = () if self.second is None else tuple(f"second opinion: {note}" for note in self.second.notes)
-        return (*self.model.notes, *second, self.preparation, *fewer)
+        theirs = () if self.views is None else (f"for the second opinion: {self.views.second.words()}",)
+        assumed = (f"assumed, not given: {', '.join(self.assumed)}",) if self.assumed else ()
+        return (*self.model.notes, *second, self.preparation, *assumed, *theirs, *fewer)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
@@ -141,12 +162,20 @@ def open_setup(job: Job, models: Models) -> Setup:
     """Open the data of a job that runs in this process."""
     _refuse_shards(job.data)
     model, second = models
-    inputs, preparation = open_data(job, model)
-    if second is not None:
-        check_second(model, second, inputs, job.preprocessing)
+    inputs, preparation, assumed = open_data(job, model)
     order = input_order(job, len(inputs))
-    masks = None if job.labels is None else open_masks(job.labels, inputs, order)
-    return Setup(job, model, second, inputs, preparation, order, batch_size_for(job, model, inputs), masks)
+    return Setup(
+        job,
+        model,
+        second,
+        inputs,
+        preparation,
+        order,
+        batch_size_for(job, model, inputs),
+        masks=None if job.labels is None else open_masks(job.labels, inputs, order),
+        views=views_of(job, models, inputs),
+        assumed=assumed,
+    )
 
 
 def input_order(job: Job, n: int) -> NDArray[np.intp]:
@@ -164,21 +193,21 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
     return USUAL_BATCH
 
 
-def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str]:
-    """Open the data, and describe how it is prepared for the model."""
+def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str, tuple[str, ...]]:
+    """Open the data, describe how it is prepared for the model, and list what of that had to be assumed."""
     if not holds_pictures(job.data):
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
-        return inputs, f"{len(inputs):,} rows, passed to the model as they are"
+        return inputs, f"{len(inputs):,} rows, passed to the model as they are", ()
     preprocessing, assumed = prepared_pictures(job, model)
     inputs = open_inputs(job.data, preprocessing=preprocessing)
-    return inputs, f"{len(inputs):,} pictures: {preprocessing.words()}{assumed}"
+    return inputs, f"{len(inputs):,} pictures: {preprocessing.words()}", assumed
 
 
-def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, str]:
-    """Return the preprocessing of pictures, and a note on which settings were assumed."""
+def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
+    """Return the preprocessing of pictures, and the settings of it that were assumed."""
     preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
-    return preprocessing, f" (assumed, not given: {', '.join(assumed)})" if assumed else ""
+    return preprocessing, tuple(assumed)
 
 
 def _refuse_shards(data: str) -> None:
@@ -194,32 +223,30 @@ def _refuse_shards(data: str) -> None:
         raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')
 
 
-def check_second(model: OpenModel, second: OpenModel, inputs: InputSet, given: dict[str, Any]) -> None:
-    """Refuse a second model whose classes, input shape or preprocessing differ from the first model's.
+def views_of(job: Job, models: Models, inputs: InputSet) -> TwoViews | None:
+    """Return the pictures for both models if they want them prepared differently; refuse models that do not fit.
 
     Args:
-        model: the model to calibrate.
-        second: the second opinion.
+        job: what to do.
+        models: the model to calibrate, and the second opinion.
         inputs: the inputs, as prepared for the first model.
-        given: the preprocessing settings that the user gave; they hold for both models.
 
     """
+    model, second = models
+    if second is None:
+        return None
     _check_same_classes(model.classes, second.classes)
-    preprocessing = getattr(inputs, "preprocessing", None)
-    shape = inputs.array.shape[1:] if isinstance(inputs, ArraySet) else getattr(preprocessing, "shape", None)
+    if isinstance(inputs, PictureSet | RemotePictureSet):
+        known, given = second.expects.preprocessing, job.second_preprocessing
+        own = preprocessing_of_second(inputs.preprocessing, second.expects.shape, known, given)
+        return None if own == inputs.preprocessing else TwoViews(inputs, own)
+    shape = inputs.array.shape[1:] if isinstance(inputs, ArraySet) else None
     if shape is not None and not fits(shape, second.expects.shape):
         wanted = tuple("?" if d is None else d for d in second.expects.shape or ())
         raise InputError(
             f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {wanted}"
         )
-    if preprocessing is None:
-        return
-    own = replace(preprocessing, **(second.expects.preprocessing | given))
-    if not alike(preprocessing, own):
-        raise InputError(
-            f"expected a second opinion with the preprocessing of the model ({preprocessing.words()}), "
-            f"got {own.words()}"
-        )
+    return None
 
 
 def _check_same_classes(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
@@ -240,21 +267,3 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
     if wanted is None:
         return True
     return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
-
-
-def alike(one: Preprocessing, other: Preprocessing) -> bool:
-    """Whether two preprocessings give the same numbers, apart from how they resize.
-
-    >>> alike(Preprocessing(mean=(0.5,)), Preprocessing(mean=(0.5, 0.5, 0.5)))
-    True
-    >>> alike(Preprocessing(), Preprocessing(scale=1.0))
-    False
-    """
-    same = (one.size, one.layout, one.channels) == (other.size, other.layout, other.channels)
-    return same and all(np.allclose(_line(one, v), _line(other, v)) for v in (0, 255))
-
-
-def _line(preprocessing: Preprocessing, value: int) -> Any:
-    """Return what one pixel value becomes in each channel."""
-    mean = np.broadcast_to(preprocessing.mean, preprocessing.channels)
-    return (value * preprocessing.scale - mean) / np.asarray(preprocessing.std)

@@ -44,12 +44,12 @@ def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
     """Translate the settings of a preprocessor into those of `inputs.Preprocessing`.
 
     >>> preprocessing_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224})
-    {'size': (224, 224), 'resize': 'crop', 'edge': 256}
+    {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
 
     ConvNeXt and ResNet give the share to crop instead:
 
     >>> preprocessing_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
-    {'size': (224, 224), 'resize': 'crop', 'edge': 256}
+    {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
     """
     try:
         return _settings_of(settings)
@@ -62,7 +62,7 @@ def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings_of(settings: dict[str, Any]) -> dict[str, Any]:
-    preprocessing = _size_of(settings)
+    preprocessing = {"centre": "down"} | size if (size := _size_of(settings)) else {}
     for key, ours in (("image_mean", "mean"), ("image_std", "std")):
         if settings.get("do_normalize", True) and settings.get(key):
             preprocessing[ours] = tuple(float(v) for v in settings[key])

@@ -60,6 +60,16 @@ def _few_images(report: Report) -> Iterator[Fact]:
         )
 
 
+def _assumed(report: Report) -> Iterator[Fact]:
+    """Say what was assumed about the inputs: a wrong guess costs points of accuracy, and looks like a bad model."""
+    if report.data.assumed:
+        yield _caution(
+            f"Neither the model nor a setting says how pictures are to be prepared: {', '.join(report.data.assumed)} "
+            f"were assumed ({report.data.preparation}). If the model was trained otherwise, it does worse here than it "
+            "can, and so do all figures."
+        )
+
+
 def _differ(report: Report) -> Iterator[Fact]:
     """Say how many pairs could be mixed."""
     mixes, pairs = report.calibration.mixes, report.calibration.pairs
@@ -140,7 +150,7 @@ def _note(text: str) -> Fact:
     return Fact("note", text)
 
 
-CHECKS = (_harm, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
+CHECKS = (_harm, _assumed, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from pseudocal.calibrators.measurement import Measured
 from pseudocal.files import brief, load_json, replacing
 
 REPORT_FORMAT = "pseudocal-report"
-REPORT_VERSION = 3
+REPORT_VERSION = 4
 LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # the largest numbers that a report may hold; NaN and inf are refused
 WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
 
@@ -91,7 +91,7 @@ class Report:
 
         >>> Report.from_dict({"format": "pseudocal-report", "format_version": 99})
         Traceback (most recent call last):
-        pseudocal.arrays.InputError: expected a report of format version 3, got 99
+        pseudocal.arrays.InputError: expected a report of format version 4, got 99
 
         Args:
             content: JSON values, as `to_dict` returned them.
