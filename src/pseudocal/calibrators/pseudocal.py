@@ -149,7 +149,6 @@ class PseudoCal:
             model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, part=part
         ):
             evidence.add(step)
-            del step
             if evidence.settled(self.tolerance):
                 break
         return evidence
@@ -193,21 +192,22 @@ class PseudoCal:
                 logits = predict(batch.inputs)
                 opinions = _opinions(second, batch, logits)
                 outputs = self._remembered(logits, strategy)
+                real = self._real(logits, outputs, opinions, streams.real(batch.number))
+                del logits  # a map is large: let it go before the mixes are predicted
                 pairs = pairing.of(batch, outputs, opinions)
                 rng = streams.synthesis(batch.number, epoch)
                 mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
                 yield Step(
                     rows=batch.rows,
-                    logits=logits,
                     shape=tuple(batch.inputs.shape[1:]),
-                    real=self._real(logits, outputs, opinions, streams.real(batch.number)),
+                    real=real,
                     pairs=len(pairs),
                     mixes=mixes,
                     mistakes=None if second is None else find_mistakes(second, pairs, mixes, self.lam),
                     passes=_passes(predict, second) - before,
                     epoch=epoch,
                 )
-                del logits, outputs, pairs, mixes  # a map is large: let it go before the next is made
+                del outputs, real, pairs, mixes  # before the next batch is predicted
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
         """The second half of `fit`: a calibration from the evidence.
