@@ -79,7 +79,7 @@ class Setup:
     def check(self, real: Labelled) -> None:
         """Check the job against the first outputs of the model, so that it does not fail at the end."""
         job, classes, maps = self.job, real.logits.shape[1], real.groups is not None
-        check_names(job, classes)
+        check_count(job.classes, classes)
         if maps:
             self._check_maps(classes)
         elif self.masks is not None:
@@ -123,10 +123,10 @@ def data_name(job: Job) -> str:
     return "standard input" if job.data == "-" else job.data
 
 
-def check_names(job: Job, classes: int) -> None:
+def check_count(names: tuple[str, ...], classes: int) -> None:
     """Refuse class names whose number is not that of the model's classes."""
-    if job.classes and len(job.classes) != classes:
-        raise InputError(f"expected names of {classes} classes, got {len(job.classes)}")
+    if names and len(names) != classes:
+        raise InputError(f"expected names of {classes} classes, got {len(names)}")
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
