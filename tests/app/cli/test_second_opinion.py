@@ -9,6 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,7 +145,11 @@ def channels_last(hub, tmp_path_factory) -> Path:
             return self.model(pixel_values=(x - mean) / std).logits
 
     path = tmp_path_factory.mktemp("other") / "other.onnx"
-    names = {"input_names": ["x"], "output_names": ["logits"], "dynamic_axes": {"x": {0: "n"}, "logits": {0: "n"}}}
+    names: dict[str, Any] = {
+        "input_names": ["x"],
+        "output_names": ["logits"],
+        "dynamic_axes": {"x": {0: "n"}, "logits": {0: "n"}},
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(Other(), (torch.zeros(2, 32, 32, 3),), path, dynamo=False, **names)
@@ -161,8 +166,8 @@ def test_each_model_gets_the_pictures_as_it_wants_them(pseudocal, vision, hub, c
     assert "for the second opinion: stretched to 32 x 32, bilinear, (v * 0.00392 - 0) / 0.003922, nhwc" in done.err
     alone = pseudocal(*one, "-o", tmp_path / "alone")
     assert alone.code == 0, alone.err
-    logits = [np.load(tmp_path / name / "logits.npy") for name in ("alone", "other")]
-    np.testing.assert_allclose(*logits, rtol=1e-5, atol=1e-5)  # the second view does not touch the first
+    before, logits = (np.load(tmp_path / name / "logits.npy") for name in ("alone", "other"))
+    np.testing.assert_allclose(logits, before, rtol=1e-5, atol=1e-5)  # the second view does not touch the first
     assert read(tmp_path / "same").trust.evidence["agreement"] == 1.0  # it is the same network
     assert read(tmp_path / "other").trust.evidence["agreement"] > 0.9  # of slightly other pixels
     wrong = pseudocal(*one, "-o", tmp_path / "wrong", "--second-opinion", channels_last)

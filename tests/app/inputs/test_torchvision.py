@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal.app.inputs import Preprocessing, TwoViews, preprocessing_for
+from pseudocal.app.inputs import PictureViews, Preprocessing, preprocessing_for
 from pseudocal.app.inputs.picture_sets import PictureSet
 
 FILTERS = {"bilinear": 2, "bicubic": 3}
@@ -66,7 +66,7 @@ def test_photographs_are_prepared_as_by_hand(photographs, given, resize, crop, i
 
 def test_a_row_with_two_views_holds_both_and_mixes_as_the_pictures_do(photographs):
     first, second = Preprocessing((32, 32), mean=(0.5,), std=(0.25,)), Preprocessing((20, 24), layout="nhwc")
-    views = TwoViews(PictureSet(photographs, photographs[0].parent, first), second)
+    views = PictureViews(PictureSet(photographs, photographs[0].parent, first), (second,))
     one, other = views.split(lambda x: x, lambda x: x)
     rows = np.stack([views.read(i) for i in range(3)])
     assert views.name(1) == photographs[1].name

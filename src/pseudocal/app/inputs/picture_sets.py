@@ -1,6 +1,6 @@
-"""Picture files and addresses as inputs of one model, or of two that want them differently.
+"""Picture files and addresses as inputs of one model, or of several that want them differently.
 
-For two models each picture is decoded once, and the arrays of both are one row.
+For several models each picture is decoded once, and the arrays of all are one row.
 
 Resizing, cropping and normalising are affine, apart from the rounding of pixels to whole numbers. So a weighted sum of
 two such rows is the row of the weighted sum of two pictures: mixes are mixes of pictures, for both models the same.
@@ -99,17 +99,17 @@ class RemotePictureSet:
 
 
 @dataclass(frozen=True)
-class TwoViews:
-    """Pictures that are preprocessed for two models.
+class PictureViews:
+    """Pictures that are preprocessed for several models.
 
     Attributes:
         pictures: the pictures as the first model wants them.
-        second: what happens to a picture before the second model sees it.
+        others: what happens to a picture before each of the other models sees it.
 
     """
 
     pictures: PictureSet | RemotePictureSet
-    second: Preprocessing
+    others: tuple[Preprocessing, ...]
 
     def __len__(self) -> int:
         return len(self.pictures)
@@ -119,26 +119,27 @@ class TwoViews:
         return self.pictures.name(i)
 
     def read(self, i: int) -> NDArray[Any]:
-        """Decode picture i once, and preprocess it for both models."""
+        """Decode picture i once, and preprocess it for each model."""
         image = self.pictures.decoded(i)
-        return np.concatenate([one.array_of(image).ravel() for one in (self.pictures.preprocessing, self.second)])
+        return np.concatenate([one.array_of(image).ravel() for one in (self.pictures.preprocessing, *self.others)])
 
     def picture(self, i: int) -> Path | None:
         """Return the file of picture i."""
         return self.pictures.picture(i)
 
-    def split(self, first: Any, second: Any) -> tuple[Any, Any]:
-        """Return the two models as functions of rows with both views; models that workers open stay such.
+    def split(self, *models: Any) -> list[Any]:
+        """Return the models as functions of rows with all views; models that workers open stay such.
 
         Args:
-            first: the model that takes the first view.
-            second: the model that takes the second.
+            models: the model that takes the first view, then the others.
 
         """
-        ours, theirs = self.pictures.preprocessing.shape, self.second.shape
-        views = [partial(_viewed, first, 0, ours), partial(_viewed, second, math.prod(ours), theirs)]
-        here = [view() if not isinstance(view.args[0], Deferred) else Deferred(view) for view in views]
-        return here[0], here[1]
+        viewed, start = list[Any](), 0
+        for model, one in zip(models, (self.pictures.preprocessing, *self.others), strict=True):
+            view = partial(_viewed, model, start, one.shape)
+            viewed.append(Deferred(view) if isinstance(model, Deferred) else view())
+            start += math.prod(one.shape)
+        return viewed
 
 
 def _viewed(model: Any, start: int, shape: tuple[int, ...]) -> ViewPredictor:

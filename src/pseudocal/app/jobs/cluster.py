@@ -146,7 +146,9 @@ class RayRun:
         """Return both models as the workers use them."""
         job, views = self.setup.job, self.setup.views
         first, second = self._sent(job.model), None if job.second_opinion is None else self._sent(job.second_opinion)
-        return (first, second) if views is None else views.split(first, second)
+        if views is not None:
+            first, second = views.split(first, second)
+        return first, second
 
     def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
         plan, used = self._plan, evidence.inputs

@@ -28,7 +28,7 @@ class Job:
         trust: whether the files of both models may run code.
         preprocessing: how pictures are prepared, as far as the user says: settings of `Preprocessing` (size, mean, std,
             layout, resize, edge), and `normalisation`, `interpolation` and `crop_pct` of `preprocessing_for`.
-        second_preprocessing: the same for the second opinion, where it differs from the model and its file does not say.
+        second_preprocessing: the same for a second opinion, where it differs from the model and its file does not say.
         output: the name of the model output that holds the logits; None if there is only one output.
         outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
             probabilities.

@@ -87,10 +87,10 @@ class LocalRun:
     def __init__(self, job: Job, models: Models, aside: Path) -> None:
         self.setup: Setup = open_setup(job, models)
         self._aside = aside
-        models = [None if one is None else as_logits_of(job, one) for one in (self.setup.model, self.setup.second)]
-        first, second = models if self.setup.views is None else self.setup.views.split(*models)
-        self._predict = Checked(first, doubt=False)
-        self._second = None if second is None else Checked(second, doubt=False)
+        raw = [as_logits_of(job, one) for one in (self.setup.model, self.setup.second) if one is not None]
+        predictors = raw if self.setup.views is None else self.setup.views.split(*raw)
+        self._predict, *seconds = (Checked(one, doubt=False) for one in predictors)
+        self._second = seconds[0] if seconds else None
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 

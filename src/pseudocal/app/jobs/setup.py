@@ -15,8 +15,8 @@ from pseudocal.app.inputs import (
     ArraySet,
     InputSet,
     PictureSet,
+    PictureViews,
     Preprocessing,
-    TwoViews,
     open_inputs,
     preprocessing_for,
     preprocessing_of_second,
@@ -54,7 +54,7 @@ class Setup:
         order: the numbers of the inputs that are used, in the order of the calibration.
         batch_size: inputs per forward pass.
         masks: labels for every pixel, for evaluation only.
-        views: the pictures for both models, if the second opinion wants them prepared differently.
+        views: the pictures for all models, if a second opinion wants them prepared differently.
         assumed: settings that neither the user nor the model gave.
 
     """
@@ -67,12 +67,12 @@ class Setup:
     order: NDArray[np.intp]
     batch_size: int
     masks: Masks | None = None
-    views: TwoViews | None = None
+    views: PictureViews | None = None
     assumed: tuple[str, ...] = ()
 
     @property
     def read_by_models(self) -> InputSet:
-        """What the models read: the inputs, or the views that each of the two has of them."""
+        """What the models read: the inputs, or the views that each model has of them."""
         return self.views or self.inputs
 
     @property
@@ -86,7 +86,8 @@ class Setup:
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
         fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
         second = () if self.second is None else tuple(f"second opinion: {note}" for note in self.second.notes)
-        theirs = () if self.views is None else (f"for the second opinion: {self.views.second.words()}",)
+        others = () if self.views is None else self.views.others
+        theirs = tuple(f"for the second opinion: {other.words()}" for other in others)
         assumed = (f"assumed, not given: {', '.join(self.assumed)}",) if self.assumed else ()
         return (*self.model.notes, *second, self.preparation, *assumed, *theirs, *fewer)
 
@@ -223,8 +224,8 @@ def _refuse_shards(data: str) -> None:
         raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')
 
 
-def views_of(job: Job, models: Models, inputs: InputSet) -> TwoViews | None:
-    """Return the pictures for both models if they want them prepared differently; refuse models that do not fit.
+def views_of(job: Job, models: Models, inputs: InputSet) -> PictureViews | None:
+    """Return the pictures for all models if they want them prepared differently; refuse models that do not fit.
 
     Args:
         job: what to do.
@@ -232,20 +233,21 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> TwoViews | None:
         inputs: the inputs, as prepared for the first model.
 
     """
-    model, second = models
-    if second is None:
-        return None
-    _check_same_classes(model.classes, second.classes)
+    model, *seconds = (one for one in models if one is not None)
+    for second in seconds:
+        _check_same_classes(model.classes, second.classes)
     if isinstance(inputs, PictureSet | RemotePictureSet):
-        known, given = second.expects.preprocessing, job.second_preprocessing
-        own = preprocessing_of_second(inputs.preprocessing, second.expects.shape, known, given)
-        return None if own == inputs.preprocessing else TwoViews(inputs, own)
-    shape = inputs.array.shape[1:] if isinstance(inputs, ArraySet) else None
-    if shape is not None and not fits(shape, second.expects.shape):
-        wanted = tuple("?" if d is None else d for d in second.expects.shape or ())
-        raise InputError(
-            f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {wanted}"
-        )
+        own, given = inputs.preprocessing, job.second_preprocessing
+        wanted = [(second.expects.shape, second.expects.preprocessing) for second in seconds]
+        others = tuple(preprocessing_of_second(own, shape, known, given) for shape, known in wanted)
+        return None if all(other == own for other in others) else PictureViews(inputs, others)
+    for second in seconds:
+        if isinstance(inputs, ArraySet) and not fits(inputs.array.shape[1:], second.expects.shape):
+            shape, wanted_shape = inputs.array.shape[1:], second.expects.shape or ()
+            named = tuple("?" if d is None else d for d in wanted_shape)
+            raise InputError(
+                f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {named}"
+            )
     return None
 
 
