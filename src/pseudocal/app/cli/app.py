@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from pseudocal.app.cli.bench import bench
 from pseudocal.app.cli.lab import lab
 from pseudocal.app.cli.options import (
     EPILOG,
+    check_alone,
     cropping,
     fraction,
     names_in,
@@ -25,6 +27,7 @@ from pseudocal.app.cli.printing import show_progress, summary, summary_lines
 from pseudocal.app.cli.scoring import scoring
 from pseudocal.app.jobs.answers import TEMPLATE, ask_about
 from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
+from pseudocal.app.jobs.job_file import read_job
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
 from pseudocal.app.jobs.saved_results import rewrite_report
@@ -65,15 +68,21 @@ def options(
 
 @app.command(epilog=EPILOG)
 def calibrate(
-    model: Annotated[str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")],
+    context: typer.Context,
+    model: Annotated[
+        str | None, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")
+    ] = None,
     data: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths; "
             "with --ray also a folder of .npy, .npz or .parquet shards, a pattern, or an address such as s3://..."
         ),
-    ],
-    out: Annotated[Path, option("--out", "-o", help="folder for the results")],
+    ] = None,
+    out: Annotated[Path | None, option("--out", "-o", help="folder for the results")] = None,
+    job_file: Annotated[
+        Path | None, option("--job", metavar="FILE", help="do the job of a file, such as OUT/job.toml, again")
+    ] = None,
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of the same classes")] = None,
@@ -112,6 +121,9 @@ def calibrate(
     layout: Annotated[Literal["nchw", "nhwc"] | None, option(help="pictures: channels first or last")] = None,
     second_size: Annotated[str | None, option(help="pictures of MODEL2, if other: 224 or HEIGHTxWIDTH")] = None,
     second_preprocess: Annotated[str | None, option(help="pictures of MODEL2, if other: as --preprocess")] = None,
+    text: Annotated[
+        str | None, option(metavar="COLUMN", help="tables: the column of texts, for a model of texts")
+    ] = None,
     features: Annotated[str | None, option(help="tables: the columns to use, a,b,c")] = None,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     output: Annotated[str | None, option(help="ONNX: the tensor that holds the logits")] = None,
@@ -131,6 +143,14 @@ def calibrate(
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
+    if job_file is not None:
+        check_alone(context, "job_file", {"out", "trust_model", "quiet", "as_json", "job_file"})
+        again = read_job(job_file)
+        job = replace(again, out=out or again.out, trust=trust_model)
+        _print_result(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json)
+        return
+    if model is None or data is None or out is None:
+        raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
     pictures = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
     more = {"mean": numbers(mean), "std": numbers(std), "layout": layout, "crop_pct": crop_pct}
     pictures |= {k: v for k, v in (more | {"interpolation": interpolation}).items() if v is not None}
@@ -152,6 +172,7 @@ def calibrate(
         outputs=outputs,
         binary=binary,
         features=words(features),
+        text=text,
         field=field,
         classes=names_in(classes),
         labels=labels,

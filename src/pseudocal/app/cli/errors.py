@@ -21,7 +21,9 @@ from pseudocal.extras import MissingExtraError
 from pseudocal.files import OutputError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
-SETTING_NAMES = "answers|binary|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|trust"
+SETTING_NAMES = (
+    "answers|binary|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|text|trust"
+)
 SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
 # flags whose name differs from the setting's
 OTHER_FLAGS = {"drawn_by": "--labels-are", "table": "--format", "trust": "--trust-model"}

@@ -21,6 +21,21 @@ def option(*names: str, **settings: Any) -> Any:
     return typer.Option(*names, show_default=settings.pop("show_default", False), **settings)
 
 
+def check_alone(context: Any, name: str, allowed: set[str]) -> None:
+    """Refuse other options beside one that stands for all of them.
+
+    Args:
+        context: the context of the command.
+        name: the parameter of that option.
+        allowed: the parameters that may be given with it.
+
+    """
+    given = [each for each in context.params if context.get_parameter_source(each).name == "COMMANDLINE"]
+    others = [each for each in given if each not in allowed]
+    if others:
+        raise InputError(f"expected no other settings with --{name.partition('_')[0]}, got {others[0]}")
+
+
 def numbers(text: str | None) -> tuple[float, ...] | None:
     """Parse numbers separated by commas.
 

@@ -67,6 +67,8 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
 def _temperature(short: dict[str, Any]) -> str:
     if short["replaced"]:
         return "T = 1: the fitted temperature should not be applied, so the logits do not change"
+    if short["mixes"] == 0 and not short["answers"]:
+        return "T = 1: nothing was fitted, so the logits do not change"
     low, high = ("inf" if v is None else f"{v:.3f}" for v in short["interval"])
     return f"T = {short['temperature']:.4f}, 95% interval {low} to {high}"
 
@@ -91,6 +93,9 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
         yield f"mean confidence minus accuracy: {points}"
         return
     forecast = short["forecast"]
+    if forecast["low"] <= 0 and forecast["high"] >= 1:
+        yield "no forecast of the accuracy"
+        return
     yield (
         f"forecast of the accuracy: {forecast['accuracy']:.0%}, "
         f"90% interval {forecast['low']:.0%} to {forecast['high']:.0%}"

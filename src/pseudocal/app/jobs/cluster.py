@@ -18,20 +18,17 @@ from pseudocal.app.inputs.addresses import files_at
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.jobs.data import Models, OpenData, open_data, prepared_pictures, views_of
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.local import Predicted, Ticks
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
-    Models,
     Setup,
     as_logits_of,
     batch_size_for,
     check_count,
     input_order,
-    open_data,
-    prepared_pictures,
     reading,
-    views_of,
 )
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
@@ -198,12 +195,15 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     model, second = models
     if files := _files_of_rows(job.data):
         return _shard_plan(job, models, files)
-    inputs, preparation, assumed = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+    data = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+    if data.unmixed is not None:
+        raise InputError(f"expected inputs that can be mixed on a cluster, got {job.data}: {data.unmixed}")
+    inputs = data.inputs
     if isinstance(inputs, PictureSet):
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
     order = input_order(job, len(inputs))
     batch_size, views = batch_size_for(job, model, inputs), views_of(job, models, inputs)
-    setup = Setup(job, model, second, inputs, preparation, order, batch_size, views=views, assumed=assumed)
+    setup = Setup(job, model, second, inputs, data.preparation, order, batch_size, views=views, assumed=data.assumed)
     return setup, _input_plan(setup)
 
 
@@ -247,13 +247,14 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
     raise InputError(f"expected files of rows, got {tried} that cannot be read, the first: {problem}") from problem
 
 
-def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str, tuple[str, ...]]:
+def _remote_pictures(job: Job, model: OpenModel) -> OpenData:
     """Open the pictures at an address."""
     urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
     if not urls:
         raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
     preprocessing, assumed = prepared_pictures(job, model)
-    return RemotePictureSet(urls, preprocessing), f"{len(urls):,} pictures: {preprocessing.words()}", assumed
+    pictures = RemotePictureSet(urls, preprocessing)
+    return OpenData(pictures, f"{len(urls):,} pictures: {preprocessing.words()}", assumed)
 
 
 def _input_plan(setup: Setup) -> BlockPlan:

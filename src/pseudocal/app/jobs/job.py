@@ -34,6 +34,7 @@ class Job:
             probabilities.
         binary: whether the model returns one number per input, for the second of two classes.
         features: the columns of a table to use; None for all.
+        text: the column of texts of a table, for a model that takes texts; None for `text`.
         field: the name of the array to use if an .npz file holds several.
         classes: the class names; empty for those of the model.
         labels: a file of labels, or a folder of masks, for evaluation only.
@@ -63,6 +64,7 @@ class Job:
     outputs: Meaning | None = None
     binary: bool = False
     features: tuple[str, ...] | None = None
+    text: str | None = None
     field: str | None = None
     classes: tuple[str, ...] = ()
     labels: Path | None = None

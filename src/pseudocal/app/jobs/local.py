@@ -20,15 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import read_batches
+from pseudocal.app.jobs.data import Models
 from pseudocal.app.jobs.job import Job, Tick
-from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, data_name, open_setup
+from pseudocal.app.jobs.setup import Setup, as_logits_of, data_name, open_setup
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Inputs, Logits, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.evidence import Evidence, Step
+from pseudocal.calibrators.unmixed import unmixed_steps
 from pseudocal.files import allocate_array, replacing
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked
@@ -103,7 +105,7 @@ class LocalRun:
         setup, method = self.setup, self.setup.job.method
         evidence = method.no_evidence()
         with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as background:
-            for step in method.steps(self._predict, batches, second_opinion=self._second):
+            for step in self._steps(batches):
                 if evidence.inputs == 0:
                     setup.check(step.real)
                     background.submit(warm_up)  # while the model predicts
@@ -118,6 +120,12 @@ class LocalRun:
                     self._store.keep(batch.rows, logits)
                     yield Tick("predicting", len(batch.rows), len(setup.order))
         return evidence, {"batch_size": setup.batch_size}
+
+    def _steps(self, batches: Iterator[Batch]) -> Iterator[Step]:
+        """The steps of the method, or without mixes if the inputs cannot be mixed."""
+        if self.setup.unmixed is not None:
+            return unmixed_steps(self._predict, batches)
+        return self.setup.job.method.steps(self._predict, batches, second_opinion=self._second)
 
     def probe(self) -> Inputs:
         """Read two inputs to try a calibrated model on."""

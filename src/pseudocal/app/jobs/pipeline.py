@@ -19,28 +19,35 @@ import numpy as np
 
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import kept_logits, refined_by
+from pseudocal.app.jobs.data import Models
 from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
+from pseudocal.app.jobs.job_file import JOB_FILE, write_job
 from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
 from pseudocal.app.jobs.saved_outputs import standing
-from pseudocal.app.jobs.setup import Models, data_name, open_models
+from pseudocal.app.jobs.setup import data_name, open_models
 from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
+from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import (
     AboutModel,
+    Report,
     RowSummary,
     report_of,
     timing_since,
     write_predictions,
     write_report,
 )
+from pseudocal.app.report.card import card_of
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.pseudocal import NO_MIXES
+from pseudocal.calibrators.unmixed import unmixed_calibration
 
-KEPT = ("label.html", "logits.npy", "probe.npy", "target.json")  # what a refinement leaves as it is
+KEPT = (JOB_FILE, "label.html", "logits.npy", "probe.npy", "target.json")  # what a refinement leaves as it is
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
     "pillow": "PIL",
@@ -121,13 +128,15 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
         yield from map(Note, run.setup.notes)
         with run.connected():
             evidence, record = yield from run.collect()
-            calibration, fitted_on = _concluded(job, evidence, record), evidence.mixes.labelled
+            calibration = _concluded(job, run.setup.unmixed, evidence, record)
+            fitted_on = evidence.mixes.labelled if calibration.counts["mixes"] else NO_MIXES
             if job.answers is not None and isinstance(run, LocalRun):
                 calibration, fitted_on = refined_by(calibration, run.logits, run.target, job.answers, job.drawn_by)
             files, why_none = _ship(job.outputs, run.setup.model, calibration, aside, run.probe())
             yield from map(Note, why_none)
             predicted: Predicted = yield from run.predict(calibration, evidence)
         calibration.save(aside / "calibration.json")
+        write_job(run.setup, aside)
         report = report_of(
             predicted.summary,
             fitted_on,
@@ -135,7 +144,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
             data=predicted.data,
             timing=timing_since(started),
         )
-        write_report(report, aside)
+        _write_results(report, aside)
     predictions = None if predicted.predictions is None else job.out / predicted.predictions
     return Result(calibration, report, job.out, predictions)
 
@@ -149,7 +158,8 @@ def refine_steps(
         done, logits = standing(out, target), kept_logits(out, target)
         calibration, answered = refined_by(done.calibration, logits, target, answers, drawn_by)
         files: tuple[str, ...] = ()
-        if (done.model.files or done.calibration.bound) and kind_of(target.model) != "callable":  # else no file holds T
+        again = done.model.files or done.calibration.bound or done.calibration.method == "none"
+        if again and not target.saved and kind_of(target.model) != "callable":  # else no file holds T
             probe = np.array(read_array(out / "probe.npy"))
             model = _opened_again(target, logits, probe, trust=trust, device=device)
             files, why_none = _ship(target.outputs, model, calibration, aside, probe)
@@ -160,7 +170,7 @@ def refine_steps(
         calibration.save(aside / "calibration.json")
         about = replace(done.model, files=files)
         report = report_of(summary, answered, model=about, data=done.data, timing=done.timing)
-        write_report(report, aside)
+        _write_results(report, aside)
     return Result(calibration, report, out, out / predictions)
 
 
@@ -186,7 +196,7 @@ def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     return RayRun(job, models or open_models(job, device="cpu"))
 
 
-def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibration:
+def _concluded(job: Job, unmixed: str | None, evidence: Evidence, record: dict[str, Any]) -> Calibration:
     """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
@@ -194,7 +204,10 @@ def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibrat
         "data": data_name(job),
         "max_samples": job.max_samples,
     }
-    calibration = job.method.conclude(evidence, record | asked)
+    if unmixed is None:
+        calibration = job.method.conclude(evidence, record | asked)
+    else:
+        calibration = unmixed_calibration(evidence, {"seed": job.method.seed} | record | asked, unmixed)
     runtimes = {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
     return replace(calibration, versions=calibration.versions | runtimes)
 
@@ -203,7 +216,7 @@ def _ship(
     outputs: Meaning | None, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write the model with the temperature inside if the format allows it; return its files, or why there are none."""
-    if model.ship is None:
+    if model.ship is None or (calibration.method == "none" and calibration.measured is None):
         return (), ()
     if outputs == "probabilities" and model.kind != "onnx":
         return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
@@ -212,13 +225,21 @@ def _ship(
     return tuple(model.ship(calibration.temperature, aside, probe)), ()
 
 
+def _write_results(report: Report, aside: Path) -> None:
+    """Write the report, and the card of a model that has a folder of its own."""
+    write_report(report, aside)
+    if (aside / MODEL_FOLDER).is_dir():
+        (aside / MODEL_FOLDER / "README.md").write_text(card_of(report), encoding="utf-8", errors="replace")
+
+
 def _about_model(job: Job, model: OpenModel, files: tuple[str, ...]) -> AboutModel:
     inside = model.kind == "onnx" and model.output is None
+    recipe = "huggingface-text" if model.kind == "huggingface" and model.expects.text else model.kind
     return AboutModel(
         name=job.model,
         title=Path(job.model).name,
         kind=model.kind,
-        recipe="onnx-inside" if inside else model.kind,
+        recipe="onnx-inside" if inside else recipe,
         output=model.output,
         notes=model.notes,
         files=files,

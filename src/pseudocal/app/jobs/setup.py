@@ -5,28 +5,18 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import (
-    ArraySet,
     InputSet,
-    PictureSet,
     PictureViews,
-    Preprocessing,
-    open_inputs,
-    preprocessing_for,
-    preprocessing_of_second,
 )
-from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
-from pseudocal.app.inputs.picture_sets import RemotePictureSet
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
-from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.jobs.answer_file import read_answers, shown_classes
+from pseudocal.app.jobs.data import Models, open_data, refuse_shards, views_of
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model
@@ -35,10 +25,7 @@ from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
 from pseudocal.randomness import Streams
 
-SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
-
-Models = tuple[OpenModel, OpenModel | None]  # the one to calibrate, and a second opinion
 
 
 @dataclass(frozen=True)
@@ -56,6 +43,7 @@ class Setup:
         masks: labels for every pixel, for evaluation only.
         views: the pictures for all models, if a second opinion wants them prepared differently.
         assumed: settings that neither the user nor the model gave.
+        unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
 
     """
 
@@ -69,6 +57,7 @@ class Setup:
     masks: Masks | None = None
     views: PictureViews | None = None
     assumed: tuple[str, ...] = ()
+    unmixed: str | None = None
 
     @property
     def read_by_models(self) -> InputSet:
@@ -161,21 +150,24 @@ def open_models(job: Job, *, device: str | None = None) -> Models:
 
 def open_setup(job: Job, models: Models) -> Setup:
     """Open the data of a job that runs in this process."""
-    _refuse_shards(job.data)
+    refuse_shards(job.data)
     model, second = models
-    inputs, preparation, assumed = open_data(job, model)
-    order = input_order(job, len(inputs))
+    data = open_data(job, model)
+    inputs, order = data.inputs, input_order(job, len(data.inputs))
+    if data.unmixed is not None and second is not None:
+        raise InputError(f"expected no second opinion on inputs that cannot be mixed, got one: {data.unmixed}")
     return Setup(
         job,
         model,
         second,
         inputs,
-        preparation,
+        data.preparation,
         order,
         batch_size_for(job, model, inputs),
         masks=None if job.labels is None else open_masks(job.labels, inputs, order),
         views=views_of(job, models, inputs),
-        assumed=assumed,
+        assumed=data.assumed,
+        unmixed=data.unmixed,
     )
 
 
@@ -192,80 +184,3 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
         with suppress(Exception):  # inputs that cannot be read are counted later
             return fitting(model.predict, inputs.read(i)[None], USUAL_BATCH, job.method.memory)
     return USUAL_BATCH
-
-
-def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str, tuple[str, ...]]:
-    """Open the data, describe how it is prepared for the model, and list what of that had to be assumed."""
-    if not holds_pictures(job.data):
-        columns = job.features or model.expects.columns
-        inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
-        return inputs, f"{len(inputs):,} rows, passed to the model as they are", ()
-    preprocessing, assumed = prepared_pictures(job, model)
-    inputs = open_inputs(job.data, preprocessing=preprocessing)
-    return inputs, f"{len(inputs):,} pictures: {preprocessing.words()}", assumed
-
-
-def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
-    """Return the preprocessing of pictures, and the settings of it that were assumed."""
-    preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
-    return preprocessing, tuple(assumed)
-
-
-def _refuse_shards(data: str) -> None:
-    """Refuse data that only workers can read: an address, a pattern, or a folder of files of rows."""
-    path = Path(data)
-    if "://" in data or ("*" in data and not path.exists()):
-        raise InputError(
-            f'expected ray="local", or the address of a cluster, to read an address or a pattern, got {data} without it'
-        )
-    found = {p.suffix.lower() for p in path.iterdir()} & SHARDS if path.is_dir() else set()
-    if found and not any(p.suffix.lower() in PICTURE_SUFFIXES for p in path.rglob("*")):
-        what = ", ".join(sorted(found))
-        raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')
-
-
-def views_of(job: Job, models: Models, inputs: InputSet) -> PictureViews | None:
-    """Return the pictures for all models if they want them prepared differently; refuse models that do not fit.
-
-    Args:
-        job: what to do.
-        models: the model to calibrate, and the second opinion.
-        inputs: the inputs, as prepared for the first model.
-
-    """
-    model, *seconds = (one for one in models if one is not None)
-    for second in seconds:
-        _check_same_classes(model.classes, second.classes)
-    if isinstance(inputs, PictureSet | RemotePictureSet):
-        own, given = inputs.preprocessing, job.second_preprocessing
-        wanted = [(second.expects.shape, second.expects.preprocessing) for second in seconds]
-        others = tuple(preprocessing_of_second(own, shape, known, given) for shape, known in wanted)
-        return None if all(other == own for other in others) else PictureViews(inputs, others)
-    for second in seconds:
-        if isinstance(inputs, ArraySet) and not fits(inputs.array.shape[1:], second.expects.shape):
-            shape, wanted_shape = inputs.array.shape[1:], second.expects.shape or ()
-            named = tuple("?" if d is None else d for d in wanted_shape)
-            raise InputError(
-                f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {named}"
-            )
-    return None
-
-
-def _check_same_classes(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
-    if not ours or not theirs or ours == theirs:
-        return
-    longest = max(len(ours), len(theirs))
-    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
-    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
-    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")
-
-
-def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether inputs of a shape fit a model, as far as its input shape is known.
-
-    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
-    (True, True, False)
-    """
-    if wanted is None:
-        return True
-    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))

@@ -63,12 +63,17 @@ model = torch.jit.load("model.pt")                   # from this folder; the div
 probabilities = model(x).softmax(dim=1)
 """
 HUGGING_FACE = """\
-from transformers import AutoConfig, AutoModelForImageClassification
+from transformers import AutoModelForImageClassification
 
-config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
-model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
-logits = model(pixel_values=x).logits
-probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=1)
+model = AutoModelForImageClassification.from_pretrained("model")    # from this folder; the division by T is inside
+probabilities = model(pixel_values=x).logits.softmax(dim=1)
+"""
+HUGGING_FACE_TEXT = """\
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained("model")    # from this folder; the division by T is inside
+tokens = AutoTokenizer.from_pretrained("model")(texts, padding=True, truncation=True, return_tensors="pt")
+probabilities = model(**tokens).logits.softmax(dim=1)
 """
 SKLEARN = """\
 from pseudocal import Calibration
@@ -84,6 +89,7 @@ probabilities = calibration.probabilities(logits)    # or without this library: 
 """
 SNIPPETS = {
     "huggingface": HUGGING_FACE,
+    "huggingface-text": HUGGING_FACE_TEXT,
     "onnx": ONNX,
     "onnx-inside": ONNX_INSIDE,
     "pt2": PT2,
@@ -91,6 +97,7 @@ SNIPPETS = {
     "torchscript": TORCHSCRIPT,
 }
 CLASSES_SHOWN = 10
+NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
@@ -250,6 +257,8 @@ def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:
     >>> diagrams_of_fit(mixes, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
     False
     """
+    if not len(fitted_on):
+        return Diagrams("mixes", NO_BINS, NO_BINS)
     independent, z = fitted_on.groups is None, fitted_on.logits
     before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, calibration(z)))
     of: Literal["mixes", "answers"] = "mixes" if calibration.measured is None else "answers"

@@ -33,7 +33,11 @@ def page(report: Report) -> str:
         unit=report.unit,
         panel=panel(report),
         confidences=histogram(report.confidence, report.unit),
-        diagrams=[reliability(getattr(diagrams, when), when, diagrams.of) for when in ("before", "after")],
+        diagrams=[
+            reliability(getattr(diagrams, when), when, diagrams.of)
+            for when in ("before", "after")
+            if sum(diagrams.before.count)
+        ],
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
         effect=_effect(report.calibration, None if report.answers else report.trust),
         frame=FRAME,
