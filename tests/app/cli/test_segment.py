@@ -260,6 +260,25 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
     assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
 
 
+def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patches, tmp_path):
+    import onnxruntime
+
+    out = tmp_path / "out"
+    first, _ = calibrated(pseudocal, segmenters["onnx"], patches, out, *PREPARED)
+    assert pseudocal("ask", out, "-n", 30).code == 0
+    header, *questions = (out / "ask.csv").read_text().splitlines()
+    answers = tmp_path / "answers.csv"
+    answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
+    done = pseudocal("refine", out, answers)
+    assert done.code == 0, done.err
+    after = Calibration.load(out / "calibration.json")
+    assert after.temperature != first.temperature
+    probe = np.load(out / "probe.npy")
+    models = [onnxruntime.InferenceSession(path) for path in (segmenters["onnx"], out / "model.onnx")]
+    plain, scaled = (model.run(None, {model.get_inputs()[0].name: probe})[0] for model in models)
+    np.testing.assert_allclose(scaled * after.temperature, plain, rtol=1e-4, atol=1e-4)
+
+
 def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters, patches, tmp_path):
     import pyarrow.parquet as pq
 

@@ -82,8 +82,9 @@ def _answers(report: Report) -> Iterator[Fact]:
         return
     how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
     estimates = ", ".join(f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors)
+    what = "inputs" if report.unit == "inputs" else "sampled pixels"
     yield _note(
-        f"{answers.answers:,} of {answers.rows:,} inputs have an answer; they were {how}. The temperature comes from "
+        f"{answers.answers:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
         f"these answers and, as prior, from what was known without them ({estimates})."
     )
     if answers.none_of_these:
@@ -137,6 +138,7 @@ def _note(text: str) -> Fact:
     return Fact("note", text)
 
 
+ANSWERED = {"inputs": "answers", "pixels": "answered pixels"}  # what a person has given, by what was asked about
 CHECKS = (_harm, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
 
 
@@ -185,7 +187,7 @@ def panel(report: Report) -> Panel | None:
     tracks = _tracks(report)
     return Panel(
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
-        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} answers",
+        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} {ANSWERED[report.unit]}",
         heading=HEADINGS[judged.verdict],
         reasons=judged.reasons if answers is None else (*judged.reasons, _gap_in_words(answers)),
         note=REPLACED if trust is not None and trust.replaced else None,
