@@ -75,7 +75,7 @@ def measure_loading(browser: Any, folder: Path, _given: argparse.Namespace) -> N
     questions = [Question(f"{i}.jpg", folder / f"{i}.jpg") for i in range(200)]
     path = write_labelling_page(folder, questions, [f"class number {i}" for i in range(1000)])
     seconds = []
-    for _ in range(ROUNDS):
+    for _round in range(ROUNDS):
         tab = browser.new_page(viewport=DESKTOP)
         started = time.perf_counter()
         tab.goto(path.as_uri())

@@ -220,8 +220,8 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
 
 
 def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixes(refused, masks, tmp_path):
-    said = "expected no answers for a model that labels every pixel, got --answers a.csv"
-    refused(said, "--answers", "a.csv", batches=2)
+    (tmp_path / "a.csv").write_text("file,label\n00.png,1\n")
+    refused("expected the columns file, y, x and label", "--answers", tmp_path / "a.csv", batches=2)
     names = tmp_path / "names.txt"
     names.write_text("road\nsky\n")
     refused("expected names of 3 classes, got 2", "--classes", names, batches=2)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.inputs.tables import TABLES, read_array, read_columns
+from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.jobs.answer_file import GivenAnswer, answer_columns, answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import DrawnBy
 from pseudocal.app.jobs.kept_target import KeptTarget
@@ -25,6 +26,7 @@ from pseudocal.calibrators.survey import RowNumbers, ask
 
 TEMPLATE = "ask.csv"
 MOST_CELLS = 100  # columns of a row that are shown
+HIDDEN = ("file", "label")  # columns that are not: the name is shown anyway, and a label would give the answer away
 
 
 def ask_about(out: Path | str, n: int = 50) -> Path:
@@ -150,27 +152,32 @@ def _questions(kept: KeptTarget, rows: RowNumbers) -> list[Question]:
             raise InputError(f"expected the pictures that were predicted, got {missing[0]}: no such file")
         return [Question(*each) for each in zip(names, paths, spots, strict=True)]
     if pixels is not None:
-        array = read_array(_data_of(target), target.field)
+        array = read_array(_data_file(target.data), target.field)
         return [Question(name, as_frame(array[int(name)]), spot) for name, spot in zip(names, spots, strict=True)]
-    return [Question(name, cells=tuple(cells)) for name, cells in zip(names, _cells_of(target, names), strict=True)]
+    return [Question(name, cells=tuple(cells)) for name, cells in zip(names, _cells_of(target, rows), strict=True)]
 
 
-def _data_of(target: Target) -> Path:
-    path = Path(target.data or "")
+def _data_file(name: str | None) -> Path:
+    path = Path(name or "")
     if not path.is_file():
         raise InputError(f"expected the data that were predicted, got {path}: no such file")
     return path
 
 
-def _cells_of(target: Target, names: list[str]) -> Iterator[list[tuple[str, str]]]:
-    """The columns of rows of a table, or the numbers of rows of an array; the rows are called by their number."""
-    path = _data_of(target)
-    if path.suffix.lower() in TABLES:
-        columns = read_columns(path)
-        for row in map(int, names):
-            yield [(str(name), str(values[row])) for name, values in columns.items()][:MOST_CELLS]
+def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
+    """The columns of rows of a table, a line of a text file, or the numbers of rows of an array."""
+    if target.data is None:  # outputs that were saved without their inputs
+        yield from ([] for _ in rows)
+        return
+    path = _data_file(target.data)
+    numbers = rows.tolist() if target.saved else [int(target.names[row]) for row in rows]  # rows are called by number
+    if path.suffix.lower() not in ARRAYS:
+        columns = read_descriptions(path)
+        for number in numbers:
+            cells = [(str(name), str(values[number])) for name, values in columns.items() if name not in HIDDEN]
+            yield cells[:MOST_CELLS]
         return
     array = read_array(path, target.field)
-    for row in map(int, names):
-        numbers = np.asarray(array[row]).ravel()
-        yield [(str(i), f"{value:.6g}") for i, value in enumerate(numbers[:MOST_CELLS].tolist())]
+    for number in numbers:
+        values = np.asarray(array[number]).ravel()
+        yield [(str(i), f"{value:.6g}") for i, value in enumerate(values[:MOST_CELLS].tolist())]

@@ -37,7 +37,7 @@ from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutData, ImageSummary, RowSummary
-from pseudocal.arrays import InputError, Inputs, cores
+from pseudocal.arrays import InputError, Inputs, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence
@@ -98,7 +98,9 @@ class RayRun:
         if models[1] is not None:
             check_second(models[0], models[1], self.setup.inputs, job.preprocessing)
         if job.classes or job.answers is not None:
-            self.setup.check(as_logits_of(job, self.setup.model)(self.probe()[:1]))
+            logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
+            row, groups = (logits, None) if logits.ndim == 2 else (logits[:, :, 0, 0], np.zeros(1, dtype=np.int64))
+            self.setup.check(Labelled(row, row.argmax(axis=1), groups=groups))
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -134,15 +136,8 @@ class RayRun:
         if job.predict == "all":
             model, out = self._sent(job.model), (job.out / PARTS).resolve()
             keep = len(self.setup.order) if plan.kept and (job.keep_logits or job.answers is not None) else 0
-            work = PartWork(
-                calibration,
-                model,
-                out,
-                sendable(plan.source),
-                self.setup.batch_size,
-                classes=self.setup.classes,
-                keep=keep,
-            )
+            settings: dict[str, Any] = {"classes": self.setup.classes, "keep": keep}
+            work = PartWork(calibration, model, out, sendable(plan.source), self.setup.batch_size, **settings)
             parts = Parts(work, plan.in_order, self._executor, plan.about)
             for _ in parts.steps():
                 yield Tick("predicting", 1, len(plan.in_order), "blocks")
@@ -202,10 +197,8 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     for name in (name for name, value in asked.items() if value):
         raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
     if job.answers is not None and ("://" in job.data or job.predict == "seen" or _files_of_rows(job.data)):
-        raise InputError(
-            f"expected no answers about files of rows, addresses and inputs that are not predicted, "
-            f'got answers="{job.answers}" for {job.data}'
-        )
+        what = "files of rows, addresses and inputs that are not predicted"
+        raise InputError(f'expected no answers about {what}, got answers="{job.answers}" for {job.data}')
     model, second = models
     if files := _files_of_rows(job.data):
         return _shard_plan(job, model, second, files)

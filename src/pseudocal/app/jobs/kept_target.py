@@ -22,6 +22,7 @@ from pseudocal.app.inputs import InputSet, PictureSet
 from pseudocal.app.inputs.pictures import picture_size
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.report import ImageSummary, PredictionTable, image_table
+from pseudocal.app.report.pictures import MAP_SIDE
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Logits, Maps
 from pseudocal.calibrators.confidence import confidences
@@ -31,7 +32,6 @@ from pseudocal.randomness import Streams
 
 MOST_PIXELS = 500  # of an image
 PIXELS_MEMORY = 2**26  # bytes of logits of pixels, at most, unless there are more images than that has room for
-MAP_SIDE = 320  # logits along the longer side of a map that is kept to be shown
 
 Whole = NDArray[np.int64]
 
@@ -276,4 +276,4 @@ def small_maps(image: Maps, mask: NDArray[Any] | None) -> tuple[Maps, NDArray[An
     step = -(-max(image.shape[1:]) // MAP_SIDE)
     every = (..., slice(step // 2, None, step), slice(step // 2, None, step))
     known = None if mask is None else at_size(as_masks(mask, 1), image.shape[1:])[0][every]
-    return np.ascontiguousarray(image[every]), known
+    return image[every].copy(), known  # not a view, which would hold the whole batch

@@ -22,6 +22,7 @@ from pseudocal.app.jobs.answers import refined_by
 from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
 from pseudocal.app.jobs.kept_target import KeptTarget, image_tables
 from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
+from pseudocal.app.jobs.saved_outputs import standing
 from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
@@ -29,7 +30,6 @@ from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import (
     AboutModel,
     ImageSummary,
-    Report,
     RowSummary,
     report_of,
     timing_since,
@@ -88,8 +88,9 @@ def refine_out(
         result.calibration.measured.accuracy, result.calibration.verdict
 
     Args:
-        out: the folder that `calibrate` wrote.
-        answers: a table with the columns `file` and `label`: a class, "cannot tell" or "none of these".
+        out: the folder that `calibrate` or `keep_outputs` wrote.
+        answers: a table with the columns `file` and `label`, of pixels also `y` and `x`. A label is a class, "cannot
+            tell" or "none of these".
         drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
         trust: whether the file of the model, which is written again, may run code.
         device: where the model runs, to try what was written.
@@ -169,11 +170,13 @@ def _refined(
     device: str = "cpu",
 ) -> Generator[Note | Tick, None, Result]:
     """Refine what a calibration has left in a folder, and write what changes aside."""
-    kept, done = KeptTarget.load(folder), Report.load(folder / "report.json")
-    before = Calibration.load(folder / "calibration.json")
-    calibration, answered = refined_by(before, kept, answers, drawn_by)
+    kept = KeptTarget.load(folder)
+    done = standing(folder, kept.target)
+    calibration, answered = refined_by(done.calibration, kept, answers, drawn_by)
     files: tuple[str, ...] = ()
-    if (done.model.files or before.bound) and kind_of(kept.target.model) != "callable":  # else no file holds T
+    if (done.model.files or done.calibration.bound) and kind_of(
+        kept.target.model
+    ) != "callable":  # else no file holds T
         probe = np.array(read_array(folder / "probe.npy"))
         model = model or _opened_again(kept, probe, trust=trust, device=device)
         files, why_none = _ship(kept.target.outputs, model, calibration, aside, probe)
