@@ -145,7 +145,8 @@ def restore_checkpoint(
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
     """Draw from this seed inside the block; torch's generator is the same after it as before."""
-    with torch.random.fork_rng():
+    gpus = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=gpus):
         torch.manual_seed(seed)
         yield
 

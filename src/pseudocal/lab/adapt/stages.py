@@ -57,6 +57,8 @@ class TrainingRun:
         progress: called with a `TrainingProgress` after each batch.
         checkpoint_every: the number of iterations between checkpoints.
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
+        mixed: whether a backbone that is trained computes in bfloat16 where torch does so safely. Weights, the head,
+            losses and all outputs that are saved stay in float32.
 
     """
 
@@ -69,6 +71,7 @@ class TrainingRun:
     progress: ReportProgress | None = None
     checkpoint_every: int = 250
     device: str = "cpu"
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))
@@ -125,6 +128,7 @@ def train_stage(
         if finished:
             return finished
         started = time.perf_counter()
+        backbone.mixed = run.mixed
         inner = Network(nn.Identity(), network.head) if frozen else network
         parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
         target = _prepared(target, run, backbone)
@@ -230,6 +234,7 @@ def _settings(
         "iterations": run.iterations,
         "backbone": asdict(backbone.choice),
         "frozen": run.freezes(backbone),
+        **({"mixed": True} if run.mixed else {}),  # absent from folders that were started before it existed
         "source": None if source is None else [source.name, len(source.inputs)],
         "target": [target.name, len(target.inputs)],
         "classes": list(stage.classes),

@@ -30,7 +30,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,18 @@ class Store:
         out: the folder.
         root: the folder of the images of a data set that is not built in.
         threads: the threads of torch and BLAS in each process; another number may change the last digits.
+        device: the device of torch: "cpu", "cuda" (with several workers, one GPU for each), "cuda:1", ...
+        lists: the folder of the list files of a data set that is not built in; `root` by default.
+        prefix: `(old, new)` replaces the beginning of paths in lists that were written on another machine.
 
     """
 
     out: Path
     root: Path | None = None
     threads: int = 1
+    device: str = "cpu"
+    lists: Path | None = None
+    prefix: tuple[str, str] | None = None
 
     def folder(self, task: Task) -> Path:
         """Return the folder of a task.
@@ -81,7 +87,7 @@ class Store:
 
         """
         folder = self.folder(task)
-        path, settings = folder / "settings.json", json.loads(json.dumps(asdict(task)))
+        path, settings = folder / "settings.json", json.loads(json.dumps(task.identity()))
         if path.exists():
             before = json.loads(path.read_text())["task"]
             if before != settings:
@@ -193,7 +199,7 @@ def alone(folder: Path) -> Iterator[None]:
     What a run that was killed left aside is removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with (folder / ".lock").open("a") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         sweep(folder)

@@ -37,14 +37,24 @@ class Masked:
 
 
 class PixelCrossEntropy(nn.Module):
-    """Cross-entropy of every pixel that is not ignored, at the size of the masks; half of the images are mirrored."""
+    """Cross-entropy of every pixel that is not ignored, at the size of the masks; half of the images are mirrored.
+
+    Args:
+        mixed: whether the network computes in bfloat16 where torch does so safely.
+
+    """
+
+    def __init__(self, *, mixed: bool = False) -> None:
+        super().__init__()
+        self.mixed = mixed
 
     def steps(self, network: nn.Module, batch: Masked, now: Moment) -> Updates:
         """One step."""
-        mirrored = torch.rand(len(batch.images), 1, 1) < 0.5
-        images = torch.where(mirrored[..., None].to(batch.images.device), batch.images.flip(-1), batch.images)
-        masks = torch.where(mirrored.to(batch.masks.device), batch.masks.flip(-1), batch.masks)
-        logits = network(images)
+        mirrored = (torch.rand(len(batch.images), 1, 1) < 0.5).to(batch.images.device)
+        images = torch.where(mirrored[..., None], batch.images.flip(-1), batch.images)
+        masks = torch.where(mirrored, batch.masks.flip(-1), batch.masks)
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.mixed):
+            logits = network(images).float()
         if logits.shape[-2:] != masks.shape[-2:]:
             logits = F.interpolate(logits, masks.shape[-2:], mode="bilinear", align_corners=False)
         yield Update(F.cross_entropy(logits, masks.long(), ignore_index=IGNORED))
@@ -82,6 +92,7 @@ class SegmenterRun:
         backbone_scale: the backbone's learning rate relative to the head's.
         checkpoint_every: the number of iterations between checkpoints.
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
+        mixed: whether the network is trained in bfloat16 where torch does so safely.
         progress: called with a `TrainingProgress` after each batch.
 
     """
@@ -95,6 +106,7 @@ class SegmenterRun:
     backbone_scale: float = 1.0
     checkpoint_every: int = 100
     device: str = "cpu"
+    mixed: bool = False
     progress: ReportProgress | None = None
 
     def __post_init__(self) -> None:
@@ -123,6 +135,7 @@ def train_segmenter(
         raise InputError(f"expected a batch of at most the {len(source)} scenes of {source.name}, got {run.batch}")
     recipe = {name: getattr(run, name) for name in ("iterations", "batch", "lr", "decay", "backbone_scale")}
     asked = {"network": network, "settings": settings, "seed": run.seed, "source": _source_record(source), **recipe}
+    asked |= {"mixed": True} if run.mixed else {}  # absent from folders that were started before it existed
     with own_folder(run.out):
         finished = start_run(run.out, asked | {"classes": list(source.classes)})
         if finished:
@@ -153,7 +166,7 @@ def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
         stage="segmenter",
         backbone_scale=run.backbone_scale,
     )
-    descend(model, PixelCrossEntropy(), draw, plan)  # type: ignore[arg-type]
+    descend(model, PixelCrossEntropy(mixed=run.mixed), draw, plan)  # type: ignore[arg-type]
 
 
 def _source_record(source: Scenes) -> dict[str, Any]:
