@@ -208,31 +208,6 @@ def test_frames_of_an_array_are_shown_too(pseudocal, frames):
     assert (kept.pixels.y.max(), kept.pixels.x.max()) == (23, 31)  # of the model's own map
 
 
-def test_workers_keep_the_same_and_answers_do_the_same(ray, pseudocal, frames, out):
-    pseudocal("ask", out, "-n", 30)
-    answers = answered(out, frames / "masks", frames / "answers.csv")
-    asked, kept = template(out), KeptTarget.load(out)
-    pseudocal("refine", out, answers)
-    wanted = Calibration.load(out / "calibration.json")
-    words = ("calibrate", "segmenter_by_colour:predict", frames / "images", *PREPARED, "--ray", "--workers", 1)
-    there = frames / "there"
-    assert pseudocal(*words, "-o", there).code == 0
-    again = KeptTarget.load(there)
-    assert again.names == kept.names
-    np.testing.assert_allclose(again.logits, kept.logits, rtol=1e-6)
-    np.testing.assert_allclose(again.pixels.before, kept.pixels.before, rtol=1e-6)
-    assert pseudocal("ask", there, "-n", 30).code == 0
-    assert template(there) == asked
-    assert pseudocal("refine", there, answers).code == 0
-    assert pseudocal(*words, "-o", frames / "both", "--answers", answers).code == 0
-    for folder in (there, frames / "both"):
-        found = Calibration.load(folder / "calibration.json")
-        assert found.temperature == pytest.approx(wanted.temperature, rel=1e-5)
-        assert found.measured.verdict == wanted.measured.verdict
-        assert content(folder).keys() - {"ask.csv", "label.html"} == content(out).keys() - {"ask.csv", "label.html"}
-        assert not (folder / "predictions").exists()
-
-
 def test_two_logits_within_one_pixel_of_a_picture_are_one_question():
     image = np.random.default_rng(0).normal(size=(2, 8, 8))
     frame = kept_target.Frame(0, 0, 4, 4)

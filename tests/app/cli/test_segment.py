@@ -279,6 +279,35 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
     np.testing.assert_allclose(scaled * after.temperature, plain, rtol=1e-4, atol=1e-4)
 
 
+def test_workers_keep_the_same_pixels_and_answers_do_the_same(ray, pseudocal, segmenters, patches, tmp_path):
+    from pseudocal.app.jobs.kept_target import KeptTarget
+
+    here, there, both = (tmp_path / name for name in ("here", "there", "both"))
+    on_ray = (*PREPARED, "--ray", "--workers", 1)
+    calibrated(pseudocal, segmenters["onnx"], patches, here, *PREPARED)
+    calibrated(pseudocal, segmenters["onnx"], patches, there, *on_ray)
+    one, other = (KeptTarget.load(folder) for folder in (here, there))
+    assert other.names == one.names
+    np.testing.assert_allclose(other.logits, one.logits, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(other.pixels.before, one.pixels.before, rtol=1e-6)
+    for folder in (here, there):
+        assert pseudocal("ask", folder, "-n", 30).code == 0
+    assert (there / "ask.csv").read_text() == (here / "ask.csv").read_text()
+    header, *questions = (here / "ask.csv").read_text().splitlines()
+    answers = tmp_path / "answers.csv"
+    answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
+    for folder in (here, there):
+        assert pseudocal("refine", folder, answers).code == 0
+    calibrated(pseudocal, segmenters["onnx"], patches, both, *on_ray, "--answers", answers)
+    wanted = Calibration.load(here / "calibration.json")
+    for folder in (there, both):
+        found = Calibration.load(folder / "calibration.json")
+        assert found.temperature == pytest.approx(wanted.temperature, rel=1e-4)
+        assert found.measured.verdict == wanted.measured.verdict
+        names = [{path.name for path in out.iterdir()} - {"ask.csv", "label.html"} for out in (here, folder)]
+        assert names[0] == names[1]
+
+
 def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters, patches, tmp_path):
     import pyarrow.parquet as pq
 
