@@ -16,14 +16,13 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
 from pseudocal.batches import Batch, batches_of, fitting, is_array, is_stream
 from pseudocal.calibrators.agreement import find_mistakes
-from pseudocal.calibrators.calibration import Calibration, warn_of_distrust
+from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
-from pseudocal.calibrators.trust import judge
+from pseudocal.calibrators.trust import judge, warn_of_distrust
 from pseudocal.maps import predicted, sampled
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.randomness import Streams
-from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import AnywhereBefore, Pairing, Strategy, WithinBatch
 from pseudocal.synthesis.mixup import check_share, mixup
 
@@ -58,7 +57,8 @@ class PseudoCal:
         pixels_per_image: For a segmentation model: how many pixels of each image to sample; None for all.
         estimator: "mixes", as in the paper, or "agreement", which needs a second opinion and matches the mean
             confidence to the accuracy that the agreement of the two models implies.
-        on_distrust: What to do with a temperature that should not be applied: "warn", or return the "identity", T = 1.
+        on_distrust: What to do with a temperature that should not be applied: "warn", or return the "identity", T = 1,
+            and keep the other as `Calibration.refused`.
 
     """
 
@@ -130,7 +130,8 @@ class PseudoCal:
         if strategy is not None:  # it has its own share and labels
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         calibration = self.conclude(evidence, settings)
-        warn_of_distrust(calibration)
+        if self.on_distrust == "warn":
+            warn_of_distrust(calibration.trust)
         return calibration
 
     def collect(
@@ -228,10 +229,9 @@ class PseudoCal:
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(evidence.real.labelled, scaling, mixes=evidence.mixes.seen, agreement=agreement)
-        if trust.verdict == "do not apply" and self.on_distrust == "identity":
-            scaling = TemperatureScaling(1.0, rows=scaling.rows)
-        estimates = {name: fitted.temperature for name, fitted in found.items() if not fitted.bound}
-        return Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
+        estimates = {name: each.temperature for name, each in found.items() if not each.bound}
+        fitted = Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
+        return fitted.without_refused()
 
     def _check(self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None) -> None:
         """Reject invalid arguments before the first forward pass."""
