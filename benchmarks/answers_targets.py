@@ -49,7 +49,7 @@ def targets(store: Store, data: Path | None) -> Iterator[Target]:
                 continue
             estimates = {
                 "mixes": trust.pseudocal(case),
-                "agreement": case.agreement.temperature(case.real).temperature,
+                "agreement": trust.CANDIDATES["agreement"](case),
             }
             yield Target(family, f"{task.pair} {task.method}", case.logits, case.labels, estimates)
         if missing:

@@ -33,7 +33,7 @@ def test_a_refusal_is_one_everywhere_in_the_report(made):
     report = made.make_report(verdict="do not apply")
     html = text(report)
     assert (report.calibration.temperature, report.calibration.refused, report.verdict) == (1.0, 2.9, "do not apply")
-    assert "T = 1.000 <span class=\"range\">in place of 2.900, which is refused" in html
+    assert 'T = 1.000 <span class="range">in place of 2.900, which is refused' in html
     assert "A temperature of 2.900 was fitted, which would lower them; the verdict is not to apply it." in html
     assert "T = 1 takes the place of the temperature that was fitted: the confidences do not change" in html
     assert "Use the model as it is, with T = 1. No calibrated model was written" in section(report, "usage")

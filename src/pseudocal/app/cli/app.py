@@ -66,7 +66,8 @@ def calibrate(
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[
-        list[str] | None, option(metavar="MODEL2", help="another model of the same classes; may be given more than once")
+        list[str] | None,
+        option(metavar="MODEL2", help="another model of the same classes; may be given more than once"),
     ] = None,
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")

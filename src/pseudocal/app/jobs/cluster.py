@@ -210,7 +210,9 @@ def _files_of_rows(data: str) -> list[str]:
     return [] if mixed else files
 
 
-def _shard_plan(job: Job, model: OpenModel, seconds: tuple[OpenModel, ...], files: list[str]) -> tuple[Setup, BlockPlan]:
+def _shard_plan(
+    job: Job, model: OpenModel, seconds: tuple[OpenModel, ...], files: list[str]
+) -> tuple[Setup, BlockPlan]:
     if job.max_samples is not None:
         raise InputError(
             f"expected no max_samples with files of rows, which are read in full, got {job.max_samples}: "
