@@ -33,7 +33,7 @@ def test_a_refusal_is_one_everywhere_in_the_report(made):
     report = made.make_report(verdict="do not apply")
     html = text(report)
     assert (report.calibration.temperature, report.calibration.refused, report.verdict) == (1.0, 2.9, "do not apply")
-    assert 'T = 1.000 <span class="range">in place of 2.900, which is refused' in html
+    assert 'T = 1 <span class="range">in place of 2.900, which is refused' in html
     assert "A temperature of 2.900 was fitted, which would lower them; the verdict is not to apply it." in html
     assert "T = 1 takes the place of the temperature that was fitted: the confidences do not change" in html
     assert "Use the model as it is, with T = 1. No calibrated model was written" in section(report, "usage")
@@ -97,12 +97,12 @@ def test_both_temperatures_are_shown_with_what_they_do(made):
     report = made.make_report(verdict="caution")
     shown = section(report, "temperature")
     for name, t, confidence, gap in (
-        ("no calibration", "1.000", "83.0%", "+25"),
-        ("mixes", "2.900", "60.0%", "+2"),
-        ("agreement", "3.100", "58.0%", "+0"),
+        ("nothing", "1.000", "83.0%", "+25"),
+        ('mixes <span class="range">(used)</span>', "2.900", "60.0%", "+2"),
+        ("agreement", "3.100", "58.0%", "0"),
     ):
-        assert f"{name}</th><td>{t}</td><td>{confidence}</td><td>{gap}</td>" in shown
-    assert "The forecast of the accuracy is 58.0%." in shown
+        assert f"{name}</th> <td>{t}</td><td>{confidence}</td><td>{gap}</td>" in shown
+    assert "minus the forecast of the accuracy, 58.0%, in points" in shown
     lines = list(summary_lines(report, OUT))
     assert "no calibration: T = 1.000, mean confidence 83.0%, 25 points above the forecast" in lines
     assert "from mixes: T = 2.900, mean confidence 60.0%, 2 points above the forecast: used" in lines

@@ -57,7 +57,13 @@ def templates() -> dict[str, Any]:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"percent": _percent, "number": _number, "seconds": _seconds, "cells": _cells}
+    environment.filters |= {
+        "percent": _percent,
+        "number": _number,
+        "points": _points,
+        "seconds": _seconds,
+        "cells": _cells,
+    }
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
@@ -112,6 +118,15 @@ def _effect(fit: AboutFit, verdict: str | None = None) -> str:
 
 def _percent(value: float) -> str:
     return f"{value:.1%}"
+
+
+def _points(share: float) -> str:
+    """Format a difference of shares in points.
+
+    >>> _points(0.124), _points(-0.03), _points(-0.001)
+    ('+12', '-3', '0')
+    """
+    return f"{round(100 * share):+d}" if round(100 * share) else "0"
 
 
 def _number(value: float | None) -> str:
