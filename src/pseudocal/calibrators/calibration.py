@@ -147,8 +147,8 @@ class Calibration:
 
         """
         z = as_logits(logits)
-        own = {} if self.bound or self.measured or self.refused else {self.method: self.temperature}
-        estimates = self.estimates or own
+        none = self.bound or self.measured or self.refused or self.method == "none"  # then T is no estimate
+        estimates = self.estimates or ({} if none else {self.method: self.temperature})
         priors = priors_of(estimates, z.shape[1], widths)
         scaling, measured = refine(z, answers, priors=priors, groups=groups)
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Labelled, Logits, Maps
+from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators.agreement import Agreement, Opinion, agreement_of
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample
@@ -29,9 +29,8 @@ class Step:
 
     Attributes:
         rows: The row numbers of the inputs in the data, of shape `(n,)`.
-        logits: The logits of the inputs, of shape `(n, classes)`, or maps of shape `(n, classes, height, width)`.
         shape: The shape of one input.
-        real: The logits as rows (of maps, a sample of pixels), labelled with the predicted class.
+        real: The logits of the inputs (of maps, those of a sample of pixels), labelled with the predicted class.
         pairs: The number of pairs of inputs.
         mixes: The labelled mixes.
         opinions: What each second model says of the inputs and of the mixes; empty if there is none.
@@ -41,7 +40,6 @@ class Step:
     """
 
     rows: NDArray[np.intp]
-    logits: Logits | Maps
     shape: tuple[int, ...]
     real: Labelled
     pairs: int
@@ -50,6 +48,11 @@ class Step:
     passes: int
     epoch: int = 0
 
+    @property
+    def logits(self) -> Logits | None:
+        """The logits of the inputs, of shape `(n, classes)`; None for maps, which are too large to carry along."""
+        return self.real.logits if self.real.groups is None else None
+
 
 class Evidence:
     """Samples of the mixes and of the real logits, and counts of what was done.
@@ -57,7 +60,7 @@ class Evidence:
     Evidence from two parts of the target merges into the evidence that one pass over both would have collected.
 
     >>> x = np.array([[2.0, 0.0]])
-    >>> step = Step(np.array([0]), x, (2,), Labelled(x, np.array([0])), 3, Labelled(x, np.array([0])), (), 5)
+    >>> step = Step(np.array([0]), (2,), Labelled(x, np.array([0])), 3, Labelled(x, np.array([0])), (), 5)
     >>> part, other = Evidence(2**20, Streams(0, 0)), Evidence(2**20, Streams(0, 1))
     >>> part.add(step)
     >>> other.add(step)
@@ -97,7 +100,7 @@ class Evidence:
         if self.pairs == 0 and len(self.shapes) < MOST_SHAPES and step.shape not in self.shapes:
             self.shapes.append(step.shape)
         if step.epoch == 0:
-            self.inputs += len(step.logits)
+            self.inputs += len(step.rows)
             _make_room(self.real, of_pixels=step.real.groups is not None)
             self.real.add(step.real)
         self._add_opinions(step.opinions)

@@ -102,7 +102,6 @@ class BlockWork:
             part=None if contents.numbered else number,
         ):
             evidence.add(step)
-            del step  # and its maps, before the next are made
         return evidence.pack(), contents.unreadable
 
 

@@ -152,7 +152,6 @@ class PseudoCal:
             model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, part=part
         ):
             evidence.add(step)
-            del step
             if evidence.settled(self.tolerance):
                 break
         return evidence
@@ -196,22 +195,22 @@ class PseudoCal:
                 logits = predict(batch.inputs)
                 others = second_logits(seconds, batch.inputs, logits)
                 outputs = self._remembered(logits, strategy)
+                real = self._real(logits, outputs, streams.real(batch.number))
+                del logits  # a map is large: let it go before the mixes are predicted
                 pairs = pairing.of(batch, outputs, _classes(others))
                 rng = streams.synthesis(batch.number, epoch)
                 mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
                 mistakes = find_mistakes(seconds, pairs, mixes, self.lam)
                 yield Step(
                     rows=batch.rows,
-                    logits=logits,
                     shape=tuple(batch.inputs.shape[1:]),
-                    real=self._real(logits, outputs, streams.real(batch.number)),
+                    real=real,
                     pairs=len(pairs),
                     mixes=mixes,
-                    opinions=[count_agreement(logits, o) + m for o, m in zip(others, mistakes, strict=True)],
+                    opinions=[count_agreement(real.logits, o) + m for o, m in zip(others, mistakes, strict=True)],
                     passes=sum(model.rows for model in (predict, *seconds)) - before,
                     epoch=epoch,
                 )
-                del logits, outputs, pairs, mixes  # a map is large: let it go before the next is made
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
         """The second half of `fit`: a calibration from the evidence.

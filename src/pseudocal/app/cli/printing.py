@@ -21,6 +21,7 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
     """Return the result of a calibration for programs."""
     content = report.to_dict()
     fit, data, trust = report.calibration, report.data, content["trust"]
+    effects = {} if trust is None else trust["effects"]
     return {
         "temperature": fit.temperature,
         "interval": [fit.low, fit.high],
@@ -36,8 +37,8 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         "answers": content["answers"],
         **{key: (content["answers"] or trust)[key] for key in ("verdict", "reasons")},
         "refused": fit.refused,
-        "forecast": trust["forecast"],
-        "effects": {name: effect | {"use": report.uses[name]} for name, effect in trust["effects"].items()},
+        "forecast": None if trust is None else trust["forecast"],
+        "effects": {name: effect | {"use": report.uses[name]} for name, effect in effects.items()},
         "cautions": [fact.text for fact in report.facts if fact.level == "caution"],
         "out": str(out),
         "model_files": list(report.model.files),
@@ -49,7 +50,8 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
     """Yield the result of a calibration for people, line by line."""
     short = summary(report, out)
     yield _temperature(short)
-    yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
+    if short["mixes"]:
+        yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
     yield _confidence(short)
     yield from verdict_lines(short)
     if short["unreadable"]:
