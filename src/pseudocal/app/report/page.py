@@ -57,13 +57,8 @@ def templates() -> dict[str, Any]:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {
-        "percent": _percent,
-        "number": _number,
-        "points": _points,
-        "seconds": _seconds,
-        "cells": _cells,
-    }
+    environment.filters |= {"percent": _percent, "number": _number, "points": _points}
+    environment.filters |= {"seconds": _seconds, "cells": _cells}
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
@@ -121,11 +116,7 @@ def _percent(value: float) -> str:
 
 
 def _points(share: float) -> str:
-    """Format a difference of shares in points.
-
-    >>> _points(0.124), _points(-0.03), _points(-0.001)
-    ('+12', '-3', '0')
-    """
+    """Format a difference of shares in points: +12, -3 or 0."""
     return f"{round(100 * share):+d}" if round(100 * share) else "0"
 
 
