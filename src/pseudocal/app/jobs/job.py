@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -54,7 +53,7 @@ class Job:
     data: str
     out: Path
     method: PseudoCal = DEFAULT_METHOD
-    second_opinion: str | Sequence[str] | None = None
+    second_opinion: str | list[str] | tuple[str, ...] | None = None
     trust: bool = False
     preprocessing: dict[str, Any] = field(default_factory=dict)
     output: str | None = None
