@@ -131,7 +131,7 @@ def case_of(task: Task, store: Store) -> Case:
     """Read a task and its second opinion; mixes come from the features that all heads share."""
     second = replace(task, seed=(task.seed + 1) % SEEDS)
     logits, other = (load_arrays(store.folder(t) / "target.npz")["logits"] for t in (task, second))
-    images, view = domains_of(task, store.root)[1].inputs, View(LAM, task.seed)
+    images, view = domains_of(task, store)[1].inputs, View(LAM, task.seed)
     mixed, other_mixed = (all_logits(load_classifier(t, store), shown(t, images, view)) for t in (task, second))
     partner = partners(len(logits), seed=task.seed)
     own, others = logits.argmax(axis=1), other.argmax(axis=1)

@@ -12,6 +12,7 @@ import typer
 from pseudocal.app.cli.bench import bench
 from pseudocal.app.cli.errors import VERDICT_CODES
 from pseudocal.app.cli.options import EPILOG, fraction, names_in, numbers, option, sides, words
+from pseudocal.app.cli.options import prefix as parse_prefix
 from pseudocal.app.cli.printing import show_progress, summary, summary_lines
 from pseudocal.app.cli.scoring import scoring
 from pseudocal.app.jobs.answers import TEMPLATE, ask_about
@@ -232,9 +233,20 @@ def train(
     method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
     preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
     backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    weights: Annotated[
+        str, option(help="weights of the backbone: a state dict, a folder or hub id for transformers, or random")
+    ] = "default",
+    frozen: Annotated[
+        bool | None, option("--frozen/--end-to-end", help="[default: frozen if the weights are pretrained]")
+    ] = None,
     iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
+    batch: Annotated[int | None, option(min=1, help="inputs of each domain per step [default: the preset's]")] = None,
+    lr: Annotated[float | None, option(help="learning rate at the start [default: the preset's]")] = None,
+    precision: Annotated[Literal["single", "mixed"], option(help="mixed: train the backbone in bfloat16")] = "single",
     seed: Annotated[int, option(help="random seed", show_default=True)] = 0,
     root: Annotated[Path | None, option(help="folder of a benchmark's data")] = None,
+    lists: Annotated[Path | None, option(help="folder of its list files [default: ROOT]")] = None,
+    prefix: Annotated[str | None, option(metavar="OLD=NEW", help="how paths in lists begin, and begin here")] = None,
     partial: Annotated[bool, option("--partial", help="target with a subset of the classes")] = False,
     evaluate: Annotated[bool, option("--evaluate", help="score on the target's labels, for the record")] = False,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
@@ -244,21 +256,14 @@ def train(
     """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
     from pseudocal.app.cli.training import train_on, training_lines  # slow to import, and not needed by `calibrate`
 
+    place = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "partial": partial}
     result = train_on(
-        dataset,
-        source,
-        target,
-        root=root,
-        partial=partial,
+        {"dataset": dataset, "source": source, "target": target, **place},
+        {"method": method, "preset": preset, "batch": batch, "lr": lr, "weights": weights, "backbone": backbone},
+        {"out": out, "iterations": iterations, "seed": seed, "device": device, "frozen": frozen}
+        | {"mixed": precision == "mixed"},
         evaluate=evaluate,
         quiet=quiet,
-        method=method,
-        preset=preset,
-        out=out,
-        backbone=backbone or ("digits" if dataset == "digits" else "efficientnet-lite0"),
-        iterations=iterations,
-        seed=seed,
-        device=device,
     )
     if as_json:
         typer.echo(json.dumps(result))
