@@ -166,8 +166,8 @@ def test_exit_codes_tell_the_verdicts_apart(pseudocal, tabular, collapsed, featu
     logits = np.load(out / "logits.npy")
     for temperature, n, verdict in ((3.0, 60, "apply"), (1.0, 390, "already calibrated")):
         labels = (logits / temperature + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(axis=1)
-        words = ("refine", out, answers_of(out, labels, n), "-q")
-        assert (pseudocal(*words).code, pseudocal(*words, "--exit-code").code) == (0, VERDICT_CODES[verdict])
+        refine = ("refine", out, answers_of(out, labels, n), "-q")
+        assert (pseudocal(*refine).code, pseudocal(*refine, "--exit-code").code) == (0, VERDICT_CODES[verdict])
         assert Calibration.load(out / "calibration.json").verdict == verdict
     help_text = " ".join(pseudocal("calibrate", "--help").out.split())
     assert all(f"{code}: {verdict}" in help_text for verdict, code in VERDICT_CODES.items())
