@@ -150,7 +150,7 @@ class Calibration:
         z = as_logits(logits)
         own = {} if self.bound or self.measured else {self.method: self.temperature}
         estimates = self.estimates or own
-        priors = priors_of(estimates, z.shape[1], widths)
+        priors = priors_of(estimates, z, widths)
         scaling, measured = refine(z, answers, priors=priors, groups=groups)
         return replace(self, scaling=scaling, measured=measured, estimates=estimates, versions=versions())
 

@@ -17,6 +17,8 @@ from pseudocal.arrays import InputError, Labelled, as_labels, as_logits, check_r
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import BOUNDS
 
+STEP = 1e-4  # step in log T for a numerical derivative
+
 
 def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float64]:
     """The probability of each row's predicted class `(n,)`.
@@ -59,6 +61,23 @@ def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
     if excess(high) >= 0:
         return TemperatureScaling(BOUNDS[1], rows=len(below), bound="upper")
     return TemperatureScaling(math.exp(brentq(excess, low, high, xtol=1e-10)), rows=len(below))
+
+
+def confidence_slope(logits: ArrayLike, temperature: float) -> float:
+    """How fast the mean confidence falls as log T grows.
+
+    Two classes with logits 2 and 0: the confidence c changes by c (1 - c) 2 / T.
+
+    >>> round(confidence_slope([[2.0, 0.0]], 2.0), 4), round(0.7311 * 0.2689 * 2 / 2, 4)
+    (0.1966, 0.1966)
+
+    Args:
+        logits: Logits of shape `(n, classes)`.
+        temperature: Where to take the slope.
+
+    """
+    up, down = (float(confidences(logits, temperature * math.exp(step)).mean()) for step in (STEP, -STEP))
+    return (down - up) / (2 * STEP)
 
 
 def gaps(logits: ArrayLike) -> NDArray[np.float64]:
