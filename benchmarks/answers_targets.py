@@ -56,7 +56,7 @@ def targets(families: dict[str, list[Task]], store: Store, data: Path | None = N
                 continue
             estimates = {
                 "mixes": trust.pseudocal(case),
-                "agreement": case.agreement.temperature(case.real).temperature,
+                "agreement": trust.CANDIDATES["agreement"](case),
             }
             yield Target(family, f"{task.pair} {task.method}", case.logits, case.labels, estimates)
         if missing:

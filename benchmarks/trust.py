@@ -32,7 +32,14 @@ from sklearn.metrics import roc_auc_score
 
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators.agreement import Agreement, agreement_of, count_mistakes
+from pseudocal.calibrators.agreement import (
+    Agreement,
+    accuracy_ends,
+    agreement_of,
+    count_agreement,
+    count_mistakes,
+    surely_mistaken,
+)
 from pseudocal.calibrators.confidence import confidences, gaps, match_confidence
 from pseudocal.calibrators.rivals.atc import atc_accuracy
 from pseudocal.calibrators.rivals.doc import doc_accuracy
@@ -124,15 +131,15 @@ def case_of(task: Task, store: Store) -> Case:
     """Read a task and its second opinion; mixes come from the features that all heads share."""
     second = replace(task, seed=(task.seed + 1) % SEEDS)
     logits, other = (load_arrays(store.folder(t) / "target.npz")["logits"] for t in (task, second))
-    images, view = domains_of(task, store.root)[1].inputs, View(LAM, task.seed)
+    images, view = domains_of(task, store)[1].inputs, View(LAM, task.seed)
     mixed, other_mixed = (all_logits(load_classifier(t, store), shown(t, images, view)) for t in (task, second))
     partner = partners(len(logits), seed=task.seed)
     own, others = logits.argmax(axis=1), other.argmax(axis=1)
     kept = np.flatnonzero(own != own[partner])
-    mistakes = count_mistakes(
-        [mixed[kept].argmax(axis=1), own[kept], own[partner[kept]]],
-        [other_mixed[kept].argmax(axis=1), others[kept], others[partner[kept]]],
-    )
+    shares = [classes[rows] for classes in (own, others) for rows in (kept, partner[kept])]
+    predicted, other_predicted = mixed[kept].argmax(axis=1), other_mixed[kept].argmax(axis=1)
+    wrong = surely_mistaken(predicted, shares)
+    mistakes = count_mistakes(predicted[wrong], (predicted == other_predicted)[wrong], logits.shape[1])
     real = Labelled(logits, others)
     val = store.folder(task) / "source_val.npz"
     source = load_arrays(val) if val.exists() else None
@@ -140,7 +147,7 @@ def case_of(task: Task, store: Store) -> Case:
         task,
         real,
         Labelled(mixed[kept], own[kept]),
-        agreement_of(real, mistakes),
+        agreement_of(count_agreement(logits, other) + mistakes, real),
         None if source is None else Labelled(source["logits"], source["labels"]),
         np.load(store.folder(task) / "target_labels.npy"),
     )
@@ -182,9 +189,9 @@ CANDIDATES: dict[str, Callable[[Case], float]] = {
     "PseudoCal": pseudocal,
     "labels of the second model": second_labels,
     "raw agreement": matching(lambda a: a.rate),
-    "corrected agreement": matching(lambda a: a.corrected),
+    "corrected agreement": matching(lambda a: accuracy_ends(a.rate, a.shared)[0]),
     "likelihood of agreement": likelihood,
-    "agreement": lambda case: case.agreement.temperature(case.real).temperature,
+    "agreement": matching(lambda a: a.accuracy),
     "oracle": lambda case: fit_temperature(case.logits, case.labels).temperature,
 }
 
@@ -219,7 +226,8 @@ def judged(cases: list[Case]) -> Iterator[tuple[Case, Trust, float, float]]:
     """Each case with the trust in PseudoCal's temperature, and the ECE before and after it."""
     for case in cases:
         temperature = pseudocal(case)
-        trust = judge(case.real, TemperatureScaling(temperature), mixes=len(case.mixes), agreement=case.agreement)
+        found = {"mixes": TemperatureScaling(temperature)}
+        trust = judge(case.real, found, "mixes", mixes=len(case.mixes), agreements=[case.agreement])
         yield case, trust, case.ece(1.0), case.ece(temperature)
 
 

@@ -5,7 +5,13 @@ import pytest
 
 from pseudocal import Calibration, PseudoCal, TemperatureScaling
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators.agreement import Agreement, Mistakes, agreement_of
+from pseudocal.calibrators.agreement import (
+    Agreement,
+    accuracy_ends,
+    agreement_of,
+    count_agreement,
+    count_mistakes,
+)
 from pseudocal.calibrators.trust import DistrustWarning, Trust, judge
 from pseudocal.distributed import LocalExecutor
 
@@ -46,7 +52,7 @@ def test_a_second_model_that_is_the_first_says_nothing(inputs, own):
     """Neither the temperature nor the forecast is taken from it, whoever asked for that."""
     truth, model, second = models(own=own)
     alone = PseudoCal().fit(model, inputs)
-    for estimator in ("mixes", "agreement"):
+    for estimator in ("auto", "mixes", "agreement"):
         calibration = PseudoCal(estimator=estimator).fit(model, inputs, second_opinion=second)
         assert calibration.temperature == alone.temperature
         assert calibration.trust.verdict == "caution"
@@ -57,25 +63,27 @@ def test_a_second_model_that_is_the_first_says_nothing(inputs, own):
 
 def test_shared_mistakes_are_taken_off():
     """Of 100 inputs 50 are right; the second agrees with these and with 20 percent of the mistakes: 60 in all."""
-    real = Labelled(np.eye(10)[np.zeros(100, dtype=int)], np.r_[np.zeros(60, dtype=int), np.ones(40, dtype=int)])
-    agreement = agreement_of(real, Mistakes(50.0, 10.0, 50.0))
-    assert agreement.corrected == pytest.approx(0.5)
-    assert agreement.corrected < agreement.accuracy < agreement.rate == 0.6
+    first = np.eye(10)[np.zeros(100, dtype=int)]
+    second = np.eye(10)[np.r_[np.zeros(60, dtype=int), np.ones(40, dtype=int)]]
+    mistakes = count_mistakes(np.arange(50) % 10, np.arange(50) < 10, classes=10)
+    agreement = agreement_of(count_agreement(first, second) + mistakes, Labelled(first, first.argmax(axis=1)))
+    assert agreement.rate == pytest.approx(0.6)
+    assert agreement.shared == pytest.approx(0.2)
+    lower, upper = accuracy_ends(agreement.rate, agreement.shared)
+    assert lower == pytest.approx(0.5)
+    assert lower < agreement.accuracy < upper
 
 
 def test_the_error_is_that_of_repeated_draws():
     rng = np.random.default_rng(0)
-    drawn = [
-        Agreement(400, rng.binomial(400, 0.6) / 400, Mistakes(200.0, float(rng.binomial(200, 0.3)), 200.0))
-        for _ in range(4000)
-    ]
+    drawn = [Agreement(10, 400, rng.binomial(400, 0.6) / 400, rng.binomial(200, 0.3) / 200, 200.0) for _ in range(4000)]
     spread = np.std([agreement.accuracy for agreement in drawn])
-    assert Agreement(400, 0.6, Mistakes(200.0, 60.0, 200.0)).error == pytest.approx(spread, rel=0.05)
+    assert Agreement(10, 400, 0.6, 0.3, 200.0).error == pytest.approx(spread, rel=0.05)
 
 
 def test_a_second_opinion_changes_neither_the_mixes_nor_the_temperature_of_the_paper(inputs):
     _, model, second = models()
-    alone, both = PseudoCal().fit(model, inputs), PseudoCal().fit(model, inputs, second_opinion=second)
+    alone, both = (PseudoCal(estimator="mixes").fit(model, inputs, second_opinion=second) for second in (None, second))
     assert alone.temperature == both.temperature
     assert alone.trust.score is None
     assert both.trust.score is not None
@@ -129,7 +137,7 @@ def real_rows(confidence=0.999, classes=10, n=1000):
 
 
 def two(accuracy):
-    return Agreement(1000, accuracy, Mistakes(200.0, 0.0, 200.0))
+    return [Agreement(10, 1000, accuracy, 0.0, 200.0)]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,7 @@ def two(accuracy):
     ],
 )
 def test_the_verdict_weighs_confidence_against_the_agreement(temperature, accuracy, verdict):
-    trust = judge(real_rows(), TemperatureScaling(temperature), mixes=900, agreement=two(accuracy))
+    trust = judge(real_rows(), {"mixes": TemperatureScaling(temperature)}, "mixes", mixes=900, agreements=two(accuracy))
     assert trust.verdict == verdict
     assert (trust.score > 0) == (verdict == "do not apply" or accuracy == 0.6)
     assert trust.forecast.low < accuracy < trust.forecast.high
@@ -158,13 +166,13 @@ def test_the_verdict_weighs_confidence_against_the_agreement(temperature, accura
 def test_reasons_that_always_count(scaling, mixes, classes, verdict, reason):
     logits = np.log(99.0) * np.eye(10)[np.arange(1000) % classes]
     real = Labelled(logits, logits.argmax(axis=1))
-    trust = judge(real, scaling, mixes=mixes, agreement=two(0.5))
+    trust = judge(real, {"mixes": scaling}, "mixes", mixes=mixes, agreements=two(0.5))
     assert trust.verdict == verdict
     assert reason in " ".join(trust.reasons)
 
 
 def test_without_a_second_opinion_there_is_no_apply():
-    trust = judge(real_rows(), TemperatureScaling(4.0), mixes=900)
+    trust = judge(real_rows(), {"mixes": TemperatureScaling(4.0)}, "mixes", mixes=900)
     assert trust.verdict == "caution"
     assert "no second opinion" in trust.reasons[0]
     assert trust.forecast.high - trust.forecast.low > 0.5
@@ -174,9 +182,8 @@ def test_without_a_second_opinion_there_is_no_apply():
 def test_pixels_have_reasons_of_their_own(share, reasons):
     first = np.arange(1000) < 1000 * share
     logits = np.log(99.0) * np.eye(10)[np.where(first, 0, 1 + np.arange(1000) % 9)]
-    trust = judge(
-        Labelled(logits, logits.argmax(axis=1), None, np.arange(1000) // 10), TemperatureScaling(4.0), mixes=900
-    )
+    real = Labelled(logits, logits.argmax(axis=1), None, np.arange(1000) // 10)
+    trust = judge(real, {"mixes": TemperatureScaling(4.0)}, "mixes", mixes=900)
     assert trust.verdict == "caution"
     assert len(trust.reasons) == reasons
     assert "no second opinion is supported" in trust.reasons[-1]
@@ -194,8 +201,8 @@ def test_a_harmful_temperature_is_warned_of_or_replaced():
     inputs = 2 * np.eye(CLASSES)[np.arange(2000) % CLASSES]
     model, second = lost_between(0), lost_between(1)
     with pytest.warns(DistrustWarning, match="should not be applied: Two models agree on 100%"):
-        warned = PseudoCal().fit(model, inputs, second_opinion=second)
-    replaced = PseudoCal(on_distrust="identity").fit(model, inputs, second_opinion=second)
+        warned = PseudoCal(estimator="mixes").fit(model, inputs, second_opinion=second)
+    replaced = PseudoCal(estimator="mixes", on_distrust="identity").fit(model, inputs, second_opinion=second)
     assert warned.temperature > 1.5
     assert replaced.temperature == 1.0
     assert replaced.trust == warned.trust
@@ -224,5 +231,6 @@ def test_a_second_opinion_costs_one_pass_for_each_input_and_one_for_each_sure_mi
         return second(x)
 
     evidence = PseudoCal().collect(model, inputs, second_opinion=counted)
-    assert sum(passes) == len(inputs) + evidence.mistakes.weight
-    assert evidence.mistakes.weight > 0
+    mistakes = evidence.opinions[0].mistakes.sum()
+    assert sum(passes) == len(inputs) + mistakes
+    assert mistakes > 0

@@ -65,7 +65,7 @@ def check(model, results):
     for rank in (0, 1):
         shard = clusters(4000)[rank::2]
         parts.merge(PseudoCal().collect(model, shard, second_opinion=lambda x: model(x + 0.1), part=rank).pack())
-    assert parts.mistakes is not None
+    assert parts.opinions
     temperature, _, counts = zero["None"]
     assert temperature == PseudoCal().conclude(parts).temperature
     assert counts == parts.counts

@@ -6,6 +6,18 @@ from pseudocal.app.jobs.job import Job, Result
 from pseudocal.app.jobs.pipeline import calibrate
 from pseudocal.app.jobs.pipeline import refine_out as refine
 from pseudocal.app.jobs.predictions import predict_blocks
+from pseudocal.app.jobs.saved_outputs import keep_outputs
 from pseudocal.app.models.files import model_file
 
-__all__ = ["Job", "Result", "Shard", "ask", "calibrate", "model_file", "predict_blocks", "refine", "shards"]
+__all__ = [
+    "Job",
+    "Result",
+    "Shard",
+    "ask",
+    "calibrate",
+    "keep_outputs",
+    "model_file",
+    "predict_blocks",
+    "refine",
+    "shards",
+]

@@ -3,74 +3,118 @@
 Two models agree on an input because the first is right, or because both make the same mistake. How often they share a
 mistake can be measured on mixes. If the first model predicts for a mix a class that neither model predicts for either
 of the two inputs, the prediction is certainly wrong; whether the second model makes the same mistake can be seen
-without labels. If the second model shares a fraction r of the first one's mistakes and agrees with everything it gets
-right, they agree on a = p + (1 - p) r of all inputs, so the accuracy is p = (a - r) / (1 - r). This is Cohen's kappa
-with shared mistakes instead of chance agreement.
+without labels. Let a be the agreement on real inputs, and r the fraction of the first model's mistakes that the second
+makes too. If the second agreed with everything that is right, then a = p + (1 - p) r for the accuracy p. That gives a
+lower end. If it were as accurate as the first and right independently of it, then a = p p + (1 - p) r. That gives an
+upper end. The forecast lies between the two.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Floats, Labelled, Predictor
+from pseudocal.arrays import Floats, InputError, Inputs, Labelled, Logits, Maps, Predictor
 from pseudocal.batches import blend
-from pseudocal.calibrators.confidence import confidences, match_confidence
-from pseudocal.scaling import TemperatureScaling
+from pseudocal.calibrators.confidence import confidences
 from pseudocal.synthesis.pairs import Classes, Pairs, apart
 
 SAME = 0.9  # two models that share more of their mistakes than this are practically the same model
-LEAN = 1 / 3  # where the accuracy lay between kappa (0) and the raw agreement (1) on the development tasks
-STEP = 1e-4  # step in log T for a numerical derivative
+LEAN = 1 / 4  # where the accuracy lay between the lower (0) and the upper end (1) on the development tasks
+PRIOR_MISTAKES = 3.0  # the weight, in mistakes, with which the share of each class is shrunk to that of all classes
 
 
-@dataclass(frozen=True)
-class Mistakes:
-    """Mixes that the model certainly predicts wrongly, and those on which a second model makes the same mistake.
+@dataclass(frozen=True, eq=False)
+class Opinion:
+    """What one second model says, counted by the class that the first model predicts. Opinions of two parts add up.
 
-    >>> Mistakes(8.0, 2.0, 8.0) + Mistakes(2.0, 1.0, 2.0)
-    Mistakes(weight=10.0, shared=3.0, squares=10.0)
+    >>> opinion = Opinion.empty(3) + Opinion.empty(3)
+    >>> opinion.mistakes.tolist()
+    [0.0, 0.0, 0.0]
 
     Attributes:
-        weight: The total weight of the mistakes.
-        shared: The total weight of the shared mistakes.
-        squares: The sum of the squared weights, for the effective number of mistakes.
+        inputs: The number of real inputs, of shape `(classes,)`.
+        agreed: The number of real inputs on which the second model agrees.
+        sure: The sum of the second model's confidences on real inputs.
+        mistakes: The weight of the mixes that the first model certainly predicts wrongly.
+        shared: The weight of those on which the second model makes the same mistake.
+        squares: The sum of the squared weights of the mistakes, for their effective number.
 
     """
 
-    weight: float = 0.0
-    shared: float = 0.0
-    squares: float = 0.0
+    inputs: Floats
+    agreed: Floats
+    sure: Floats
+    mistakes: Floats
+    shared: Floats
+    squares: Floats
 
-    def __add__(self, other: Mistakes) -> Mistakes:
-        return Mistakes(self.weight + other.weight, self.shared + other.shared, self.squares + other.squares)
+    @classmethod
+    def empty(cls, classes: int) -> Opinion:
+        """No counts."""
+        return cls(*np.zeros((6, classes)))
+
+    def __add__(self, other: Opinion) -> Opinion:
+        return Opinion(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
-def find_mistakes(second: Predictor, pairs: Pairs, mixes: Labelled, lam: float) -> Mistakes:
-    """Find certain mistakes among the mixes of one batch, and predict only these mixes with the second model.
+def second_logits(seconds: Sequence[Predictor], inputs: Inputs, logits: Logits | Maps) -> list[Logits]:
+    """What each second model predicts for inputs of which the first one's logits are known: it must have its classes.
 
-    Its predictions for the inputs of each pair are known already: `pairs.opinions`.
+    >>> second_logits([lambda x: 3 * x], np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]))
+    [array([[6., 0.]])]
+    """
+    if logits.ndim > 2 and seconds:
+        raise InputError(f"expected no second opinion for a segmentation model, got one for maps {logits.shape}")
+    found = [second(inputs) for second in seconds]
+    for its in found:
+        if its.shape != logits.shape:
+            raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {its.shape[1]}")
+    return found
+
+
+def count_agreement(logits: Logits, its: Logits) -> Opinion:
+    """Count on which real inputs two models agree.
+
+    >>> opinion = count_agreement(np.array([[2.0, 0.0], [2.0, 0.0]]), np.array([[9.0, 0.0], [0.0, 9.0]]))
+    >>> opinion.inputs.tolist(), opinion.agreed.tolist()
+    ([2.0, 0.0], [1.0, 0.0])
+    """
+    own, classes = logits.argmax(axis=1), logits.shape[1]
+    agrees, sure = own == its.argmax(axis=1), confidences(its)
+    none = np.zeros((3, classes))
+    return Opinion(*_by_class(own, (np.ones(len(own)), agrees, sure), classes), *none)
+
+
+def find_mistakes(seconds: Sequence[Predictor], pairs: Pairs, mixes: Labelled, lam: float) -> list[Opinion]:
+    """Count certain mistakes among the mixes of one batch, and predict only these mixes with each second model.
+
+    Their predictions for the inputs of each pair are known already: `pairs.opinions`.
 
     >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
-    >>> pairs = Pairs(x, x, np.array([0]), np.array([1]), opinions=np.array([0, 1]))
+    >>> pairs = Pairs(x, x, np.array([0]), np.array([1]), opinions=np.array([[0], [1]]))
     >>> mixes = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))  # predicted as the third class
-    >>> find_mistakes(lambda x: x, pairs, mixes, lam=0.6)
-    Mistakes(weight=1.0, shared=1.0, squares=1.0)
+    >>> [opinion] = find_mistakes([lambda x: x], pairs, mixes, lam=0.6)
+    >>> opinion.mistakes.tolist(), opinion.shared.tolist()
+    ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
     """
-    assert pairs.opinions is not None
-    kept, predicted = apart(pairs), mixes.logits.argmax(axis=1)
-    both = (kept.outputs.argmax(axis=1), pairs.opinions)  # of the first and of the second model
-    shares = [classes[rows] for classes in both for rows in (kept.first, kept.second)]
-    mistaken = np.flatnonzero(surely_mistaken(predicted, shares))
-    if len(mistaken) == 0:
-        return Mistakes()
-    kept = kept[mistaken]
-    same = second(blend(kept.inputs, kept.first, kept.second, lam)).argmax(axis=1) == predicted[mistaken]
-    return mistakes_of(same, kept.weights)
+    if len(mixes) == 0 or pairs.opinions is None:
+        return [Opinion.empty(pairs.outputs.shape[1]) for _ in seconds]
+    kept, predicted, opinions = apart(pairs), mixes.logits.argmax(axis=1), []
+    own = kept.outputs.argmax(axis=1)
+    for second, its in zip(seconds, pairs.opinions.T, strict=True):
+        shares = [classes[rows] for classes in (own, its) for rows in (kept.first, kept.second)]
+        wrong = np.flatnonzero(surely_mistaken(predicted, shares))
+        same, mixed = np.zeros(len(wrong), dtype=bool), kept[wrong]
+        if len(wrong):
+            same = second(blend(mixed.inputs, mixed.first, mixed.second, lam)).argmax(axis=1) == predicted[wrong]
+        opinions.append(count_mistakes(predicted[wrong], same, mixes.logits.shape[1], mixed.weights))
+    return opinions
 
 
 def surely_mistaken(predicted: Classes, shares: Sequence[Classes]) -> NDArray[np.bool_]:
@@ -82,56 +126,66 @@ def surely_mistaken(predicted: Classes, shares: Sequence[Classes]) -> NDArray[np
     return np.logical_and.reduce([predicted != share for share in shares])  # type: ignore[no-any-return]
 
 
-def mistakes_of(same: NDArray[np.bool_], weights: Floats | None = None) -> Mistakes:
-    """Count certain mistakes; `same` marks those that the second model makes too.
+def count_mistakes(predicted: Classes, same: NDArray[np.bool_], classes: int, weights: Floats | None = None) -> Opinion:
+    """Count certain mistakes by predicted class; `same` marks those that the second model makes too.
 
-    >>> mistakes_of(np.array([True, False, False]))
-    Mistakes(weight=3.0, shared=1.0, squares=3.0)
+    >>> opinion = count_mistakes(np.array([0, 2, 2]), np.array([True, True, False]), classes=3)
+    >>> opinion.mistakes.tolist(), opinion.shared.tolist()
+    ([1.0, 0.0, 2.0], [1.0, 0.0, 1.0])
     """
-    w = np.ones(len(same)) if weights is None else weights
-    return Mistakes(float(w.sum()), float(w[same].sum()), float(np.square(w).sum()))
+    w = np.ones(len(predicted)) if weights is None else weights
+    none = np.zeros((3, classes))
+    return Opinion(*none, *_by_class(predicted, (w, w * same, w * w), classes))
 
 
-def count_mistakes(first: Sequence[Classes], second: Sequence[Classes], weights: Floats | None = None) -> Mistakes:
-    """Count mistakes from classes: each model's predictions for the mixes, their larger and their smaller shares.
+def _by_class(predicted: Classes, weights: Iterable[NDArray[Any]], classes: int) -> list[Floats]:
+    return [np.bincount(predicted, weight, classes).astype(np.float64) for weight in weights]
 
-    The first of three mixes is not a certain mistake, since the second model predicts its class for one of the inputs.
-    The other two are, and one of them is shared:
 
-    >>> first = [np.array([2, 2, 2]), np.array([0, 0, 0]), np.array([1, 1, 1])]
-    >>> second = [np.array([2, 2, 0]), np.array([2, 0, 0]), np.array([1, 1, 1])]
-    >>> count_mistakes(first, second)
-    Mistakes(weight=2.0, shared=1.0, squares=2.0)
+def accuracy_ends(a: float, r: float) -> tuple[float, float]:
+    """The lower and the upper end of the accuracy, given the agreement `a` and the share `r` of mistakes in common.
+
+    >>> [round(end, 4) for end in accuracy_ends(0.6, 0.2)]
+    [0.5, 0.7403]
     """
-    predicted, *shares = first
-    second_predicted, *second_shares = second
-    mistaken = surely_mistaken(predicted, [*shares, *second_shares])
-    return mistakes_of((second_predicted == predicted)[mistaken], None if weights is None else weights[mistaken])
+    lower = max(0.0, (a - r) / (1 - r)) if r < 1 else 0.0
+    return lower, (r + math.sqrt(max(0.0, r * r + 4 * (a - r)))) / 2
+
+
+def expected_accuracy(a: float, r: float) -> float:
+    """The accuracy that is expected between the two ends.
+
+    >>> round(expected_accuracy(0.6, 0.2), 4)
+    0.5601
+    """
+    lower, upper = accuracy_ends(a, r)
+    return lower + LEAN * (upper - lower)
 
 
 @dataclass(frozen=True)
 class Agreement:
     """How often two models agree, on real inputs and in their mistakes.
 
-    >>> agreement = Agreement(rows=100, rate=0.6, mistakes=Mistakes(50.0, 10.0, 50.0))
-    >>> agreement.shared, round(agreement.corrected, 4), round(agreement.accuracy, 4)
-    (0.2, 0.5, 0.5333)
+    >>> agreement = Agreement(classes=10, rows=100, rate=0.6, shared=0.2, mistakes=50.0)
+    >>> round(agreement.accuracy, 4), round(agreement.error, 4)
+    (0.5601, 0.0624)
 
     Attributes:
+        classes: The number of classes.
         rows: The number of real inputs.
         rate: The fraction of real inputs on which the models agree.
-        mistakes: The certain mistakes of the first model on mixes.
+        shared: The fraction of the first model's mistakes that the second model makes too.
+        mistakes: The effective number of certain mistakes on mixes that `shared` rests on.
+        sure: The mean confidence of the second model.
 
     """
 
+    classes: int
     rows: int
     rate: float
-    mistakes: Mistakes
-
-    @property
-    def shared(self) -> float:
-        """The fraction of the first model's mistakes that the second model makes too."""
-        return self.mistakes.shared / self.mistakes.weight if self.mistakes.weight else 0.0
+    shared: float
+    mistakes: float
+    sure: float = math.nan
 
     @property
     def empty(self) -> bool:
@@ -139,40 +193,101 @@ class Agreement:
         return self.shared > SAME
 
     @property
-    def corrected(self) -> float:
-        """Agreement corrected for shared mistakes. Slightly low: the second model is not right on every such input."""
-        return max(0.0, (self.rate - self.shared) / (1 - self.shared)) if self.shared < 1 else 0.0
+    def blind(self) -> bool:
+        """Whether shared mistakes cannot be seen: with two classes no mix can be mistaken for a third one."""
+        return self.classes == 2
+
+    @property
+    def usable(self) -> bool:
+        """Whether the forecast and a temperature can be taken from it."""
+        return not (self.empty or self.blind)
 
     @property
     def accuracy(self) -> float:
-        """The estimated accuracy of the first model: between the corrected and the raw agreement."""
-        return self.corrected + LEAN * (self.rate - self.corrected)
+        """The estimated accuracy of the first model. It is never at chance nor at one: no temperature reaches those."""
+        error = self.error
+        return float(np.clip(expected_accuracy(self.rate, self.shared), 1 / self.classes + error, 1 - error))
 
     @property
     def error(self) -> float:
         """The standard error of `accuracy`, from the number of inputs and of mistakes."""
-        r, by_rate = self.shared, (1 - LEAN) / (1 - self.shared) + LEAN if self.shared < 1 else 1.0
-        by_shared = (1 - LEAN) * (1 - self.rate) / (1 - r) ** 2 if r < 1 else 0.0
-        worth = self.mistakes.weight**2 / self.mistakes.squares if self.mistakes.squares else math.inf
-        of_rate, of_shared = self.rate * (1 - self.rate) / max(self.rows, 1), r * (1 - r) / worth
-        return math.sqrt(by_rate**2 * of_rate + by_shared**2 * of_shared)
-
-    def temperature(self, real: Labelled) -> TemperatureScaling:
-        """The temperature at which the mean confidence on real inputs equals `accuracy`, with its standard error."""
-        fitted = match_confidence(real.logits, self.accuracy)
-        if fitted.bound:
-            return fitted
-        up, down = (confidences(real.logits, fitted.temperature * math.exp(step)).mean() for step in (STEP, -STEP))
-        slope = abs(float(up - down)) / (2 * STEP)
-        return replace(fitted, log_se=self.error / slope if slope else math.inf)
+        a, r = self.rate, self.shared
+        of_rate, of_shared = _standard_error(a, self.rows), _standard_error(r, self.mistakes)
+        by_rate = expected_accuracy(min(a + of_rate, 1), r) - expected_accuracy(max(a - of_rate, 0), r)
+        by_shared = expected_accuracy(a, max(r - of_shared, 0)) - expected_accuracy(a, min(r + of_shared, 1))
+        return math.hypot(by_rate, by_shared) / 2
 
 
-def agreement_of(real: Labelled, mistakes: Mistakes) -> Agreement:
-    """The agreement on real inputs whose labels are the second model's predictions.
+def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
+    """The agreement that a opinion amounts to.
 
-    >>> real = Labelled(np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([0, 1]))
-    >>> agreement_of(real, Mistakes()).rate
+    Mixes err towards other classes than real inputs do, so the shared mistakes of each class are weighted by how much
+    the first model doubts its real predictions of that class.
+
+    >>> real = Labelled(np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), np.array([0, 0]))
+    >>> agreement_of(count_agreement(real.logits, np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])), real).rate
     0.5
+
+    Args:
+        opinion: The counts of one second model.
+        real: The first model's logits of real inputs, or of a sample of them.
+
     """
-    agrees = real.logits.argmax(axis=1) == real.labels
-    return Agreement(len(real), float(np.average(agrees, weights=real.weights)), mistakes)
+    predicted, classes = real.logits.argmax(axis=1), real.logits.shape[1]
+    doubt = np.bincount(predicted, weights=1 - confidences(real.logits), minlength=classes)
+    rows, mistakes = float(opinion.inputs.sum()), float(opinion.mistakes.sum())
+    overall = float(opinion.shared.sum()) / mistakes if mistakes else 0.0
+    of_class = (opinion.shared + PRIOR_MISTAKES * overall) / (opinion.mistakes + PRIOR_MISTAKES)
+    return Agreement(
+        classes=classes,
+        rows=int(rows),
+        rate=float(opinion.agreed.sum()) / rows,
+        shared=float(np.average(of_class, weights=doubt)) if doubt.any() else overall,
+        mistakes=mistakes**2 / float(opinion.squares.sum()) if mistakes else 0.0,
+        sure=float(opinion.sure.sum()) / rows,
+    )
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """What all usable second opinions say together.
+
+    >>> one, other = (Agreement(10, 1000, rate, 0.2, 500.0) for rate in (0.6, 0.7))
+    >>> both = Consensus((one, other))
+    >>> one.accuracy < both.accuracy < other.accuracy, round(both.spread, 3)
+    (True, 0.079)
+
+    Attributes:
+        agreements: The agreement with each usable second opinion.
+
+    """
+
+    agreements: tuple[Agreement, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """The mean of what they estimate."""
+        return float(np.mean([agreement.accuracy for agreement in self.agreements]))
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of what they estimate; 0 for one opinion."""
+        estimates = [agreement.accuracy for agreement in self.agreements]
+        return float(np.std(estimates, ddof=1)) if len(estimates) > 1 else 0.0
+
+    @property
+    def error(self) -> float:
+        """The standard error of `accuracy`; the opinions share their inputs, so they do not reduce it."""
+        return float(np.mean([agreement.error for agreement in self.agreements]))
+
+
+def consensus_of(agreements: Sequence[Agreement]) -> Consensus | None:
+    """What the usable second opinions say together; None if there are none."""
+    usable = tuple(agreement for agreement in agreements if agreement.usable)
+    return Consensus(usable) if usable else None
+
+
+def _standard_error(rate: float, n: float) -> float:
+    """The standard error of a rate among n; above zero at a rate of 0 and 1 too."""
+    smoothed = (rate * n + 1) / (n + 2)
+    return math.sqrt(smoothed * (1 - smoothed) / (n + 2))

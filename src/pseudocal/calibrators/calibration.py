@@ -148,7 +148,8 @@ class Calibration:
 
         """
         z = as_logits(logits)
-        own = {} if self.bound or self.measured else {self.method: self.temperature}
+        none = self.bound or self.measured or self.method == "none"  # whose temperature of one is no estimate
+        own = {} if none else {self.method: self.temperature}
         estimates = self.estimates or own
         priors = priors_of(estimates, z, widths)
         scaling, measured = refine(z, answers, priors=priors, groups=groups)

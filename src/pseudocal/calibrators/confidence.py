@@ -33,7 +33,7 @@ def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float
     return confidence
 
 
-def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
+def match_confidence(logits: ArrayLike, accuracy: float, error: float = math.inf) -> TemperatureScaling:
     """The temperature at which the mean confidence equals `accuracy`.
 
     >>> round(match_confidence([[2.0, 0.0]] * 4, 0.75).temperature, 6), round(2 / math.log(3), 6)
@@ -44,6 +44,7 @@ def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
     Args:
         logits: Logits of shape `(n, classes)`.
         accuracy: The mean confidence to reach.
+        error: The standard error of the accuracy, from which that of log T follows.
 
     """
     from scipy.optimize import brentq
@@ -60,7 +61,9 @@ def match_confidence(logits: ArrayLike, accuracy: float) -> TemperatureScaling:
         return TemperatureScaling(BOUNDS[0], rows=len(below), bound="lower")
     if excess(high) >= 0:
         return TemperatureScaling(BOUNDS[1], rows=len(below), bound="upper")
-    return TemperatureScaling(math.exp(brentq(excess, low, high, xtol=1e-10)), rows=len(below))
+    log_t = brentq(excess, low, high, xtol=1e-10)
+    slope = (excess(log_t - STEP) - excess(log_t + STEP)) / (2 * STEP)
+    return TemperatureScaling(math.exp(log_t), log_se=error / slope if slope else math.inf, rows=len(below))
 
 
 def confidence_slope(logits: ArrayLike, temperature: float) -> float:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Labelled, Logits, Maps
-from pseudocal.calibrators.agreement import Agreement, Mistakes, agreement_of
+from pseudocal.arrays import Labelled, Logits
+from pseudocal.calibrators.agreement import Agreement, Opinion, agreement_of
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
@@ -28,27 +29,29 @@ class Step:
 
     Attributes:
         rows: The row numbers of the inputs in the data, of shape `(n,)`.
-        logits: The logits of the inputs, of shape `(n, classes)`, or maps of shape `(n, classes, height, width)`.
         shape: The shape of one input.
-        real: The logits as rows (of maps, a sample of pixels), labelled with the predicted class of the second opinion,
-            or with the model's own if there is none.
+        real: The logits of the inputs (of maps, those of a sample of pixels), labelled with the predicted class.
         pairs: The number of pairs of inputs.
         mixes: The labelled mixes.
-        mistakes: The certain mistakes and how many of them the second opinion shares, if there is one.
-        passes: The number of inputs and mixes that both models predicted.
+        opinions: What each second model says of the inputs and of the mixes; empty if there is none.
+        passes: The number of inputs and mixes that all models predicted.
         epoch: The number of the pass over the data, from 0.
 
     """
 
     rows: NDArray[np.intp]
-    logits: Logits | Maps
     shape: tuple[int, ...]
     real: Labelled
     pairs: int
     mixes: Labelled
-    mistakes: Mistakes | None
+    opinions: Sequence[Opinion]
     passes: int
     epoch: int = 0
+
+    @property
+    def logits(self) -> Logits | None:
+        """The logits of the inputs, of shape `(n, classes)`; None for maps, which are too large to carry along."""
+        return self.real.logits if self.real.groups is None else None
 
 
 class Evidence:
@@ -57,7 +60,7 @@ class Evidence:
     Evidence from two parts of the target merges into the evidence that one pass over both would have collected.
 
     >>> x = np.array([[2.0, 0.0]])
-    >>> step = Step(np.array([0]), x, (2,), Labelled(x, np.array([0])), 3, Labelled(x, np.array([0])), None, 5)
+    >>> step = Step(np.array([0]), (2,), Labelled(x, np.array([0])), 3, Labelled(x, np.array([0])), (), 5)
     >>> part, other = Evidence(2**20, Streams(0, 0)), Evidence(2**20, Streams(0, 1))
     >>> part.add(step)
     >>> other.add(step)
@@ -74,7 +77,7 @@ class Evidence:
     def __init__(self, memory: int, streams: Streams) -> None:
         self.mixes = Reservoir(memory * 2 // 3, streams.kept_mixes())
         self.real = Reservoir(memory // 3, streams.kept_real())
-        self.mistakes: Mistakes | None = None
+        self.opinions: list[Opinion] = []
         self.inputs = 0  # real inputs, each counted once, also if every pixel of it has a row
         self.pairs = 0
         self.shapes: list[tuple[int, ...]] = []  # shapes of the inputs, until two of them have been paired
@@ -97,11 +100,10 @@ class Evidence:
         if self.pairs == 0 and len(self.shapes) < MOST_SHAPES and step.shape not in self.shapes:
             self.shapes.append(step.shape)
         if step.epoch == 0:
-            self.inputs += len(step.logits)
+            self.inputs += len(step.rows)
             _make_room(self.real, of_pixels=step.real.groups is not None)
             self.real.add(step.real)
-        if step.mistakes is not None:
-            self.mistakes = (self.mistakes or Mistakes()) + step.mistakes
+        self._add_opinions(step.opinions)
         if len(step.mixes):
             self._add_mixes(step.mixes, step.epoch)
 
@@ -111,13 +113,17 @@ class Evidence:
         _make_room(self.mixes, of_pixels=mixes.groups is not None)
         self.mixes.add(mixes)
 
+    def _add_opinions(self, opinions: Sequence[Opinion]) -> None:
+        before = self.opinions or [Opinion.empty(len(opinion.inputs)) for opinion in opinions]
+        self.opinions = [old + new for old, new in zip(before, opinions, strict=True)]
+
     def pack(self) -> Packed:
         """The evidence as plain arrays, to be sent to another process."""
         mixes, real = self.mixes.sample, self.real.sample
         numbers = [self.inputs, self.pairs, self.forward_passes, self.epochs, mixes.seen, real.seen]
         packed = {"counts": np.array(numbers, dtype=np.int64), "ceilings": np.array([mixes.ceiling, real.ceiling])}
-        if self.mistakes is not None:
-            packed["mistakes"] = np.array(astuple(self.mistakes))
+        if self.opinions:
+            packed["opinions"] = np.r_[len(self.opinions), np.ravel([astuple(opinion) for opinion in self.opinions])]
         return packed | {name: s.rows for name, s in (("mixes", mixes), ("real", real)) if s.rows is not None}
 
     def merge(self, packed: Packed) -> None:
@@ -131,8 +137,9 @@ class Evidence:
         below_mixes, below_real = packed["ceilings"].tolist()
         _merge(self.mixes, Sample(packed.get("mixes"), mixes, below_mixes))
         _merge(self.real, Sample(packed.get("real"), real, below_real))
-        if "mistakes" in packed:
-            self.mistakes = (self.mistakes or Mistakes()) + Mistakes(*packed["mistakes"].tolist())
+        if "opinions" in packed:
+            opinions, numbers = int(packed["opinions"][0]), packed["opinions"][1:]
+            self._add_opinions([Opinion(*of_one) for of_one in numbers.reshape(opinions, len(fields(Opinion)), -1)])
         self.inputs += inputs
         self.pairs += pairs
         self.forward_passes += forward_passes
@@ -144,9 +151,10 @@ class Evidence:
         return {"pairs": self.pairs, "mixes": self.mixes.seen, "forward_passes": self.forward_passes}
 
     @property
-    def agreement(self) -> Agreement | None:
-        """The agreement with the second opinion, if there is one."""
-        return None if self.mistakes is None else agreement_of(self.real.labelled, self.mistakes)
+    def agreements(self) -> list[Agreement]:
+        """The agreement with each second opinion. Later epochs repeat the inputs, so they do not reduce its error."""
+        found = (agreement_of(opinion, self.real.labelled) for opinion in self.opinions)
+        return [replace(a, rows=a.rows // self.epochs, mistakes=a.mistakes / self.epochs) for a in found]
 
     def temperature(self) -> TemperatureScaling:
         """Fit the temperature on the mixes.

@@ -20,7 +20,7 @@ from pseudocal.batches import count, fitting, is_array, may_be_large, take
 from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, received, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence, Packed
 from pseudocal.omissions import Omissions
-from pseudocal.predictors import as_predictor
+from pseudocal.predictors import as_predictor, models_in
 from pseudocal.randomness import Streams
 from pseudocal.synthesis import Strategy
 
@@ -69,7 +69,7 @@ class BlockWork:
 
     Attributes:
         method: The settings of the calibration.
-        models: The model to calibrate, and a second opinion or None.
+        models: The model to calibrate, and None, a second opinion or a sequence of them.
         source: The array that blocks of rows read from, if there is one.
         batch_size: The number of inputs that are predicted together.
         memory: The most bytes that a batch of maps may take.
@@ -86,23 +86,22 @@ class BlockWork:
 
     def start(self) -> WorkOnBlock:
         """On a worker: create the models once, and return the function that collects evidence from a block."""
-        model, second = self.models
-        predict, opinion = as_predictor(model), None if second is None else as_predictor(second)
-        return partial(self._evidence, predict, opinion, received(self.source))
+        model, seconds = self.models
+        opinions = [as_predictor(second) for second in models_in(seconds)]
+        return partial(self._evidence, as_predictor(model), opinions, received(self.source))
 
-    def _evidence(self, predict: Any, opinion: Any, whole: Any, number: int, block: Any) -> tuple[Packed, Any]:
+    def _evidence(self, predict: Any, opinions: Any, whole: Any, number: int, block: Any) -> tuple[Packed, Any]:
         contents = contents_of(block, whole)
         evidence = self.method.no_evidence(part=number)
         for step in self.method.steps(
             predict,
             contents.inputs,
-            second_opinion=opinion,
+            second_opinion=opinions,
             batch_size=fitting(predict, contents.inputs, self.batch_size, self.memory),
             strategy=self.strategy,
             part=None if contents.numbered else number,
         ):
             evidence.add(step)
-            del step  # and its maps, before the next are made
         return evidence.pack(), contents.unreadable
 
 
@@ -119,7 +118,7 @@ def collect_in_blocks(
 
     Args:
         method: The settings of the calibration.
-        models: The model to calibrate, and a second opinion or None.
+        models: The model to calibrate, and None, a second opinion or a sequence of them.
         data: An array, or a list of blocks.
         executor: Runs the work on the blocks.
         batch_size: The number of inputs that are predicted together.

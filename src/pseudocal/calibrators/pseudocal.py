@@ -14,14 +14,15 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
-from pseudocal.batches import Batch, batches_of, fitting, is_array, is_stream
-from pseudocal.calibrators.agreement import find_mistakes
+from pseudocal.batches import batches_of, fitting, is_array, is_stream
+from pseudocal.calibrators.agreement import consensus_of, count_agreement, find_mistakes, second_logits
 from pseudocal.calibrators.calibration import Calibration, warn_of_distrust
+from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
 from pseudocal.calibrators.trust import judge
 from pseudocal.maps import predicted, sampled
-from pseudocal.predictors import Checked, as_predictor
+from pseudocal.predictors import Checked, as_predictor, models_in
 from pseudocal.randomness import Streams
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import AnywhereBefore, Pairing, Strategy, WithinBatch
@@ -56,8 +57,9 @@ class PseudoCal:
             streams, or from the same "batch", as in the paper.
         binary: Whether the model returns one logit z per input, which stands for the two logits (0, z).
         pixels_per_image: For a segmentation model: how many pixels of each image to sample; None for all.
-        estimator: "mixes", as in the paper, or "agreement", which needs a second opinion and matches the mean
-            confidence to the accuracy that the agreement of the two models implies.
+        estimator: "mixes", as in the paper; "agreement", which needs a second opinion and matches the mean confidence
+            to the accuracy that the agreement of the models implies; or "auto", which is agreement where there is a
+            usable second opinion and mixes where there is none.
         on_distrust: What to do with a temperature that should not be applied: "warn", or return the "identity", T = 1.
 
     """
@@ -71,14 +73,14 @@ class PseudoCal:
     pairing: Literal["anywhere", "batch"] = "anywhere"
     binary: bool = False
     pixels_per_image: int | None = 20_000
-    estimator: Literal["mixes", "agreement"] = "mixes"
+    estimator: Literal["auto", "mixes", "agreement"] = "auto"
     on_distrust: Literal["warn", "identity"] = "warn"
 
     def __post_init__(self) -> None:
         check_share(self.lam)
         check_choice("labels", self.labels, "hard", "soft")
         check_choice("pairing", self.pairing, "anywhere", "batch")
-        check_choice("estimator", self.estimator, "mixes", "agreement")
+        check_choice("estimator", self.estimator, "auto", "mixes", "agreement")
         check_choice("on_distrust", self.on_distrust, "warn", "identity")
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
@@ -107,8 +109,8 @@ class PseudoCal:
                 `(n, classes)`, or `(n, classes, height, width)` for segmentation.
             data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it are ignored. With an
                 executor: an array, or a list of blocks such as `pseudocal.app.shards("s3://bucket/*.parquet")`.
-            second_opinion: Another model of the same classes, ideally trained in the same way with another seed. It is
-                used to judge how far the result can be trusted.
+            second_opinion: Another model of the same classes, ideally trained in the same way with another seed, or a
+                list of them. Their agreement tells the accuracy, and so the temperature and how far to trust it.
             batch_size: The number of inputs of an array that are predicted together; fewer for a segmentation model if
                 they do not fit into `memory`.
             strategy: Replaces mixup, as in the paper's ablation.
@@ -149,7 +151,6 @@ class PseudoCal:
             model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, part=part
         ):
             evidence.add(step)
-            del step
             if evidence.settled(self.tolerance):
                 break
         return evidence
@@ -173,7 +174,7 @@ class PseudoCal:
         Args:
             model: The model, as in `fit`.
             data: The data, as in `fit`.
-            second_opinion: Another model, as in `fit`.
+            second_opinion: Another model or a list of them, as in `fit`.
             batch_size: The batch size, as in `fit`.
             strategy: Replaces mixup, as in `fit`.
             part: The number of the block if `data` is a block of the target; each has its own random numbers.
@@ -181,7 +182,7 @@ class PseudoCal:
         """
         self._check(data, second_opinion, batch_size, strategy)
         predict = _checked(model, self.binary)
-        second = None if second_opinion is None else _checked(second_opinion, self.binary)
+        seconds = [_checked(second, self.binary) for second in models_in(second_opinion)]
         synthesise = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
@@ -189,25 +190,26 @@ class PseudoCal:
         for epoch in range(self.epochs):
             pairing = self._pairing(data, streams, epoch)
             for batch in batches_of(data, batch_size, streams.order(epoch)):
-                before = _passes(predict, second)
+                before = sum(model.rows for model in (predict, *seconds))
                 logits = predict(batch.inputs)
-                opinions = _opinions(second, batch, logits)
+                others = second_logits(seconds, batch.inputs, logits)
                 outputs = self._remembered(logits, strategy)
-                pairs = pairing.of(batch, outputs, opinions)
+                real = self._real(logits, outputs, streams.real(batch.number))
+                del logits  # a map is large: let it go before the mixes are predicted
+                pairs = pairing.of(batch, outputs, _classes(others))
                 rng = streams.synthesis(batch.number, epoch)
                 mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
+                mistakes = find_mistakes(seconds, pairs, mixes, self.lam)
                 yield Step(
                     rows=batch.rows,
-                    logits=logits,
                     shape=tuple(batch.inputs.shape[1:]),
-                    real=self._real(logits, outputs, opinions, streams.real(batch.number)),
+                    real=real,
                     pairs=len(pairs),
                     mixes=mixes,
-                    mistakes=None if second is None else find_mistakes(second, pairs, mixes, self.lam),
-                    passes=_passes(predict, second) - before,
+                    opinions=[count_agreement(real.logits, o) + m for o, m in zip(others, mistakes, strict=True)],
+                    passes=sum(model.rows for model in (predict, *seconds)) - before,
                     epoch=epoch,
                 )
-                del logits, outputs, pairs, mixes  # a map is large: let it go before the next is made
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
         """The second half of `fit`: a calibration from the evidence.
@@ -220,14 +222,15 @@ class PseudoCal:
         settings = asdict(self) | (settings or {})
         if evidence.mixes.seen == 0:
             raise InputError(evidence.why_no_mixes(settings.get("strategy")))
-        found, agreement = {"mixes": evidence.temperature()}, evidence.agreement
-        if agreement is not None and not agreement.empty:
-            found["agreement"] = agreement.temperature(evidence.real.labelled)
-        used = self.estimator if self.estimator in found else "mixes"  # if the second model is no opinion of its own
+        real, agreements = evidence.real.labelled, evidence.agreements
+        found, consensus = {"mixes": evidence.temperature()}, consensus_of(agreements)
+        if consensus is not None:
+            found["agreement"] = match_confidence(real.logits, consensus.accuracy, consensus.error)
+        used = "mixes" if self.estimator == "mixes" or consensus is None else "agreement"
         scaling, settings = found[used], settings | {"estimator": used}
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
-        trust = judge(evidence.real.labelled, scaling, mixes=evidence.mixes.seen, agreement=agreement)
+        trust = judge(real, found, used, mixes=evidence.mixes.seen, agreements=agreements)
         if trust.verdict == "do not apply" and self.on_distrust == "identity":
             scaling = TemperatureScaling(1.0, rows=scaling.rows)
         estimates = {name: fitted.temperature for name, fitted in found.items() if not fitted.bound}
@@ -235,9 +238,9 @@ class PseudoCal:
 
     def _check(self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None) -> None:
         """Reject invalid arguments before the first forward pass."""
-        if second_opinion is None and self.estimator == "agreement":
-            raise InputError("expected a second opinion for the estimator 'agreement', got None")
-        if second_opinion is not None and strategy is not None:
+        if not models_in(second_opinion) and self.estimator == "agreement":
+            raise InputError(f"expected a second opinion for the estimator 'agreement', got {second_opinion}")
+        if models_in(second_opinion) and strategy is not None:
             raise InputError(f"expected no strategy together with a second opinion, got {_name(strategy)}")
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
@@ -261,11 +264,11 @@ class PseudoCal:
             raise InputError(f"expected mixup for a segmentation model, got {_name(strategy)}")
         return predicted(logits) if logits.ndim > 2 and self.labels == "hard" else logits
 
-    def _real(self, logits: Logits | Maps, outputs: Any, opinions: Any, rng: np.random.Generator) -> Labelled:
-        """Real rows (or sampled pixels), labelled by the second opinion, or by the model itself if there is none."""
+    def _real(self, logits: Logits | Maps, outputs: Any, rng: np.random.Generator) -> Labelled:
+        """Real rows (or sampled pixels), labelled with the predicted class."""
         if logits.ndim > 2:
             return sampled(logits, outputs if outputs.ndim == 3 else predicted(logits), self.pixels_per_image, rng)
-        return Labelled(logits, logits.argmax(axis=1) if opinions is None else opinions)
+        return Labelled(logits, logits.argmax(axis=1))
 
 
 NO_MIXES = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
@@ -275,21 +278,9 @@ def _checked(model: Any, binary: bool) -> Checked:
     return model if isinstance(model, Checked) else Checked(as_predictor(model), binary=binary)
 
 
-def _passes(predict: Checked, second: Checked | None) -> int:
-    """The number of inputs and mixes that both models have predicted so far."""
-    return predict.rows + (0 if second is None else second.rows)
-
-
-def _opinions(second: Checked | None, batch: Batch, logits: Logits | Maps) -> Any:
-    """The class that the second opinion predicts for each input, if there is one."""
-    if second is None:
-        return None
-    if logits.ndim > 2:
-        raise InputError(f"expected no second opinion for a segmentation model, got one for maps {logits.shape}")
-    opinion = second(batch.inputs)
-    if opinion.shape != logits.shape:
-        raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {opinion.shape[1]}")
-    return opinion.argmax(axis=1)
+def _classes(others: list[Logits]) -> Any:
+    """The class that each second opinion predicts for each input, `(n, opinions)`; None without any."""
+    return np.stack([logits.argmax(axis=1) for logits in others], axis=1) if others else None
 
 
 def _name(strategy: Strategy) -> str:

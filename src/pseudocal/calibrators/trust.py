@@ -9,13 +9,14 @@ The thresholds below were chosen on the development tasks only; `docs/trust.md` 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators.agreement import Agreement
+from pseudocal.calibrators.agreement import Agreement, Consensus, consensus_of
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
@@ -61,6 +62,25 @@ class Forecast:
 
 
 @dataclass(frozen=True)
+class Effect:
+    """What a temperature does to the confidence.
+
+    >>> Effect(temperature=2.0, confidence=0.7, gap=0.12)
+    Effect(temperature=2.0, confidence=0.7, gap=0.12)
+
+    Attributes:
+        temperature: The temperature.
+        confidence: The mean confidence on the target with it.
+        gap: That confidence minus the accuracy of the forecast: above zero the model is too sure.
+
+    """
+
+    temperature: float
+    confidence: float
+    gap: float
+
+
+@dataclass(frozen=True)
 class Trust:
     """Whether a calibration should be applied, and why.
 
@@ -75,6 +95,7 @@ class Trust:
         evidence: The numbers that the verdict is based on, by name.
         score: How far the calibrated confidence is expected to be off; above zero it is too far. None without a second
             opinion.
+        effects: What each temperature that was found would do, by estimator, and what T = 1 does, as "none".
 
     """
 
@@ -83,6 +104,12 @@ class Trust:
     forecast: Forecast
     evidence: dict[str, float]
     score: float | None = None
+    effects: dict[str, Effect] = field(default_factory=dict)
+
+    @property
+    def temperatures(self) -> dict[str, float]:
+        """The temperature that each estimator found: from mixes, and from agreement with a usable second opinion."""
+        return {name: effect.temperature for name, effect in self.effects.items() if name != "none"}
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON values."""
@@ -102,50 +129,76 @@ class Trust:
             return cls(
                 content["verdict"],
                 tuple(str(reason) for reason in content["reasons"]),
-                Forecast(**{key: float(value) for key, value in content["forecast"].items()}),
-                {str(key): float(value) for key, value in content["evidence"].items()},
+                Forecast(**_floats(content["forecast"])),
+                _floats(content["evidence"]),
                 None if content["score"] is None else float(content["score"]),
+                {str(name): Effect(**_floats(effect)) for name, effect in content.get("effects", {}).items()},
             )
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             raise InputError(f"expected a record of trust, got {brief(content)}") from error
 
 
-def judge(real: Labelled, scaling: TemperatureScaling, *, mixes: int, agreement: Agreement | None = None) -> Trust:
-    """Judge a temperature by the logits of real inputs, and by a second opinion if there is one.
+def judge(
+    real: Labelled,
+    found: Mapping[str, TemperatureScaling],
+    used: str,
+    *,
+    mixes: int,
+    agreements: Sequence[Agreement] = (),
+) -> Trust:
+    """Judge a temperature by the logits of real inputs, and by second opinions if there are any.
 
     Two models agree on 90% of the inputs and never share a mistake; the first has a confidence of 100%, which the
     temperature reduces to 90%:
 
-    >>> from pseudocal.calibrators.agreement import Mistakes
     >>> logits = np.tile(np.eye(10) * 50, (100, 1))
-    >>> agreement = Agreement(rows=1000, rate=0.9, mistakes=Mistakes(100.0, 0.0, 100.0))
+    >>> agreement = Agreement(classes=10, rows=1000, rate=0.9, shared=0.0, mistakes=100.0)
     >>> real = Labelled(logits, logits.argmax(axis=1))
-    >>> trust = judge(real, TemperatureScaling(11.36), mixes=900, agreement=agreement)
+    >>> trust = judge(real, {"mixes": TemperatureScaling(11.36)}, "mixes", mixes=900, agreements=[agreement])
     >>> trust.verdict, round(trust.forecast.accuracy, 2)
-    ('apply', 0.9)
+    ('apply', 0.91)
 
     If the rows have groups, they are pixels of images, for which the reasons differ.
+
+    Args:
+        real: The logits of real inputs.
+        found: The temperature of each estimator.
+        used: The estimator whose temperature is judged.
+        mixes: The number of mixes.
+        agreements: The agreement with each second opinion.
+
     """
+    scaling, pixels = found[used], real.groups is not None
     before, after = (
         float(np.average(confidences(real.logits, t), weights=real.weights)) for t in (1.0, scaling.temperature)
     )
     shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=real.logits.shape[1])
     evidence = {"confidence before": before, "confidence after": after, "mixes": float(mixes), **_marginal(shares)}
-    pixels = real.groups is not None
     findings = [*_basics(scaling, mixes, evidence["largest class"], pixels=pixels)]
-    if agreement is not None:
-        evidence |= {"agreement": agreement.rate, "shared mistakes": agreement.shared}
-    if agreement is None or agreement.empty:
+    consensus = consensus_of(agreements)
+    if agreements:
+        evidence |= {"agreement": agreements[0].rate, "shared mistakes": agreements[0].shared}
+    if consensus is None:
         alone = PIXELS_TEXT if pixels else ALONE_TEXT
-        findings.append(("caution", alone if agreement is None else EMPTY_TEXT.format(agreement.shared)))
+        findings.append(("caution", EMPTY_TEXT.format(agreements[0].shared) if agreements else alone))
         forecast, score = _clipped(after, *ALONE_BELOW_AND_ABOVE), None
     else:
-        findings += _second(agreement, before, after)
-        forecast = _clipped(agreement.accuracy, *[math.hypot(TOGETHER, NORMAL_90 * agreement.error)] * 2)
-        score = _score(agreement.accuracy, before, after)
-    verdict = max((level for level, _ in findings), key=VERDICTS.index)
-    reasons = sorted(findings, key=lambda finding: -VERDICTS.index(finding[0]))
-    return Trust(verdict, tuple(text for _, text in reasons), forecast, evidence, score)
+        findings += _second(consensus, before, after)
+        forecast = _clipped(consensus.accuracy, *[math.hypot(TOGETHER, NORMAL_90 * consensus.error)] * 2)
+        score = _score(consensus.accuracy, before, after)
+    findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
+    temperatures = {"none": 1.0} | {name: fitted.temperature for name, fitted in found.items()}
+    effects = {name: _effect(real, t, forecast.accuracy) for name, t in temperatures.items()}
+    return Trust(findings[0][0], tuple(text for _, text in findings), forecast, evidence, score, effects)
+
+
+def _effect(real: Labelled, temperature: float, accuracy: float) -> Effect:
+    confidence = float(np.average(confidences(real.logits, temperature), weights=real.weights))
+    return Effect(temperature, confidence, confidence - accuracy)
+
+
+def _floats(content: Any) -> dict[str, float]:
+    return {str(key): float(value) for key, value in content.items()}
 
 
 ALONE_TEXT = (
@@ -186,9 +239,10 @@ def _basics(scaling: TemperatureScaling, mixes: int, largest: float, *, pixels: 
     return found
 
 
-def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Verdict, str]]:
+def _second(consensus: Consensus, before: float, after: float) -> list[tuple[Verdict, str]]:
     """The verdict of the second opinion on the confidence before and after calibration."""
-    accuracy, found = agreement.accuracy, list[tuple[Verdict, str]]()
+    agreement = consensus.agreements[0]
+    accuracy, found = consensus.accuracy, list[tuple[Verdict, str]]()
     gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
     story = (
         f"Two models agree on {agreement.rate:.0%} of the inputs, and on {agreement.shared:.0%} of the first one's "
@@ -206,7 +260,7 @@ def _second(agreement: Agreement, before: float, after: float) -> list[tuple[Ver
         found.append(
             ("caution", "The two models make mostly the same mistakes: the second is hardly an opinion of its own.")
         )
-    if agreement.mistakes.weight**2 < FEW_MISTAKES * agreement.mistakes.squares or not agreement.mistakes.weight:
+    if agreement.mistakes < FEW_MISTAKES:
         found.append(("caution", "There were too few sure mistakes to see how many the two models share."))
     return found
 

@@ -17,7 +17,7 @@ from pseudocal.calibrators.evidence import Packed
 from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import as_predictor
 
-PACKED_NAMES = ("counts", "ceilings", "mistakes", "mixes", "real")
+PACKED_NAMES = ("counts", "ceilings", "opinions", "mixes", "real")
 
 
 def fit_across_ranks(

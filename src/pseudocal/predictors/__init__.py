@@ -27,7 +27,7 @@ from pseudocal.arrays import (
 from pseudocal.batches import count
 from pseudocal.maps import check_maps
 
-__all__ = ["Checked", "Deferred", "as_predictor"]
+__all__ = ["Checked", "Deferred", "as_predictor", "models_in"]
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,17 @@ def as_predictor(model: Any) -> Predictor:
             f"got {type(model).__name__}"
         )
     return model  # type: ignore[no-any-return]
+
+
+def models_in(given: Any) -> list[Any]:
+    """The models in an argument that takes one model, a sequence of them, or None.
+
+    >>> models_in(None), models_in(len), models_in((len, max))
+    ([], [<built-in function len>], [<built-in function len>, <built-in function max>])
+    """
+    if given is None:
+        return []
+    return list(given) if isinstance(given, list | tuple) else [given]
 
 
 class Checked:

@@ -43,7 +43,7 @@ class Pairs:
         second: The row numbers of their partners, of shape `(n,)`.
         weights: The weight of each pair, of shape `(n,)`; None means 1 for each.
         ids: The number of each row in the data, of shape `(m,)`: mixes that share an input are not independent.
-        opinions: The class that the second opinion predicts for each row, of shape `(m,)`, if there is one.
+        opinions: The class that each second opinion predicts for each row, of shape `(m, opinions)`, if there are any.
 
     """
 
@@ -128,7 +128,7 @@ class Pairing(Protocol):
         Args:
             batch: The batch.
             logits: The model's logits of its rows.
-            opinions: The classes that a second opinion predicts for its rows, if there is one.
+            opinions: The classes that second opinions predict for its rows, `(n, opinions)`, if there are any.
 
         """
         ...
@@ -183,7 +183,7 @@ class AnywhereBefore:
         Args:
             batch: The batch.
             logits: The model's logits of its rows; for images the classes of the pixels are enough.
-            opinions: The classes that a second opinion predicts for its rows, if there is one.
+            opinions: The classes that second opinions predict for its rows, `(n, opinions)`, if there are any.
 
         """
         rng, x, n = self._rng, batch.inputs, len(logits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import shutil
 import sys
@@ -56,7 +57,7 @@ def test_the_verdict_is_printed_and_in_the_json(pseudocal, tabular, tabular_seco
     assert f"verdict: {trust.verdict}\n" in said
     assert all(f"  {reason}\n" in said for reason in trust.reasons)
     assert f"forecast of the accuracy: {trust.forecast.accuracy:.0%}, 90% interval" in said
-    assert trust.reasons[0].split(":")[0] in (tmp_path / "out" / "report.html").read_text()
+    assert trust.reasons[0].split(":")[0] in html.unescape((tmp_path / "out" / "report.html").read_text())
 
 
 def test_the_temperature_can_come_from_the_agreement(pseudocal, tabular, tabular_second, features, tmp_path):

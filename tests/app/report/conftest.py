@@ -1,9 +1,7 @@
-"""A finished run without a model, with and without labels and pictures; and a browser to look at its pages."""
+"""A finished run without a model, with and without labels and pictures."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,31 +26,6 @@ from pseudocal.calibrators.trust import Forecast, Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-REQUIRED = os.environ.get("PSEUDOCAL_BROWSER") == "required"  # as .ci/run says: there nothing is skipped
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if CHROMIUM is None and not REQUIRED:
-        pytest.skip("no chromium on this machine: apt-get install chromium")
-    assert CHROMIUM, "expected a chromium, got none on the PATH"
-    from playwright import sync_api as playwright
-
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def contrast(one: str, other: str) -> float:

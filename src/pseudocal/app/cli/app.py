@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from pseudocal.app.cli.bench import bench
 from pseudocal.app.cli.options import EPILOG, fraction, names_in, numbers, option, sides, words
-from pseudocal.app.cli.printing import score_lines, show_progress, summary, summary_lines
+from pseudocal.app.cli.options import prefix as parse_prefix
+from pseudocal.app.cli.printing import show_progress, summary, summary_lines
+from pseudocal.app.cli.scoring import scoring
 from pseudocal.app.jobs.answers import TEMPLATE, ask_about
 from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
-from pseudocal.app.jobs.saved_results import apply_file, rewrite_report, score_files
-from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.app.jobs.saved_outputs import keep_outputs
+from pseudocal.app.jobs.saved_results import rewrite_report
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
 from pseudocal.extras import MissingExtraError
 
@@ -33,6 +37,7 @@ app = typer.Typer(
 
 
 app.add_typer(bench, name="bench")
+app.add_typer(scoring)
 
 
 def _print_version(wanted: bool) -> None:
@@ -146,22 +151,41 @@ def calibrate(
     _print_result(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json)
 
 
+ASKED_ABOUT = "folder that `calibrate` wrote, or saved outputs of any model: .npy, .npz, .csv or .parquet"
+OUT_OF_OUTPUTS = "saved outputs: folder for the results [default: the name of the file without its ending]"
+SHOWN = "saved outputs: what the inputs are, a table or a text file with one input per line"
+
+
 @app.command("ask", epilog=EPILOG)
 def ask_person(
-    out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")],
+    about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
     n: Annotated[int, option("-n", min=1, help="how many inputs to ask about", show_default=True)] = 50,
+    out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
+    inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
+    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,
+    binary: Annotated[bool, option("--binary", help="saved outputs: one number per row, for two classes")] = False,
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+    classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
 ) -> None:
-    """Write questions to a person about the data of OUT: a page to open in a browser, and a table to fill in."""
-    page = ask_about(out, n)
+    """Write questions to a person: a page to open in a browser, and a table to fill in."""
+    saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field, "classes": names_in(classes)}
+    folder = _folder_of(about, out, saved)
+    page = ask_about(folder, n)
     typer.echo(f"{page}: {n:,} questions; open it in a browser, answer, save answers.csv")
-    typer.echo(f"{out / TEMPLATE}: the same as a table, to fill in elsewhere")
-    typer.echo(f"then: pseudocal refine {out} answers.csv")
+    typer.echo(f"{folder / TEMPLATE}: the same as a table, to fill in elsewhere")
+    typer.echo(f"then: pseudocal refine {folder} answers.csv")
 
 
 @app.command("refine", epilog=EPILOG)
 def refine_result(
-    out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")],
+    about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
     answers: Annotated[Path, typer.Argument(help="table with the columns file and label")],
+    out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
+    inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
+    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,
+    binary: Annotated[bool, option("--binary", help="saved outputs: one number per row, for two classes")] = False,
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+    classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
     labels_are: Annotated[DrawnBy, option(help="how the answered inputs were drawn", show_default=True)] = "ask",
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript again: such files can run code")
@@ -171,8 +195,20 @@ def refine_result(
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Bring OUT up to date with a person's ANSWERS: temperature, calibrated model, predictions and report."""
-    steps = refine_steps(out, answers, drawn_by=labels_are, trust=trust_model, device=device)
+    saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field, "classes": names_in(classes)}
+    folder = _folder_of(about, out, saved)
+    steps = refine_steps(folder, answers, drawn_by=labels_are, trust=trust_model, device=device)
     _print_result(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json)
+
+
+def _folder_of(about: Path, out: Path | None, saved: dict[str, Any]) -> Path:
+    """The folder to ask about; outputs that were saved in a file get one of their own."""
+    if about.is_file():
+        return keep_outputs(about, about.with_suffix("") if out is None else out, **saved)
+    given = [name for name, value in {"out": out, **saved}.items() if value]
+    if given:
+        raise InputError(f"expected a file of saved outputs with --{given[0]}, got {about}")
+    return about
 
 
 def _print_result(result: Result, *, quiet: bool, as_json: bool) -> None:
@@ -180,34 +216,6 @@ def _print_result(result: Result, *, quiet: bool, as_json: bool) -> None:
         typer.echo(json.dumps(summary(result.report, result.out)))
     elif not quiet:
         typer.echo("\n".join(summary_lines(result.report, result.out)))
-
-
-@app.command(epilog=EPILOG)
-def evaluate(
-    logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
-    labels: Annotated[Path, typer.Argument(help="class numbers: .npy, .csv, .parquet, or text with one per line")],
-    calibration: Annotated[Path | None, option(help="calibration.json, to score before and after")] = None,
-    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
-    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
-    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
-) -> None:
-    """Score saved LOGITS against LABELS: ECE, NLL, Brier and accuracy with intervals."""
-    loaded = None if calibration is None else Calibration.load(calibration)
-    rows = score_files(logits, labels, loaded, outputs=outputs, field=field)
-    typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
-
-
-@app.command(epilog=EPILOG)
-def apply(
-    calibration: Annotated[Path, typer.Argument(help="calibration.json")],
-    logits: Annotated[Path, typer.Argument(help=".npy, .npz, .csv or .parquet of shape (n, classes)")],
-    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
-    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
-    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
-) -> None:
-    """Turn saved LOGITS into calibrated probabilities."""
-    shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
-    typer.echo(f"{out}: probabilities of shape {shape}")
 
 
 @app.command(epilog=EPILOG)
@@ -219,9 +227,20 @@ def train(
     method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
     preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
     backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    weights: Annotated[
+        str, option(help="weights of the backbone: a state dict, a folder or hub id for transformers, or random")
+    ] = "default",
+    frozen: Annotated[
+        bool | None, option("--frozen/--end-to-end", help="[default: frozen if the weights are pretrained]")
+    ] = None,
     iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
+    batch: Annotated[int | None, option(min=1, help="inputs of each domain per step [default: the preset's]")] = None,
+    lr: Annotated[float | None, option(help="learning rate at the start [default: the preset's]")] = None,
+    precision: Annotated[Literal["single", "mixed"], option(help="mixed: train the backbone in bfloat16")] = "single",
     seed: Annotated[int, option(help="random seed", show_default=True)] = 0,
     root: Annotated[Path | None, option(help="folder of a benchmark's data")] = None,
+    lists: Annotated[Path | None, option(help="folder of its list files [default: ROOT]")] = None,
+    prefix: Annotated[str | None, option(metavar="OLD=NEW", help="how paths in lists begin, and begin here")] = None,
     partial: Annotated[bool, option("--partial", help="target with a subset of the classes")] = False,
     evaluate: Annotated[bool, option("--evaluate", help="score on the target's labels, for the record")] = False,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
@@ -231,21 +250,14 @@ def train(
     """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
     from pseudocal.app.cli.training import train_on, training_lines  # slow to import, and not needed by `calibrate`
 
+    place = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "partial": partial}
     result = train_on(
-        dataset,
-        source,
-        target,
-        root=root,
-        partial=partial,
+        {"dataset": dataset, "source": source, "target": target, **place},
+        {"method": method, "preset": preset, "batch": batch, "lr": lr, "weights": weights, "backbone": backbone},
+        {"out": out, "iterations": iterations, "seed": seed, "device": device, "frozen": frozen}
+        | {"mixed": precision == "mixed"},
         evaluate=evaluate,
         quiet=quiet,
-        method=method,
-        preset=preset,
-        out=out,
-        backbone=backbone or ("digits" if dataset == "digits" else "efficientnet-lite0"),
-        iterations=iterations,
-        seed=seed,
-        device=device,
     )
     if as_json:
         typer.echo(json.dumps(result))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from pseudocal.app.cli.errors import INPUT
-from pseudocal.app.cli.options import EPILOG, option
+from pseudocal.app.cli.options import EPILOG, check_device, option
+from pseudocal.app.cli.options import prefix as parse_prefix
 from pseudocal.app.cli.printing import told_of_building
 from pseudocal.app.cli.training import Stages
 from pseudocal.arrays import InputError, cores
@@ -35,10 +36,17 @@ def run(
     quick: QUICK = False,
     backbone: Annotated[str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")] = None,
     weights: Annotated[
-        str | None, option(help="weights of the backbone: a folder or hub id for transformers, or random")
+        str | None, option(help="weights of the backbone: a state dict, a folder or hub id for transformers, or random")
     ] = None,
+    iterations: Annotated[int | None, option(min=1, help="training steps")] = None,
+    batch: Annotated[int | None, option(min=1, help="inputs of each domain per training step")] = None,
+    lr: Annotated[float | None, option(help="learning rate at the start")] = None,
+    precision: Annotated[Literal["single", "mixed"] | None, option(help="mixed: train in bfloat16")] = None,
     root: Annotated[Path | None, option(help="folder of the data of the paper's suites")] = None,
-    workers: Annotated[int, option(min=0, help="processes; 0: one per core")] = 0,
+    lists: Annotated[Path | None, option(help="folder of their list files [default: ROOT]")] = None,
+    prefix: Annotated[str | None, option(metavar="OLD=NEW", help="how paths in lists begin, and begin here")] = None,
+    device: Annotated[str | None, option(help="cpu, cuda (a GPU per process), cuda:1 ...")] = None,
+    workers: Annotated[int, option(min=0, help="processes; 0: one per core, or per GPU")] = 0,
     threads: Annotated[int, option(min=1, help="threads per process", show_default=True)] = 1,
     ray: Annotated[bool, option("--ray", help="run on Ray, on this machine")] = False,
     ray_address: Annotated[str | None, option(help="run on a Ray cluster that shares the folders")] = None,
@@ -50,15 +58,14 @@ def run(
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
     package = _package()
-    from pseudocal.lab.bench.executors import Pool, Ray
-
-    processes = workers or cores()
-    changes = {name: value for name, value in (("backbone", backbone), ("weights", weights)) if value is not None}
+    asked = {"backbone": backbone, "weights": weights, "iterations": iterations, "batch": batch, "lr": lr}
+    changes = {name: value for name, value in (asked | {"precision": precision}).items() if value is not None}
     chosen = _chosen(suite, seeds=seeds, quick=quick, **changes)
     check_writable(out)
-    store = package.Store(out, root, threads)
-    on_ray = bool(ray or ray_address)
-    using: Any = Ray(ray_address, processes) if on_ray else Pool(processes) if processes > 1 else nullcontext(map)
+    local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
+    here = _of_file(suite) | {name: value for name, value in local.items() if value is not None}
+    store = package.Store(out, threads=threads, **here)
+    using = _executor(store.device, workers, ray=ray, address=ray_address)
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
 
         def progress(what: str, done: int, total: int) -> None:
@@ -149,6 +156,26 @@ def _chosen(suite: str, **settings: Any) -> Suite:
     from pseudocal.lab.bench.suites import built_in
 
     return read_suite(Path(suite), **settings) if suite.endswith(".toml") else built_in(suite, **settings)
+
+
+def _of_file(suite: str) -> dict[str, Any]:
+    """Where a suite's file says that its data is and that it runs."""
+    from pseudocal.lab.bench.suite_file import read_local
+
+    return read_local(Path(suite)) if suite.endswith(".toml") else {}
+
+
+def _executor(device: str, workers: int, *, ray: bool, address: str | None) -> Any:
+    """Return what runs the jobs: on "cuda" each process has a GPU of its own, and Ray gives each job one."""
+    from pseudocal.lab.bench.executors import Pool, Ray, visible_gpus
+
+    if address is None:  # the GPUs of a cluster are elsewhere
+        check_device(device)
+    gpus = visible_gpus() if device == "cuda" else []
+    processes = workers or len(gpus) or cores()
+    if ray or address:
+        return Ray(address, processes, gpus=int(device.startswith("cuda")))
+    return Pool(processes, gpus) if processes > 1 else nullcontext(map)
 
 
 def _name(suite: str, *, quick: bool) -> str:

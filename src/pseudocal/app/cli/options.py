@@ -86,6 +86,37 @@ def with_address(arguments: list[str]) -> list[str]:
     return [*arguments[:i], "--ray=local", *arguments[i + 1 :]]
 
 
+def prefix(text: str | None) -> tuple[str, str] | None:
+    """Parse how paths begin in a list, and how they begin here.
+
+    >>> prefix("/home/them/data=/data")
+    ('/home/them/data', '/data')
+    """
+    if text is None:
+        return None
+    old, equals, new = text.partition("=")
+    if not (old and equals):
+        raise InputError(f"expected a prefix like OLD=NEW, got {text!r}")
+    return (old, new)
+
+
+def check_device(name: str) -> str:
+    """Return a device that torch can use here, or refuse it.
+
+    >>> check_device("cpu")
+    'cpu'
+    """
+    torch = require("torch", "torch")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"expected a device like cpu, cuda or cuda:1, got {name!r}") from error
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if (device.index or 0) >= count:
+        raise InputError(f"expected a GPU that torch can use, got {name} with {count} of them")
+    return name
+
+
 def names_in(path: Path | None) -> tuple[str, ...]:
     """Read class names, one per line; blank lines at the end are dropped."""
     if path is None:

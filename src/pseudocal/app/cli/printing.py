@@ -35,7 +35,7 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         "measured": content["measured"],
         "answers": content["answers"],
         **{key: (content["answers"] or trust)[key] for key in ("verdict", "reasons")},
-        **{key: trust[key] for key in ("forecast", "replaced")},
+        **{key: None if trust is None else trust[key] for key in ("forecast", "replaced")},
         "cautions": [fact.text for fact in report.facts if fact.level == "caution"],
         "out": str(out),
         "model_files": list(report.model.files),
@@ -47,7 +47,8 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
     """Yield the result of a calibration for people, line by line."""
     short = summary(report, out)
     yield _temperature(short)
-    yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
+    if short["mixes"]:
+        yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
     yield f"mean confidence {short['confidence']['before']:.1%} before, {short['confidence']['after']:.1%} after"
     yield from verdict_lines(short)
     if short["unreadable"]:

@@ -3,50 +3,57 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pseudocal.app.cli.options import check_device
 from pseudocal.app.cli.printing import Progress, progress, told_of_building
 from pseudocal.extras import MissingExtraError
 from pseudocal.files import check_writable
 
 
 def train_on(
-    dataset: str,
-    source: str,
-    target: str,
-    *,
-    root: Path | None,
-    partial: bool,
-    evaluate: bool,
-    quiet: bool,
-    **settings: Any,
+    data: dict[str, Any], model: dict[str, Any], run: dict[str, Any], *, evaluate: bool, quiet: bool
 ) -> dict[str, Any]:
     """Train, show the progress, and return the results."""
-    from pseudocal.lab.data import load, partial_set  # imported here: other commands import this file but need no data
-
     try:
         import torch
 
-        from pseudocal.lab.adapt import TrainingRun, train
+        from pseudocal.lab.adapt import Choice, TrainingRun, train
+        from pseudocal.lab.adapt.training import find_preset
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "adapt") from error
-    check_writable(Path(settings["out"]))
+    check_writable(Path(run["out"]))
+    check_device(run["device"])
+    preset = replace(find_preset(model["method"], model["preset"]), **_given(model, "batch", "lr"))
+    backbone = model["backbone"] or ("digits" if data["dataset"] == "digits" else "efficientnet-lite0")
     with told_of_building(quiet=quiet):
-        domains = list(load(dataset, *dict.fromkeys((source, target)), **({"root": root} if root else {})).values())
-    source_domain, target_domain = domains[0], domains[-1]
-    target_domain = partial_set(dataset, target_domain) if partial else target_domain
-    chosen = {name: settings.pop(name) for name in ("method", "preset", "backbone")}
-    if chosen["backbone"] == "digits":
+        source, target = _domains(**data)
+    if backbone == "digits":
         torch.set_num_threads(1)  # such a small network gains nothing from threads, and is slowed on a busy machine
     with Stages(quiet=quiet) as stages:
-        run = TrainingRun(**settings, progress=stages, evaluate=target_domain if evaluate else None)
-        trained = train(source_domain, target_domain.unlabelled(), run, **chosen)
+        settings = TrainingRun(**run, progress=stages, evaluate=target if evaluate else None)
+        choice = Choice(backbone, model["weights"])
+        trained = train(source, target.unlabelled(), settings, method=model["method"], preset=preset, backbone=choice)
     result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
     if trained.curve:
         last = trained.curve[-1]
         result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
     return result
+
+
+def _domains(dataset: str, source: str, target: str, *, partial: bool, **place: Any) -> tuple[Any, Any]:
+    """Load the two domains; `place` says where a benchmark is."""
+    from pseudocal.lab.data import load, partial_set  # imported here: other commands import this file but need no data
+
+    domains = list(load(dataset, *dict.fromkeys((source, target)), **_given(place, *place)).values())
+    return domains[0], partial_set(dataset, domains[-1]) if partial else domains[-1]
+
+
+def _given(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return those of the named settings that the user gave."""
+    return {name: settings[name] for name in names if settings[name] is not None}
 
 
 def training_lines(result: dict[str, Any]) -> list[str]:

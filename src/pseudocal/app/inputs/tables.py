@@ -90,7 +90,8 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     if is_csv:
         _check_encoding(path)
     try:
-        table = csv.read_csv(path) if is_csv else parquet.read_table(path)
+        broken = csv.ParseOptions(newlines_in_values=True)  # texts may have several lines
+        table = csv.read_csv(path, parse_options=broken) if is_csv else parquet.read_table(path)
         names = list(table.column_names)
         columns = [column.to_numpy() for column in table.columns]
     except Exception as error:  # Arrow's own errors, OSError for a damaged file, UnicodeDecodeError for column names

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pseudocal.app.inputs.tables import TABLES, read_array, read_columns
+from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.jobs.answer_file import GivenAnswer, answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import DrawnBy
 from pseudocal.app.jobs.staging import staged
@@ -22,6 +23,7 @@ from pseudocal.calibrators.survey import RowNumbers, ask
 
 TEMPLATE = "ask.csv"
 MOST_CELLS = 100  # columns of a row that are shown
+HIDDEN = ("file", "label")  # columns that are not: the name is shown anyway, and a label would give the answer away
 
 
 def ask_about(out: Path | str, n: int = 50) -> Path:
@@ -140,21 +142,26 @@ def _questions(target: Target, rows: RowNumbers) -> list[Question]:
         if missing := [path for path in paths if not path.is_file()]:
             raise InputError(f"expected the pictures that were predicted, got {missing[0]}: no such file")
         return [Question(target.names[row], picture=path) for row, path in zip(rows, paths, strict=True)]
-    cells = _cells_of(target, [target.names[row] for row in rows])
+    cells = _cells_of(target, rows)
     return [Question(target.names[row], cells=tuple(shown)) for row, shown in zip(rows, cells, strict=True)]
 
 
-def _cells_of(target: Target, names: list[str]) -> Iterator[list[tuple[str, str]]]:
-    """The columns of rows of a table, or the numbers of rows of an array; the rows are called by their number."""
-    path = Path(target.data or "")
+def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
+    """The columns of rows of a table, a line of a text file, or the numbers of rows of an array."""
+    if target.data is None:  # outputs that were saved without their inputs
+        yield from ([] for _ in rows)
+        return
+    path = Path(target.data)
     if not path.is_file():
         raise InputError(f"expected the data that were predicted, got {path}: no such file")
-    if path.suffix.lower() in TABLES:
-        columns = read_columns(path)
-        for row in map(int, names):
-            yield [(str(name), str(values[row])) for name, values in columns.items()][:MOST_CELLS]
+    numbers = rows.tolist() if target.saved else [int(target.names[row]) for row in rows]  # rows are called by number
+    if path.suffix.lower() not in ARRAYS:
+        columns = read_descriptions(path)
+        for number in numbers:
+            cells = [(str(name), str(values[number])) for name, values in columns.items() if name not in HIDDEN]
+            yield cells[:MOST_CELLS]
         return
     array = read_array(path, target.field)
-    for row in map(int, names):
-        numbers = np.asarray(array[row]).ravel()
-        yield [(str(i), f"{value:.6g}") for i, value in enumerate(numbers[:MOST_CELLS].tolist())]
+    for number in numbers:
+        values = np.asarray(array[number]).ravel()
+        yield [(str(i), f"{value:.6g}") for i, value in enumerate(values[:MOST_CELLS].tolist())]

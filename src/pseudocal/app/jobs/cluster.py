@@ -26,7 +26,7 @@ from pseudocal.app.jobs.setup import (
     Setup,
     as_logits_of,
     batch_size_for,
-    check_names,
+    check_count,
     check_second,
     input_order,
     open_data,
@@ -95,7 +95,7 @@ class RayRun:
             check_second(models[0], models[1], self.setup.inputs, job.preprocessing)
         if job.classes:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
-            check_names(job, logits.shape[1])
+            check_count(job.classes, logits.shape[1])
 
     @contextmanager
     def connected(self) -> Iterator[None]:

@@ -25,7 +25,7 @@ from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, data_name, ope
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Target
-from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
+from pseudocal.arrays import InputError, Inputs, Logits, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
@@ -103,18 +103,17 @@ class LocalRun:
         with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as background:
             for step in method.steps(self._predict, batches, second_opinion=second):
                 if evidence.inputs == 0:
-                    setup.check(step.logits)
+                    setup.check(step.real)
                     background.submit(warm_up)  # while the model predicts
                 self._store.keep(step.rows, step.logits)
                 evidence.add(step)
-                done = len(step.rows)
-                del step  # and its maps, before the next are made
-                yield Tick("calibrating", done, len(setup.order))
+                yield Tick("calibrating", len(step.rows), len(setup.order))
                 if evidence.settled(method.tolerance):
                     break
             if setup.job.predict == "all":
                 for batch in batches:  # those left after an early stop
-                    self._store.keep(batch.rows, self._predict(batch.inputs))
+                    logits = None if self._store.maps else self._predict(batch.inputs)
+                    self._store.keep(batch.rows, logits)
                     yield Tick("predicting", len(batch.rows), len(setup.order))
         return evidence, {"batch_size": setup.batch_size}
 
@@ -252,9 +251,9 @@ class LogitStore:
             with replacing(self._path) as aside:
                 np.save(aside, self.logits)
 
-    def keep(self, rows: NDArray[np.intp], logits: Logits | Maps) -> None:
-        """Store the logits of some inputs."""
-        if logits.ndim == 4:
+    def keep(self, rows: NDArray[np.intp], logits: Logits | None) -> None:
+        """Store the logits of some inputs; None stands for maps."""
+        if logits is None:
             self.maps = True
             self._kept[rows] = True
             return

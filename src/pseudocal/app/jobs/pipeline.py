@@ -21,13 +21,13 @@ from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import kept_logits, refined_by
 from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
 from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
+from pseudocal.app.jobs.saved_outputs import standing
 from pseudocal.app.jobs.setup import Models, data_name, open_models
 from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import (
     AboutModel,
-    Report,
     RowSummary,
     report_of,
     timing_since,
@@ -86,7 +86,7 @@ def refine_out(
         result.calibration.measured.accuracy, result.calibration.verdict
 
     Args:
-        out: the folder that `calibrate` wrote.
+        out: the folder that `calibrate` or `keep_outputs` wrote.
         answers: a table with the columns `file` and `label`: a class, "cannot tell" or "none of these".
         drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
         trust: whether the file of the model, which is written again, may run code.
@@ -146,11 +146,10 @@ def refine_steps(
     """As `refine_out`, step by step. The same answers give the same files, to the last byte."""
     with staged(out, keeps=KEPT) as aside:
         target = Target.load(out)
-        done, logits = Report.load(out / "report.json"), kept_logits(out, target)
-        before = Calibration.load(out / "calibration.json")
-        calibration, answered = refined_by(before, logits, target, answers, drawn_by)
+        done, logits = standing(out, target), kept_logits(out, target)
+        calibration, answered = refined_by(done.calibration, logits, target, answers, drawn_by)
         files: tuple[str, ...] = ()
-        if (done.model.files or before.bound) and kind_of(target.model) != "callable":  # else no file holds T
+        if (done.model.files or done.calibration.bound) and kind_of(target.model) != "callable":  # else no file holds T
             probe = np.array(read_array(out / "probe.npy"))
             model = _opened_again(target, logits, probe, trust=trust, device=device)
             files, why_none = _ship(target.outputs, model, calibration, aside, probe)

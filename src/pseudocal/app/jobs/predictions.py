@@ -27,7 +27,7 @@ from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of
 from pseudocal.calibrators.calibration import scaling_to_dict
 from pseudocal.calibrators.executors import Executor, Failure, WorkOnBlock, unreadable_in
 from pseudocal.extras import require
-from pseudocal.files import replacing, save_json
+from pseudocal.files import replacing, save_json, sweep
 from pseudocal.metrics.images import ImageRow, image_row
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked, Deferred, as_predictor
@@ -211,17 +211,20 @@ def _folder(out: Path, key: str) -> Iterator[None]:
     if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("run") != key:
         for part in out.glob("part-*.parquet"):
             part.unlink()
+    sweep(out)
     created = [folder for folder in (out, *out.parents) if not folder.exists()]
     save_json(record, {"format": "pseudocal-predictions", "format_version": 1, "run": key})
     try:
         yield
     except BaseException:
+        sweep(out)
         if not any(out.glob("part-*.parquet")):
             record.unlink(missing_ok=True)
             for folder in created:
                 with suppress(OSError):  # not empty any more
                     folder.rmdir()
         raise
+    sweep(out)  # a worker that died may have left something
 
 
 def _known_by(block: Block) -> str:

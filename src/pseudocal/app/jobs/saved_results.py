@@ -8,23 +8,22 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.inputs.labels import read_labels
-from pseudocal.app.inputs.tables import read_array, read_table
+from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.app.jobs.saved_outputs import saved_array
 from pseudocal.app.jobs.staging import finish
 from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
 from pseudocal.app.report.record import to_json
-from pseudocal.arrays import InputError, Logits, as_logits
+from pseudocal.arrays import InputError, Logits, Maps, as_logits, as_maps
 from pseudocal.calibrators import Calibration
 from pseudocal.files import allocate_array, replacing
-from pseudocal.metrics import Outcomes
+from pseudocal.metrics import Outcomes, Segmented
 
 
-def load_logits(path: Path, *, outputs: Meaning = "logits", field: str | None = None) -> Logits:
-    """Read logits from a file; probabilities are turned into logits by taking the logarithm."""
-    if not path.is_file():
-        raise InputError(f"expected a file of logits, got {path}: no such file")
-    array = read_table(path) if path.suffix.lower() in (".csv", ".parquet") else read_array(path, field)
-    logits = as_logits(array)
+def load_outputs(path: Path, *, outputs: Meaning = "logits", field: str | None = None) -> Logits | Maps:
+    """Read logits `(n, classes)`, or those of every pixel; probabilities become logits by taking the logarithm."""
+    array = saved_array(path, field)
+    logits = as_maps(array) if array.ndim == 4 else as_logits(array)
     return AsLogits(lambda x: x, outputs)(logits) if outputs == "probabilities" else logits
 
 
@@ -32,24 +31,45 @@ def score_files(
     logits: Path, labels: Path, calibration: Calibration | None, *, outputs: Meaning, field: str | None
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration."""
-    values = load_logits(logits, outputs=outputs, field=field)
-    truth = read_labels(labels, [str(i) for i in range(len(values))])
-    before = Outcomes.from_logits(values, truth)
-    after = None if calibration is None else Outcomes.from_logits(calibration(values), truth)
-    rows = [to_json(row) for row in measure(before, after)]
+    values = load_outputs(logits, outputs=outputs, field=field)
+    scored = _scored_maps if values.ndim == 4 else _scored_rows
+    rows = [to_json(row) for row in measure(*scored(values, labels, calibration))]
     return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def _scored_rows(logits: Logits, labels: Path, calibration: Calibration | None) -> tuple[Outcomes, Outcomes | None]:
+    truth = read_labels(labels, [str(i) for i in range(len(logits))])
+    after = None if calibration is None else Outcomes.from_logits(calibration(logits), truth)
+    return Outcomes.from_logits(logits, truth), after
+
+
+def _scored_maps(maps: Maps, labels: Path, calibration: Calibration | None) -> tuple[Segmented, Segmented | None]:
+    """Score maps one image at a time: the maps of all may not fit into memory."""
+    masks = read_array(labels) if labels.suffix.lower() in ARRAYS else np.empty(0)
+    if masks.ndim != 3 or len(masks) != len(maps):
+        raise InputError(f"expected an .npy of masks ({len(maps)}, height, width), got {labels} of shape {masks.shape}")
+    if masks.dtype != bool and not np.issubdtype(masks.dtype, np.integer):
+        raise InputError(f"expected masks that are integers, got dtype {masks.dtype} in {labels}")
+    before, after = [], []
+    for i in range(len(maps)):
+        image, mask = np.array(maps[i : i + 1]), np.asarray(masks[i : i + 1]).astype(np.int64)
+        before.append(Segmented.of(image, mask))
+        if calibration is not None:
+            after.append(Segmented.of(calibration(image), mask))
+    return Segmented.concatenate(before), Segmented.concatenate(after) if after else None
 
 
 def apply_file(
     calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning, field: str | None
 ) -> tuple[int, ...]:
-    """Write calibrated probabilities, one chunk of rows at a time; the file appears once it is complete."""
-    values = load_logits(logits, outputs=outputs, field=field)
+    """Write calibrated probabilities, a few rows or one image at a time; the file appears once it is complete."""
+    values = load_outputs(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
+    chunks = [slice(i, i + 1) for i in range(len(values))] if values.ndim == 4 else row_chunks(values)
     with replacing(out) as aside:
         written = allocate_array(aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32)
-        for rows in row_chunks(values):
+        for rows in chunks:
             written[rows] = calibration.probabilities(values[rows])
         del written
     return tuple(values.shape)

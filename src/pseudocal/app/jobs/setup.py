@@ -21,7 +21,7 @@ from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model
 from pseudocal.app.models.model import OpenModel
-from pseudocal.arrays import InputError, Logits, Maps, Predictor
+from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
 from pseudocal.randomness import Streams
 
@@ -76,11 +76,11 @@ class Setup:
         names = [self.inputs.name(i) for i in range(len(self.inputs))]
         return read_labels(self.job.labels, names, self.classes)
 
-    def check(self, logits: Logits | Maps) -> None:
-        """Check the job against the first output of the model, so that it does not fail at the end."""
-        job, classes = self.job, logits.shape[1]
-        check_names(job, classes)
-        if logits.ndim > 2:
+    def check(self, real: Labelled) -> None:
+        """Check the job against the first outputs of the model, so that it does not fail at the end."""
+        job, classes, maps = self.job, real.logits.shape[1], real.groups is not None
+        check_count(job.classes, classes)
+        if maps:
             self._check_maps(classes)
         elif self.masks is not None:
             raise InputError(f"expected one label per input for a classifier, got masks in {job.labels}")
@@ -89,7 +89,7 @@ class Setup:
             if labels.min() < 0 or labels.max() >= classes:
                 found = f"{labels.min()} to {labels.max()}"
                 raise InputError(f"expected labels from 0 to {classes - 1}, got {found} in {job.labels}")
-        if logits.ndim == 2 and job.answers is not None:
+        if not maps and job.answers is not None:
             names = [self.inputs.name(i) for i in self.order]
             read_answers(job.answers, names, shown_classes(self.classes, classes))
 
@@ -123,10 +123,10 @@ def data_name(job: Job) -> str:
     return "standard input" if job.data == "-" else job.data
 
 
-def check_names(job: Job, classes: int) -> None:
+def check_count(names: tuple[str, ...], classes: int) -> None:
     """Refuse class names whose number is not that of the model's classes."""
-    if job.classes and len(job.classes) != classes:
-        raise InputError(f"expected names of {classes} classes, got {len(job.classes)}")
+    if names and len(names) != classes:
+        raise InputError(f"expected names of {classes} classes, got {len(names)}")
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:

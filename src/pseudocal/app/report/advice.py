@@ -63,6 +63,8 @@ def _few_images(report: Report) -> Iterator[Fact]:
 def _differ(report: Report) -> Iterator[Fact]:
     """Say how many pairs could be mixed."""
     mixes, pairs = report.calibration.mixes, report.calibration.pairs
+    if pairs == 0:  # of saved outputs nothing can be mixed
+        return
     if report.segmentation is not None:
         yield _note(
             f"{mixes:,} pixels of {pairs:,} pairs of images were mixed: those with two different predicted classes."
@@ -81,10 +83,11 @@ def _answers(report: Report) -> Iterator[Fact]:
     if answers is None:
         return
     how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
-    estimates = ", ".join(f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors)
+    known = [f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors if prior.estimator != "none"]
+    rest = f" and, as prior, from what was known without them ({', '.join(known)})" if known else " alone"
     yield _note(
         f"{answers.answers:,} of {answers.rows:,} inputs have an answer; they were {how}. The temperature comes from "
-        f"these answers and, as prior, from what was known without them ({estimates})."
+        f"these answers{rest}."
     )
     if answers.none_of_these:
         yield _caution(

@@ -93,10 +93,11 @@ class Target:
         field: the array of an .npz file that was used.
         classes: the names of the classes, as far as they have names.
         labels: the class of each input, for evaluation only; None without labels.
-        model: the model as it can be opened again.
+        model: the model as it can be opened again; the file of the outputs if `saved`.
         output: the output of the model that holds the logits.
         outputs: whether the model gives "logits" or "probabilities".
         binary: one number per input stands for two classes.
+        saved: whether the outputs came from a file, so that there is no model to write again.
         format: what kind of file `target.json` is.
         format_version: of which version.
 
@@ -112,8 +113,9 @@ class Target:
     output: str | None
     outputs: Meaning | None
     binary: bool
+    saved: bool = False
     format: Literal["pseudocal-target"] = "pseudocal-target"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
 
     def save(self, folder: Path) -> None:
         """Write `target.json`."""

@@ -86,6 +86,7 @@ class Backbone(nn.Module):
     ) -> None:
         super().__init__()
         self.choice, self.trunk, self.width, self.size, self.pretrained = choice, trunk, width, size, pretrained
+        self.mixed = False  # whether training computes in bfloat16 where torch does so safely
         self.register_buffer("mean", torch.tensor(normal[0])[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(normal[1])[:, None, None], persistent=False)
 
@@ -99,8 +100,9 @@ class Backbone(nn.Module):
         x = images if images.is_floating_point() else images.float()
         if self.size is not None and x.shape[-2:] != (self.size, self.size):
             x = F.interpolate(x, (self.size, self.size), mode="bilinear", align_corners=False)
-        features: Tensor = self.trunk((x / 255 - self.mean) / self.std)
-        return features
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.mixed and self.training):
+            features: Tensor = self.trunk((x / 255 - self.mean) / self.std)
+        return features.float()
 
 
 def build_backbone(choice: Choice | str) -> Backbone:

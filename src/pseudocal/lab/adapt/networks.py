@@ -47,6 +47,11 @@ class Network(nn.Module):
         super().__init__()
         self.backbone, self.head = backbone, head
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights of the classifier are."""
+        return next(self.head.classifier.parameters()).device
+
     def features(self, x: Tensor) -> Tensor:
         """Compute the features after the bottleneck, `(n, width)`.
 

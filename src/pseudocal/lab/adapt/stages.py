@@ -25,10 +25,12 @@ from pseudocal.lab.adapt.method import (
 )
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.adapt.runs import (
+    CHECKPOINT,
     DescentPlan,
     Trained,
     descend,
     finish_run,
+    own_folder,
     save_network,
     seeded,
     start_run,
@@ -55,6 +57,8 @@ class TrainingRun:
         progress: called with a `TrainingProgress` after each batch.
         checkpoint_every: the number of iterations between checkpoints.
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
+        mixed: whether a backbone that is trained computes in bfloat16 where torch does so safely. Weights, the head,
+            losses and all outputs that are saved stay in float32.
 
     """
 
@@ -67,6 +71,7 @@ class TrainingRun:
     progress: ReportProgress | None = None
     checkpoint_every: int = 250
     device: str = "cpu"
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "out", Path(self.out))
@@ -118,27 +123,29 @@ def train_stage(
     backbone = network.backbone
     assert isinstance(backbone, Backbone)
     frozen = run.freezes(backbone)
-    finished = start_run(run.out, _settings(network, stage, run, target, source))
-    if finished:
-        return finished
-    started = time.perf_counter()
-    inner = Network(nn.Identity(), network.head) if frozen else network
-    parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
-    target = _prepared(target, run, backbone)
-    inner.to(run.device)
-    plan = _plan(run, stage, backbone)
-    inputs = Tensors(target.inputs, run.device)
-    with seeded(run.seed):
-        problem = Problem(len(stage.classes), network.head.width, inputs)
-        method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
-    with torch_threads(1) if frozen else nullcontext():  # a head is too small to gain from threads
-        curve = descend(inner, method, _draw(parts.get("source_train"), inputs, plan), plan)
-    for name, part in parts.items():
-        outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
-        save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)
-    save_arrays(run.out / "target.npz", **predict_arrays(inner, inputs))
-    save_network(run.out, network, head=stage.preset.head, width=stage.preset.width, classes=stage.classes)
-    return finish_run(run.out, curve, time.perf_counter() - started)
+    with own_folder(run.out):
+        finished = start_run(run.out, _settings(network, stage, run, target, source))
+        if finished:
+            return finished
+        started = time.perf_counter()
+        backbone.mixed = run.mixed
+        inner = Network(nn.Identity(), network.head) if frozen else network
+        parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
+        target = _prepared(target, run, backbone)
+        inner.to(run.device)
+        plan = _plan(run, stage, backbone)
+        inputs = Tensors(target.inputs, run.device)
+        with seeded(run.seed):
+            problem = Problem(len(stage.classes), network.head.width, inputs)
+            method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
+        with torch_threads(1) if frozen else nullcontext():  # a head is too small to gain from threads
+            curve = descend(inner, method, _draw(parts.get("source_train"), inputs, plan), plan)
+        for name, part in parts.items():
+            outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
+            save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)
+        save_arrays(run.out / "target.npz", **predict_arrays(inner, inputs))
+        save_network(run.out, network, head=stage.preset.head, width=stage.preset.width, classes=stage.classes)
+        return finish_run(run.out, curve, time.perf_counter() - started)
 
 
 def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
@@ -183,7 +190,7 @@ def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> Descent
         stage.preset,
         run.seed,
         run.iterations,
-        run.out / "resume.safetensors",
+        run.out / CHECKPOINT,
         checkpoint_every=run.checkpoint_every,
         evaluate=evaluate,
         report=run.progress,
@@ -227,6 +234,7 @@ def _settings(
         "iterations": run.iterations,
         "backbone": asdict(backbone.choice),
         "frozen": run.freezes(backbone),
+        **({"mixed": True} if run.mixed else {}),  # absent from folders that were started before it existed
         "source": None if source is None else [source.name, len(source.inputs)],
         "target": [target.name, len(target.inputs)],
         "classes": list(stage.classes),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class Tensors:
     tensor([[2.]], dtype=torch.float64)
     """
 
-    def __init__(self, inputs: Indexable, device: str = "cpu") -> None:
+    def __init__(self, inputs: Indexable, device: str | torch.device = "cpu") -> None:
         self.inputs, self.device = inputs, device
 
     def __len__(self) -> int:
@@ -58,19 +58,28 @@ def batch_numbers(n: int, batch: int, seed: int, stream: int, step: int) -> NDAr
 
 def predict_tensors(network: Network, inputs: Tensors, *, batch: int = 256) -> tuple[Tensor, Tensor]:
     """Features and logits of all inputs in evaluation mode; the network returns to its own mode afterwards."""
-    was_training = network.training
-    network.eval()
-    with torch.inference_mode(False), torch.no_grad():
-        n = len(inputs)
-        parts = [network.both(inputs[np.arange(i, min(i + batch, n))]) for i in range(0, n, batch)]
-    network.train(was_training)
+    parts = list(predict_batches(network, inputs, batch))
     return torch.cat([f for f, _ in parts]), torch.cat([z for _, z in parts])
 
 
-def predict_arrays(network: Network, inputs: Tensors) -> dict[str, NDArray[Any]]:
-    """Compute features and logits as arrays, by the names they are saved under."""
-    features, logits = predict_tensors(network, inputs)
-    return {"logits": logits.cpu().numpy(), "features": features.cpu().numpy()}
+def predict_arrays(network: Network, inputs: Tensors, *, batch: int = 256) -> dict[str, NDArray[Any]]:
+    """Compute features and logits as arrays, by the names they are saved under; a GPU holds one batch of them."""
+    parts = [(f.cpu(), z.cpu()) for f, z in predict_batches(network, inputs, batch)]
+    return {
+        "logits": torch.cat([z for _, z in parts]).numpy(),
+        "features": torch.cat([f for f, _ in parts]).numpy(),
+    }
+
+
+def predict_batches(network: Network, inputs: Tensors, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield features and logits batch by batch, in evaluation mode; read to its end, it restores the mode."""
+    was_training = network.training
+    network.eval()
+    for start in range(0, len(inputs), batch):
+        with torch.inference_mode(False), torch.no_grad():
+            both = network.both(inputs[np.arange(start, min(start + batch, len(inputs)))])
+        yield both
+    network.train(was_training)
 
 
 def save_arrays(path: Path, **arrays: np.ndarray[Any, Any]) -> None:

@@ -34,12 +34,17 @@ class Pool:
 
     Args:
         workers: the number of processes.
+        gpus: the GPUs that the processes take in turn, as `CUDA_VISIBLE_DEVICES` names them: each sees one, as "cuda".
+            None to leave all of them to every process.
 
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, gpus: Sequence[str] = ()) -> None:
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(workers, context, _end_with_parent)
+        turns = context.SimpleQueue()
+        for number in range(workers if gpus else 0):
+            turns.put(gpus[number % len(gpus)])
+        self._pool = ProcessPoolExecutor(workers, context, _start_worker, (turns if gpus else None,))
 
     def __enter__(self) -> Pool:
         return self
@@ -53,8 +58,10 @@ class Pool:
             yield future.result()
 
 
-def _end_with_parent() -> None:
-    """Exit when the parent process is killed; else the worker would wait for work forever."""
+def _start_worker(gpus: Any) -> None:
+    """Take a GPU, and exit when the parent process is killed; else the worker would wait for work forever."""
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus.get()  # torch reads it when it first needs a GPU
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -71,11 +78,13 @@ class Ray:
     Args:
         address: a cluster whose nodes share the output and cache folders; None for this machine.
         workers: the number of cores to use on this machine.
+        gpus: the number of GPUs that a job needs; Ray gives it these, and it sees no others.
 
     """
 
-    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+    def __init__(self, address: str | None = None, workers: int | None = None, gpus: int = 0) -> None:
         self._started = open_session(address, workers)
+        self._gpus = gpus
         self._ray = require("ray", "ray")
 
     def __enter__(self) -> Ray:
@@ -87,11 +96,18 @@ class Ray:
 
     def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
         """Apply `do` to each item on a worker."""
-        remote = self._ray.remote(max_retries=0)(_apply)
+        remote = self._ray.remote(max_retries=0, num_gpus=self._gpus)(_apply)
         waiting = [remote.remote(do, item, str(cache_folder())) for item in items]
         while waiting:
             finished, waiting = self._ray.wait(waiting, num_returns=1)
             yield self._ray.get(finished[0])
+
+
+def visible_gpus() -> list[str]:
+    """List the GPUs of this machine that torch may use, as `CUDA_VISIBLE_DEVICES` names them."""
+    torch = require("torch", "bench")
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return named or [str(number) for number in range(torch.cuda.device_count())]
 
 
 def _apply(do: Callable[[Any], Any], item: Any, cache: str) -> Any:

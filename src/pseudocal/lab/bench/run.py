@@ -58,6 +58,8 @@ def run(
     models = with_members(suite.tasks, suite.calibrators)
     for task in models if redo else ():
         forget_stages(task, store, redo or "")
+    for task in dict.fromkeys([*models, *(task.training for task in models)]):
+        store.sweep(task)
     missing = [task for task in models if not store.has_model(task)]
     waiting = [task for task in suite.tasks if not is_compared(task, suite.calibrators, store)]
     _check_data([*missing, *waiting], store)
@@ -84,7 +86,7 @@ def _check_data(tasks: Sequence[Task], store: Store) -> None:
         if task.segments:
             check_segmentation(task)
         else:
-            check_same_classes(*domains_of(task, store.root))
+            check_same_classes(*domains_of(task, store))
 
 
 def _all(
@@ -166,5 +168,5 @@ def shared_features(models: Sequence[Task], tasks: Sequence[Task], calibrators: 
 def _compute(store: Store, job: SharedFeatures) -> None:
     """Compute features unless they exist; if that fails, the tasks that need them fail too and report why."""
     with limited(store.threads), suppress(Exception):
-        source, target = domains_of(job.task, store.root)
-        view_features(job.task, (source if job.domain == "source" else target).inputs, job.view)
+        source, target = domains_of(job.task, store)
+        view_features(job.task, (source if job.domain == "source" else target).inputs, job.view, store.device)

@@ -30,7 +30,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.files import replacing, save_json
+from pseudocal.files import left_aside, replacing, save_json, sweep
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data.cache import NamedArrays
@@ -57,12 +57,18 @@ class Store:
         out: the folder.
         root: the folder of the images of a data set that is not built in.
         threads: the threads of torch and BLAS in each process; another number may change the last digits.
+        device: the device of torch: "cpu", "cuda" (with several workers, one GPU for each), "cuda:1", ...
+        lists: the folder of the list files of a data set that is not built in; `root` by default.
+        prefix: `(old, new)` replaces the beginning of paths in lists that were written on another machine.
 
     """
 
     out: Path
     root: Path | None = None
     threads: int = 1
+    device: str = "cpu"
+    lists: Path | None = None
+    prefix: tuple[str, str] | None = None
 
     def folder(self, task: Task) -> Path:
         """Return the folder of a task.
@@ -81,7 +87,7 @@ class Store:
 
         """
         folder = self.folder(task)
-        path, settings = folder / "settings.json", json.loads(json.dumps(asdict(task)))
+        path, settings = folder / "settings.json", json.loads(json.dumps(task.identity()))
         if path.exists():
             before = json.loads(path.read_text())["task"]
             if before != settings:
@@ -97,7 +103,8 @@ class Store:
             suite: the suite.
 
         """
-        save_json(self.out / "suites" / f"{suite.name}.json", suite.to_dict())
+        with alone(self.out / "suites"):
+            save_json(self.out / "suites" / f"{suite.name}.json", suite.to_dict())
 
     def load_suite(self, name: str) -> Suite:
         """Read a suite as it was last run.
@@ -148,6 +155,18 @@ class Store:
         trained = (folder / "model.safetensors").exists() and not (folder / "training").exists()
         return trained and (task.segments or (folder / "target.npz").exists())
 
+    def sweep(self, task: Task) -> None:
+        """Remove what a killed run left aside in the folder of a task, which may be done otherwise.
+
+        Args:
+            task: the task.
+
+        """
+        folder = self.folder(task)
+        if left_aside(folder):
+            with alone(folder):
+                pass
+
     def members(self, task: Task) -> list[Task]:
         """Return the members of the task's ensemble; all of their models must exist.
 
@@ -175,9 +194,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other run works in a folder; the lock is released when its process ends, however it ends."""
+    """Wait until no other run works in a folder; the lock is released when its process ends, however it ends.
+
+    What a run that was killed left aside is removed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
+        sweep(folder)
         yield

@@ -2,6 +2,10 @@
 
     calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all if absent
     seeds = 3
+    root = "/data/office_home"      # where the data is and what to run on; the command's own options come first
+    lists = "/data/lists"
+    prefix = ["/home/them/data", "/data"]
+    device = "cuda"
 
     [[tasks]]                       # every source with every target and every method
     data = "office-home"
@@ -36,10 +40,12 @@ from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
-KEYS = ("calibrators", "seeds", "tasks", "about")
+LOCAL_KEYS = ("root", "lists", "prefix", "device")  # of the machine: no part of a task
+KEYS = ("calibrators", "seeds", "tasks", "about", *LOCAL_KEYS)
 LISTED_KEYS = ("source", "target", "method")  # one name or several
 TYPES: dict[str, tuple[type, ...]] = {"width": (int,), "iterations": (int,), "frozen": (bool,), "options": (dict,)}
-SEGMENTED = ("data", *LISTED_KEYS, "backbone", "weights", "width", "iterations", "options")
+TYPES |= {"batch": (int,), "lr": (float, int)}
+SEGMENTED = ("data", *LISTED_KEYS, "backbone", "weights", "width", "iterations", "batch", "lr", "precision", "options")
 FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed", "runner"))
 
 
@@ -53,13 +59,32 @@ def read_suite(path: Path, *, seeds: int | None = None, quick: bool = False, **c
         changes: settings to change in all tasks.
 
     """
+    return parse_suite(_content(path), path.stem, seeds=seeds, quick=quick, **changes)
+
+
+def read_local(path: Path) -> dict[str, Any]:
+    """Read the settings of `Store` that a suite file gives: where the data is, and the device.
+
+    Args:
+        path: the TOML file.
+
+    """
+    given = {key: value for key, value in _content(path).items() if key in LOCAL_KEYS}
+    for key, value in given.items():
+        pair = key == "prefix" and isinstance(value, list) and [type(each) for each in value] == [str, str]
+        if not (pair or (key != "prefix" and isinstance(value, str))):
+            raise InputError(f"expected {key} as {'[old, new]' if key == 'prefix' else 'text'}, got {value!r}")
+    as_stored = {"root": Path, "lists": Path, "prefix": tuple, "device": str}
+    return {key: as_stored[key](value) for key, value in given.items()}
+
+
+def _content(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"expected a suite file, got {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"expected TOML, got {path}: {error}") from error
-    return parse_suite(content, path.stem, seeds=seeds, quick=quick, **changes)
 
 
 def parse_suite(

@@ -16,6 +16,10 @@ from pseudocal.arrays import InputError
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
 MEMBERS = 3  # models per ensemble: those of the task's seed and of the two other seeds in its group
+Precision = Literal["single", "mixed"]
+# Fields that came after stores existed. They are no part of a task's identity while they have these values, so that
+# what was computed before is found.
+LATER: dict[str, Any] = {"precision": "single", "batch": None, "lr": None}
 SEGMENTER_TRAINING = ("batch", "lr")  # the options that the training of a segmenter depends on
 
 
@@ -44,6 +48,9 @@ class Task:
         iterations: the number of training steps.
         options: options of the method; for segmentation, those of `pseudocal.lab.bench.segmenters`.
         runner: "classification" or "segmentation".
+        precision: "mixed" trains the network in bfloat16 where torch does so safely; all else stays in float32.
+        batch: how many inputs of each domain a step sees; None for the number of the preset.
+        lr: the learning rate at the start; None for that of the preset.
 
     """
 
@@ -61,6 +68,9 @@ class Task:
     iterations: int = 1000
     options: tuple[tuple[str, Any], ...] = ()
     runner: str = "classification"
+    precision: Precision = "single"
+    batch: int | None = None
+    lr: float | None = None
 
     def __post_init__(self) -> None:
         if self.scenario not in get_args(Scenario):
@@ -69,6 +79,11 @@ class Task:
             raise InputError(f"expected a source and a target that differ, got {self.source!r} twice")
         if self.seed < 0:
             raise InputError(f"expected a seed of at least 0, got {self.seed}")
+        if self.precision not in get_args(Precision):
+            raise InputError(f"expected a precision among {', '.join(get_args(Precision))}, got {self.precision!r}")
+        for name in ("iterations", "batch", "lr"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise InputError(f"expected {name} above zero, got {value}")
 
     @property
     def pair(self) -> str:
@@ -83,10 +98,14 @@ class Task:
     @property
     def folder(self) -> PurePosixPath:
         """The folder of its files: a readable name, and a hash of all settings."""
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
         return PurePosixPath(self.data, self.scenario, f"{self.source}-{self.target}", self.method) / (
             f"{self.seed}-{digest}"
         )
+
+    def identity(self) -> dict[str, Any]:
+        """Return all settings that results depend on: what the hash in the folder's name is made of."""
+        return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
 
     @property
     def training(self) -> Task:

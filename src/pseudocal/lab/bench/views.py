@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pseudocal.batches import blend
 from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone, compute_features, features_key
 from pseudocal.lab.adapt.runs import seeded
-from pseudocal.lab.bench.store import save_array
+from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
 from pseudocal.synthesis import partners
@@ -74,15 +74,18 @@ class Mixed:
         return np.asarray(mixed, dtype=np.float32)
 
 
-def domains_of(task: Task, root: Path | None) -> tuple[Domain, Domain]:
+def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
     """Load the source and the target with their labels; the target of a partial set has a subset of the classes."""
-    source, target = (_loaded(task.data, name, root) for name in (task.source, task.target))
+    source, target = (
+        _loaded(task.data, name, store.root, store.lists, store.prefix) for name in (task.source, task.target)
+    )
     return source, partial_set(task.data, target) if task.scenario == "partial-set" else target
 
 
 @lru_cache(maxsize=16)  # each is read once per process
-def _loaded(data: str, name: str, root: Path | None) -> Domain:
-    return load(data, name, **({"root": root} if root else {}))[name]
+def _loaded(data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None) -> Domain:
+    given: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
+    return load(data, name, **{key: value for key, value in given.items() if value is not None})[name]
 
 
 @lru_cache(maxsize=4)
@@ -97,12 +100,12 @@ def has_frozen_backbone(task: Task) -> bool:
     return backbone_of(task.backbone, task.weights, task.seed).pretrained if task.frozen is None else task.frozen
 
 
-def shown(task: Task, images: Indexable, view: View) -> Indexable:
+def shown(task: Task, images: Indexable, view: View, device: str = "cpu") -> Indexable:
     """Return the inputs of the trained part of a network: the images of a view, or their frozen features."""
-    return view_features(task, images, view) if has_frozen_backbone(task) else view.of(images)
+    return view_features(task, images, view, device) if has_frozen_backbone(task) else view.of(images)
 
 
-def view_features(task: Task, images: Indexable, view: View) -> NDArray[np.float32]:
+def view_features(task: Task, images: Indexable, view: View, device: str = "cpu") -> NDArray[np.float32]:
     """Compute the features of a view, or read them from the cache folder if they were computed before."""
     backbone = backbone_of(task.backbone, task.weights, task.seed)
     name = features_key(backbone, images)
@@ -111,6 +114,6 @@ def view_features(task: Task, images: Indexable, view: View) -> NDArray[np.float
         name = f"{name}-mixed-{view.lam}-{pairs}"
     path = cache_folder() / "features" / f"{name}.npy"
     if not path.exists():
-        save_array(path, compute_features(backbone, view.of(images)))
+        save_array(path, compute_features(backbone, view.of(images), device=device))
     loaded: NDArray[np.float32] = np.load(path, allow_pickle=False)
     return loaded

@@ -20,7 +20,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.method import Moment, Preset, ReportProgress, Update, Updates
-from pseudocal.lab.adapt.runs import DescentPlan, descend, finish_run, seeded, start_run
+from pseudocal.lab.adapt.runs import CHECKPOINT, DescentPlan, descend, finish_run, own_folder, seeded, start_run
 from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, save_tensors
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
@@ -37,14 +37,24 @@ class Masked:
 
 
 class PixelCrossEntropy(nn.Module):
-    """Cross-entropy of every pixel that is not ignored, at the size of the masks; half of the images are mirrored."""
+    """Cross-entropy of every pixel that is not ignored, at the size of the masks; half of the images are mirrored.
+
+    Args:
+        mixed: whether the network computes in bfloat16 where torch does so safely.
+
+    """
+
+    def __init__(self, *, mixed: bool = False) -> None:
+        super().__init__()
+        self.mixed = mixed
 
     def steps(self, network: nn.Module, batch: Masked, now: Moment) -> Updates:
         """One step."""
-        mirrored = torch.rand(len(batch.images), 1, 1) < 0.5
-        images = torch.where(mirrored[..., None].to(batch.images.device), batch.images.flip(-1), batch.images)
-        masks = torch.where(mirrored.to(batch.masks.device), batch.masks.flip(-1), batch.masks)
-        logits = network(images)
+        mirrored = (torch.rand(len(batch.images), 1, 1) < 0.5).to(batch.images.device)
+        images = torch.where(mirrored[..., None], batch.images.flip(-1), batch.images)
+        masks = torch.where(mirrored, batch.masks.flip(-1), batch.masks)
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.mixed):
+            logits = network(images).float()
         if logits.shape[-2:] != masks.shape[-2:]:
             logits = F.interpolate(logits, masks.shape[-2:], mode="bilinear", align_corners=False)
         yield Update(F.cross_entropy(logits, masks.long(), ignore_index=IGNORED))
@@ -82,6 +92,7 @@ class SegmenterRun:
         backbone_scale: the backbone's learning rate relative to the head's.
         checkpoint_every: the number of iterations between checkpoints.
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
+        mixed: whether the network is trained in bfloat16 where torch does so safely.
         progress: called with a `TrainingProgress` after each batch.
 
     """
@@ -95,6 +106,7 @@ class SegmenterRun:
     backbone_scale: float = 1.0
     checkpoint_every: int = 100
     device: str = "cpu"
+    mixed: bool = False
     progress: ReportProgress | None = None
 
     def __post_init__(self) -> None:
@@ -123,16 +135,18 @@ def train_segmenter(
         raise InputError(f"expected a batch of at most the {len(source)} scenes of {source.name}, got {run.batch}")
     recipe = {name: getattr(run, name) for name in ("iterations", "batch", "lr", "decay", "backbone_scale")}
     asked = {"network": network, "settings": settings, "seed": run.seed, "source": _source_record(source), **recipe}
-    finished = start_run(run.out, asked | {"classes": list(source.classes)})
-    if finished:
-        return TrainedSegmenter(run.out, finished.seconds)
-    started = time.perf_counter()
-    with seeded(run.seed):
-        model = build_segmenter(network, len(source.classes), **settings).to(run.device)
-    _descend(model, source, run)
-    note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
-    save_tensors(run.out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note)))
-    return TrainedSegmenter(run.out, finish_run(run.out, [], time.perf_counter() - started).seconds)
+    asked |= {"mixed": True} if run.mixed else {}  # absent from folders that were started before it existed
+    with own_folder(run.out):
+        finished = start_run(run.out, asked | {"classes": list(source.classes)})
+        if finished:
+            return TrainedSegmenter(run.out, finished.seconds)
+        started = time.perf_counter()
+        with seeded(run.seed):
+            model = build_segmenter(network, len(source.classes), **settings).to(run.device)
+        _descend(model, source, run)
+        note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
+        save_tensors(run.out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note)))
+        return TrainedSegmenter(run.out, finish_run(run.out, [], time.perf_counter() - started).seconds)
 
 
 def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
@@ -146,13 +160,13 @@ def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
         Preset(PixelCrossEntropy, batch=run.batch, lr=run.lr, decay=run.decay, schedule="poly"),
         run.seed,
         run.iterations,
-        run.out / "resume.safetensors",
+        run.out / CHECKPOINT,
         checkpoint_every=run.checkpoint_every,
         report=run.progress,
         stage="segmenter",
         backbone_scale=run.backbone_scale,
     )
-    descend(model, PixelCrossEntropy(), draw, plan)  # type: ignore[arg-type]
+    descend(model, PixelCrossEntropy(mixed=run.mixed), draw, plan)  # type: ignore[arg-type]
 
 
 def _source_record(source: Scenes) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def whole(task: Task, store: Store) -> Network:
 @pytest.mark.parametrize("number", [1, 2])  # a head on frozen features, and a network trained as a whole
 def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
     task = tiny.tasks[number]
-    images = domains_of(task, None)[1].inputs
+    images = domains_of(task, done)[1].inputs
     predict = as_predictor(whole(task, done))
     with np.load(done.folder(task) / "mixes" / "pseudocal.npz") as stored:
         first, second = stored["first"], stored["second"]
@@ -45,6 +45,6 @@ def test_other_syntheses_are_those_of_the_whole_network_too(tiny, done, name, st
     task = tiny.tasks[1]
     settings: dict[str, Any] = {} if strategy else {"lam": 0.8, "labels": "soft"}
     chosen = STRATEGIES[strategy] if strategy else None
-    images = domains_of(task, None)[1].inputs
+    images = domains_of(task, done)[1].inputs
     calibration = PseudoCal(seed=task.seed, **settings).fit(whole(task, done), images, strategy=chosen)
     assert done.scores(task)[name]["temperature"] == pytest.approx(calibration.temperature, rel=1e-5)

@@ -48,7 +48,7 @@ class Distil(nn.Module):
     def consistency(self, network: Network, x: Tensor, p: Tensor) -> Tensor:
         """The prediction of a mix should be the mix of the predictions."""
         lam = torch.distributions.Beta(self.beta, self.beta).sample().item()
-        partner = torch.randperm(len(x))
+        partner = torch.randperm(len(x)).to(x.device)  # drawn on the CPU: the same on every device
         mixed = network(lam * x + (1 - lam) * x[partner])
         return distillation(mixed, lam * p + (1 - lam) * p[partner])
 
@@ -69,7 +69,7 @@ class FineTune(nn.Module):
         """Nothing more once settled."""
         if now.starts_interval(self.looks) and not self.settled:
             predictions = predict_tensors(network, self.target)[1].argmax(dim=1)
-            self.settled = torch.tensor(torch.equal(predictions, self.predictions))
+            self.settled = (predictions == self.predictions).all()
             self.predictions = predictions
         if not self.settled:
             yield Update(information_maximisation(network(batch.target)))

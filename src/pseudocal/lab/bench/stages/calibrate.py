@@ -51,7 +51,10 @@ def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
     if name not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
-    model, per_image = load_segmenter(store.folder(task.training)), dict(task.options)["pixels_per_image"]
+    model, per_image = (
+        load_segmenter(store.folder(task.training)).to(store.device),
+        dict(task.options)["pixels_per_image"],
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
         return FITS[name](model, halves(task)[1], target_of(task).unlabelled(), per_image, task.seed)
@@ -104,5 +107,5 @@ PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
     "target_logits": lambda task, store: _target(task, store)["logits"],
     "member_logits": lambda task, store: [_target(each, store)["logits"] for each in store.members(task)],
     "model": _with_dropout,
-    "target_inputs": lambda task, store: shown(task, domains_of(task, store.root)[1].inputs, View()),
+    "target_inputs": lambda task, store: shown(task, domains_of(task, store)[1].inputs, View(), store.device),
 }

@@ -35,7 +35,7 @@ def predict_outputs(task: Task, store: Store) -> None:
         trained = folder / "training" / f"{name}.npz"
         outputs = load_arrays(trained) if trained.exists() else _outputs(name, task, store)
         if name == "target":
-            save_array(folder / "target_labels.npy", domains_of(task, store.root)[1].labels)
+            save_array(folder / "target_labels.npy", domains_of(task, store)[1].labels)
         if name == "source_train":  # density ratios need only the features
             outputs = {"features": outputs["features"]}
         save_arrays(folder / f"{name}.npz", **outputs)
@@ -44,25 +44,28 @@ def predict_outputs(task: Task, store: Store) -> None:
 def _outputs(name: str, task: Task, store: Store) -> NamedArrays:
     """Compute what training writes: logits and features, and the labels of the source."""
     network = load_classifier(task, store)
-    source, target = domains_of(task, store.root)
+    source, target = domains_of(task, store)
     if name == "target":
-        return predict_arrays(network, Tensors(shown(task, target.inputs, View())))
-    inputs: Any = shown(task, source.inputs, View())
+        return predict_arrays(network, Tensors(shown(task, target.inputs, View(), store.device), store.device))
+    inputs: Any = shown(task, source.inputs, View(), store.device)
     training, held_out = replace(source, inputs=inputs).split(TRAINED_SHARE, seed=task.seed)
     part = training if name == "source_train" else held_out
-    return {**predict_arrays(network, Tensors(part.inputs)), "labels": part.labels}
+    return {**predict_arrays(network, Tensors(part.inputs, store.device)), "labels": part.labels}
 
 
 def load_classifier(task: Task, store: Store) -> Network:
-    """Load the trained part of the network in evaluation mode: the head above a frozen backbone, else all of it."""
+    """Load the trained part of the network, for evaluation on the device of the store.
+
+    That is the head if the backbone is frozen, and else the whole network.
+    """
     folder = store.folder(task)
     if not has_frozen_backbone(task):
-        return load_network(folder)
+        return load_network(folder).to(store.device)
     tensors, note = load_tensors(folder / "model.safetensors")
     width = backbone_of(task.backbone, task.weights, task.seed).width
     network = Network(nn.Identity(), build_head(note["head"], width, note["width"], len(note["classes"])))
     network.load_state_dict(tensors)
-    return network.eval()
+    return network.to(store.device).eval()
 
 
 def image_predictor(task: Task, store: Store) -> Predictor:
@@ -74,11 +77,11 @@ def image_predictor(task: Task, store: Store) -> Predictor:
 
     def predict_images(x: Inputs) -> Logits:
         images = x if x.dtype == np.uint8 else np.asarray(x, dtype=np.float32)
-        return all_logits(network, compute_features(backbone, images))
+        return all_logits(network, compute_features(backbone, images, device=store.device))
 
     return predict_images
 
 
 def all_logits(network: Network, inputs: Indexable) -> Logits:
     """Compute the logits of all inputs."""
-    return predict_arrays(network, Tensors(inputs))["logits"]
+    return predict_arrays(network, Tensors(inputs, network.device))["logits"]

@@ -66,7 +66,10 @@ def _classifier_scores(task: Task, store: Store) -> dict[str, Scored]:
 
 def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
     folder, target = store.folder(task), target_of(task)
-    model, per_image = load_segmenter(store.folder(task.training)), dict(task.options)["pixels_per_image"]
+    model, per_image = (
+        load_segmenter(store.folder(task.training)).to(store.device),
+        dict(task.options)["pixels_per_image"],
+    )
     fit_oracle(model, target, per_image, task.seed).save(folder / "calibrations" / "oracle.json")
     paths = [path for path in _calibrations(folder) if path.stem != "ensemble"]
     temperatures = [Calibration.load(path).temperature for path in paths]
@@ -76,7 +79,7 @@ def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
         for path, temperature, each in zip(paths, temperatures, seen, strict=True)
     }
     if (folder / "calibrations" / "ensemble.json").exists():
-        members = [load_segmenter(store.folder(member.training)) for member in store.members(task)]
+        members = [load_segmenter(store.folder(member.training)).to(store.device) for member in store.members(task)]
         together = evaluate_ensemble(members, target)
         found["ensemble"] = Scored(together.score(), None, together.reliability)
     return found

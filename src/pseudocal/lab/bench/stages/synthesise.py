@@ -47,9 +47,11 @@ def synthesise(task: Task, name: str, store: Store) -> None:
 
 def _mixes(task: Task, tasks: Sequence[Task], how: Synthesis, logits: Logits, store: Store) -> NamedArrays:
     """Mix every image with its partner, and keep the pairs with two different predicted classes."""
-    images = domains_of(task, store.root)[1].inputs
+    images = domains_of(task, store)[1].inputs
     view = View(how.lam, task.seed)
-    mixed = _joined([all_logits(load_classifier(each, store), shown(each, images, view)) for each in tasks])
+    mixed = _joined(
+        [all_logits(load_classifier(each, store), shown(each, images, view, store.device)) for each in tasks]
+    )
     rows = np.arange(len(logits))
     kept = apart(Pairs(rows, logits, rows, view.partners(len(rows))))
     found = mixup(lambda _: mixed[kept.first], kept, lam=how.lam, labels=how.labels)  # already predicted
@@ -70,11 +72,12 @@ def _alternative(task: Task, how: Synthesis, logits: Logits, store: Store) -> Na
 
 def _strategy(task: Task, how: Synthesis, store: Store) -> tuple[Callable[..., Labelled], Predictor, Any]:
     """Return a synthesis, its model and the inputs of that model; ManifoldMix mixes the features of the backbone."""
-    images = domains_of(task, store.root)[1].inputs
+    images = domains_of(task, store)[1].inputs
     strategy = STRATEGIES[how.strategy]
     if how.strategy == "ManifoldMix":
         network = load_classifier(task, store)
-        return partial(strategy, module=network, layer="backbone"), as_predictor(network), shown(task, images, View())
+        inputs = shown(task, images, View(), store.device)
+        return partial(strategy, module=network, layer="backbone"), as_predictor(network), inputs
     settings = NORMALISATION if how.strategy in ("MocoV2Aug", "RandAug") else {}
     return partial(strategy, **settings), image_predictor(task, store), images
 

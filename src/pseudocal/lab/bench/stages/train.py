@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.backbones import Choice
+from pseudocal.lab.adapt.method import Preset
 from pseudocal.lab.adapt.stages import TrainingRun
 from pseudocal.lab.adapt.tensors import load_tensors, save_tensors
-from pseudocal.lab.adapt.training import train
+from pseudocal.lab.adapt.training import find_preset, train
 from pseudocal.lab.bench.segmenters import halves, network_settings
 from pseudocal.lab.bench.store import Store
 from pseudocal.lab.bench.task import Task
@@ -22,7 +23,7 @@ from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
 def train_model(task: Task, store: Store) -> None:
     """Write `model.safetensors` last; the next stage reads the folder of the training."""
     if task.segments:
-        _train_segmenter(task, store.start(task))
+        _train_segmenter(task, store)
     else:
         _train_classifier(task, store)
 
@@ -30,7 +31,7 @@ def train_model(task: Task, store: Store) -> None:
 def _train_classifier(task: Task, store: Store) -> None:
     """Train a classifier; above a frozen backbone only the head is saved."""
     folder = store.start(task)
-    source, target = domains_of(task, store.root)
+    source, target = domains_of(task, store)
     frozen = has_frozen_backbone(task)
     trained = train(
         source,
@@ -41,9 +42,11 @@ def _train_classifier(task: Task, store: Store) -> None:
             iterations=task.iterations,
             frozen=frozen,
             evaluate=target if isinstance(target.inputs, np.ndarray) else None,  # only if it costs next to nothing
+            device=store.device,
+            mixed=task.precision == "mixed",
         ),
         method=task.method,
-        preset=task.preset,
+        preset=_preset(task),
         backbone=Choice(task.backbone, task.weights),
         width=task.width,
         options=dict(task.options),
@@ -54,16 +57,26 @@ def _train_classifier(task: Task, store: Store) -> None:
     save_tensors(folder / "model.safetensors", kept, note)
 
 
-def _train_segmenter(task: Task, folder: Path) -> None:
-    options = dict(task.options)
+def _preset(task: Task) -> Preset:
+    """Return the preset of the task, with its batch and learning rate if it has its own."""
+    changes: dict[str, Any] = {"batch": task.batch, "lr": task.lr}
+    return replace(
+        find_preset(task.method, task.preset), **{name: value for name, value in changes.items() if value is not None}
+    )
+
+
+def _train_segmenter(task: Task, store: Store) -> None:
+    folder, options = store.start(task), dict(task.options)
     trained = train_segmenter(
         halves(task)[0],
         SegmenterRun(
             folder / "training",
             seed=task.seed,
             iterations=task.iterations,
-            batch=options["batch"],
-            lr=options["lr"],
+            batch=task.batch or options["batch"],
+            lr=task.lr or options["lr"],
+            device=store.device,
+            mixed=task.precision == "mixed",
         ),
         network=task.backbone,
         settings=network_settings(task),

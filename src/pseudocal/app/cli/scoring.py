@@ -1,0 +1,48 @@
+"""The commands on saved outputs that need no model: score them, and calibrate them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from pseudocal.app.cli.options import EPILOG, option
+from pseudocal.app.cli.printing import score_lines
+from pseudocal.app.jobs.saved_results import apply_file, score_files
+from pseudocal.calibrators import Calibration
+
+OUTPUTS = ".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, classes, height, width)"
+
+scoring = typer.Typer(rich_markup_mode=None)
+
+
+@scoring.command(epilog=EPILOG)
+def evaluate(
+    logits: Annotated[Path, typer.Argument(help=OUTPUTS)],
+    labels: Annotated[
+        Path, typer.Argument(help="class numbers: .npy, .csv, .parquet, or text with one per line; .npy of masks")
+    ],
+    calibration: Annotated[Path | None, option(help="calibration.json, to score before and after")] = None,
+    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+) -> None:
+    """Score saved LOGITS against LABELS: ECE, NLL, Brier and accuracy with intervals."""
+    loaded = None if calibration is None else Calibration.load(calibration)
+    rows = score_files(logits, labels, loaded, outputs=outputs, field=field)
+    typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
+
+
+@scoring.command(epilog=EPILOG)
+def apply(
+    calibration: Annotated[Path, typer.Argument(help="calibration.json")],
+    logits: Annotated[Path, typer.Argument(help=OUTPUTS)],
+    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    field: Annotated[str | None, option(help=".npz: the array to use")] = None,
+) -> None:
+    """Turn saved LOGITS into calibrated probabilities."""
+    shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
+    typer.echo(f"{out}: probabilities of shape {shape}")

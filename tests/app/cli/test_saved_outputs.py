@@ -1,0 +1,170 @@
+"""Saved outputs of any model are enough for questions, answers, scores and calibrated probabilities."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pseudocal import Answers, Calibration, TemperatureScaling, ask, softmax
+from pseudocal.calibrators import uncalibrated
+from pseudocal.metrics import Segmented
+
+N = 300
+
+
+@pytest.fixture
+def logits() -> np.ndarray:
+    """Outputs that are twice as sure as they should be."""
+    return 2 * np.random.default_rng(0).normal(size=(N, 3)) * 1.5
+
+
+@pytest.fixture
+def truth(logits: np.ndarray) -> np.ndarray:
+    return (logits / 2 + np.random.default_rng(1).gumbel(size=logits.shape)).argmax(axis=1)
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def answered(path: Path, logits: np.ndarray, truth: np.ndarray, names: list[str], n: int = 60) -> Path:
+    rows = ask(logits, n)
+    return write(path, [["file", "label"], *([names[row], truth[row]] for row in rows)])
+
+
+def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, truth, tmp_path):
+    np.save(tmp_path / "logits.npy", logits)
+    done = pseudocal("ask", tmp_path / "logits.npy", "-n", 60)
+    out = tmp_path / "logits"
+    assert done.code == 0, done.err
+    assert f"pseudocal refine {out} answers.csv" in done.out
+    answers = answered(tmp_path / "answers.csv", logits, truth, [str(i) for i in range(N)])
+    done = pseudocal("refine", out, answers)
+    assert done.code == 0, done.err
+    assert "measured on 60 answers" in done.out
+    assert "mixes" not in done.out
+    rows = ask(logits, 60)
+    expected = uncalibrated().refined(logits, Answers(rows, truth[rows]))
+    after = Calibration.load(out / "calibration.json")
+    assert after.temperature == expected.temperature
+    assert 1.3 < after.temperature < 3
+    assert [prior.estimator for prior in after.measured.priors] == ["none"]
+    assert "these answers alone" in (out / "report.html").read_text()
+    first = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert pseudocal("refine", tmp_path / "logits.npy", answers).code == 0  # from the file, into the same folder
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == first
+    summary = json.loads(pseudocal("refine", out, answers, "--json").out)
+    assert (summary["forecast"], summary["answers"]["answers"]) == (None, 60)
+
+
+def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, tmp_path):
+    table = write(tmp_path / "p.csv", [["bad", "fair", "good"], *softmax(logits).tolist()])
+    names = [f"review {i}" for i in range(N)]
+    shown = [["file", "text", "label"], *([name, f"It was, er,\n<b>{name}</b>", "good"] for name in names)]
+    inputs = write(tmp_path / "reviews.csv", shown)
+    refused = pseudocal("ask", table, "--inputs", inputs, "-o", tmp_path / "out")
+    assert refused.code == 3
+    assert "look like probabilities: give --outputs probabilities" in refused.err
+    assert not (tmp_path / "out").exists()
+    options = ["--outputs", "probabilities", "-o", tmp_path / "out"]
+    done = pseudocal("ask", table, "-n", 20, "--inputs", inputs, *options)
+    assert done.code == 0, done.err
+    page = (tmp_path / "out" / "label.html").read_text()
+    assert "It was, er,\\n" in page
+    assert "<b>review" not in page
+    assert '"label", "good"' not in page  # the answer is not given away
+    answers = answered(tmp_path / "answers.csv", logits, truth, names)
+    done = pseudocal("refine", tmp_path / "out", answers)
+    assert done.code == 0, done.err
+    rows = ask(np.load(tmp_path / "out" / "logits.npy"), 60)
+    expected = uncalibrated().refined(np.log(softmax(logits)), Answers(rows, truth[rows]))
+    assert Calibration.load(tmp_path / "out" / "calibration.json").temperature == pytest.approx(expected.temperature)
+
+
+def test_pictures_that_a_table_names_are_shown(pseudocal, pictures, logits, tmp_path):
+    files = sorted(pictures.rglob("*.png"))[:10]
+    np.save(tmp_path / "z.npy", logits[: len(files)])
+    inputs = write(pictures / "names.csv", [["file"], *([path.relative_to(pictures)] for path in files)])
+    done = pseudocal("ask", tmp_path / "z.npy", "-n", 3, "--inputs", inputs)
+    inputs.unlink()
+    assert done.code == 0, done.err
+    assert (tmp_path / "z" / "label.html").read_text().count('"picture": "data:image/') == 3
+
+
+def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, logits, tmp_path):
+    np.savez(tmp_path / "z.npz", one=logits[:, :1], other=logits)
+    (tmp_path / "texts.txt").write_text("\n".join(f"line {i}" for i in range(N)) + "\n")
+    (tmp_path / "classes.txt").write_text("bad\ngood\n")
+    options = ["--field", "one", "--binary", "--inputs", tmp_path / "texts.txt", "--classes", tmp_path / "classes.txt"]
+    done = pseudocal("ask", tmp_path / "z.npz", "-n", 5, *options)
+    assert done.code == 0, done.err
+    np.testing.assert_array_equal(np.load(tmp_path / "z" / "logits.npy")[:, 1], logits[:, 0])
+    page = (tmp_path / "z" / "label.html").read_text()
+    assert page.count('["text", "line ') == 5
+    assert '"classes": ["bad", "good"]' in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--inputs", "few.txt"], "expected a description for each of 300 outputs, got 2 in few.txt"),
+        (["--inputs", "none.txt"], "expected a text file, got none.txt: no such file"),
+        (["--classes", "few.txt"], "expected names of 3 classes, got 2"),
+        (["--inputs", "twice.csv"], "expected inputs of different names to tell answers apart, got 'a' twice"),
+    ],
+)
+def test_what_does_not_fit_is_named(pseudocal, logits, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("z.npy", logits)
+    Path("few.txt").write_text("a\nb\n")
+    write(Path("twice.csv"), [["file"], *[["a"]] * N])
+    done = pseudocal("ask", "z.npy", *arguments)
+    assert done.code == 3
+    assert message in done.err
+
+
+def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logits, tmp_path):
+    np.save(tmp_path / "z.npy", logits)
+    assert pseudocal("ask", tmp_path / "z.npy").code == 0
+    np.save(tmp_path / "z.npy", logits + 1e-3)
+    assert "expected a folder without the results of other outputs" in pseudocal("ask", tmp_path / "z.npy").err
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out").code == 0
+    assert f"got {tmp_path / 'out'}" in pseudocal("ask", tmp_path / "z.npy", "-o", tmp_path / "out").err
+    refused = pseudocal("ask", tmp_path / "out", "--inputs", tmp_path / "z.npy")
+    assert (refused.code, "expected a file of saved outputs with --inputs" in refused.err) == (3, True)
+    np.save(tmp_path / "maps.npy", np.zeros((2, 3, 4, 4)))
+    assert "expected outputs of shape (n, classes)" in pseudocal("ask", tmp_path / "maps.npy").err
+
+
+def test_maps_of_pixels_are_scored_and_calibrated(pseudocal, tmp_path):
+    rng = np.random.default_rng(0)
+    maps = rng.normal(size=(4, 3, 5, 6)).astype(np.float32)
+    masks = rng.integers(0, 3, size=(4, 5, 6))
+    masks[0, 0] = 255  # ignored
+    np.save(tmp_path / "maps.npy", maps)
+    np.save(tmp_path / "masks.npy", masks)
+    calibration = Calibration("pseudocal", TemperatureScaling(2.0))
+    calibration.save(tmp_path / "c.json")
+    arguments = ["--calibration", tmp_path / "c.json", "--json"]
+    done = pseudocal("evaluate", tmp_path / "maps.npy", tmp_path / "masks.npy", *arguments)
+    assert done.code == 0, done.err
+    found = {row["metric"]: row for row in json.loads(done.out)}
+    assert found["ece"]["before"]["value"] == pytest.approx(Segmented.of(maps, masks).ece)
+    assert found["ece"]["after"]["value"] == pytest.approx(Segmented.of(maps, masks, temperature=2.0).ece)
+    assert "miou" in found
+    np.save(tmp_path / "p.npy", calibration.probabilities(2 * maps))
+    both = [("maps.npy", "logits"), ("p.npy", "probabilities")]
+    for name, outputs in both:
+        options = ["-o", tmp_path / "q.npy", "--outputs", outputs]
+        assert pseudocal("apply", tmp_path / "c.json", tmp_path / name, *options).code == 0
+        np.testing.assert_allclose(np.load(tmp_path / "q.npy"), calibration.probabilities(maps), rtol=1e-4)
+    np.save(tmp_path / "labels.npy", np.zeros(4, int))
+    done = pseudocal("evaluate", tmp_path / "maps.npy", tmp_path / "labels.npy")
+    assert (done.code, "expected an .npy of masks (4, height, width)" in done.err) == (3, True)
