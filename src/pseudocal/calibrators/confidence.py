@@ -61,9 +61,9 @@ def match_confidence(logits: ArrayLike, accuracy: float, error: float = math.inf
         return TemperatureScaling(BOUNDS[0], rows=len(below), bound="lower")
     if excess(high) >= 0:
         return TemperatureScaling(BOUNDS[1], rows=len(below), bound="upper")
-    log_t = brentq(excess, low, high, xtol=1e-10)
-    slope = (excess(log_t - STEP) - excess(log_t + STEP)) / (2 * STEP)
-    return TemperatureScaling(math.exp(log_t), log_se=error / slope if slope else math.inf, rows=len(below))
+    temperature = math.exp(brentq(excess, low, high, xtol=1e-10))
+    slope = confidence_slope(below, temperature)
+    return TemperatureScaling(temperature, log_se=error / slope if slope else math.inf, rows=len(below))
 
 
 def confidence_slope(logits: ArrayLike, temperature: float) -> float:

@@ -30,9 +30,8 @@ from pseudocal.scaling import TemperatureScaling
 
 ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # the distribution of temperatures over typical models
 NARROW = 0.05  # temperatures that change the mean confidence by less than this are equivalent
-# the width of the prior around the estimate from mixes, in log T; leaving a family out changes the error by at most 0.1
-MIXES_WIDTH = 0.7
-AGREEMENT_ERROR = 0.05  # the error of the accuracy that agreement forecasts; leaving a family out chooses the same
+MIXES_WIDTH = 0.7  # in log T: the root mean square error of mixes, averaged over the families of development
+AGREEMENT_ERROR = 0.05  # of the accuracy that agreement forecasts: its median on the development tasks
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
 MOST_WORTH = 1e6  # the largest effective number of answers per answer, if all rows have one
