@@ -149,7 +149,7 @@ class Calibration:
         z = as_logits(logits)
         none = self.bound or self.measured or self.refused or self.method == "none"  # then T is no estimate
         estimates = self.estimates or ({} if none else {self.method: self.temperature})
-        priors = priors_of(estimates, z.shape[1], widths)
+        priors = priors_of(estimates, z, widths)
         scaling, measured = refine(z, answers, priors=priors, groups=groups)
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
         return replace(found, versions=versions()).without_refused()
