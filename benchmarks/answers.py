@@ -109,7 +109,7 @@ def error_table(found: Errors) -> str:
 
 def widths_table(all_targets: list[Target], draws: int, name: str, choices: tuple[float, ...]) -> str:
     """The mean ECE, over n up to 100, by the width of one prior; last, what the other families would choose."""
-    scores = defaultdict(list)
+    scores: defaultdict[tuple[str, float], list[float]] = defaultdict(list)
     for t, seeds in with_seeds(all_targets, draws):
         asked, priors = t.chosen(seeds), {choice: priors_with(t.target, name, choice) for choice in choices}
         for n in NUMBERS[:4]:

@@ -9,6 +9,7 @@ The thresholds below were chosen on the development tasks only; `docs/trust.md` 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -39,6 +40,12 @@ TOGETHER = 0.115  # and at most this far from the forecast of two models
 
 class DistrustWarning(UserWarning):
     """A calibration was fitted that should not be applied."""
+
+
+def warn_of_distrust(trust: Trust | None) -> None:
+    """Warn if there is a verdict against a calibration."""
+    if trust is not None and trust.verdict == "do not apply":
+        warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=3)
 
 
 @dataclass(frozen=True)

@@ -93,24 +93,6 @@ def test_files_of_rows_and_a_resumed_run(ray, pseudocal, tabular, tmp_path):
     assert (result.code, "at most 1% of 6 blocks to fail" in result.err) == (3, True)
 
 
-@pytest.mark.parametrize("who", ["worker", "driver"])
-def test_no_room_on_a_cluster(who, ray, pseudocal, tabular, disk, tmp_path):
-    """A worker writes parts of predictions, the driver all else; neither leaves anything."""
-    out = disk("128k" if who == "worker" else "256k")
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(4000, 5)).astype(np.float32))
-    if who == "driver":  # room for what is tried before the first forward pass, but not for the report
-        (out / "mine").write_bytes(bytes(2**18 - 2**17))
-    options = ("--predict", "seen") if who == "driver" else ("--batch-size", 4000)
-    words = ("calibrate", tabular["onnx"], tmp_path / "x.npy", "-o", out / "results", "--ray", "--workers", 1, "-q")
-    result = pseudocal(*words, *options)
-    assert result.code == 4, result.err
-    assert result.err.startswith("pseudocal: expected room for ")
-    assert ("part-0" in result.err) == (who == "worker")
-    assert "No space left on device" in result.err
-    assert result.err.count("\n") == 1
-    assert {path.name for path in out.iterdir()} <= {"mine"}
-
-
 @pytest.mark.slow
 def test_pictures_far_away(ray, pseudocal, vision, pictures, tmp_path):
     flat = tmp_path / "flat"

@@ -44,6 +44,7 @@ from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.executors import BlockWork, Merging, block_order
 from pseudocal.distributed import Deferred, RayExecutor
 from pseudocal.extras import MissingExtraError
+from pseudocal.predictors import models_in
 
 EVERYONE = 100_000  # more workers than any cluster has
 PREDICTED_ROWS = 2048  # inputs per block of predictions
@@ -91,8 +92,8 @@ class RayRun:
             max_bad=job.max_bad,
         )
         self._record: dict[str, Any] = {}
-        if models[1] is not None:
-            check_second(models[0], models[1], self.setup.inputs, job.preprocessing)
+        for second in self.setup.seconds:
+            check_second(self.setup.model, second, self.setup.inputs, job.preprocessing)
         if job.classes:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
             check_count(job.classes, logits.shape[1])
@@ -112,8 +113,8 @@ class RayRun:
     def collect(self) -> Ticks:
         """Let the workers collect evidence from each block, and merge it."""
         job, plan = self.setup.job, self._plan
-        second = None if job.second_opinion is None else self._sent(job.second_opinion)
-        work = BlockWork(job.method, (self._sent(job.model), second), sendable(plan.source), self.setup.batch_size)
+        models = (self._sent(job.model), [self._sent(name) for name in models_in(job.second_opinion)])
+        work = BlockWork(job.method, models, sendable(plan.source), self.setup.batch_size)
         merging = Merging(work, plan.blocks, self._executor)
         for _ in merging.steps():
             yield Tick("calibrating", 1, len(plan.blocks), "blocks")
@@ -189,14 +190,14 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     asked = {f'labels="{job.labels}"': job.labels, f'answers="{job.answers}"': job.answers}
     for name in (name for name, value in (asked | {'table="csv"': job.table == "csv"}).items() if value):
         raise InputError(f"expected predictions as parquet files, no labels and no answers on a cluster, got {name}")
-    model, second = models
+    model, *seconds = models
     if files := _files_of_rows(job.data):
-        return _shard_plan(job, model, second, files)
+        return _shard_plan(job, model, tuple(seconds), files)
     inputs, preparation = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
     if isinstance(inputs, PictureSet):
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
     order = input_order(job, len(inputs))
-    setup = Setup(job, model, second, inputs, preparation, order, batch_size_for(job, model, inputs))
+    setup = Setup(job, model, tuple(seconds), inputs, preparation, order, batch_size_for(job, model, inputs))
     return setup, _input_plan(setup)
 
 
@@ -209,7 +210,9 @@ def _files_of_rows(data: str) -> list[str]:
     return [] if mixed else files
 
 
-def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: list[str]) -> tuple[Setup, BlockPlan]:
+def _shard_plan(
+    job: Job, model: OpenModel, seconds: tuple[OpenModel, ...], files: list[str]
+) -> tuple[Setup, BlockPlan]:
     if job.max_samples is not None:
         raise InputError(
             f"expected no max_samples with files of rows, which are read in full, got {job.max_samples}: "
@@ -221,7 +224,7 @@ def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: lis
     first_rows = _first_readable(blocks)
     inputs, rows = ArraySet(first_rows, str(first_rows.dtype)), np.arange(len(first_rows))
     preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
-    setup = Setup(job, model, second, inputs, preparation, rows, batch_size_for(job, model, inputs))
+    setup = Setup(job, model, seconds, inputs, preparation, rows, batch_size_for(job, model, inputs))
     shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
     return setup, BlockPlan(shuffled, blocks, None, None, job.data, rows)
 

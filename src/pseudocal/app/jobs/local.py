@@ -98,10 +98,10 @@ class LocalRun:
     def collect(self) -> Ticks:
         """Run the steps of the method, and store the logits of each."""
         setup, method = self.setup, self.setup.job.method
-        second = None if setup.second is None else Checked(as_logits_of(setup.job, setup.second), doubt=False)
+        seconds = [Checked(as_logits_of(setup.job, second), doubt=False) for second in setup.seconds]
         evidence = method.no_evidence()
         with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as background:
-            for step in method.steps(self._predict, batches, second_opinion=second):
+            for step in method.steps(self._predict, batches, second_opinion=seconds):
                 if evidence.inputs == 0:
                     setup.check(step.real)
                     background.submit(warm_up)  # while the model predicts

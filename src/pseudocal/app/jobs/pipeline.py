@@ -37,8 +37,9 @@ from pseudocal.app.report import (
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.trust import warn_of_distrust
+from pseudocal.predictors import models_in
 
 KEPT = ("label.html", "logits.npy", "probe.npy", "target.json")  # what a refinement leaves as it is
 RUNTIMES = {
@@ -72,7 +73,8 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
             raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
     files = {key: Path(settings[key]) for key in ("answers", "labels") if isinstance(settings.get(key), str)}
     result = _last(job_steps(Job(str(model), str(data), Path(out), **(settings | files))))
-    warn_of_distrust(result.calibration)
+    if result.calibration.measured is None:  # answers outrank the label-free verdict
+        warn_of_distrust(result.calibration.trust)
     return result
 
 
@@ -115,8 +117,9 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
 
     """
     started = time.monotonic()
-    job = replace(job, method=replace(job.method, pairing="batch"))  # inputs come in random order
-    with staged(job.out, keeps=() if job.ray is None else (PARTS,)) as aside:
+    # inputs come in random order; what is refused is not written anywhere but into the record of why
+    job = replace(job, method=replace(job.method, pairing="batch", on_distrust="identity"))
+    with staged(job.out, keeps=(PARTS,) if job.ray is not None and job.predict == "all" else ()) as aside:
         run = _run(job, models, aside)
         yield from map(Note, run.setup.notes)
         with run.connected():
@@ -149,7 +152,8 @@ def refine_steps(
         done, logits = standing(out, target), kept_logits(out, target)
         calibration, answered = refined_by(done.calibration, logits, target, answers, drawn_by)
         files: tuple[str, ...] = ()
-        if (done.model.files or done.calibration.bound) and kind_of(target.model) != "callable":  # else no file holds T
+        held = done.model.files or done.calibration.refused  # a model file holds T, or would if T had not been refused
+        if held and calibration.refused is None and kind_of(target.model) != "callable":
             probe = np.array(read_array(out / "probe.npy"))
             model = _opened_again(target, logits, probe, trust=trust, device=device)
             files, why_none = _ship(target.outputs, model, calibration, aside, probe)
@@ -190,7 +194,7 @@ def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibrat
     """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
-        "second_opinion": job.second_opinion,
+        "second_opinion": models_in(job.second_opinion),
         "data": data_name(job),
         "max_samples": job.max_samples,
     }
@@ -207,8 +211,8 @@ def _ship(
         return (), ()
     if outputs == "probabilities" and model.kind != "onnx":
         return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
-    if calibration.bound:
-        return (), ("no calibrated model is written: the temperature is at the limit of the search range",)
+    if calibration.refused is not None:
+        return (), ("no calibrated model is written: the temperature that was fitted should not be applied",)
     return tuple(model.ship(calibration.temperature, aside, probe)), ()
 
 
