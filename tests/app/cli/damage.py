@@ -83,8 +83,8 @@ def saved(command: str, *files: str) -> Callable[[Path], list[Any]]:
 def damaged(name: str, content: bytes, rng: random.Random) -> bytes:
     """A file with something wrong: where its kind has a structure, mostly within that."""
     kind = name.rpartition(".")[2]
-    if kind in ("pt", "pt2"):
-        return broken_archive(content, rng)
+    if kind in TRUSTED:
+        return TRUSTED[kind](content, rng)
     if kind in STRUCTURES and rng.random() < 0.6:
         return STRUCTURES[kind](content, rng)
     return broken_bytes(content, rng)
@@ -179,17 +179,20 @@ def broken_safetensors(content: bytes, rng: random.Random) -> bytes:
     return len(header).to_bytes(8, "little") + header + tensors
 
 
-def broken_archive(content: bytes, rng: random.Random) -> bytes:
-    """An archive that is cut off, or garbage, or with one member left out, empty or cut off.
+def broken_file(content: bytes, rng: random.Random) -> bytes:
+    """A file that is cut off, or garbage from some place on.
 
-    Members of a file that is trusted are not damaged byte by byte: torch may crash when it runs such a file.
+    No more is done to TorchScript: torch crashes when it runs a whole archive with a damaged member.
     """
+    place = rng.choice((0, rng.randrange(len(content))))
+    return content[:place] + rng.choice((b"", rng.randbytes(len(content) - place)))
+
+
+def broken_archive(content: bytes, rng: random.Random) -> bytes:
+    """The same, or a whole archive with one member left out, empty or cut off."""
     how = rng.randrange(5)
-    place = rng.randrange(len(content))
-    if how == 0:
-        return content[:place]
-    if how == 1:
-        return content[:place] + rng.randbytes(len(content) - place)
+    if how < 2:
+        return broken_file(content, rng)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = rng.choice(sorted(members))
@@ -210,6 +213,7 @@ STRUCTURES: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "npy": broken_array,
     "safetensors": broken_safetensors,
 }
+TRUSTED = {"pt": broken_file, "pt2": broken_archive}
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pseudocal.app.cli.bench import bench
+from pseudocal.app.cli.errors import VERDICT_CODES
 from pseudocal.app.cli.lab import lab
 from pseudocal.app.cli.options import (
     EPILOG,
@@ -36,6 +37,7 @@ from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
 
 DEFAULT = PseudoCal()
+BY_VERDICT = "end with 0: apply, 10: already calibrated, by answers, 11: caution, 12: do not apply"
 
 app = typer.Typer(
     help="Calibrate classifiers on unlabelled data from the domain they are used in.",
@@ -85,17 +87,17 @@ def calibrate(
     ] = None,
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
-    second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of the same classes")] = None,
+    second_opinion: Annotated[
+        list[str] | None,
+        option(metavar="MODEL2", help="another model of the same classes; may be given more than once"),
+    ] = None,
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
     ] = False,
     estimator: Annotated[
-        Literal["mixes", "agreement"],
-        option(help="fit T on mixes, or on the agreement of two models", show_default=True),
-    ] = "mixes",
-    on_distrust: Annotated[
-        Literal["warn", "identity"], option(help="if T should not be applied: keep it, or use 1", show_default=True)
-    ] = "warn",
+        Literal["auto", "mixes", "agreement"],
+        option(help="fit T on mixes or agreement with MODEL2; auto: agreement if usable", show_default=True),
+    ] = "auto",
     tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
     max_samples: Annotated[int | None, option(min=2, help="use at most this many inputs, drawn at random")] = None,
     pixels: Annotated[int, option(min=0, help="segmentation: pixels per image; 0: all", show_default=True)] = 20_000,
@@ -141,13 +143,14 @@ def calibrate(
     labels_are: Annotated[DrawnBy, option(help="how the answered inputs were drawn", show_default=True)] = "ask",
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+    exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     if job_file is not None:
-        check_alone(context, "job_file", {"out", "trust_model", "quiet", "as_json", "job_file"})
+        check_alone(context, "job_file", {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"})
         again = read_job(job_file)
         job = replace(again, out=out or again.out, trust=trust_model)
-        _print_result(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json)
+        _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
         return
     if model is None or data is None or out is None:
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
@@ -164,7 +167,6 @@ def calibrate(
             tolerance=tolerance,
             pixels_per_image=pixels or None,
             estimator=estimator,
-            on_distrust=on_distrust,
         ),
         preprocessing=pictures,
         second_preprocessing=cropping(second_size, None) | normalisation(second_preprocess),
@@ -187,10 +189,10 @@ def calibrate(
         answers=answers,
         drawn_by=labels_are,
         ray=ray,
-        second_opinion=second_opinion,
+        second_opinion=tuple(second_opinion or ()),
         trust=trust_model,
     )
-    _print_result(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json)
+    _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
 
 
 ASKED_ABOUT = "folder that `calibrate` wrote, or saved outputs of any model: .npy, .npz, .csv or .parquet"
@@ -221,7 +223,7 @@ def ask_person(
 @app.command("refine", epilog=EPILOG)
 def refine_result(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
-    answers: Annotated[Path, typer.Argument(help="table with the columns file and label")],
+    answers: Annotated[Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")],
     out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
     inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
     outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,
@@ -235,12 +237,13 @@ def refine_result(
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+    exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:
     """Bring OUT up to date with a person's ANSWERS: temperature, calibrated model, predictions and report."""
     saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field, "classes": names_in(classes)}
     folder = _folder_of(about, out, saved)
     steps = refine_steps(folder, answers, drawn_by=labels_are, trust=trust_model, device=device)
-    _print_result(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json)
+    _end(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
 
 
 def _folder_of(about: Path, out: Path | None, saved: dict[str, Any]) -> Path:
@@ -253,11 +256,14 @@ def _folder_of(about: Path, out: Path | None, saved: dict[str, Any]) -> Path:
     return about
 
 
-def _print_result(result: Result, *, quiet: bool, as_json: bool) -> None:
+def _end(result: Result, *, quiet: bool, as_json: bool, exit_code: bool) -> None:
+    """Print the result, and end with the exit code of its verdict if that is asked for."""
     if as_json:
         typer.echo(json.dumps(summary(result.report, result.out)))
     elif not quiet:
         typer.echo("\n".join(summary_lines(result.report, result.out)))
+    if exit_code:
+        raise typer.Exit(VERDICT_CODES[result.report.verdict or "apply"])
 
 
 @app.command(epilog=EPILOG)

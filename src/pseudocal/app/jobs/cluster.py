@@ -18,29 +18,29 @@ from pseudocal.app.inputs.addresses import files_at
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
-from pseudocal.app.jobs.data import Models, OpenData, open_data, prepared_pictures, views_of
+from pseudocal.app.jobs.data import Models, open_data, remote_pictures, views_of
 from pseudocal.app.jobs.job import Job, Tick
+from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
     Setup,
     as_logits_of,
     batch_size_for,
-    check_count,
     input_order,
     reading,
 )
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
-from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutData, ImageSummary, RowSummary
-from pseudocal.arrays import InputError, Inputs, cores
+from pseudocal.arrays import InputError, Inputs, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.executors import BlockWork, Merging, block_order
 from pseudocal.distributed import Deferred, RayExecutor
 from pseudocal.extras import MissingExtraError
+from pseudocal.predictors import models_in
 
 EVERYONE = 100_000  # more workers than any cluster has
 PREDICTED_ROWS = 2048  # inputs per block of predictions
@@ -58,6 +58,7 @@ class BlockPlan:
         rows: the number of inputs; None if they have not been counted.
         about: a key that identifies the data.
         probe: row numbers of inputs of the setup that the driver can read.
+        kept: whether each input can be asked about: it has a name, and a file on this machine.
 
     """
 
@@ -67,6 +68,7 @@ class BlockPlan:
     rows: int | None
     about: str
     probe: NDArray[np.intp]
+    kept: bool = False
 
 
 class RayRun:
@@ -75,11 +77,13 @@ class RayRun:
     Args:
         job: what to do.
         models: the open models, to try them on the driver.
+        aside: the temporary folder that results are written to.
 
     """
 
-    def __init__(self, job: Job, models: Models) -> None:
+    def __init__(self, job: Job, models: Models, aside: Path) -> None:
         self.setup, self._plan = _planned(job, models)
+        self._aside = aside
         local = job.ray == "local"
         self._executor = RayExecutor(
             job.workers or (cores() if local else EVERYONE),
@@ -88,9 +92,10 @@ class RayRun:
             max_bad=job.max_bad,
         )
         self._record: dict[str, Any] = {}
-        if job.classes:
+        if job.classes or job.answers is not None:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
-            check_count(job.classes, logits.shape[1])
+            row, groups = (logits, None) if logits.ndim == 2 else (logits[:, :, 0, 0], np.zeros(1, dtype=np.int64))
+            self.setup.check(Labelled(row, row.argmax(axis=1), groups=groups))
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -124,13 +129,15 @@ class RayRun:
         done: dict[str, Any] = {}
         if job.predict == "all":
             model, out = self._sent_models()[0], (job.out / PARTS).resolve()
-            work = PartWork(
-                calibration, model, out, sendable(plan.source), self.setup.batch_size, classes=self.setup.classes
-            )
+            keep = len(self.setup.order) if plan.kept and (job.keep_logits or job.answers is not None) else 0
+            settings: dict[str, Any] = {"classes": self.setup.classes, "keep": keep}
+            work = PartWork(calibration, model, out, sendable(plan.source), self.setup.batch_size, **settings)
             parts = Parts(work, plan.in_order, self._executor, plan.about)
             for _ in parts.steps():
                 yield Tick("predicting", 1, len(plan.in_order), "blocks")
             done = parts.record
+            if keep:
+                join_kept(out, self._aside, self.setup, as_logits_of(job, self.setup.model))
         summary = self._summary(calibration, evidence, predicted=bool(done))
         return Predicted(summary, self._about(evidence, done), PARTS if done else None)
 
@@ -139,13 +146,12 @@ class RayRun:
         path = str(Path(name).resolve()) if Path(name).exists() else name
         return model_file(path, device=self.setup.job.device, **reading(self.setup.job))
 
-    def _sent_models(self) -> tuple[Deferred, Deferred | None]:
-        """Return both models as the workers use them."""
+    def _sent_models(self) -> tuple[Deferred, list[Deferred]]:
+        """Return the model and the second opinions as the workers use them."""
         job, views = self.setup.job, self.setup.views
-        first, second = self._sent(job.model), None if job.second_opinion is None else self._sent(job.second_opinion)
-        if views is not None:
-            first, second = views.split(first, second)
-        return first, second
+        sent = [self._sent(name) for name in (job.model, *models_in(job.second_opinion))]
+        first, *seconds = sent if views is None else views.split(*sent)
+        return first, seconds
 
     def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
         plan, used = self._plan, evidence.inputs
@@ -189,13 +195,16 @@ def _picture(inputs: InputSet, name: str) -> Path | None:
 
 def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     """Find out what the data is: pictures, an array or a table, or files of rows."""
-    asked = {f'labels="{job.labels}"': job.labels, f'answers="{job.answers}"': job.answers}
-    for name in (name for name, value in (asked | {'table="csv"': job.table == "csv"}).items() if value):
-        raise InputError(f"expected predictions as parquet files, no labels and no answers on a cluster, got {name}")
-    model, second = models
+    asked = {f'labels="{job.labels}"': job.labels, 'table="csv"': job.table == "csv"}
+    for name in (name for name, value in asked.items() if value):
+        raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
+    if job.answers is not None and ("://" in job.data or job.predict == "seen" or _files_of_rows(job.data)):
+        what = "files of rows, addresses and inputs that are not predicted"
+        raise InputError(f'expected no answers about {what}, got answers="{job.answers}" for {job.data}')
+    model, *seconds = models
     if files := _files_of_rows(job.data):
         return _shard_plan(job, models, files)
-    data = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+    data = remote_pictures(job, model) if "://" in job.data else open_data(job, model)
     if data.unmixed is not None:
         raise InputError(f"expected inputs that can be mixed on a cluster, got {job.data}: {data.unmixed}")
     inputs = data.inputs
@@ -203,7 +212,8 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
     order = input_order(job, len(inputs))
     batch_size, views = batch_size_for(job, model, inputs), views_of(job, models, inputs)
-    setup = Setup(job, model, second, inputs, data.preparation, order, batch_size, views=views, assumed=data.assumed)
+    opened: dict[str, Any] = {"views": views, "assumed": data.assumed}
+    setup = Setup(job, model, tuple(seconds), inputs, data.preparation, order, batch_size, **opened)
     return setup, _input_plan(setup)
 
 
@@ -217,7 +227,7 @@ def _files_of_rows(data: str) -> list[str]:
 
 
 def _shard_plan(job: Job, models: Models, files: list[str]) -> tuple[Setup, BlockPlan]:
-    model, second = models
+    model, *seconds = models
     if job.max_samples is not None:
         raise InputError(
             f"expected no max_samples with files of rows, which are read in full, got {job.max_samples}: "
@@ -230,7 +240,7 @@ def _shard_plan(job: Job, models: Models, files: list[str]) -> tuple[Setup, Bloc
     inputs, rows = ArraySet(first_rows, str(first_rows.dtype)), np.arange(len(first_rows))
     preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
     views_of(job, models, inputs)  # which refuses a second opinion that takes other rows
-    setup = Setup(job, model, second, inputs, preparation, rows, batch_size_for(job, model, inputs))
+    setup = Setup(job, model, tuple(seconds), inputs, preparation, rows, batch_size_for(job, model, inputs))
     shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
     return setup, BlockPlan(shuffled, blocks, None, None, job.data, rows)
 
@@ -247,16 +257,6 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
     raise InputError(f"expected files of rows, got {tried} that cannot be read, the first: {problem}") from problem
 
 
-def _remote_pictures(job: Job, model: OpenModel) -> OpenData:
-    """Open the pictures at an address."""
-    urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
-    if not urls:
-        raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
-    preprocessing, assumed = prepared_pictures(job, model)
-    pictures = RemotePictureSet(urls, preprocessing)
-    return OpenData(pictures, f"{len(urls):,} pictures: {preprocessing.words()}", assumed)
-
-
 def _input_plan(setup: Setup) -> BlockPlan:
     """Divide inputs into blocks with the same batches that one process would make."""
     order, size = setup.order, setup.batch_size
@@ -266,7 +266,9 @@ def _input_plan(setup: Setup) -> BlockPlan:
     for i in range(len(setup.inputs)):
         digest.update(setup.inputs.name(i).encode() + b"\0")
     probe = _readable(setup.inputs, order)
-    return BlockPlan(blocks, in_order, SentInputs(setup.read_by_models), len(setup.inputs), digest.hexdigest(), probe)
+    kept = not isinstance(setup.inputs, RemotePictureSet)
+    source = SentInputs(setup.read_by_models)
+    return BlockPlan(blocks, in_order, source, len(setup.inputs), digest.hexdigest(), probe, kept)
 
 
 def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -18,6 +18,8 @@ from pseudocal.app.inputs import (
     preprocessing_for,
     preprocessing_of_second,
 )
+from pseudocal.app.inputs.addresses import files_at
+from pseudocal.app.inputs.blocks import SHARD_SUFFIXES
 from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
@@ -31,7 +33,7 @@ SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
 NO_MIXED_IDS = "Token ids are not mixed: they are numbers of words, and what lies between two of them is another word."
 NO_MIXED_TEXTS = "Texts are not mixed: a mix of two texts is no text."
 
-Models = tuple[OpenModel, OpenModel | None]  # the one to calibrate, and a second opinion
+Models = tuple[OpenModel, ...]  # the one to calibrate, and any second opinions
 
 
 class OpenData(NamedTuple):
@@ -67,6 +69,16 @@ def open_data(job: Job, model: OpenModel) -> OpenData:
     preprocessing, assumed = prepared_pictures(job, model)
     pictures = open_inputs(job.data, preprocessing=preprocessing)
     return OpenData(pictures, f"{len(pictures):,} pictures: {preprocessing.words()}", assumed)
+
+
+def remote_pictures(job: Job, model: OpenModel) -> OpenData:
+    """Open the pictures at an address."""
+    urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
+    if not urls:
+        raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
+    preprocessing, assumed = prepared_pictures(job, model)
+    pictures = RemotePictureSet(urls, preprocessing)
+    return OpenData(pictures, f"{len(urls):,} pictures: {preprocessing.words()}", assumed)
 
 
 def _are_token_ids(inputs: ArraySet, model: OpenModel) -> bool:
@@ -112,11 +124,11 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> PictureViews | None:
 
     Args:
         job: what to do.
-        models: the model to calibrate, and the second opinion.
+        models: the model to calibrate, and any second opinions.
         inputs: the inputs, as prepared for the first model.
 
     """
-    model, *seconds = (one for one in models if one is not None)
+    model, *seconds = models
     for second in seconds:
         _check_same_classes(model.classes, second.classes)
     if isinstance(inputs, PictureSet | RemotePictureSet):

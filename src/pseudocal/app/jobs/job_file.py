@@ -24,6 +24,10 @@ JOB_FILE = "job.toml"
 PATHS = ("answers", "labels", "out")
 FOUND_ANYWHERE = ("answers", "data", "labels", "model", "second_opinion")  # written as absolute paths if they exist
 NOT_WRITTEN = ("trust",)
+NOTHING = "none"  # TOML has no null
+SOME = {
+    name for name, value in asdict(PseudoCal()).items() if value is not None
+}  # settings that are not None by default
 TABLES_OF_JOB = ("method", "preprocessing", "second_preprocessing")
 
 
@@ -60,14 +64,18 @@ def job_text(job: Job) -> str:
     lines, tables = [], []
     for each in fields(job):
         value = getattr(job, each.name)
-        if each.name in NOT_WRITTEN or (value == getattr(default, each.name) and each.name not in TABLES_OF_JOB):
+        if (
+            each.name in NOT_WRITTEN
+            or value == ()
+            or (value == getattr(default, each.name) and each.name not in TABLES_OF_JOB)
+        ):
             continue
         if each.name not in TABLES_OF_JOB:
             lines.append(f"{each.name} = {_toml(_absolute(value) if each.name in FOUND_ANYWHERE else value)}")
             continue
         table = asdict(value) if each.name == "method" else value
         if table:
-            rows = [f"{key} = {_toml(part)}" for key, part in table.items() if part is not None]
+            rows = [f"{key} = {_toml(part)}" for key, part in table.items() if part is not None or key in SOME]
             tables.append("\n".join(["", f"[{each.name}]", *rows]))
     return "\n".join([*lines, *tables]) + "\n"
 
@@ -102,8 +110,12 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     if name in PATHS:
         return Path(from_json(str, value, name))
     if name == "method":
-        given = from_json(dict[str, Any], value, name)
+        given = {key: None if part == NOTHING else part for key, part in from_json(dict[str, Any], value, name).items()}
         return from_json(PseudoCal, asdict(PseudoCal()) | given, name)
+    if name == "second_opinion" and isinstance(value, list):
+        return from_json(tuple[str, ...], value, name)
+    if name == "second_opinion":
+        return from_json(str, value, name)
     if name in TABLES_OF_JOB:
         given = from_json(dict[str, Any], value, name)
         return {key: tuple(part) if isinstance(part, list) else part for key, part in given.items()}
@@ -123,6 +135,8 @@ def _toml(value: Any) -> str:
     >>> _toml(True), _toml((0.5, 2)), _toml("text"), _toml(Path("out"))
     ('true', '[0.5, 2]', '"text"', '"out"')
     """
+    if value is None:
+        return f'"{NOTHING}"'
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(part) for part in value) + "]"
     if isinstance(value, str | Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,16 @@ from pseudocal.app.inputs import (
     PictureViews,
 )
 from pseudocal.app.inputs.labels import read_labels
-from pseudocal.app.jobs.answer_file import read_answers, shown_classes
+from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.data import Models, open_data, refuse_shards, views_of
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model
 from pseudocal.app.models.model import OpenModel
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
+from pseudocal.predictors import models_in
 from pseudocal.randomness import Streams
 
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
@@ -35,7 +38,7 @@ class Setup:
     Attributes:
         job: what to do.
         model: the model to calibrate.
-        second: the second opinion, if there is one.
+        seconds: the second opinions, if there are any.
         inputs: the inputs, or a few of them if only workers read them all.
         preparation: a description of how inputs are prepared for the model.
         order: the numbers of the inputs that are used, in the order of the calibration.
@@ -49,7 +52,7 @@ class Setup:
 
     job: Job
     model: OpenModel
-    second: OpenModel | None
+    seconds: tuple[OpenModel, ...]
     inputs: InputSet
     preparation: str
     order: NDArray[np.intp]
@@ -74,7 +77,7 @@ class Setup:
         """What was found or assumed when the model and the data were opened."""
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
         fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
-        second = () if self.second is None else tuple(f"second opinion: {note}" for note in self.second.notes)
+        second = (f"second opinion: {note}" for model in self.seconds for note in model.notes)
         others = () if self.views is None else self.views.others
         theirs = tuple(f"for the second opinion: {other.words()}" for other in others)
         assumed = (f"assumed, not given: {', '.join(self.assumed)}",) if self.assumed else ()
@@ -104,12 +107,27 @@ class Setup:
             names = [self.inputs.name(i) for i in self.order]
             read_answers(job.answers, names, shown_classes(self.classes, classes))
 
+    def target_of(self, rows: NDArray[np.intp]) -> Target:
+        """What is kept of the inputs that were predicted, beside their logits."""
+        job, inputs, numbers = self.job, self.inputs, rows.tolist()
+        pictures = [path for i in numbers if (path := inputs.picture(i)) is not None]
+        labelled = job.labels is not None and self.masks is None
+        return Target(
+            names=tuple(inputs.name(i) for i in numbers),
+            pictures=tuple(str(path.absolute()) for path in pictures) if pictures else None,
+            data=None if pictures else str(Path(job.data).absolute()),
+            field=job.field,
+            classes=self.classes,
+            labels=tuple(self.labels[rows].tolist()) if labelled else None,
+            model=str(Path(job.model).absolute()) if Path(job.model).exists() else job.model,
+            output=job.output,
+            outputs=job.outputs,
+            binary=job.binary,
+        )
+
     def _check_maps(self, classes: int) -> None:
         if self.job.answers is not None:
-            raise InputError(
-                f'expected no answers for a model that labels every pixel, got answers="{self.job.answers}": '
-                "so far they are for models that give each input one class"
-            )
+            answer_lines(self.job.answers, pixels=True)
         if self.masks is not None:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:
@@ -141,25 +159,23 @@ def check_count(names: tuple[str, ...], classes: int) -> None:
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
-    """Open the model, and the second opinion if there is one."""
-    first = open_model(job.model, device=device or job.device, **reading(job))
-    if job.second_opinion is None:
-        return first, None
-    return first, open_model(job.second_opinion, device=device or job.device, **reading(job))
+    """Open the model, and any second opinions."""
+    names = (job.model, *models_in(job.second_opinion))
+    return tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
 
 
 def open_setup(job: Job, models: Models) -> Setup:
     """Open the data of a job that runs in this process."""
     refuse_shards(job.data)
-    model, second = models
+    model, *seconds = models
     data = open_data(job, model)
     inputs, order = data.inputs, input_order(job, len(data.inputs))
-    if data.unmixed is not None and second is not None:
+    if data.unmixed is not None and seconds:
         raise InputError(f"expected no second opinion on inputs that cannot be mixed, got one: {data.unmixed}")
     return Setup(
         job,
         model,
-        second,
+        tuple(seconds),
         inputs,
         data.preparation,
         order,

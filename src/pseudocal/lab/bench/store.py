@@ -199,7 +199,7 @@ def alone(folder: Path) -> Iterator[None]:
     What a run that was killed left aside is removed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with (folder / ".lock").open("a") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
         sweep(folder)
