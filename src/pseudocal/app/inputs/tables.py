@@ -72,7 +72,8 @@ def read_sparse(path: Path) -> Any:
                 return None
         from scipy import sparse
 
-        matrix = sparse.load_npz(path).tocsr()
+        loaded: Any = sparse.load_npz(path)
+        matrix = loaded.tocsr()
     except Exception as error:  # a damaged archive may raise anything
         raise InputError(f"expected a sparse matrix, got {path}: {one_line(error)}") from error
     if matrix.dtype.kind not in REAL or 0 in matrix.shape:
