@@ -181,7 +181,7 @@ def ask_person(
 @app.command("refine", epilog=EPILOG)
 def refine_result(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
-    answers: Annotated[Path, typer.Argument(help="table with the columns file and label")],
+    answers: Annotated[Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")],
     out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
     inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
     outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,

@@ -104,8 +104,9 @@ def _answers(report: Report) -> Iterator[Fact]:
     how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
     known = [f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors if prior.estimator != "none"]
     rest = f" and, as prior, from what was known without them ({', '.join(known)})" if known else " alone"
+    what = "inputs" if report.unit == "inputs" else "sampled pixels"
     yield _note(
-        f"{answers.answers:,} of {answers.rows:,} inputs have an answer; they were {how}. The temperature comes from "
+        f"{answers.answers:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
         f"these answers{rest}."
     )
     if answers.none_of_these:
@@ -159,6 +160,7 @@ def _note(text: str) -> Fact:
     return Fact("note", text)
 
 
+ANSWERED = {"inputs": "answers", "pixels": "answered pixels"}  # what a person has given, by what was asked about
 CHECKS = (_by_labels, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
 
 
@@ -207,7 +209,7 @@ def panel(report: Report) -> Panel | None:
     tracks = _tracks(report)
     return Panel(
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
-        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} answers",
+        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} {ANSWERED[report.unit]}",
         heading=HEADINGS[judged.verdict],
         reasons=judged.reasons if answers is None else (*judged.reasons, _gap_in_words(answers)),
         note=None if report.calibration.refused is None else IN_PLACE,

@@ -168,13 +168,23 @@ class ImageSummary:
         row = row_of_pixels(predicted, *both, classes=classes)
         self.add_row(name, row, picture=picture)
         if mask is not None:
-            judged = judged_temperature(self.calibration)
-            before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, judged))
-            self._sums.append((before, after))
-            if len(self._sums) >= JOINED:
-                self._sums = [self._joined()]
+            self.measure(image, mask)
         self.show(image, name, picture=picture, mask=mask)
         return image_table([name], [row], self.classes)
+
+    def measure(self, image: Maps, mask: NDArray[Any]) -> None:
+        """Add the labels of one image, for evaluation only.
+
+        Args:
+            image: logits `(classes, height, width)`.
+            mask: the true classes `(height, width)`.
+
+        """
+        judged = judged_temperature(self.calibration)
+        before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, judged))
+        self._sums.append((before, after))
+        if len(self._sums) >= JOINED:
+            self._sums = [self._joined()]
 
     def add_row(self, name: str, row: ImageRow, *, picture: Path | None = None) -> None:
         """Consider one image as an example.
