@@ -75,7 +75,10 @@ def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"task": [TASK]}, "expected a key of a suite among calibrators, seeds, tasks, about, root, lists, prefix, device, got 'task'"),
+        (
+            {"task": [TASK]},
+            "expected a key of a suite among calibrators, seeds, tasks, about, root, lists, prefix, device, got 'task'",
+        ),
         ({}, "expected tasks, one or more tables"),
         ({"tasks": [TASK], "seeds": 0}, "expected seeds as an integer of at least 1, got 0"),
         ({"tasks": [TASK], "calibrators": ["platt"]}, "expected a calibrator among none, .*, got 'platt'"),

@@ -57,7 +57,9 @@ def options(
 
 @app.command(epilog=EPILOG)
 def calibrate(
-    model: Annotated[str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")],
+    model: Annotated[
+        str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function")
+    ],
     data: Annotated[
         str,
         typer.Argument(
@@ -72,6 +74,7 @@ def calibrate(
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
     ] = False,
+    architecture: Annotated[str | None, option(help="state dicts: resnet34, resnet50, resnet101 or vit-b16")] = None,
     estimator: Annotated[
         Literal["mixes", "agreement"],
         option(help="fit T on mixes, or on the agreement of two models", show_default=True),
@@ -147,6 +150,7 @@ def calibrate(
         ray=ray,
         second_opinion=second_opinion,
         trust=trust_model,
+        architecture=architecture,
     )
     _print_result(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json)
 
