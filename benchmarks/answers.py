@@ -1,12 +1,12 @@
-"""What a few answers are worth: temperature, intervals and verdict, on the development tasks.
+"""What a few answers are worth: temperature, intervals and verdict.
 
     python benchmarks/trust.py prepare --development --out runs/bench     train what is missing
     python benchmarks/answers.py widths --data FOLDER                     the widths of the priors, a family left out
-    python benchmarks/answers.py table --data FOLDER                      all tables of docs/answers.md
+    python benchmarks/answers.py table --data FOLDER                      the tables of docs/answers.md, development
+    python benchmarks/answers.py held-out                                 the same on the held-out tasks, and logs it
 
 Answers are the labels of the rows that `ask` draws; calibration errors are of the rows that were not asked. Each task
-gets `--draws` draws for each n, shared by its seeds. Likelihoods and confidences of all rows are computed once on a
-grid of temperatures.
+gets `--draws` draws for each n, shared by its seeds.
 """
 
 from __future__ import annotations
@@ -14,71 +14,90 @@ from __future__ import annotations
 import argparse
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from answers_grid import GRID, NUMBERS, Tables
-from answers_targets import targets
-from pseudocal.calibrators.measures import LEVEL, AnsweredRows, accuracy_interval
+import trust
+from answers_grid import GRID, NUMBERS, Draws, Tables
+from answers_looks import Look, coverage_table, looks, verdict_table
+from answers_targets import Target, targets
+from pseudocal import Answers
 from pseudocal.calibrators.posterior import Prior
-from pseudocal.calibrators.refinement import ANYTHING, NARROW, WIDTHS, Asked, judge_temperature, priors_of
+from pseudocal.calibrators.refinement import ANYTHING, MIXES_WIDTH, agreement_width, priors_of, refine
 from pseudocal.lab.bench import Store
 
-CHOICES = (0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)  # of widths
+MIXES_WIDTHS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # in log T
+AGREEMENT_ERRORS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15)  # of the accuracy
+CHUNK = 50  # draws at a time
+
+Errors = dict[tuple[str, str, int], list[tuple[float, float]]]  # ECE and error of log T, by family, method and n
 
 
-def estimates(t: Tables, widths: dict[str, float] | None = None) -> dict[str, list[Prior]]:
+def estimates(target: Target) -> dict[str, list[Prior]]:
     """The priors that are compared."""
-    found, classes = t.target.estimates, t.target.logits.shape[1]
-    one = {name: {name: value} for name, value in found.items()}
-    return {
-        "no estimate": [ANYTHING],
-        **{name: priors_of(only, classes, widths) for name, only in one.items()},
-        "both": priors_of(found, classes, widths),
-    }
+    found = target.estimates
+    one = {name: priors_of({name: value}, target.logits) for name, value in found.items()}
+    return {"no estimate": [ANYTHING], **one, "both": priors_of(found, target.logits)}
 
 
-def errors(all_tables: list[Tables], draws: int) -> dict[tuple[str, str, int], list[tuple[float, float]]]:
-    """ECE and error of log T, by family, method and n."""
-    found = defaultdict(list)
-    for t, seeds in with_seeds(all_tables, draws):
-        for n, seed in product(NUMBERS, seeds):
-            for method, log_t, rows in fits(t, n, seed):
-                found[t.target.family, method, n].append((t.ece(log_t, rows), log_t - t.oracle))
-    return found
-
-
-def fits(t: Tables, n: int, seed: int) -> Iterator[tuple[str, float, np.ndarray]]:
-    """Each method with its log T, and the rows that were asked."""
-    chosen, random = t.draw(n, seed, chosen=True), t.draw(n, seed, chosen=False)
-    yield "no calibration", 0.0, chosen
-    for name, temperature in t.target.estimates.items():
-        yield f"{name}, no answer", math.log(temperature), chosen
-    yield "random labels alone", t.alone(random), random
-    yield "chosen labels alone", t.alone(chosen), chosen
-    for name, prior in estimates(t).items():
-        yield f"chosen labels, {name}", t.posterior(chosen, prior).mean, chosen
-    wrong = Prior("mixes", math.exp(t.oracle + (1 if seed % 2 else -1)), WIDTHS["mixes"])
-    yield "chosen labels, a prior off by e", t.posterior(chosen, [wrong]).mean, chosen
-    yield "oracle", t.oracle, chosen
-
-
-def with_seeds(all_tables: list[Tables], draws: int) -> Iterator[tuple[Tables, range]]:
-    """Each target with the seeds of its draws: as many for each task, however many models it has."""
-    models = Counter((t.target.family, t.target.task) for t in all_tables)
+def with_seeds(all_targets: list[Target], draws: int) -> Iterator[tuple[Tables, range]]:
+    """Each target with the seeds of its draws, a few at a time: as many for each task, however many models it has."""
+    models = Counter((target.family, target.task) for target in all_targets)
     met: Counter[tuple[str, str]] = Counter()
-    for t in all_tables:
-        key = (t.target.family, t.target.task)
+    for target in all_targets:
+        key, tables = (target.family, target.task), Tables(target)
         each = math.ceil(draws / models[key])
-        yield t, range(met[key] * each, min((met[key] + 1) * each, draws))
+        seeds = range(met[key] * each, min((met[key] + 1) * each, draws))
+        yield from ((tables, seeds[at : at + CHUNK]) for at in range(0, len(seeds), CHUNK))
         met[key] += 1
 
 
-def error_table(found: dict[tuple[str, str, int], list[tuple[float, float]]]) -> str:
+def told(all_targets: list[Target]) -> dict[str, np.ndarray]:
+    """For each family the normal log density of its own oracle temperatures: a prior that nobody can have."""
+    found = defaultdict(list)
+    for target in all_targets:
+        found[target.family].append(target.oracle)
+    return {family: -0.5 * ((GRID - np.mean(g)) / np.std(g)) ** 2 for family, g in found.items()}
+
+
+def fits(chosen: Draws, random: Draws, family: np.ndarray) -> Iterator[tuple[str, np.ndarray | float, Draws]]:
+    """Each method with the log T of each draw, and the draws it was fitted on."""
+    t, priors = chosen.tables, estimates(chosen.tables.target)
+    yield "no calibration", 0.0, chosen
+    for name, temperature in t.target.estimates.items():
+        yield f"{name}, no answer", math.log(temperature), chosen
+    yield "random labels alone", random.alone(), random
+    yield "random labels, mixes", random.posterior(priors["mixes"]).mean, random
+    yield "chosen labels alone", chosen.alone(), chosen
+    for name, prior in priors.items():
+        yield f"chosen labels, {name}", chosen.posterior(prior).mean, chosen
+    for sign, word in ((1, "high"), (-1, "low")):
+        wrong = Prior("mixes", math.exp(t.target.oracle + sign), MIXES_WIDTH)
+        yield f"chosen labels, a prior too {word} by e", chosen.posterior([wrong]).mean, chosen
+    yield "chosen labels, told the temperatures of the family", chosen.posterior_of(family).mean, chosen
+    yield "oracle", t.target.oracle, chosen
+
+
+def measure(all_targets: list[Target], draws: int) -> tuple[Errors, dict[str, dict[tuple[str, int], list[Look]]]]:
+    """Errors of all methods; intervals and verdicts for the prior from mixes and for both."""
+    errors: Errors = defaultdict(list)
+    found: dict[str, dict[tuple[str, int], list[Look]]] = {which: defaultdict(list) for which in ("mixes", "both")}
+    families = told(all_targets)
+    for t, seeds in with_seeds(all_targets, draws):
+        family, asked, drawn = t.target.family, t.chosen(seeds), t.random(seeds)
+        for n in NUMBERS:
+            chosen, random = Draws(t, asked[:, :n], spread=True), Draws(t, drawn[:, :n], spread=False)
+            for method, log_t, some in fits(chosen, random, families[family]):
+                off = np.broadcast_to(log_t - t.target.oracle, len(some.rows))
+                errors[family, method, n] += zip(some.ece(log_t).tolist(), off.tolist(), strict=True)
+            for which, by_n in found.items():
+                by_n[family, n] += looks(chosen, chosen.posterior(estimates(t.target)[which]))
+    return errors, found
+
+
+def error_table(found: Errors) -> str:
     """Mean ECE and root mean square error of log T."""
     lines = ["| family | | " + " | ".join(f"n = {n}" for n in NUMBERS) + " |", "|---" * (2 + len(NUMBERS)) + "|"]
     for family, method in dict.fromkeys((family, method) for family, method, _ in found):
@@ -88,131 +107,86 @@ def error_table(found: dict[tuple[str, str, int], list[tuple[float, float]]]) ->
     return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Look:
-    """What one draw of answers says, and what is true."""
-
-    temperature: bool  # whether the interval holds the truth
-    accuracy: bool
-    extreme: bool  # all answers right, or all wrong
-    width: float
-    verdict: str
-    change: float  # of the ECE, in points
-    gain: float  # of the oracle
-
-
-def looks(all_tables: list[Tables], draws: int, which: str) -> dict[tuple[str, int], list[Look]]:
-    """Intervals and verdicts, by family and n."""
-    found = defaultdict(list)
-    for t, seeds in with_seeds(all_tables, draws):
-        for n, seed in product(NUMBERS, seeds):
-            found[t.target.family, n].append(look(t, t.draw(n, seed, chosen=True), estimates(t)[which]))
-    return found
-
-
-def look(t: Tables, rows: np.ndarray, priors: list[Prior]) -> Look:
-    fitted, alone = t.posterior(rows, priors), np.arange(len(rows))
-    low, high = (fitted.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    others = fitted.without(alone)
-    mean, noise, at_low, at_high = (
-        float(np.interp(g, GRID, column))
-        for g, column in ((others.mean(), t.mean), (others.mean(), t.noise), (low, t.mean), (high, t.mean))
-    )
-    right = t.right[rows]
-    sample = AnsweredRows(right, t.confidence_at(rows, others), mean, noise, len(t.right), alone, spread=True)
-    accuracy, truth = accuracy_interval(sample), float(t.right.mean())
-    narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
-    after, plain = (float(np.interp(g, GRID, t.mean)) for g in (fitted.mean, 0.0))
-    asked = Asked(low, high, narrow, plain - accuracy.value, after - accuracy.value, len(rows))
-    verdict, _, _ = judge_temperature(fitted.mean, asked)
-    before = t.ece(0.0, rows)
-    return Look(
-        temperature=low <= t.oracle <= high,
-        accuracy=accuracy.low <= truth <= accuracy.high,
-        extreme=bool(right.all() or not right.any()),
-        width=100 * (accuracy.high - accuracy.low),
-        verdict=verdict,
-        change=t.ece(fitted.mean, rows) - before,
-        gain=before - t.ece(t.oracle, rows),
-    )
-
-
-def coverage_table(found: dict[tuple[str, int], list[Look]]) -> str:
-    """How often the 90% intervals hold the truth; the gap's is that of the accuracy."""
-    lines = [
-        "| family | n | T | accuracy, gap | width in points | all answers alike: accuracy |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (family, n), all_looks in found.items():
-        alike = [one.accuracy for one in all_looks if one.extreme]
-        cell = f"{share(alike)} of {len(alike)}" if alike else "-"
-        t, a = (share([getattr(one, name) for one in all_looks]) for name in ("temperature", "accuracy"))
-        lines.append(f"| {family} | {n} | {t} | {a} | {np.mean([one.width for one in all_looks]):.0f} | {cell} |")
-    return "\n".join(lines)
-
-
-def verdict_table(found: dict[tuple[str, int], list[Look]]) -> str:
-    """How often the verdict is right."""
-    lines = [
-        "| family | n | apply | of these no harm | of those that gain over 2 points: apply | already calibrated "
-        "| of these off by under 2 points |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    pooled = {("all", n): [one for (_, m), some in found.items() if m == n for one in some] for n in NUMBERS}
-    for (family, n), some in {**found, **pooled}.items():
-        apply = [one for one in some if one.verdict == "apply"]
-        done = [one for one in some if one.verdict == "already calibrated"]
-        harmless = share([one.change <= 1 for one in apply])
-        reached = share([one.verdict == "apply" for one in some if one.gain > 2])
-        rest = share([one.gain < 2 for one in done])
-        cells = f"{len(apply) / len(some):.0%} | {harmless} | {reached} | {len(done) / len(some):.0%} | {rest}"
-        lines.append(f"| {family} | {n} | {cells} |")
-    return "\n".join(lines)
-
-
-def share(which: list[bool]) -> str:
-    return f"{100 * np.mean(which):.1f}%" if which else "-"
-
-
-def widths_table(all_tables: list[Tables], draws: int, name: str) -> str:
+def widths_table(all_targets: list[Target], draws: int, name: str, choices: tuple[float, ...]) -> str:
     """The mean ECE, over n up to 100, by the width of one prior; last, what the other families would choose."""
-    which, scores = ("both" if name == "agreement" else name), defaultdict(list)
-    for t, seeds in with_seeds(all_tables, draws):
-        priors = {width: estimates(t, {name: width})[which] for width in CHOICES}
-        for n, seed in product(NUMBERS[:4], seeds):
-            rows = t.draw(n, seed, chosen=True)
-            for width, prior in priors.items():
-                scores[t.target.family, width].append(t.ece(t.posterior(rows, prior).mean, rows))
+    scores: defaultdict[tuple[str, float], list[float]] = defaultdict(list)
+    for t, seeds in with_seeds(all_targets, draws):
+        asked, priors = t.chosen(seeds), {choice: priors_with(t.target, name, choice) for choice in choices}
+        for n in NUMBERS[:4]:
+            some = Draws(t, asked[:, :n], spread=True)
+            for choice, prior in priors.items():
+                log_t = some.posterior(prior).mean
+                scores[t.target.family, choice] += some.ece(log_t).tolist()
     families = list(dict.fromkeys(family for family, _ in scores))
-    means = np.array([[np.mean(scores[family, width]) for width in CHOICES] for family in families])
+    means = np.array([[np.mean(scores[family, choice]) for choice in choices] for family in families])
     lines = [
-        f"| {name} | " + " | ".join(map(str, CHOICES)) + " | chosen by the others |",
-        "|---" * (2 + len(CHOICES)) + "|",
+        f"| {name} | " + " | ".join(map(str, choices)) + " | chosen by the others |",
+        "|---" * (2 + len(choices)) + "|",
     ]
     for k, family in enumerate(families):
         others = np.delete(means, k, axis=0).mean(axis=0)
         cells = " | ".join(f"{value:.2f}" for value in means[k])
-        lines.append(f"| {family} | {cells} | {CHOICES[int(others.argmin())]} |")
+        lines.append(f"| {family} | {cells} | {choices[int(others.argmin())]} |")
     lines.append("| mean | " + " | ".join(f"{value:.2f}" for value in means.mean(axis=0)) + " | |")
     return "\n".join(lines)
 
 
+def priors_with(target: Target, name: str, choice: float) -> list[Prior]:
+    """The prior from mixes with a width of log T; or both, agreement with an error of the accuracy."""
+    found, logits = target.estimates, target.logits
+    if name == "mixes":
+        return priors_of({name: found[name]}, logits, {name: choice})
+    return priors_of(found, logits, {name: agreement_width(logits, found[name], choice)})
+
+
+def check(all_targets: list[Target]) -> None:
+    """Many draws at once give what `refine` gives, up to the grid."""
+    for target in all_targets[:: max(1, len(all_targets) // 5)]:
+        t, priors = Tables(target), estimates(target)["both"]
+        rows = t.chosen(range(1))[:, :50]
+        fitted = Draws(t, rows, spread=True).posterior(priors)
+        scaling, measured = refine(target.logits, Answers(rows[0], target.labels[rows[0]]), priors=priors)
+        ends = [math.log(end) for end in (measured.temperature.low, measured.temperature.high)]
+        found = [fitted.mean[0], fitted.quantile(0.05)[0], fitted.quantile(0.95)[0]]
+        np.testing.assert_allclose(found, [math.log(scaling.temperature), *ends], atol=0.02)
+
+
+def report(all_targets: list[Target], draws: int) -> Iterator[str]:
+    """All tables."""
+    check(all_targets)
+    errors, found = measure(all_targets, draws)
+    yield error_table(errors)
+    for which, some in found.items():
+        yield f"Prior: {which}\n\n{coverage_table(some)}\n\n{verdict_table(some)}"
+
+
+def widths(all_targets: list[Target], draws: int) -> Iterator[str]:
+    """Each prior by its width."""
+    many = [target for target in all_targets if target.logits.shape[1] > 2]  # agreement is left out with two classes
+    yield widths_table(all_targets, draws, "mixes", MIXES_WIDTHS)
+    yield widths_table(many, draws, "agreement", AGREEMENT_ERRORS)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["widths", "table"])
+    parser.add_argument("what", choices=["widths", "table", "held-out"])
     parser.add_argument("--data", type=Path, help="folder with sentiment_4domains.npz and employment_ma.npz")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"), help="where trust.py keeps its models")
     parser.add_argument("--draws", type=int, default=200, help="for each task")
     args = parser.parse_args()
-    all_tables = [Tables(target) for target in targets(Store(args.out), args.data)]
-    if args.what == "widths":
-        for name in WIDTHS:
-            print(widths_table(all_tables, args.draws, name), end="\n\n", flush=True)
-        return
-    print(error_table(errors(all_tables, args.draws)), flush=True)
-    for which in ("mixes", "both"):
-        found = looks(all_tables, args.draws, which)
-        print(f"\nPrior: {which}\n", coverage_table(found), verdict_table(found), sep="\n\n", flush=True)
+    store = Store(args.out)
+    tables: Iterable[str]
+    if args.what == "held-out":
+        tasks = [task for group in trust.HELD_OUT.values() for task in group]
+        if missing := sum(not (store.folder(task) / "target.npz").exists() for task in tasks):
+            parser.error(f"expected all {len(tasks)} held-out models, got {missing} untrained: see trust.py prepare")
+        trust.opened("a few answers")
+        tables = report(list(targets(trust.HELD_OUT, store)), args.draws)
+    else:
+        of = widths if args.what == "widths" else report
+        tables = of(list(targets(trust.DEVELOPMENT, store, args.data)), args.draws)
+    for table in tables:
+        print(table, end="\n\n", flush=True)
 
 
 if __name__ == "__main__":

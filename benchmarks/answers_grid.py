@@ -1,119 +1,150 @@
-"""A target of `benchmarks/answers.py` with all that depends on a row and a temperature, computed once on a grid."""
+"""A target of `benchmarks/answers.py` on a grid of temperatures, and many draws of answers at once.
+
+What `refine` does for one draw is done here for all draws of a target together; `check` in `answers.py` compares the
+two.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from answers_targets import Target
-from pseudocal import ask, fit_temperature
+from pseudocal import ask
 from pseudocal.calibrators.confidence import gaps
 from pseudocal.calibrators.measures import design_gain
-from pseudocal.calibrators.posterior import Posterior, Prior, log_likelihood
+from pseudocal.calibrators.posterior import LOG_T, Prior, log_likelihood
 from pseudocal.calibrators.survey import survey_order
 
 NUMBERS = (10, 20, 50, 100, 200)
-GRID = np.linspace(-3.5, 5.0, 171)  # of log T
+FINE = (-1.5, 2.5)  # log T of nearly all models
+GRID = np.concatenate(  # of log T
+    [np.linspace(LOG_T[0], FINE[0], 40)[:-1], np.linspace(*FINE, 201), np.linspace(FINE[1], LOG_T[1], 60)[1:]]
+)
+CELLS = np.gradient(GRID)
 BINS = 15
 ALONE = (math.log(0.1), math.log(10.0))  # where labels alone may put log T: few of them ask for zero or infinity
 
 
-@dataclass(frozen=True, eq=False)
 class Tables:
-    """A target with all that depends on a row and a temperature."""
+    """All of a target that depends on a row and a temperature."""
 
-    target: Target
-    asked: dict[int, np.ndarray] = field(default_factory=dict)  # by seed
+    def __init__(self, target: Target) -> None:
+        logits, below = target.logits, gaps(target.logits)
+        self.target = target
+        self.right = logits.argmax(axis=1) == target.labels
+        self.likelihood = log_likelihood(logits, target.labels.astype(np.int64), GRID).astype(np.float32)
+        self.confidence = np.stack([1 / np.exp(below * math.exp(-g)).sum(axis=1) for g in GRID], axis=1)
+        self.confidence = self.confidence.astype(np.float32)
+        self.bins = np.clip(np.ceil(self.confidence * BINS).astype(np.int64) - 1, 0, BINS - 1).astype(np.int8)
+        self.mean = self.confidence.mean(axis=0, dtype=np.float64)
+        self.noise = (self.confidence * (1 - self.confidence)).mean(axis=0, dtype=np.float64)
+        self.order = survey_order(logits)
+        self.gaps = self.confidence - self.right[:, None]
+        columns = zip(self.bins.T, self.gaps.T, strict=True)
+        self.sums = np.stack([np.bincount(bins, weights=gap, minlength=BINS) for bins, gap in columns])
+
+    def chosen(self, seeds: range) -> np.ndarray:
+        """What `ask` draws, most questions first; fewer are the first of them."""
+        return np.stack([ask(self.target.logits, max(NUMBERS), seed=seed) for seed in seeds])
+
+    def random(self, seeds: range) -> np.ndarray:
+        """As many rows drawn at random."""
+        draws = (np.random.default_rng([seed, 1]) for seed in seeds)
+        return np.stack([rng.choice(len(self.right), max(NUMBERS), replace=False) for rng in draws])
+
+
+@dataclass(frozen=True, eq=False)
+class Posteriors:
+    """The posteriors of log T of many draws."""
+
+    log_density: np.ndarray  # up to a constant, (draws, points)
+    likelihood: np.ndarray  # the log-likelihood of each answer, (draws, n, points)
+    worths: np.ndarray  # how many answers one is worth, (draws,)
 
     @cached_property
-    def likelihood(self) -> np.ndarray:
-        """Of the label of each row at each temperature, as a logarithm."""
-        return log_likelihood(self.target.logits, self.target.labels.astype(np.int64), GRID)
-
-    @cached_property
-    def confidence(self) -> np.ndarray:
-        """Of each row at each temperature."""
-        below = gaps(self.target.logits)
-        return np.stack([1 / np.exp(below * math.exp(-g)).sum(axis=1) for g in GRID], axis=1).astype(np.float32)
-
-    @cached_property
-    def right(self) -> np.ndarray:
-        """Whether each prediction is right."""
-        return self.target.logits.argmax(axis=1) == self.target.labels
-
-    @cached_property
-    def bins(self) -> np.ndarray:
-        """Of each row at each temperature."""
-        return np.clip(np.ceil(self.confidence * BINS).astype(np.int16) - 1, 0, BINS - 1)
-
-    @cached_property
-    def place(self) -> np.ndarray:
-        """Of each row in the survey."""
-        return np.argsort(survey_order(self.target.logits))
-
-    @cached_property
-    def oracle(self) -> float:
-        """The log T of least NLL on all rows."""
-        return math.log(fit_temperature(self.target.logits, self.target.labels).temperature)
+    def density(self) -> np.ndarray:
+        """The probability of each point, (draws, points)."""
+        return shares(self.log_density)
 
     @cached_property
     def mean(self) -> np.ndarray:
-        """Confidence at each temperature."""
-        return self.confidence.mean(axis=0)
+        """Of log T, (draws,)."""
+        return self.density @ GRID
 
-    @cached_property
-    def noise(self) -> np.ndarray:
-        """The mean of c (1 - c) at each temperature."""
-        return (self.confidence * (1 - self.confidence)).mean(axis=0)
+    def quantile(self, share: float) -> np.ndarray:
+        """Of log T, (draws,)."""
+        middle = np.cumsum(self.density, axis=1) - self.density / 2
+        return np.array([np.interp(share, row, GRID) for row in middle])
 
-    @cached_property
-    def sums(self) -> np.ndarray:
-        """Of the gaps of all rows in each bin."""
-        return self.gaps_in_bins(np.arange(len(self.right)))
+    def without(self) -> np.ndarray:
+        """The posterior mean without each of the answers, (draws, n)."""
+        draws = zip(self.log_density, self.likelihood, self.worths, strict=True)
+        return np.stack([shares(whole - worth * answers) @ GRID for whole, answers, worth in draws])
 
-    def gaps_in_bins(self, rows: np.ndarray) -> np.ndarray:
-        """Confidence minus accuracy, summed in each bin at each temperature."""
-        gap = self.confidence[rows] - self.right[rows, None]
-        return np.stack([np.where(self.bins[rows] == b, gap, 0.0).sum(axis=0) for b in range(BINS)])
 
-    def ece(self, log_t: float, asked: np.ndarray) -> float:
-        """In points, of the rows that were not asked."""
-        k = int(np.clip(np.searchsorted(GRID, log_t) - 1, 0, len(GRID) - 2))
-        near = slice(k, k + 2)
-        gap = self.confidence[asked, near] - self.right[asked, None]
-        left = self.sums[:, near].copy()
-        for side in range(2):
-            np.subtract.at(left[:, side], self.bins[asked, k + side], gap[:, side])
-        ends = 100 * np.abs(left).sum(axis=0) / (len(self.right) - len(asked))
-        return float(np.interp(log_t, GRID[near], ends))
+def shares(log_density: np.ndarray) -> np.ndarray:
+    """Probabilities of the points of the grid."""
+    found = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * CELLS
+    return found / found.sum(axis=-1, keepdims=True)
 
-    def confidence_at(self, rows: np.ndarray, log_t: np.ndarray) -> np.ndarray:
-        """Of each row at a temperature of its own."""
-        at = np.clip((log_t - GRID[0]) / (GRID[1] - GRID[0]), 0, len(GRID) - 1.001)
-        k, share = at.astype(int), at % 1
-        return (self.confidence[rows, k] * (1 - share) + self.confidence[rows, k + 1] * share).astype(float)
 
-    def draw(self, n: int, seed: int, *, chosen: bool) -> np.ndarray:
-        """Rows to ask about; those of `ask` in the order of the survey."""
-        if not chosen:
-            return np.random.default_rng([seed, n]).choice(len(self.right), n, replace=False)
-        if seed not in self.asked:
-            self.asked[seed] = ask(self.target.logits, max(NUMBERS), seed=seed)
-        rows = self.asked[seed][:n]  # the first questions are the same whatever n is
-        return rows[np.argsort(self.place[rows])]
+def between(log_t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The point of the grid below each log T, and how far it is to the next."""
+    k = np.clip(np.searchsorted(GRID, log_t) - 1, 0, len(GRID) - 2)
+    return k, np.clip((log_t - GRID[k]) / (GRID[k + 1] - GRID[k]), 0, 1)
 
-    def posterior(self, rows: np.ndarray, priors: Iterable[Prior]) -> Posterior:
-        """As `refine` has it, on the grid; rows that `ask` drew."""
-        prior = sum((p.log_density(GRID) for p in priors), np.zeros(len(GRID)))
-        own = self.likelihood[rows] / (1 - len(rows) / len(self.right))
-        k = int(np.clip(np.searchsorted(GRID, Posterior(GRID, own, prior).mean), 1, len(GRID) - 2))
-        gain = design_gain(own[:, k + 1] - own[:, k - 1], np.arange(len(rows)), spread=True)
-        return Posterior(GRID, gain * own, prior)
 
-    def alone(self, rows: np.ndarray) -> float:
-        """The temperature of least NLL on some labels."""
-        return float(np.clip(GRID[np.argmax(self.likelihood[rows].sum(axis=0))], *ALONE))
+class Draws:
+    """Many draws of n answers each, for one target."""
+
+    def __init__(self, tables: Tables, rows: np.ndarray, *, spread: bool) -> None:
+        self.tables, self.spread = tables, spread
+        if spread:  # in the order of the survey
+            place = np.argsort(tables.order)
+            rows = np.take_along_axis(rows, np.argsort(place[rows], axis=1), axis=1)
+        self.rows = rows
+        self.right = tables.right[rows]
+        self.likelihood = tables.likelihood[rows]
+        self.total = self.likelihood.sum(axis=1, dtype=np.float64)
+
+    def alone(self) -> np.ndarray:
+        """The log T of least NLL."""
+        return np.clip(GRID[self.total.argmax(axis=1)], *ALONE)
+
+    def posterior(self, priors: Iterable[Prior]) -> Posteriors:
+        """As `refine` has it."""
+        return self.posterior_of(sum((p.log_density(GRID) for p in priors), np.zeros(len(GRID))))
+
+    def posterior_of(self, log_prior: np.ndarray) -> Posteriors:
+        """With any log density on the grid as the prior."""
+        n = self.rows.shape[1]
+        worth = 1 / (1 - n / len(self.tables.right))
+        mean = shares(worth * self.total + log_prior) @ GRID
+        k = np.clip(np.searchsorted(GRID, mean), 1, len(GRID) - 2)
+        slopes = (self.likelihood[d, :, at + 1] - self.likelihood[d, :, at - 1] for d, at in enumerate(k))
+        gain = np.array([design_gain(slope.astype(float), np.arange(n), spread=self.spread) for slope in slopes])
+        worths = worth * gain
+        return Posteriors(worths[:, None] * self.total + log_prior, self.likelihood, worths)
+
+    def ece(self, log_t: np.ndarray | float) -> np.ndarray:
+        """In points, of the rows that were not asked, (draws,)."""
+        k, share = between(np.broadcast_to(np.asarray(log_t, dtype=float), len(self.rows)))
+        return self._ece_at(k) * (1 - share) + self._ece_at(k + 1) * share
+
+    def _ece_at(self, point: np.ndarray) -> np.ndarray:
+        draws, n = self.rows.shape
+        cell = self.tables.bins[self.rows, point[:, None]] + BINS * np.arange(draws)[:, None]
+        gap = self.tables.gaps[self.rows, point[:, None]]
+        asked = np.bincount(cell.ravel(), weights=gap.ravel(), minlength=draws * BINS).reshape(draws, BINS)
+        return 100 * np.abs(self.tables.sums[point] - asked).sum(axis=1) / (len(self.tables.right) - n)
+
+    def confidence_at(self, log_t: np.ndarray) -> np.ndarray:
+        """Of each answered row at a temperature of its own, (draws, n)."""
+        k, share = between(log_t)
+        low, high = self.tables.confidence[self.rows, k], self.tables.confidence[self.rows, k + 1]
+        return (low * (1 - share) + high * share).astype(float)

@@ -1,25 +1,27 @@
 """Targets for `benchmarks/answers.py`: logits, labels for scoring, and what is estimated without labels.
 
-Emoji and digits are the development tasks of `benchmarks/trust.py`, as far as they were prepared. The two families of
+Emoji and digits are tasks of `benchmarks/trust.py`, as far as they were prepared. The two families of
 two classes come from files that are no part of the project (`--data`): reviews and other short texts of four kinds, and
 a census of four years. What is missing is left out.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import trust
-from pseudocal import PseudoCal, binary_logits
-from pseudocal.lab.bench import Store
+from pseudocal import PseudoCal, binary_logits, fit_temperature
+from pseudocal.lab.bench import Store, Task
+from trust_cases import stored_case
 
 TEXTS = ("tweets", "movie", "amazon", "nyt")
 OPINION = 0.5  # texts whose mean valence is nearer to zero than this have none
@@ -36,22 +38,24 @@ class Target:
     labels: np.ndarray  # for scoring and for the answers alone
     estimates: dict[str, float]
 
+    @cached_property
+    def oracle(self) -> float:
+        """The log T of least NLL on all rows."""
+        return math.log(fit_temperature(self.logits, self.labels).temperature)
 
-def targets(store: Store, data: Path | None) -> Iterator[Target]:
+
+def targets(families: dict[str, list[Task]], store: Store, data: Path | None = None) -> Iterator[Target]:
     """All that can be had."""
-    for family, tasks in trust.DEVELOPMENT.items():
+    for family, tasks in families.items():
         missing = 0
         for task in tasks:
             try:
-                case = trust.case_of(task, store)
+                case = stored_case(family, task, store)
             except FileNotFoundError:
                 missing += 1
                 continue
-            estimates = {
-                "mixes": trust.pseudocal(case),
-                "agreement": trust.CANDIDATES["agreement"](case),
-            }
-            yield Target(family, f"{task.pair} {task.method}", case.logits, case.labels, estimates)
+            estimates = {name: fitted.temperature for name, fitted in case.found().items()}
+            yield Target(family, case.task, case.logits, case.labels, estimates)
         if missing:
             print(f"{family}: {missing} of {len(tasks)} models were not prepared", file=sys.stderr)
     for name, read in (("sentiment_4domains.npz", reviews), ("employment_ma.npz", census)):

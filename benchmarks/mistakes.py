@@ -1,10 +1,12 @@
 """How often 95% intervals of T hold the truth where a model makes few mistakes, and where PseudoCal mixes inputs.
 
 First labelled rows: "chosen on" are the kinds of data that Student's degrees of freedom were chosen on, "drawn later"
-those that were not looked at before. "as if many" takes the same error for that of very many rows. Then PseudoCal's
-own mixes of an array of a classifier's inputs, where each input is in two mixes: in one with the larger share, in the
-other with the smaller. "going together" is the correlation of the slopes of two mixes that share an input. Takes a few
-minutes.
+those that were not looked at before. "as if many" takes the same error for that of very many rows.
+
+Then PseudoCal's own mixes of an array of a classifier's inputs, where each input is in two mixes: in one with the
+larger share, in the other with the smaller. Both the inputs and the pairs are drawn anew, or the pairs alone. If mixes
+that share an input are correlated by r, the error of 1/T is sqrt(1 + 2 r) times that of independent ones, which is what
+is estimated. Takes a few minutes; `python benchmarks/mistakes.py 600 1500` draws 600 sets of rows, 1,500 of inputs.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pseudocal import PseudoCal, fit_temperature
+from pseudocal import PseudoCal, TemperatureScaling, fit_temperature
 
-MANY, SETS, MIXED = 1_000_000, 1_000, 200
+MANY, SETS, MIXED, PAIRINGS = 1_000_000, 1_000, 200, 200
 Rows = tuple[np.ndarray, np.ndarray]
 Draw = Callable[[int, np.random.Generator], Rows]
 
@@ -124,27 +126,35 @@ def inputs(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def together(n: int, temperature: float) -> float:
-    """The correlation of the slopes of two mixes of which one leads with the input that the other ends with."""
+    """The correlation of the slopes of two mixes of which one leads with the input that the other ends with.
+
+    Pairs that are not mixed, since both inputs are predicted alike, count as slopes of zero.
+    """
     x = inputs(n, np.random.default_rng(5))
     pseudo, partner = model(x).argmax(axis=1), np.roll(np.arange(n), 1)
     z = model(0.65 * x + 0.35 * x[partner]) / temperature
     p = np.exp(z - z.max(axis=1, keepdims=True))
     slopes = (p * z).sum(axis=1) / p.sum(axis=1) - z[np.arange(n), pseudo]
-    slopes = np.where(pseudo != pseudo[partner], slopes, np.nan)
-    both = ~np.isnan(slopes + np.roll(slopes, 1))
-    return float(np.corrcoef(slopes[both], np.roll(slopes, 1)[both])[0, 1])
+    mixed = pseudo != pseudo[partner]
+    slopes = np.where(mixed, slopes - slopes[mixed].mean(), 0.0)
+    return float(slopes @ np.roll(slopes, 1) / (slopes @ slopes))
 
 
 def mixes(n: int, sets: int) -> None:
-    """Print the same of PseudoCal's mixes, with the error of log T, its estimate, and how mixes that share an input go.
-
-    Where the estimate is the larger, mixes that share an input may be the reason: their slopes go against each other.
-    """
+    """Print the same of PseudoCal's mixes: the share that held the truth, and the error of 1/T by its estimate."""
     truth = PseudoCal(seed=3).fit(model, inputs(MANY // 4, np.random.default_rng(10**6))).temperature
-    fitted = [PseudoCal(seed=s).collect(model, inputs(n, np.random.default_rng(s))).temperature() for s in range(sets)]
+    anew = [PseudoCal(seed=s).collect(model, inputs(n, np.random.default_rng(s))).temperature() for s in range(sets)]
+    mixes_row(n, "other inputs", anew, truth, math.sqrt(1 + 2 * together(200_000, truth)))
+    same = inputs(n, np.random.default_rng(1000))
+    again = [PseudoCal(seed=s).collect(model, same).temperature() for s in range(PAIRINGS)]
+    mixes_row(n, "the same inputs, other pairs", again, 1 / float(np.mean([1 / f.temperature for f in again])))
+
+
+def mixes_row(n: int, what: str, fitted: list[TemperatureScaling], truth: float, expected: float = math.nan) -> None:
+    """Print one row."""
     held = np.mean([f.interval()[0] <= truth <= f.interval()[1] for f in fitted])
-    error, estimate = np.std([math.log(f.temperature) for f in fitted]), np.mean([f.log_se for f in fitted])
-    print(f"| {n:,} | {held:.3f} | {error:.4f} | {estimate:.4f} | {together(200_000, truth):+.2f} |", flush=True)
+    error = truth * np.std([1 / f.temperature for f in fitted]) / np.mean([f.log_se for f in fitted])
+    print(f"| {n:,} | {what} | {len(fitted):,} | {held:.3f} | {error:.2f} | {expected:.2f} |", flush=True)
 
 
 def separated(distance: float, n: int, sets: int) -> None:
@@ -174,8 +184,8 @@ def main(sets: int = SETS, mixed: int = MIXED) -> None:
     for kind, cases in (("chosen on", CHOSEN_ON), ("drawn later", DRAWN_LATER)):
         for name, (draw, n) in cases.items():
             row(kind, name, draw, n, sets)
-    print(f"\n95% intervals of T of PseudoCal, {mixed} sets of inputs in each row\n")
-    print("| inputs | held | error of log T | its estimate | going together |\n|---|---|---|---|---|")
+    print("\n95% intervals of T of PseudoCal\n")
+    print("| inputs | drawn | sets | held | error by its estimate | expected |\n|---|---|---|---|---|---|")
     for n in (500, 5_000):
         mixes(n, mixed)
     print(f"\n95% intervals of T of PseudoCal, two clusters, {mixed} sets of inputs in each row\n")

@@ -20,6 +20,8 @@ ZEROS = bytes(2**22)
 PROBE = bytes(2**16)  # written and removed, to see whether a folder can be written at all
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NO_SUCH_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+ASIDE = ".aside"  # in the names of temporary files, by which they are found again
 
 
 class OutputError(OSError):
@@ -81,7 +83,8 @@ def replacing(path: Path) -> Iterator[Path]:
     ...     (Path(folder) / "a.txt").read_text(), os.listdir(folder)
     ('whole', ['a.txt'])
     """
-    aside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")  # NumPy appends suffixes that are not there
+    # the suffix stays the last: NumPy appends those that are not there
+    aside = path.with_name(f".{path.stem}.{os.getpid()}{ASIDE}{path.suffix}")
     with writing(path, path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -89,6 +92,49 @@ def replacing(path: Path) -> Iterator[Path]:
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def left_aside(folder: Path) -> list[Path]:
+    """The temporary files that killed runs left in a folder and below it, and those of a run that lives."""
+    return [path for path in folder.rglob(f".*.*{ASIDE}*") if path.is_file()]
+
+
+def sweep(folder: Path) -> None:
+    """Delete what killed runs left aside in a folder and below it. No other run may be at work there.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / ".model.123.aside.npz").write_text("half"), (Path(folder) / ".mine").write_text("whole")
+    ...     sweep(Path(folder))
+    ...     os.listdir(folder)
+    ['.mine']
+    """
+    for path in left_aside(folder):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int | None]:
+    """Hold a folder, open, for one run alone: a second one is refused. Its number, or None where there are no locks."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks here; the user takes care
+        yield None
+        return
+    with writing(folder, folder):
+        held = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            why = f"{folder}, which one is writing to right now"
+            raise OutputError(f"expected an output folder that no other run writes to, got {why}") from None
+        except OSError as error:
+            if error.errno not in NO_LOCKS:  # some file systems have none
+                raise
+        yield held
+    finally:
+        os.close(held)
 
 
 def save_json(path: Path, content: Any) -> None:

@@ -13,8 +13,10 @@ from scipy.integrate import quad
 
 from pseudocal import Answers, Calibration, InputError, TemperatureScaling, ask, fit_temperature, softmax
 from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE, Prior, measure_temperature, refine
+from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.measures import FEWEST_FOR_ECE
 from pseudocal.calibrators.posterior import LOG_T, log_likelihood, posterior
+from pseudocal.calibrators.refinement import priors_of
 
 
 def model(rows: int = 2000, classes: int = 5, temperature: float = 2.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -218,6 +220,19 @@ def test_a_refined_calibration_remembers_its_estimates() -> None:
     wide = found.refined(logits, answered(logits, labels, 30), widths={"mixes": 2.0})
     assert wide.measured.priors[0].width == 2.0
     assert wide.temperature != once.temperature
+
+
+def test_the_prior_of_agreement_is_as_wide_as_an_error_of_five_points() -> None:
+    logits, _ = model(classes=10)
+    both = {"mixes": 2.0, "agreement": 1.5}
+    mixes, agreement = priors_of(both, logits)
+    at = [confidences(logits, 1.5 * math.exp(step * agreement.width)).mean() for step in (-0.5, 0.5)]
+    assert at[0] - at[1] == pytest.approx(0.05, rel=0.02)
+    assert (mixes.width, agreement.width < 0.3) == (0.7, True)
+    assert [prior.width for prior in priors_of(both, logits, {"agreement": 0.2})] == [0.7, 0.2]
+    assert priors_of({"agreement": 1.5}, logits[:, :2]) == priors_of({}, logits)  # two classes: agreement says nothing
+    with pytest.raises(InputError, match="positive width of the prior, got 0"):
+        priors_of(both, logits, {"mixes": 0.0})
 
 
 def test_a_calibration_without_estimates_is_its_own_prior() -> None:

@@ -342,6 +342,7 @@ def test_fit_is_a_fold_over_steps():
         rows.append(step.rows)
         assert np.array_equal(step.logits, model(x[step.rows]))
         assert step.passes == len(step.rows) + len(step.mixes)
+        assert repr(step).startswith(f"Step({len(step.rows)} inputs, ")  # and no arrays
         evidence.add(step)
     assert np.array_equal(np.sort(np.concatenate(rows)), np.arange(1000))
     folded, fitted = method.conclude(evidence), method.fit(model, x)

@@ -7,7 +7,7 @@ import pytest
 
 from pseudocal import InputError, ask
 from pseudocal.calibrators import pixel_pool
-from pseudocal.calibrators.survey import hilbert, survey_order
+from pseudocal.calibrators.survey import survey_order
 
 
 def logits_of(rows: int = 400, classes: int = 4, seed: int = 0) -> np.ndarray:
@@ -63,18 +63,11 @@ def test_few_questions_are_about_one_group() -> None:
 
 
 def test_the_order_walks_through_similar_rows() -> None:
-    """Neighbours along the curve are much nearer in rank of confidence than neighbours at random, a third apart."""
+    """Neighbours are much nearer in rank of confidence than rows at random, which are a third apart."""
     logits = logits_of(2000, 10)
     confidence = np.exp(logits).max(axis=1) / np.exp(logits).sum(axis=1)
     rank = np.argsort(np.argsort(confidence)) / 2000
     assert np.abs(np.diff(rank[survey_order(logits)])).mean() < 0.05
-
-
-def test_the_curve_visits_each_cell_once_in_small_steps() -> None:
-    x, y = (c.ravel() for c in np.meshgrid((np.arange(16) + 0.5) / 16, (np.arange(16) + 0.5) / 16))
-    order = np.argsort(hilbert(x, y))
-    step = np.abs(np.diff(x[order])) + np.abs(np.diff(y[order]))
-    np.testing.assert_allclose(step, 1 / 16)
 
 
 def test_what_cannot_be_asked_is_refused() -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import platform
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -21,12 +20,10 @@ from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logit
 from pseudocal.calibrators.answers import Answers
 from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.refinement import priors_of, refine
-from pseudocal.calibrators.trust import DistrustWarning, Trust
+from pseudocal.calibrators.trust import Trust
 from pseudocal.files import brief, load_json, replacing
 from pseudocal.maps import by_rows
-from pseudocal.scaling import Scaling
-from pseudocal.scaling.linear import MatrixScaling, VectorScaling
-from pseudocal.scaling.temperature import TemperatureScaling
+from pseudocal.scaling import MatrixScaling, Scaling, TemperatureScaling, VectorScaling
 
 FORMAT = "pseudocal-calibration"
 FORMAT_VERSION = 1
@@ -104,6 +101,7 @@ class Calibration:
         trust: The label-free verdict on the calibration, if there is one.
         estimates: The temperatures found without labels, by estimator.
         measured: What a person's answers say about the calibration; it takes precedence over `trust`.
+        refused: The temperature that should not be applied, for the record, if `scaling` is T = 1 in its place.
 
     """
 
@@ -115,6 +113,7 @@ class Calibration:
     trust: Trust | None = None
     estimates: dict[str, float] = field(default_factory=dict)
     measured: Measured | None = None
+    refused: float | None = None
 
     def __call__(self, logits: ArrayLike) -> Logits:
         """Correct logits `(n, classes)` or `(n, classes, height, width)`."""
@@ -148,12 +147,19 @@ class Calibration:
 
         """
         z = as_logits(logits)
-        none = self.bound or self.measured or self.method == "none"  # whose temperature of one is no estimate
-        own = {} if none else {self.method: self.temperature}
-        estimates = self.estimates or own
-        priors = priors_of(estimates, z.shape[1], widths)
+        none = self.bound or self.measured or self.refused or self.method == "none"  # then T is no estimate
+        estimates = self.estimates or ({} if none else {self.method: self.temperature})
+        priors = priors_of(estimates, z, widths)
         scaling, measured = refine(z, answers, priors=priors, groups=groups)
-        return replace(self, scaling=scaling, measured=measured, estimates=estimates, versions=versions())
+        found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
+        return replace(found, versions=versions()).without_refused()
+
+    def without_refused(self) -> Calibration:
+        """The same with T = 1 in place of a temperature that should not be applied, which becomes `refused`."""
+        if self.verdict != "do not apply" or self.settings.get("on_distrust") != "identity":
+            return self
+        fitted = self._temperature_scaling
+        return replace(self, scaling=TemperatureScaling(1.0, rows=fitted.rows), refused=fitted.temperature)
 
     @property
     def verdict(self) -> str | None:
@@ -188,7 +194,7 @@ class Calibration:
         low, high = self.interval
         digits = ".3f" if self.temperature >= 0.01 else ".1e"
         known = "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"  # some methods have no error
-        hit = f", at the {self.bound} bound" if self.bound else ""
+        hit = f", at the {self.bound} bound" if self.bound else f", {self.refused:.3f} refused" if self.refused else ""
         return f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, from {self.scaling.rows} rows{hit})"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -209,6 +215,7 @@ class Calibration:
             "trust": None if self.trust is None else self.trust.to_dict(),
             "estimates": self.estimates,
             "measured": None if self.measured is None else self.measured.to_dict(),
+            "refused": self.refused,
         }
         path = Path(path)
         if not path.parent.is_dir():
@@ -236,7 +243,7 @@ class Calibration:
         scaling, method = scaling_from_dict(content.get("scaling")), content.get("method")
         if not isinstance(method, str):
             raise InputError(f"expected the name of a method, got {brief(method)}")
-        trust, measured = content.get("trust"), content.get("measured")
+        trust, measured, refused = (content.get(key) for key in ("trust", "measured", "refused"))
         return cls(
             method=method,
             scaling=scaling,
@@ -246,14 +253,8 @@ class Calibration:
             trust=None if trust is None else Trust.from_dict(trust),
             estimates=_estimates(content.get("estimates", {})),
             measured=None if measured is None else Measured.from_dict(measured),
+            refused=None if refused is None else check_temperature(refused),
         )
-
-
-def warn_of_distrust(calibration: Calibration) -> None:
-    """Warn of a temperature that should not be applied, unless it was replaced or answers outrank the verdict."""
-    trust = None if calibration.measured else calibration.trust
-    if trust is not None and trust.verdict == "do not apply" and calibration.settings.get("on_distrust") == "warn":
-        warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=3)
 
 
 def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:

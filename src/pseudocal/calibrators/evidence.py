@@ -48,6 +48,9 @@ class Step:
     passes: int
     epoch: int = 0
 
+    def __repr__(self) -> str:
+        return f"Step({len(self.rows)} inputs, {self.pairs} pairs, {len(self.mixes)} mixes, epoch {self.epoch})"
+
     @property
     def logits(self) -> Logits | None:
         """The logits of the inputs, of shape `(n, classes)`; None for maps, which are too large to carry along."""

@@ -15,16 +15,15 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
 from pseudocal.batches import batches_of, fitting, is_array, is_stream
-from pseudocal.calibrators.agreement import consensus_of, count_agreement, find_mistakes, second_logits
-from pseudocal.calibrators.calibration import Calibration, warn_of_distrust
+from pseudocal.calibrators.agreement import consensus_of, count_agreement, find_mistakes
+from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
-from pseudocal.calibrators.trust import judge
+from pseudocal.calibrators.trust import judge, warn_of_distrust
 from pseudocal.maps import predicted, sampled
-from pseudocal.predictors import Checked, as_predictor, models_in
+from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
 from pseudocal.randomness import Streams
-from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import AnywhereBefore, Pairing, Strategy, WithinBatch
 from pseudocal.synthesis.mixup import check_share, mixup
 
@@ -60,7 +59,8 @@ class PseudoCal:
         estimator: "mixes", as in the paper; "agreement", which needs a second opinion and matches the mean confidence
             to the accuracy that the agreement of the models implies; or "auto", which is agreement where there is a
             usable second opinion and mixes where there is none.
-        on_distrust: What to do with a temperature that should not be applied: "warn", or return the "identity", T = 1.
+        on_distrust: What to do with a temperature that should not be applied: "warn", or return the "identity", T = 1,
+            and keep the other as `Calibration.refused`.
 
     """
 
@@ -132,7 +132,8 @@ class PseudoCal:
         if strategy is not None:  # it has its own share and labels
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         calibration = self.conclude(evidence, settings)
-        warn_of_distrust(calibration)
+        if self.on_distrust == "warn":
+            warn_of_distrust(calibration.trust)
         return calibration
 
     def collect(
@@ -231,10 +232,9 @@ class PseudoCal:
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(real, found, used, mixes=evidence.mixes.seen, agreements=agreements)
-        if trust.verdict == "do not apply" and self.on_distrust == "identity":
-            scaling = TemperatureScaling(1.0, rows=scaling.rows)
-        estimates = {name: fitted.temperature for name, fitted in found.items() if not fitted.bound}
-        return Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
+        estimates = {name: each.temperature for name, each in found.items() if not each.bound}
+        fitted = Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
+        return fitted.without_refused()
 
     def _check(self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None) -> None:
         """Reject invalid arguments before the first forward pass."""

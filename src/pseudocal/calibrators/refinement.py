@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, as_logits, check_rows, check_temperature
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers, check_answers
-from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.confidence import confidence_slope, confidences
 from pseudocal.calibrators.measurement import Measured, MeasuredVerdict
 from pseudocal.calibrators.measures import (
     LEVEL,
@@ -30,8 +30,9 @@ from pseudocal.scaling import TemperatureScaling
 
 ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # the distribution of temperatures over typical models
 NARROW = 0.05  # temperatures that change the mean confidence by less than this are equivalent
-WIDTHS = {"mixes": 0.5, "agreement": 0.15}  # widths of the priors in log T, chosen on the development tasks
-OTHER_WIDTH = 1.0  # the width for estimates of other methods
+MIXES_WIDTH = 0.7  # in log T: the root mean square error of mixes, averaged over the families of development
+AGREEMENT_ERROR = 0.05  # of the accuracy that agreement forecasts: its median on the development tasks
+OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
 MOST_WORTH = 1e6  # the largest effective number of answers per answer, if all rows have one
 
@@ -49,7 +50,7 @@ def refine(
     >>> labels = np.where(np.arange(60) % 4, logits[rows].argmax(axis=1), logits[rows].argmin(axis=1))
     >>> scaling, measured = refine(logits, Answers(rows, labels), priors=[Prior("mixes", 1.5, 0.5)])
     >>> print(f"{measured.accuracy:.2f}, T = {measured.temperature:.2f}: {measured.verdict}")
-    0.75 [0.65, 0.83], T = 1.88 [1.29, 3.00]: apply
+    0.75 [0.65, 0.83], T = 1.86 [1.29, 2.89]: apply
 
     Args:
         logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
@@ -82,24 +83,43 @@ def measure_temperature(
     return _measured(answered, _fitted(answered, (ANYTHING,)), temperature, answers, (), held_out=False)
 
 
-def priors_of(estimates: Mapping[str, float], classes: int, widths: Mapping[str, float] | None = None) -> list[Prior]:
+def priors_of(
+    estimates: Mapping[str, float], logits: ArrayLike, widths: Mapping[str, float] | None = None
+) -> list[Prior]:
     """Turn label-free estimates into priors; without any, the prior is that of typical models.
 
-    Agreement is left out if there are two classes: two models that are both wrong then always agree, and no mix can
-    reveal it.
+    Agreement forecasts the accuracy, so its error is one of the accuracy. The width of its prior is the range of log T
+    over which the mean confidence changes as much: narrow where the confidence reacts to the temperature. Agreement is
+    left out if there are two classes: two models that are both wrong then always agree, and no mix can reveal it.
 
-    >>> [prior.estimator for prior in priors_of({"mixes": 2.0, "agreement": 1.5}, classes=2)]
+    >>> [prior.estimator for prior in priors_of({"mixes": 2.0, "agreement": 1.5}, [[2.0, 0.0]])]
     ['mixes']
+    >>> [round(prior.width, 2) for prior in priors_of({"mixes": 2.0, "agreement": 1.5}, [[3.0, 0.0, 0.0]])]
+    [0.7, 0.15]
 
     Args:
         estimates: Temperatures by estimator.
-        classes: The number of classes.
-        widths: The widths of the priors, by estimator, that replace the defaults.
+        logits: The logits of the target, of shape `(rows, classes)`.
+        widths: The widths of the priors in log T, by estimator, that replace the defaults.
 
     """
-    width_of = WIDTHS | dict(widths or {})
-    kept = {name: t for name, t in estimates.items() if not (name == "agreement" and classes == 2)}
-    return [Prior(name, t, width_of.get(name, OTHER_WIDTH)) for name, t in kept.items()] or [ANYTHING]
+    z, given = as_logits(logits), dict(widths or {})
+    kept = {name: t for name, t in estimates.items() if not (name == "agreement" and z.shape[1] == 2)}
+    found = [Prior(name, t, given[name] if name in given else _width(name, t, z)) for name, t in kept.items()]
+    return found or [ANYTHING]
+
+
+def _width(estimator: str, temperature: float, logits: Logits) -> float:
+    """The default width of a prior in log T."""
+    if estimator == "agreement":
+        return agreement_width(logits, temperature)
+    return MIXES_WIDTH if estimator == "mixes" else OTHER_WIDTH
+
+
+def agreement_width(logits: Logits, temperature: float, error: float = AGREEMENT_ERROR) -> float:
+    """The range of log T over which the mean confidence changes by `error`."""
+    slope = confidence_slope(logits, temperature)
+    return min(OTHER_WIDTH, error / slope) if slope > 0 else OTHER_WIDTH
 
 
 class Asked(NamedTuple):

@@ -1,11 +1,10 @@
 """Survey: which rows of the target to ask a person about, so that a few represent all of them.
 
-Rows are ordered so that neighbours have similar predicted classes and similar confidences: along a Hilbert curve
-through the plane of the two. Questions are spread evenly along that order, at multiples of the golden ratio from a
-random start. This has three consequences. Each row is equally likely to be chosen, so no weights are needed. A few
-questions cover coarse groups of classes and ranges of confidence, many cover each single class. And the first n
-questions do not depend on n: asking for more keeps the existing answers, and all of them together are spread as evenly
-as if they had been drawn at once.
+Rows are ordered by predicted class and within it by confidence, so that neighbours are similar. Questions are spread
+evenly along that order, at multiples of the golden ratio from a random start. This has three consequences. Each row is
+equally likely to be chosen, so no weights are needed. A few questions cover groups of classes, many cover each class
+and its range of confidences. And the first n questions do not depend on n: asking for more keeps the existing answers,
+and all of them together are spread about as evenly as if they had been drawn at once.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ RowNumbers = NDArray[np.intp]
 
 GOLDEN = 0.6180339887498949  # any number of steps of this size around a circle leaves no large gap
 PLASTIC = (0.7548776662466927, 0.5698402909980532)  # the same in two dimensions
-BITS = 16  # bits of each coordinate of the Hilbert curve
 
 
 def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = None) -> RowNumbers:
@@ -34,12 +32,12 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
 
     >>> logits = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [0.0, 4.0]]
     >>> ask(logits, 4)
-    array([6, 3, 5, 2])
+    array([6, 2, 5, 3])
 
     More questions begin with the same ones:
 
     >>> ask(logits, 6)
-    array([6, 3, 5, 2, 0, 4])
+    array([6, 2, 5, 3, 0, 4])
 
     Args:
         logits: The logits of the whole target, of shape `(rows, classes)`.
@@ -66,40 +64,16 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
 
 
 def survey_order(logits: Logits) -> RowNumbers:
-    """Row numbers along a Hilbert curve through the plane of predicted class and confidence.
+    """Row numbers by predicted class, and within each class by confidence, rising and falling in turn.
 
-    Both coordinates are ranks. Classes are ranked by their mean confidence, so that neighbouring classes are similar.
+    The turns make neighbours of two classes similar too. With confidences of 73%, 88% and 95% for both classes:
+
+    >>> survey_order(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]))
+    array([0, 1, 2, 5, 4, 3])
     """
-    classes, confidence = logits.argmax(axis=1), confidences(logits)
-    count = np.bincount(classes, minlength=logits.shape[1])
-    mean = np.bincount(classes, weights=confidence, minlength=logits.shape[1]) / np.maximum(count, 1)
-    by_mean = np.argsort(mean, kind="stable")
-    middle = np.empty(len(count))
-    middle[by_mean] = (np.cumsum(count[by_mean]) - count[by_mean] / 2) / len(classes)
-    rank = np.empty(len(classes))
-    rank[np.lexsort((classes, confidence))] = (np.arange(len(classes)) + 0.5) / len(classes)
-    return np.argsort(hilbert(middle[classes], rank), kind="stable")
-
-
-def hilbert(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The positions of points `(x, y)` of the unit square along the Hilbert curve.
-
-    The curve visits the four quarters one after the other:
-
-    >>> quarters = hilbert(np.array([0.2, 0.2, 0.7, 0.7]), np.array([0.2, 0.7, 0.7, 0.2]))
-    >>> quarters >> (2 * BITS - 2)
-    array([0, 1, 2, 3])
-    """
-    column, row = ((np.clip(c, 0, 1 - 2.0**-BITS) * 2**BITS).astype(np.int64) for c in (x, y))
-    found = np.zeros(len(column), dtype=np.int64)
-    for bit in range(BITS - 1, -1, -1):
-        right, upper = (column >> bit) & 1, (row >> bit) & 1
-        found += ((3 * right) ^ upper) << (2 * bit)
-        flip, swap = (upper == 0) & (right == 1), upper == 0
-        mask = (1 << BITS) - 1
-        column, row = np.where(flip, mask - column, column), np.where(flip, mask - row, row)
-        column, row = np.where(swap, row, column), np.where(swap, column, row)
-    return found
+    confidence = confidences(logits)
+    classes = np.unique(logits.argmax(axis=1), return_inverse=True)[1]
+    return np.lexsort((np.where(classes % 2, -confidence, confidence), classes))
 
 
 def _spread(size: int, n: int, rng: np.random.Generator) -> RowNumbers:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pseudocal.arrays import InputError
 from pseudocal.batches import fitting
 from pseudocal.calibrators import Calibration, PseudoCal
-from pseudocal.calibrators.calibration import warn_of_distrust
 from pseudocal.calibrators.evidence import Packed
+from pseudocal.calibrators.trust import warn_of_distrust
 from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import as_predictor
 
@@ -51,7 +51,8 @@ def fit_across_ranks(
     for sender in range(world):
         merged.merge(_broadcast_packed(packed, sender))
     calibration = method.conclude(merged, {"batch_size": batch_size, "ranks": world})
-    warn_of_distrust(calibration)
+    if method.on_distrust == "warn":
+        warn_of_distrust(calibration.trust)
     return calibration
 
 

@@ -53,8 +53,11 @@ def _init(ray: Any, address: str, **settings: Any) -> None:
 def _on_the_loopback(ray: Any) -> Iterator[None]:
     """Let Ray take this machine for one that no cluster has use for, as it takes all of macOS and Windows.
 
-    It then binds its ports to 127.0.0.1 rather than to every address. `_node_ip_address="127.0.0.1"`, which reads as
-    if it did that, is replaced by an address that others can reach.
+    It then binds its ports to 127.0.0.1 rather than to an address that others can reach. There is no public way to ask
+    for that: `_node_ip_address="127.0.0.1"` is replaced by such an address, on purpose, and the environment variable
+    behind this constant, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, is read once, when Ray is imported, which may be long ago.
+    So this is a private name of Ray. If a release drops it, no session is started; if one no longer heeds it,
+    tests/distributed/test_session.py, which reads the sockets that a session listens on, fails.
     """
     constants = ray._private.ray_constants
     before = constants.ENABLE_RAY_CLUSTER

@@ -126,6 +126,31 @@ def tabular(classifier: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture(scope="session")
+def collapsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """One that gives nearly every input the same class, so that its temperature is refused."""
+    model = too_sure(1)
+    model.intercept_[0] += 7
+    return save_classifier(model, tmp_path_factory.mktemp("collapsed"), "collapsed_model")
+
+
+@pytest.fixture(scope="session")
+def collapsed_hub(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny ResNet with a bias towards one class, so that its temperature is refused."""
+    import shutil
+
+    import torch
+    from transformers import ResNetForImageClassification
+
+    folder = tmp_path_factory.mktemp("collapsed") / "hub"
+    shutil.copytree(hub, folder)
+    model = ResNetForImageClassification.from_pretrained(folder)
+    with torch.no_grad():
+        model.classifier[1].bias[0] += 8
+    model.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tabular_second(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Another one of the same task."""
     return save_classifier(too_sure(2), tmp_path_factory.mktemp("second"), "second_model")

@@ -14,7 +14,8 @@ from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.cli.demo import AGREEMENT, NONE, ORACLE, PSEUDOCAL, Demo, Shown, _above, run_demo
 from pseudocal.app.cli.demo_table import compare, lesson_lines, lines_of
 from pseudocal.calibrators import oracle, uncalibrated
-from pseudocal.calibrators.trust import Forecast, Trust
+from pseudocal.calibrators.confidence import Forecast
+from pseudocal.calibrators.trust import Trust
 
 
 def check_agreement(lines: list[str], shown: list[Shown]) -> None:
@@ -27,11 +28,11 @@ def check_agreement(lines: list[str], shown: list[Shown]) -> None:
     for part, each in zip(parts[1:], shown, strict=False):
         rows = {line[2:26].strip(): line[26:].split() for line in part.splitlines()[2:]}
         assert list(rows) == [NONE, "TempScal", PSEUDOCAL, AGREEMENT, ORACLE]
-        for name, folder in ((PSEUDOCAL, each.folder), (AGREEMENT, each.folder / "agreement")):
+        for name, folder in ((PSEUDOCAL, each.folder / "mixes"), (AGREEMENT, each.folder)):
             report = json.loads((folder / "report.json").read_text())
             measured = {row["metric"]: row for row in report["measured"]}
             assert rows[name][:2] == [
-                f"{report['calibration']['temperature']:.2f}",
+                f"{report['calibration']['refused'] or report['calibration']['temperature']:.2f}",
                 f"{measured['ece']['after']['value']:.1%}",
             ]
             assert rows[NONE][1] == f"{measured['ece']['before']['value']:.1%}"

@@ -33,16 +33,45 @@ def test_any_kind_of_model_is_a_second_opinion(kind, pseudocal, tabular, tabular
     assert one.score is not None
 
 
-def test_it_changes_neither_what_is_recorded_nor_the_temperature(
+def test_it_changes_neither_what_is_recorded_nor_what_the_mixes_say(
     pseudocal, tabular, tabular_second, features, tmp_path
 ):
     for name, more in (("alone", ()), ("both", ("--second-opinion", tabular_second["onnx"]))):
         assert pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / name, *more).code == 0
     alone, both = (np.load(tmp_path / name / "logits.npy") for name in ("alone", "both"))
     np.testing.assert_array_equal(alone, both)
-    assert read(tmp_path / "alone").temperature == read(tmp_path / "both").temperature
-    assert read(tmp_path / "alone").trust.verdict == "caution"
-    assert read(tmp_path / "both").settings["second_opinion"] == tabular_second["onnx"]
+    alone, both = read(tmp_path / "alone"), read(tmp_path / "both")
+    assert alone.temperature == alone.estimates["mixes"] == both.estimates["mixes"]
+    assert alone.trust.verdict == "caution"
+    assert both.settings["second_opinion"] == [tabular_second["onnx"]]
+
+
+def test_with_one_the_temperature_is_that_of_the_agreement(pseudocal, tabular, tabular_second, features, tmp_path):
+    words = ("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--second-opinion", tabular_second["onnx"])
+    found = {}
+    for estimator in ("auto", "agreement", "mixes"):
+        more = () if estimator == "auto" else ("--estimator", estimator)
+        content = json.loads(pseudocal(*words, *more, "--json").out)
+        found[estimator] = content["refused"] or content["temperature"]
+        effects = content["effects"]
+        used = "mixes" if estimator == "mixes" else "agreement"
+        assert found[estimator] == effects[used]["temperature"]
+        assert effects[used]["use"] == ("refused" if content["refused"] else "used")
+        assert effects["none"]["temperature"] == 1.0
+    assert found["auto"] == found["agreement"] != found["mixes"]
+
+
+def test_several_second_opinions(ray, pseudocal, tabular, tabular_second, collapsed, features, tmp_path):
+    opinions = ("--second-opinion", tabular_second["onnx"], "--second-opinion", collapsed["onnx"])
+    for name, more in (("one", opinions[:2]), ("here", opinions), ("there", (*opinions, "--ray", "--workers", 1))):
+        done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / name, *more)
+        assert done.code == 0, done.err
+    one, here, there = (read(tmp_path / name) for name in ("one", "here", "there"))
+    assert here.settings["second_opinion"] == list(opinions[1::2])
+    assert here.trust.forecast != one.trust.forecast
+    assert there.trust.forecast.accuracy == pytest.approx(here.trust.forecast.accuracy, rel=1e-6)
+    assert here.counts["mixes"] == one.counts["mixes"]
+    assert here.counts["forward_passes"] >= one.counts["forward_passes"] + 400
 
 
 def test_the_verdict_is_printed_and_in_the_json(pseudocal, tabular, tabular_second, features, tmp_path):
@@ -89,23 +118,19 @@ def lost(tmp_path) -> tuple[str, str, Path]:
 
 def test_a_bad_verdict_is_no_error_and_no_warning(pseudocal, lost, tmp_path):
     first, second, data = lost
-    done = pseudocal("calibrate", first, data, "-o", tmp_path / "out", "--second-opinion", second)
+    words = ("calibrate", first, data, "-o", tmp_path / "out", "--second-opinion", second, "--estimator", "mixes")
+    done = pseudocal(*words)
     assert done.code == 0
     assert "Warning" not in done.err
     assert "verdict: do not apply\n" in done.out
-    assert read(tmp_path / "out").temperature > 1.5
+    assert read(tmp_path / "out").refused > 1.5
     assert "Do not apply" in (tmp_path / "out" / "report.html").read_text()
-
-
-def test_a_bad_verdict_can_leave_the_confidences_as_they_are(pseudocal, lost, tmp_path):
-    first, second, data = lost
-    words = ("calibrate", first, data, "-o", tmp_path / "out", "--second-opinion", second, "--on-distrust", "identity")
-    assert "T = 1: the fitted temperature should not be applied" in pseudocal(*words).out
     content = json.loads(pseudocal(*words, "--json").out)
-    assert (content["temperature"], content["interval"], content["replaced"]) == (1.0, [None, None], True)
+    assert (content["temperature"], content["interval"]) == (1.0, [None, None])
+    assert content["refused"] == read(tmp_path / "out").refused
     assert content["confidence"]["before"] == content["confidence"]["after"]
     assert pseudocal("report", tmp_path / "out").code == 0
-    assert "replaces the one that was fitted" in (tmp_path / "out" / "report.html").read_text()
+    assert "T = 1 takes the place of" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_a_second_opinion_on_other_inputs_or_classes_is_refused(

@@ -66,16 +66,29 @@ class Finder:
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 sys.meta_path.insert(0, Finder())
+sys.argv[1:] = ["calibrate", "model.onnx", "x.npy", "-o", "out"]
+"""
+AS_A_SCRIPT = """
 from pseudocal_command import command
 
-sys.argv[1:] = ["calibrate", "model.onnx", "x.npy", "-o", "out"]
 sys.exit(command())
 """
+AS_A_MODULE = """
+import runpy
+
+runpy.run_module("pseudocal", run_name="__main__", alter_sys=True)
+"""
+FIRST, LATER = ("numpy", "scipy", "pseudocal.scaling"), ("pseudocal.app.cli.main", "typer")
 
 
-@pytest.mark.parametrize("module", ["numpy", "scipy", "pseudocal.scaling", "pseudocal.app.cli.main", "typer"])
-def test_ctrl_c_during_imports_is_one_line(module, tmp_path):
-    words = [sys.executable, "-c", INTERRUPTED, module]
+@pytest.mark.parametrize(
+    ("start", "module"),
+    [*((AS_A_SCRIPT, module) for module in (*FIRST, *LATER)), *((AS_A_MODULE, module) for module in LATER)],
+    ids=lambda value: {AS_A_SCRIPT: "script", AS_A_MODULE: "python -m"}.get(value, value),
+)
+def test_ctrl_c_during_imports_is_one_line(start, module, tmp_path):
+    """With `python -m`, Python imports the package and all it needs before any line of ours is run."""
+    words = [sys.executable, "-c", INTERRUPTED + start, module]
     environment = os.environ | {"PYTHONPATH": str(Path(pseudocal.__file__).parents[1])}
     done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr, done.stdout) == (130, "pseudocal: interrupted\n", "")

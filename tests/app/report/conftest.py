@@ -22,7 +22,8 @@ from pseudocal.app.report import (
 )
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
-from pseudocal.calibrators.trust import Forecast, Trust, Verdict
+from pseudocal.calibrators.confidence import Effect, Forecast
+from pseudocal.calibrators.trust import Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
@@ -45,26 +46,34 @@ def make_trust(verdict: Verdict = "apply") -> Trust:
         f"Two models agree on 62% of the inputs, says {NASTY}.",
         "A second reason, somewhat longer than the first.",
     )
-    return Trust(verdict, reasons, Forecast(0.58, 0.46, 0.7), {"confidence after": 0.6}, 0.01)
+    effects = {"none": Effect(1.0, 0.83, 0.25), "mixes": Effect(2.9, 0.6, 0.02), "agreement": Effect(3.1, 0.58, 0.0)}
+    return Trust(verdict, reasons, Forecast(0.58, 0.46, 0.7), {"confidence after": 0.6}, 0.01, effects)
 
 
 def make_run(
-    pictures: list[Path] | None = None, labelled: bool = False, verdict: Verdict = "apply", **changes: Any
+    pictures: list[Path] | None = None,
+    labelled: bool = False,
+    verdict: Verdict = "apply",
+    temperature: float = 2.9,
+    **changes: Any,
 ) -> SimpleNamespace:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(600, 6)) * 1.5
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     names = [f"{i:03d}.png" for i in range(600)]
     names[0] = f"{NASTY}.png"
-    scaling = TemperatureScaling(2.9, log_se=0.03, rows=580)
+    scaling = TemperatureScaling(temperature, log_se=0.03, rows=580)
     counts = {"pairs": 600, "mixes": 580, "forward_passes": 1180}
-    settings = {"lam": 0.65, "seed": 0, "model": NASTY}
+    settings = {"lam": 0.65, "seed": 0, "model": NASTY, "estimator": "mixes", "on_distrust": "identity"}
+    calibration = Calibration("pseudocal", scaling, settings, counts, trust=make_trust(verdict)).without_refused()
     fields: dict[str, Any] = {
-        "model": AboutModel(f"models/{NASTY}", NASTY, "onnx", "onnx", "logits", (NASTY,), ("model.onnx",)),
+        "model": AboutModel(
+            f"models/{NASTY}", NASTY, "onnx", "onnx", "logits", (NASTY,), () if calibration.refused else ("model.onnx",)
+        ),
         "data": AboutData(
             f"data/{NASTY}", 602, 600, "as they are", ((f"{NASTY}.jpg", f"cannot identify {NASTY}"), ("b.jpg", "cut"))
         ),
-        "calibration": Calibration("pseudocal", scaling, settings, counts, trust=make_trust(verdict)),
+        "calibration": calibration,
         "logits": 3 * z,
         "names": names,
         "classes": [NASTY, *"bcdef"],
@@ -114,12 +123,14 @@ def make_segmented(
     labelled: bool = False,
     temperature: float = 3.0,
     size: tuple[int, int] = (20, 40),
+    verdict: Verdict = "caution",
 ) -> Report:
     """Twelve frames, two to one, of a segmenter with logits three times too large; the top row has no label."""
     rng = np.random.default_rng(0)
     counts = {"pairs": 12, "mixes": 400, "forward_passes": 24}
     scaling = TemperatureScaling(temperature, log_se=0.03, rows=400)
-    calibration = Calibration("pseudocal", scaling, {"lam": 0.65}, counts, trust=make_trust("caution"))
+    settings = {"lam": 0.65, "on_distrust": "identity"}
+    calibration = Calibration("pseudocal", scaling, settings, counts, trust=make_trust(verdict)).without_refused()
     summary = ImageSummary(calibration, [NASTY, "yellow", "traffic light", "road"])
     for i in range(12):
         z = 1.5 * rng.normal(size=(4, *size))

@@ -104,13 +104,15 @@ def broken(tab) -> list[str]:
     return [word for cell in cells for word in cell.evaluate(LINES) if len(word) < 14]
 
 
+@pytest.mark.parametrize("verdict", ["caution", "do not apply"])
 @pytest.mark.parametrize("segments", [False, True])
-def test_on_a_telephone_no_number_or_word_is_broken_and_tables_scroll(show, segments):
-    tab = show(375, labelled=True, segments=segments)
+def test_on_a_telephone_no_number_or_word_is_broken_and_tables_scroll(show, segments, verdict):
+    tab = show(375, labelled=True, segments=segments, verdict=verdict)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 375
     assert broken(tab) == []
     for table in tab.locator("table").all():
         assert table.evaluate("e => getComputedStyle(e.parentElement).overflowX") == "auto"
+    assert tab.locator(".hero .scroll").evaluate("e => e.scrollWidth <= e.clientWidth")  # both temperatures fit
 
 
 @pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 from pseudocal.arrays import InputError
+from pseudocal.files import OutputError, locked
 from pseudocal.lab.adapt import METHODS, Trained, TrainingProgress, TrainingRun, dine, load_network, shot, train
 from pseudocal.lab.adapt.method import SCHEDULES, Moment
 from pseudocal.lab.adapt.runs import _step_seed, torch_threads
@@ -67,7 +68,7 @@ def test_every_method_goes_on_where_it_was_stopped(images, tmp_path: Path, metho
 
 
 def test_a_killed_process_ends_with_the_same_weights(images, tmp_path: Path) -> None:
-    step = int(np.random.default_rng().integers(6, 30))  # any step will do
+    step = int(np.random.default_rng(0).integers(6, 30))  # any step will do
     np.savez(tmp_path / "data.npz", x=images[0].inputs, y=images[0].labels, t=images[1].inputs)
     script = f"""
         import os, signal, sys, numpy as np, torch
@@ -160,6 +161,25 @@ def test_a_finished_run_is_not_repeated_and_another_is_refused(images, tmp_path:
     assert small(images, tmp_path, progress=kill_at("mcc", 1)) == first
     with pytest.raises(InputError, match=r"expected the settings that .* was started with \(seed 0\), got seed 3"):
         small(images, tmp_path, seed=3)
+
+
+def test_a_second_training_in_a_folder_is_refused_and_leftovers_are_removed(images, tmp_path: Path) -> None:
+    (tmp_path / ".target.1.aside.npz").write_bytes(b"half")
+    with locked(tmp_path), pytest.raises(OutputError, match="expected an output folder that no other run writes to"):
+        small(images, tmp_path)
+    assert small(images, tmp_path).out == tmp_path
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_a_run_left_that_was_killed_at_its_very_end_is_removed(images, tmp_path: Path) -> None:
+    first = small(images, tmp_path)
+    for name in ("resume.safetensors", ".result.1.aside.json"):
+        (tmp_path / name).write_bytes(b"half")
+    assert small(images, tmp_path) == first
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *(f"{name}.npz" for name in ("source_train", "source_val", "target")),
+        *("model.safetensors", "result.json", "run.json"),
+    }
 
 
 def test_mistakes_are_named(images, tmp_path: Path) -> None:

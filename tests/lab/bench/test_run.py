@@ -41,6 +41,16 @@ def test_what_is_done_is_not_done_again(tiny, done):
     assert {path.name for path in after if after[path] != before.get(path)} == {"tiny.json"}
 
 
+def test_what_a_killed_run_left_aside_is_removed_from_finished_tasks_too(tiny, done, tmp_path, content_of):
+    shutil.copytree(done.out, tmp_path / "copy")
+    store = Store(tmp_path / "copy")
+    for folder in (store.folder(tiny.tasks[0]) / "mixes", store.out / "suites"):
+        (folder / ".half.1.aside.json").write_text("{")
+    assert run(tiny, store) == []
+    assert {path.name for path in store.out.rglob(".*")} == {".lock"}
+    assert content_of(store.out) == content_of(done.out)
+
+
 def test_a_stage_can_be_done_again(tiny, done, tmp_path, content_of):
     shutil.copytree(done.out, tmp_path / "copy")
     store = Store(tmp_path / "copy")

@@ -113,7 +113,7 @@ def test_what_is_there_is_not_done_again(suite, copy, done, content_of):
     (copy.folder(suite.tasks[0]) / "scores.json").unlink()
     assert run(suite, copy) == []
     assert {name.rpartition("/")[2] for name in changed(copy, before)} == {
-        *("scores.json", "reliability.npz", "oracle.json", "times.json", "tiny-scenes.json", ".lock"),
+        *("scores.json", "reliability.npz", "oracle.json", "times.json", "tiny-scenes.json"),
     }
     assert content_of(copy.out) == content_of(done.out)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from pseudocal.app.cli.bench import bench
+from pseudocal.app.cli.errors import VERDICT_CODES
 from pseudocal.app.cli.options import EPILOG, fraction, names_in, numbers, option, sides, words
 from pseudocal.app.cli.options import prefix as parse_prefix
 from pseudocal.app.cli.printing import show_progress, summary, summary_lines
@@ -26,6 +27,7 @@ from pseudocal.extras import MissingExtraError
 
 DEFAULT = PseudoCal()
 DEMO_OUT = Path("demo-output")
+BY_VERDICT = "end with 0: apply, 10: already calibrated, by answers, 11: caution, 12: do not apply"
 
 app = typer.Typer(
     help="Calibrate classifiers on unlabelled data from the domain they are used in.",
@@ -70,18 +72,18 @@ def calibrate(
     out: Annotated[Path, option("--out", "-o", help="folder for the results")],
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
-    second_opinion: Annotated[str | None, option(metavar="MODEL2", help="another model of the same classes")] = None,
+    second_opinion: Annotated[
+        list[str] | None,
+        option(metavar="MODEL2", help="another model of the same classes; may be given more than once"),
+    ] = None,
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
     ] = False,
     architecture: Annotated[str | None, option(help="state dicts: resnet34, resnet50, resnet101 or vit-b16")] = None,
     estimator: Annotated[
-        Literal["mixes", "agreement"],
-        option(help="fit T on mixes, or on the agreement of two models", show_default=True),
-    ] = "mixes",
-    on_distrust: Annotated[
-        Literal["warn", "identity"], option(help="if T should not be applied: keep it, or use 1", show_default=True)
-    ] = "warn",
+        Literal["auto", "mixes", "agreement"],
+        option(help="fit T on mixes or agreement with MODEL2; auto: agreement if usable", show_default=True),
+    ] = "auto",
     tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
     max_samples: Annotated[int | None, option(min=2, help="use at most this many inputs, drawn at random")] = None,
     pixels: Annotated[int, option(min=0, help="segmentation: pixels per image; 0: all", show_default=True)] = 20_000,
@@ -114,6 +116,7 @@ def calibrate(
     labels_are: Annotated[DrawnBy, option(help="how the answered inputs were drawn", show_default=True)] = "ask",
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+    exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     pictures = {"size": sides(size), "mean": numbers(mean), "std": numbers(std), "layout": layout, "resize": resize}
@@ -127,7 +130,6 @@ def calibrate(
             tolerance=tolerance,
             pixels_per_image=pixels or None,
             estimator=estimator,
-            on_distrust=on_distrust,
         ),
         preprocessing={key: value for key, value in pictures.items() if value is not None},
         output=output,
@@ -148,11 +150,11 @@ def calibrate(
         answers=answers,
         drawn_by=labels_are,
         ray=ray,
-        second_opinion=second_opinion,
+        second_opinion=tuple(second_opinion or ()),
         trust=trust_model,
         architecture=architecture,
     )
-    _print_result(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json)
+    _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
 
 
 ASKED_ABOUT = "folder that `calibrate` wrote, or saved outputs of any model: .npy, .npz, .csv or .parquet"
@@ -183,7 +185,7 @@ def ask_person(
 @app.command("refine", epilog=EPILOG)
 def refine_result(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
-    answers: Annotated[Path, typer.Argument(help="table with the columns file and label")],
+    answers: Annotated[Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")],
     out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
     inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
     outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,
@@ -197,12 +199,13 @@ def refine_result(
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
+    exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:
     """Bring OUT up to date with a person's ANSWERS: temperature, calibrated model, predictions and report."""
     saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field, "classes": names_in(classes)}
     folder = _folder_of(about, out, saved)
     steps = refine_steps(folder, answers, drawn_by=labels_are, trust=trust_model, device=device)
-    _print_result(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json)
+    _end(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
 
 
 def _folder_of(about: Path, out: Path | None, saved: dict[str, Any]) -> Path:
@@ -215,11 +218,14 @@ def _folder_of(about: Path, out: Path | None, saved: dict[str, Any]) -> Path:
     return about
 
 
-def _print_result(result: Result, *, quiet: bool, as_json: bool) -> None:
+def _end(result: Result, *, quiet: bool, as_json: bool, exit_code: bool) -> None:
+    """Print the result, and end with the exit code of its verdict if that is asked for."""
     if as_json:
         typer.echo(json.dumps(summary(result.report, result.out)))
     elif not quiet:
         typer.echo("\n".join(summary_lines(result.report, result.out)))
+    if exit_code:
+        raise typer.Exit(VERDICT_CODES[result.report.verdict or "apply"])
 
 
 @app.command(epilog=EPILOG)

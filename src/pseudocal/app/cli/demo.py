@@ -7,7 +7,7 @@ used at the end, for the table and for the evaluation in the reports.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.data import Domain, load
 from pseudocal.predictors import as_predictor
+from pseudocal.scaling import TemperatureScaling
 
 Say = Callable[[str], None]
 Features = Callable[[NDArray[Any]], NDArray[np.float32]]
@@ -110,19 +111,24 @@ def _show(demo: Demo, method: str, source: Domain, target: Domain, shared: Featu
     folder = demo.out / method
     say(f"{method}: calibrating on {len(target):,} pictures of {demo.target} without labels")
     _calibrate(demo, (first, second), runs, folder, PseudoCal())
-    agreed = folder / "agreement"
-    _calibrate(demo, (first, second), runs, agreed, PseudoCal(estimator="agreement"))
+    _calibrate(demo, (first, second), runs, folder / "mixes", PseudoCal(estimator="mixes"))
     with np.load(runs[0].source_val, allow_pickle=False) as held_out:
         validation = Labelled(held_out["logits"], held_out["labels"])
     logits = np.load(folder / "logits.npy", allow_pickle=False)
     calibrations = {
         NONE: uncalibrated(),
         "TempScal": tempscal(validation),
-        PSEUDOCAL: Calibration.load(folder / "calibration.json"),
-        AGREEMENT: Calibration.load(agreed / "calibration.json"),
+        PSEUDOCAL: _fitted(folder / "mixes"),
+        AGREEMENT: _fitted(folder),
         ORACLE: oracle(logits, target.labels),
     }
     return Shown(method, logits, target.labels, calibrations, folder)
+
+
+def _fitted(folder: Path) -> Calibration:
+    """The calibration of a folder with the temperature that was fitted, also if it was refused: for the comparison."""
+    found = Calibration.load(folder / "calibration.json")
+    return found if found.refused is None else replace(found, scaling=TemperatureScaling(found.refused), refused=None)
 
 
 def _write_pictures(target: Domain, out: Path) -> None:

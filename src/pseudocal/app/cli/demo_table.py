@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pseudocal import Answers, ask
-from pseudocal.app.cli.demo import NONE, PSEUDOCAL, Demo, Say, Shown, run_demo
+from pseudocal.app.cli.demo import AGREEMENT, NONE, Demo, Say, Shown, run_demo
 from pseudocal.app.jobs.answers import ask_about
 from pseudocal.calibrators import Calibration
 from pseudocal.lab.bench.figures import pyplot
@@ -102,7 +102,7 @@ def answered_lines(each: Shown) -> Iterator[str]:
     """What a few answers do, which come from the known labels here, and a page to give one's own."""
     rows = ask(each.logits, max(ANSWERS))
     others = np.setdiff1d(np.arange(len(each.labels)), rows)
-    label_free = each.calibrations[PSEUDOCAL]
+    label_free = each.calibrations[AGREEMENT]
     yield f"{each.method}: questions of `pseudocal ask`, answered here from the known labels as a person would:"
     for n in (0, *ANSWERS):
         found = label_free.refined(each.logits, Answers(rows[:n], each.labels[rows[:n]])) if n else label_free

@@ -9,6 +9,8 @@
 | 4 | the output cannot be written |
 | 5 | an optional package is missing |
 | 130 | interrupted |
+
+With `--exit-code` every verdict but `apply` has a code of its own: see `VERDICT_CODES`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pseudocal.extras import MissingExtraError
 from pseudocal.files import OutputError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
+VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
 SETTING_NAMES = "answers|binary|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|trust"
 SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
 # flags whose name differs from the setting's

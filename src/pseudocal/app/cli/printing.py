@@ -11,6 +11,7 @@ from typing import Any, Protocol, TextIO
 
 from pseudocal.app.jobs.job import Note, Result, Tick
 from pseudocal.app.report import Report
+from pseudocal.app.report.advice import ANSWERED
 
 METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
 EVERY = 10.0  # seconds between lines
@@ -21,12 +22,14 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
     """Return the result of a calibration for programs."""
     content = report.to_dict()
     fit, data, trust = report.calibration, report.data, content["trust"]
+    effects = {} if trust is None else trust["effects"]
     return {
         "temperature": fit.temperature,
         "interval": [fit.low, fit.high],
         "bound": fit.bound,
         "mixes": fit.mixes,
         "pairs": fit.pairs,
+        "unit": report.unit,
         "inputs": data.inputs,
         "used": data.used,
         "unreadable": len(data.unreadable),
@@ -35,7 +38,9 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         "measured": content["measured"],
         "answers": content["answers"],
         **{key: (content["answers"] or trust)[key] for key in ("verdict", "reasons")},
-        **{key: None if trust is None else trust[key] for key in ("forecast", "replaced")},
+        "refused": fit.refused,
+        "forecast": None if trust is None else trust["forecast"],
+        "effects": {name: effect | {"use": report.uses[name]} for name, effect in effects.items()},
         "cautions": [fact.text for fact in report.facts if fact.level == "caution"],
         "out": str(out),
         "model_files": list(report.model.files),
@@ -49,7 +54,7 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
     yield _temperature(short)
     if short["mixes"]:
         yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
-    yield f"mean confidence {short['confidence']['before']:.1%} before, {short['confidence']['after']:.1%} after"
+    yield _confidence(short)
     yield from verdict_lines(short)
     if short["unreadable"]:
         yield f"{short['unreadable']:,} inputs could not be read; the report lists them"
@@ -63,17 +68,22 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
 
 
 def _temperature(short: dict[str, Any]) -> str:
-    if short["replaced"]:
-        return "T = 1: the fitted temperature should not be applied, so the logits do not change"
+    if short["refused"] is not None:
+        return f"T = 1: the temperature that was fitted, {short['refused']:.4f}, should not be applied; nothing changes"
     low, high = ("inf" if v is None else f"{v:.3f}" for v in short["interval"])
     return f"T = {short['temperature']:.4f}, 95% interval {low} to {high}"
+
+
+def _confidence(short: dict[str, Any]) -> str:
+    before, after = (f"{short['confidence'][when]:.1%}" for when in ("before", "after"))
+    return f"mean confidence {before}" + ("" if short["refused"] is not None else f" before, {after} after")
 
 
 def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
     """Yield the verdict, its reasons, and the accuracy: measured by answers, or else forecast.
 
     >>> forecast = {"accuracy": 0.7, "low": 0.58, "high": 0.82}
-    >>> short = {"verdict": "apply", "reasons": ["It helps."], "forecast": forecast, "answers": None}
+    >>> short = {"verdict": "apply", "reasons": ["It helps."], "forecast": forecast, "answers": None, "effects": {}}
     >>> list(verdict_lines(short))
     ['verdict: apply', '  It helps.', 'forecast of the accuracy: 70%, 90% interval 58% to 82%']
     """
@@ -82,7 +92,7 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
     if answers := short["answers"]:
         accuracy, before, after = (answers[key] for key in ("accuracy", "gap_before", "gap_after"))
         yield (
-            f"measured on {answers['answers']:,} answers: accuracy {accuracy['value']:.0%}, "
+            f"measured on {answers['answers']:,} {ANSWERED[short['unit']]}: accuracy {accuracy['value']:.0%}, "
             f"90% interval {accuracy['low']:.0%} to {accuracy['high']:.0%}"
         )
         points = f"{100 * before['value']:+.0f} points before, {100 * after['value']:+.0f} after"
@@ -93,6 +103,25 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
         f"forecast of the accuracy: {forecast['accuracy']:.0%}, "
         f"90% interval {forecast['low']:.0%} to {forecast['high']:.0%}"
     )
+    yield from effect_lines(short["effects"])
+
+
+def effect_lines(effects: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield what each temperature would do, if there are two to compare.
+
+    >>> effect = {"temperature": 2.0, "confidence": 0.7, "gap": 0.12, "use": "refused"}
+    >>> list(effect_lines({"mixes": effect, "agreement": effect | {"gap": -0.001, "use": ""}}))
+    ['from mixes: T = 2.000, mean confidence 70.0%, 12 points above the forecast: refused',
+    'from agreement: T = 2.000, mean confidence 70.0%, as forecast']
+    """
+    if "agreement" not in effects:  # the forecast then comes from the mixes too
+        return
+    for name, effect in effects.items():
+        points = round(100 * effect["gap"])
+        off = f"{abs(points)} points {'above' if points > 0 else 'below'} the forecast" if points else "as forecast"
+        use = f": {effect['use']}" if effect["use"] else ""
+        what = "no calibration" if name == "none" else f"from {name}"
+        yield f"{what}: T = {effect['temperature']:.3f}, mean confidence {effect['confidence']:.1%}, {off}{use}"
 
 
 def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, 
 from pseudocal.app.inputs.input_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.jobs.job import Job, Tick
+from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
@@ -26,7 +27,6 @@ from pseudocal.app.jobs.setup import (
     Setup,
     as_logits_of,
     batch_size_for,
-    check_count,
     check_second,
     input_order,
     open_data,
@@ -37,13 +37,14 @@ from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutData, ImageSummary, RowSummary
-from pseudocal.arrays import InputError, Inputs, cores
+from pseudocal.arrays import InputError, Inputs, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.executors import BlockWork, Merging, block_order
 from pseudocal.distributed import Deferred, RayExecutor
 from pseudocal.extras import MissingExtraError
+from pseudocal.predictors import models_in
 
 EVERYONE = 100_000  # more workers than any cluster has
 PREDICTED_ROWS = 2048  # inputs per block of predictions
@@ -61,6 +62,7 @@ class BlockPlan:
         rows: the number of inputs; None if they have not been counted.
         about: a key that identifies the data.
         probe: row numbers of inputs of the setup that the driver can read.
+        kept: whether each input can be asked about: it has a name, and a file on this machine.
 
     """
 
@@ -70,6 +72,7 @@ class BlockPlan:
     rows: int | None
     about: str
     probe: NDArray[np.intp]
+    kept: bool = False
 
 
 class RayRun:
@@ -78,11 +81,13 @@ class RayRun:
     Args:
         job: what to do.
         models: the open models, to try them on the driver.
+        aside: the temporary folder that results are written to.
 
     """
 
-    def __init__(self, job: Job, models: Models) -> None:
+    def __init__(self, job: Job, models: Models, aside: Path) -> None:
         self.setup, self._plan = _planned(job, models)
+        self._aside = aside
         local = job.ray == "local"
         self._executor = RayExecutor(
             job.workers or (cores() if local else EVERYONE),
@@ -91,11 +96,12 @@ class RayRun:
             max_bad=job.max_bad,
         )
         self._record: dict[str, Any] = {}
-        if models[1] is not None:
-            check_second(models[0], models[1], self.setup.inputs, job.preprocessing)
-        if job.classes:
+        for second in self.setup.seconds:
+            check_second(self.setup.model, second, self.setup.inputs, job.preprocessing)
+        if job.classes or job.answers is not None:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
-            check_count(job.classes, logits.shape[1])
+            row, groups = (logits, None) if logits.ndim == 2 else (logits[:, :, 0, 0], np.zeros(1, dtype=np.int64))
+            self.setup.check(Labelled(row, row.argmax(axis=1), groups=groups))
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -112,8 +118,8 @@ class RayRun:
     def collect(self) -> Ticks:
         """Let the workers collect evidence from each block, and merge it."""
         job, plan = self.setup.job, self._plan
-        second = None if job.second_opinion is None else self._sent(job.second_opinion)
-        work = BlockWork(job.method, (self._sent(job.model), second), sendable(plan.source), self.setup.batch_size)
+        models = (self._sent(job.model), [self._sent(name) for name in models_in(job.second_opinion)])
+        work = BlockWork(job.method, models, sendable(plan.source), self.setup.batch_size)
         merging = Merging(work, plan.blocks, self._executor)
         for _ in merging.steps():
             yield Tick("calibrating", 1, len(plan.blocks), "blocks")
@@ -130,13 +136,15 @@ class RayRun:
         done: dict[str, Any] = {}
         if job.predict == "all":
             model, out = self._sent(job.model), (job.out / PARTS).resolve()
-            work = PartWork(
-                calibration, model, out, sendable(plan.source), self.setup.batch_size, classes=self.setup.classes
-            )
+            keep = len(self.setup.order) if plan.kept and (job.keep_logits or job.answers is not None) else 0
+            settings: dict[str, Any] = {"classes": self.setup.classes, "keep": keep}
+            work = PartWork(calibration, model, out, sendable(plan.source), self.setup.batch_size, **settings)
             parts = Parts(work, plan.in_order, self._executor, plan.about)
             for _ in parts.steps():
                 yield Tick("predicting", 1, len(plan.in_order), "blocks")
             done = parts.record
+            if keep:
+                join_kept(out, self._aside, self.setup, as_logits_of(job, self.setup.model))
         summary = self._summary(calibration, evidence, predicted=bool(done))
         return Predicted(summary, self._about(evidence, done), PARTS if done else None)
 
@@ -186,17 +194,20 @@ def _picture(inputs: InputSet, name: str) -> Path | None:
 
 def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     """Find out what the data is: pictures, an array or a table, or files of rows."""
-    asked = {f'labels="{job.labels}"': job.labels, f'answers="{job.answers}"': job.answers}
-    for name in (name for name, value in (asked | {'table="csv"': job.table == "csv"}).items() if value):
-        raise InputError(f"expected predictions as parquet files, no labels and no answers on a cluster, got {name}")
-    model, second = models
+    asked = {f'labels="{job.labels}"': job.labels, 'table="csv"': job.table == "csv"}
+    for name in (name for name, value in asked.items() if value):
+        raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
+    if job.answers is not None and ("://" in job.data or job.predict == "seen" or _files_of_rows(job.data)):
+        what = "files of rows, addresses and inputs that are not predicted"
+        raise InputError(f'expected no answers about {what}, got answers="{job.answers}" for {job.data}')
+    model, *seconds = models
     if files := _files_of_rows(job.data):
-        return _shard_plan(job, model, second, files)
+        return _shard_plan(job, model, tuple(seconds), files)
     inputs, preparation = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
     if isinstance(inputs, PictureSet):
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
     order = input_order(job, len(inputs))
-    setup = Setup(job, model, second, inputs, preparation, order, batch_size_for(job, model, inputs))
+    setup = Setup(job, model, tuple(seconds), inputs, preparation, order, batch_size_for(job, model, inputs))
     return setup, _input_plan(setup)
 
 
@@ -209,7 +220,9 @@ def _files_of_rows(data: str) -> list[str]:
     return [] if mixed else files
 
 
-def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: list[str]) -> tuple[Setup, BlockPlan]:
+def _shard_plan(
+    job: Job, model: OpenModel, seconds: tuple[OpenModel, ...], files: list[str]
+) -> tuple[Setup, BlockPlan]:
     if job.max_samples is not None:
         raise InputError(
             f"expected no max_samples with files of rows, which are read in full, got {job.max_samples}: "
@@ -221,7 +234,7 @@ def _shard_plan(job: Job, model: OpenModel, second: OpenModel | None, files: lis
     first_rows = _first_readable(blocks)
     inputs, rows = ArraySet(first_rows, str(first_rows.dtype)), np.arange(len(first_rows))
     preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
-    setup = Setup(job, model, second, inputs, preparation, rows, batch_size_for(job, model, inputs))
+    setup = Setup(job, model, seconds, inputs, preparation, rows, batch_size_for(job, model, inputs))
     shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
     return setup, BlockPlan(shuffled, blocks, None, None, job.data, rows)
 
@@ -256,7 +269,8 @@ def _input_plan(setup: Setup) -> BlockPlan:
     for i in range(len(setup.inputs)):
         digest.update(setup.inputs.name(i).encode() + b"\0")
     probe = _readable(setup.inputs, order)
-    return BlockPlan(blocks, in_order, SentInputs(setup.inputs), len(setup.inputs), digest.hexdigest(), probe)
+    kept = not isinstance(setup.inputs, RemotePictureSet)
+    return BlockPlan(blocks, in_order, SentInputs(setup.inputs), len(setup.inputs), digest.hexdigest(), probe, kept)
 
 
 def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:

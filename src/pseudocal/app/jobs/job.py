@@ -23,8 +23,8 @@ class Job:
         model: a model file, a Hugging Face folder or id, or `module:function`.
         data: a folder or list of pictures, an array or a table; with `ray` also files of rows, a pattern or an address.
         out: the folder for the results.
-        method: the settings of the calibration.
-        second_opinion: another model of the same classes, named like `model`; None for none.
+        method: the settings of the calibration. A temperature that should not be applied is always replaced by T = 1.
+        second_opinion: another model of the same classes, named like `model`, or several of them; None for none.
         trust: whether the files of both models may run code.
         architecture: the network of a state dict, such as "resnet50"; None if no model is one.
         preprocessing: settings of `Preprocessing` that the user gives: size, mean, std, layout, resize.
@@ -54,7 +54,7 @@ class Job:
     data: str
     out: Path
     method: PseudoCal = DEFAULT_METHOD
-    second_opinion: str | None = None
+    second_opinion: str | list[str] | tuple[str, ...] | None = None
     trust: bool = False
     architecture: str | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
@@ -94,6 +94,9 @@ class Result:
     report: Report
     out: Path
     predictions: Path | None
+
+    def __repr__(self) -> str:
+        return f"Result({self.calibration.verdict}, T = {self.calibration.temperature:.3f}, in {self.out})"
 
 
 @dataclass(frozen=True)

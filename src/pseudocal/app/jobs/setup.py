@@ -16,19 +16,21 @@ from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS
-from pseudocal.app.jobs.answer_file import read_answers, shown_classes
+from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model
 from pseudocal.app.models.model import OpenModel
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
+from pseudocal.predictors import models_in
 from pseudocal.randomness import Streams
 
 SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
 
-Models = tuple[OpenModel, OpenModel | None]  # the one to calibrate, and a second opinion
+Models = tuple[OpenModel, ...]  # the one to calibrate, and any second opinions
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Setup:
     Attributes:
         job: what to do.
         model: the model to calibrate.
-        second: the second opinion, if there is one.
+        seconds: the second opinions, if there are any.
         inputs: the inputs, or a few of them if only workers read them all.
         preparation: a description of how inputs are prepared for the model.
         order: the numbers of the inputs that are used, in the order of the calibration.
@@ -49,7 +51,7 @@ class Setup:
 
     job: Job
     model: OpenModel
-    second: OpenModel | None
+    seconds: tuple[OpenModel, ...]
     inputs: InputSet
     preparation: str
     order: NDArray[np.intp]
@@ -66,7 +68,7 @@ class Setup:
         """What was found or assumed when the model and the data were opened."""
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
         fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
-        second = () if self.second is None else tuple(f"second opinion: {note}" for note in self.second.notes)
+        second = (f"second opinion: {note}" for model in self.seconds for note in model.notes)
         return (*self.model.notes, *second, self.preparation, *fewer)
 
     @cached_property
@@ -93,12 +95,27 @@ class Setup:
             names = [self.inputs.name(i) for i in self.order]
             read_answers(job.answers, names, shown_classes(self.classes, classes))
 
+    def target_of(self, rows: NDArray[np.intp]) -> Target:
+        """What is kept of the inputs that were predicted, beside their logits."""
+        job, inputs, numbers = self.job, self.inputs, rows.tolist()
+        pictures = [path for i in numbers if (path := inputs.picture(i)) is not None]
+        labelled = job.labels is not None and self.masks is None
+        return Target(
+            names=tuple(inputs.name(i) for i in numbers),
+            pictures=tuple(str(path.absolute()) for path in pictures) if pictures else None,
+            data=None if pictures else str(Path(job.data).absolute()),
+            field=job.field,
+            classes=self.classes,
+            labels=tuple(self.labels[rows].tolist()) if labelled else None,
+            model=str(Path(job.model).absolute()) if Path(job.model).exists() else job.model,
+            output=job.output,
+            outputs=job.outputs,
+            binary=job.binary,
+        )
+
     def _check_maps(self, classes: int) -> None:
         if self.job.answers is not None:
-            raise InputError(
-                f'expected no answers for a model that labels every pixel, got answers="{self.job.answers}": '
-                "so far they are for models that give each input one class"
-            )
+            answer_lines(self.job.answers, pixels=True)
         if self.masks is not None:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:
@@ -131,23 +148,21 @@ def check_count(names: tuple[str, ...], classes: int) -> None:
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
-    """Open the model, and the second opinion if there is one."""
-    first = open_model(job.model, device=device or job.device, **reading(job))
-    if job.second_opinion is None:
-        return first, None
-    return first, open_model(job.second_opinion, device=device or job.device, **reading(job))
+    """Open the model, and any second opinions."""
+    names = (job.model, *models_in(job.second_opinion))
+    return tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
 
 
 def open_setup(job: Job, models: Models) -> Setup:
     """Open the data of a job that runs in this process."""
     _refuse_shards(job.data)
-    model, second = models
+    model, *seconds = models
     inputs, preparation = open_data(job, model)
-    if second is not None:
+    for second in seconds:
         check_second(model, second, inputs, job.preprocessing)
     order = input_order(job, len(inputs))
     masks = None if job.labels is None else open_masks(job.labels, inputs, order)
-    return Setup(job, model, second, inputs, preparation, order, batch_size_for(job, model, inputs), masks)
+    return Setup(job, model, tuple(seconds), inputs, preparation, order, batch_size_for(job, model, inputs), masks)
 
 
 def input_order(job: Job, n: int) -> NDArray[np.intp]:

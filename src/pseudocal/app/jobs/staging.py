@@ -7,7 +7,6 @@ folder to sweep; one that was killed after it is finished by the next run. One r
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import signal
@@ -16,11 +15,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pseudocal.files import OutputError, check_writable, writing
+from pseudocal.files import OutputError, check_writable, locked, writing
 
 PARTS, PARTS_RECORD = "predictions", "predictions.json"  # the folder that workers write to, and how it is known
 STAGED, DECIDED = ".pseudocal-staged", ".pseudocal-decided"
-NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 # what a run may write; files of an earlier run that a new one does not write again are removed with it
 RESULTS = (
@@ -31,6 +29,7 @@ RESULTS = (
     "model.onnx",
     "model.pt",
     "model.pt2",
+    "pixels.npz",
     "predictions.csv",
     "predictions.parquet",
     "probe.npy",
@@ -60,7 +59,7 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         _make(out)
-        with _locked(out) as folder:
+        with locked(out) as folder:
             try:
                 with writing(out, out):
                     _finish(out)
@@ -82,7 +81,7 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
 def finish(out: Path) -> None:
     """Finish what a killed run had decided to publish, and sweep what another had not; leave a run that lives alone."""
     if (out / STAGED).exists() or (out / DECIDED).exists():
-        with _locked(out), writing(out, out):
+        with locked(out), writing(out, out):
             _finish(out)
 
 
@@ -137,31 +136,6 @@ def _move(out: Path) -> None:
         if path != listed:
             os.replace(path, out / path.name)
     shutil.rmtree(decided)
-
-
-@contextmanager
-def _locked(out: Path) -> Iterator[int | None]:
-    """Hold the folder, open: two runs into one would mix their files."""
-    try:
-        import fcntl
-    except ImportError:  # no such locks here; the user takes care
-        yield None
-        return
-    with writing(out, out):
-        folder = os.open(out, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OutputError(
-                f"expected an output folder that no other run writes to, got {out}, which one is writing to right now"
-            ) from None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:  # some file systems have none
-                raise
-        yield folder
-    finally:
-        os.close(folder)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ write files. Only `open_model` calls these functions, after checking that the fi
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,15 +25,11 @@ if TYPE_CHECKING:
 def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a file that `torch.export.save` wrote."""
     torch = require("torch", "torch")
-    try:
+    with _whole(path, "a torch.export file", "read"):
         program = torch.export.load(path)
-    except Exception as error:
-        raise InputError(
-            f"expected a torch.export file, got {path}, which cannot be read: {one_line(error)}"
-        ) from error
-    entry = _only_input(program)
-    shape = [d if isinstance(d, int) else None for d in entry.shape]
-    predict = _predictor(program, device)
+        entry = _only_input(program)
+        shape = [d if isinstance(d, int) else None for d in entry.shape]
+        predict = _predictor(program, device)
     return OpenModel(
         kind="pt2",
         predict=predict,
@@ -39,6 +37,17 @@ def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
         notes=("input (" + ", ".join(str(d or "?") for d in shape) + ")",),
         ship=lambda temperature, folder, probe: _ship_exported(path, temperature, folder, predict(probe), probe),
     )
+
+
+@contextmanager
+def _whole(path: Path, what: str, done: str) -> Iterator[None]:
+    """Name a damaged file: torch may raise anything, when it reads one or when it writes it again."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"expected {what}, got {path}, which cannot be {done}: {one_line(error)}") from error
 
 
 def _predictor(program: Any, device: str) -> Predictor:
@@ -65,10 +74,11 @@ def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats,
     """Write the calibrated program, load it again, and check it on a few inputs."""
     torch = require("torch", "torch")
     target = folder / "model.pt2"
-    program = torch.export.load(path)
-    divide_output(program, temperature)
     content = BytesIO()  # on a full disk torch would abort the process
-    torch.export.save(program, content)
+    with _whole(path, "a torch.export file", "written"):
+        program = torch.export.load(path)
+        divide_output(program, temperature)
+        torch.export.save(program, content)
     target.write_bytes(content.getbuffer())
     check_shipped(_predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program")
     return [target.name]
@@ -107,12 +117,9 @@ def _run_script(path: Path, device: str) -> Predictor:
 
 def _load(path: Path, device: str) -> Any:
     torch = require("torch", "torch")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
-            return torch.jit.load(path, map_location=device)
-    except Exception as error:
-        raise InputError(f"expected a TorchScript file, got {path}, which cannot be read: {one_line(error)}") from error
+    with _whole(path, "a TorchScript file", "read"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
+        return torch.jit.load(path, map_location=device)
 
 
 def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
@@ -131,10 +138,11 @@ def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, p
             return logits_of(self.model(x)) / self.get_buffer("temperature")
 
     target = folder / "model.pt"
-    with warnings.catch_warnings():
+    with _whole(path, "a TorchScript file", "written"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         # traced, not scripted: scripting needs the source of this file, which an installation may lack
         traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
-        target.write_bytes(traced.save_to_buffer())  # on a full disk torch would abort the process
+        content = traced.save_to_buffer()  # on a full disk torch would abort the process
+    target.write_bytes(content)
     check_shipped(_run_script(target, "cpu")(probe), before / temperature, "module")
     return [target.name]

@@ -27,9 +27,9 @@ BAR_OF_FORECAST = (
     "of the method, as the tasks it was developed on show it."
 )
 BAR_OF_ANSWERS = "Mean confidence and accuracy should be alike. The bar is the 90% interval of the accuracy."
-REPLACED = (
-    "As requested, a temperature of one replaces the one that was fitted: the confidences do not change. "
-    "The reasons refer to the temperature that was refused."
+IN_PLACE = (
+    "T = 1 takes the place of the temperature that was fitted: the confidences do not change, and no calibrated model "
+    "was written. The reasons are about the temperature that was refused."
 )
 
 
@@ -39,16 +39,35 @@ def facts_of(report: Report) -> tuple[Fact, ...]:
     return tuple(sorted(found, key=lambda fact: fact.level != "caution"))
 
 
-def _harm(report: Report) -> Iterator[Fact]:
-    """Warn if labels show clearly that calibration makes the ECE worse; the verdict itself sees no labels."""
+def _by_labels(report: Report) -> Iterator[Fact]:
+    """Say what labels show clearly about a verdict that has not seen them: harm, or a refusal that was wrong."""
+    for change, before, after in _clear_changes(report):
+        if report.calibration.refused is None:
+            if change > 0:
+                yield _caution(
+                    f"On the labels that were given, calibration makes the ECE worse: {before} before, {after} after."
+                )
+        elif change < 0:
+            yield _caution(
+                f"On the labels that were given, the refused temperature makes the ECE better: {before} before, "
+                f"{after} with it. The verdict does not see these labels, and is too strict here."
+            )
+        else:
+            yield _note(
+                f"On the labels that were given, the refused temperature makes the ECE worse, as the verdict says: "
+                f"{before} before, {after} with it."
+            )
+
+
+def _clear_changes(report: Report) -> Iterator[tuple[float, str, str]]:
+    """The change of the ECE if its interval does not contain zero, and the ECE before and after in words."""
     for row in report.measured or ():
         change = row.change
-        if row.metric == "ece" and change is not None and change.value and (change.low or 0) > 0:
-            digits = max(3, 1 - math.floor(math.log10(change.value)))
-            before, after = (f"{part.value:.{digits}f}" for part in (row.before, row.after) if part is not None)
-            yield _caution(
-                f"On the labels that were given, calibration makes the ECE worse: {before} before, {after} after."
-            )
+        if row.metric != "ece" or change is None or not change.value or row.after is None:
+            continue
+        if (change.low or 0) > 0 or (change.high or 0) < 0:
+            digits = max(3, 1 - math.floor(math.log10(abs(change.value))))
+            yield change.value, f"{row.before.value:.{digits}f}", f"{row.after.value:.{digits}f}"
 
 
 def _few_images(report: Report) -> Iterator[Fact]:
@@ -85,8 +104,9 @@ def _answers(report: Report) -> Iterator[Fact]:
     how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
     known = [f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors if prior.estimator != "none"]
     rest = f" and, as prior, from what was known without them ({', '.join(known)})" if known else " alone"
+    what = "inputs" if report.unit == "inputs" else "sampled pixels"
     yield _note(
-        f"{answers.answers:,} of {answers.rows:,} inputs have an answer; they were {how}. The temperature comes from "
+        f"{answers.answers:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
         f"these answers{rest}."
     )
     if answers.none_of_these:
@@ -101,7 +121,7 @@ def _answers(report: Report) -> Iterator[Fact]:
 
 
 def _sampling(report: Report) -> Iterator[Fact]:
-    if report.answers is not None:
+    if report.answers is not None or report.calibration.refused is not None:
         return
     yield _note(
         "The interval of the temperature covers sampling error only: how much T would change with other inputs from "
@@ -140,7 +160,8 @@ def _note(text: str) -> Fact:
     return Fact("note", text)
 
 
-CHECKS = (_harm, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
+ANSWERED = {"inputs": "answers", "pixels": "answered pixels"}  # what a person has given, by what was asked about
+CHECKS = (_by_labels, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
 
 
 @dataclass(frozen=True)
@@ -188,10 +209,10 @@ def panel(report: Report) -> Panel | None:
     tracks = _tracks(report)
     return Panel(
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
-        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} answers",
+        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} {ANSWERED[report.unit]}",
         heading=HEADINGS[judged.verdict],
         reasons=judged.reasons if answers is None else (*judged.reasons, _gap_in_words(answers)),
-        note=REPLACED if trust is not None and trust.replaced else None,
+        note=None if report.calibration.refused is None else IN_PLACE,
         caption=BAR_OF_FORECAST if answers is None else BAR_OF_ANSWERS,
         description=". ".join(f"{track.label}: {track.value}" for track in tracks) + ".",
         tracks=tracks,
@@ -217,7 +238,7 @@ def _points(gap: Interval) -> str:
 
 def _tracks(report: Report) -> tuple[Track, ...]:
     """The accuracy by answers or as forecast, the mean confidence before and after, and what labels have measured."""
-    confidence, answers, trust = report.confidence, report.answers, report.trust
+    answers, trust = report.answers, report.trust
     if answers is not None:
         kind, label, known = "measured", "Accuracy, measured", answers.accuracy
     else:
@@ -228,8 +249,7 @@ def _tracks(report: Report) -> tuple[Track, ...]:
     low, high = _x(known.low), _x(known.high)
     rows: list[tuple[str, str, str, float]] = [
         (kind, label, f"{known.value:.0%} ({known.low:.0%} to {known.high:.0%})", known.value),
-        ("before", "Mean confidence before", f"{confidence.mean_before:.1%}", confidence.mean_before),
-        ("after", "Mean confidence after", f"{confidence.mean_after:.1%}", confidence.mean_after),
+        *((when, label, f"{value:.1%}", value) for when, label, value in _mean_confidences(report)),
     ]
     for row in report.measured or ():
         value = row.before.value
@@ -243,6 +263,18 @@ def _tracks(report: Report) -> tuple[Track, ...]:
         )
         for i, (kind, label, text, value) in enumerate(rows)
     )
+
+
+def _mean_confidences(report: Report) -> Iterator[tuple[str, str, float]]:
+    """The mean confidence before and after calibration, or with a temperature that was refused."""
+    confidence, refused = report.confidence, report.calibration.refused
+    if refused is None:
+        yield "before", "Mean confidence before", confidence.mean_before
+        yield "after", "Mean confidence after", confidence.mean_after
+        return
+    yield "before", "Mean confidence", confidence.mean_before
+    if (judged := report.trust) is not None and report.answers is None and "confidence after" in judged.evidence:
+        yield "after", f"With the refused T = {refused:.3g}", judged.evidence["confidence after"]
 
 
 def _x(value: float) -> float:

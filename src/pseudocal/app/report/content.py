@@ -20,7 +20,6 @@ from pseudocal.app.report.sections import (
     AboutData,
     AboutFit,
     AboutModel,
-    AboutTrust,
     Bins,
     ClassShare,
     Diagrams,
@@ -31,10 +30,11 @@ from pseudocal.app.report.sections import (
     Measurement,
     Timing,
 )
-from pseudocal.app.report.summaries import BINS, Candidate, Summary, Tally, class_name
+from pseudocal.app.report.summaries import BINS, Candidate, Summary, Tally, class_name, judged_temperature
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired
+from pseudocal.scaling import TemperatureScaling
 
 ONNX = """\
 import onnxruntime as ort
@@ -82,6 +82,11 @@ from pseudocal import Calibration
 calibration = Calibration.load("calibration.json")   # from this folder
 probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / {temperature:.6g})
 """
+REFUSED = """\
+from scipy.special import softmax
+
+probabilities = softmax(logits, axis=1)              # T = 1: the model as it is
+"""
 SNIPPETS = {
     "huggingface": HUGGING_FACE,
     "onnx": ONNX,
@@ -114,15 +119,17 @@ def report_of(summary: Summary, fitted_on: Labelled, *, model: AboutModel, data:
         model=model,
         data=data,
         calibration=_fit(calibration),
-        trust=_trust(calibration),
+        trust=calibration.trust,
         answers=calibration.measured,
         confidence=_histogram(summary.tally),
         classes=_shares(summary.tally, summary.classes),
         reliability=diagrams_of_fit(fitted_on, calibration) if seen is None else diagrams_of_labels(*seen),
         measured=None if seen is None else measure(*seen),
-        examples=_examples(summary.tally),
+        examples=_examples(summary.tally, changed=calibration.refused is None),
         segmentation=summary.segmentation,
-        usage=usage_of(model, calibration.temperature, segments=summary.segmentation is not None),
+        usage=REFUSED
+        if calibration.refused is not None
+        else usage_of(model, calibration.temperature, segments=summary.segmentation is not None),
         settings=calibration.settings,
         versions=calibration.versions,
         timing=timing,
@@ -155,25 +162,8 @@ def _fit(calibration: Calibration) -> AboutFit:
         low=None if math.isnan(low) else low,
         high=high if math.isfinite(high) else None,
         bound=calibration.bound,
+        refused=calibration.refused,
         **{name: calibration.counts[name] for name in COUNTS},
-    )
-
-
-def _trust(calibration: Calibration) -> AboutTrust | None:
-    trust = calibration.trust
-    if trust is None:
-        return None
-    return AboutTrust(
-        verdict=trust.verdict,
-        reasons=trust.reasons,
-        forecast=trust.forecast,
-        evidence=trust.evidence,
-        score=trust.score,
-        replaced=(
-            trust.verdict == "do not apply"
-            and calibration.settings.get("on_distrust") == "identity"
-            and calibration.measured is None
-        ),
     )
 
 
@@ -199,9 +189,11 @@ def _shares(tally: Tally, classes: Sequence[str]) -> tuple[ClassShare, ...]:
     return tuple(ClassShare(class_name(i, classes), float(count[i] / count.sum())) for i in top)
 
 
-def _examples(tally: Tally) -> Examples:
+def _examples(tally: Tally, *, changed: bool) -> Examples:
+    """The examples with their pictures; if T = 1, none has changed."""
+    shown = tally.shown if changed else tally.shown | {"changed": []}
     with ThreadPoolExecutor(cores()) as pool:  # most of the work is decoding pictures
-        return Examples(**{key: tuple(pool.map(_example, shown)) for key, shown in tally.shown.items()})
+        return Examples(**{key: tuple(pool.map(_example, each)) for key, each in shown.items()})
 
 
 def _example(one: Candidate) -> Example:
@@ -251,7 +243,8 @@ def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:
     False
     """
     independent, z = fitted_on.groups is None, fitted_on.logits
-    before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, calibration(z)))
+    scaled = TemperatureScaling(judged_temperature(calibration))(z)
+    before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, scaled))
     of: Literal["mixes", "answers"] = "mixes" if calibration.measured is None else "answers"
     return Diagrams(of, _bins(before, independent=independent), _bins(after, independent=independent))
 

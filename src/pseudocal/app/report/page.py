@@ -10,7 +10,7 @@ from typing import Any
 
 from pseudocal.app.report.advice import panel
 from pseudocal.app.report.record import Report, filled_bins
-from pseudocal.app.report.sections import AboutFit, AboutTrust, Bins, FilledBin, Histogram, Measurement
+from pseudocal.app.report.sections import AboutFit, Bins, FilledBin, Histogram, Measurement
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
@@ -27,15 +27,20 @@ def page(report: Report) -> str:
         report: the content of the report.
 
     """
-    diagrams = report.reliability
+    diagrams, refused = report.reliability, report.calibration.refused is not None
     html: str = templates()["page.html"].render(
         {field.name: getattr(report, field.name) for field in fields(report)},
         unit=report.unit,
         panel=panel(report),
-        confidences=histogram(report.confidence, report.unit),
-        diagrams=[reliability(getattr(diagrams, when), when, diagrams.of) for when in ("before", "after")],
+        refused=refused,
+        uses=report.uses,
+        confidences=histogram(report.confidence, report.unit, moved=not refused),
+        diagrams=[
+            reliability(diagrams.before, "before", diagrams.of),
+            reliability(diagrams.after, "after", diagrams.of, "with the refused T" if refused else ""),
+        ],
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
-        effect=_effect(report.calibration, None if report.answers else report.trust),
+        effect=_effect(report.calibration, report.verdict),
         frame=FRAME,
     )
     return html
@@ -52,7 +57,8 @@ def templates() -> dict[str, Any]:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"percent": _percent, "number": _number, "seconds": _seconds, "cells": _cells}
+    environment.filters |= {"percent": _percent, "number": _number, "points": _points}
+    environment.filters |= {"seconds": _seconds, "cells": _cells}
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
@@ -80,28 +86,38 @@ def write_page(report: Report, folder: Path) -> None:
         aside.write_text(page(report), encoding="utf-8", errors="replace")  # file names may be invalid Unicode
 
 
-def _effect(fit: AboutFit, trust: AboutTrust | None = None) -> str:
-    """Explain the temperature in a sentence.
+def _effect(fit: AboutFit, verdict: str | None = None) -> str:
+    """Explain the temperature in a sentence; only a verdict for it says what is wrong with the model.
 
-    >>> _effect(AboutFit("pseudocal", 1.8, 1.7, 1.9, bound=None, pairs=600, mixes=580, forward_passes=1180))
+    >>> fit = AboutFit("pseudocal", 1.8, 1.7, 1.9, None, None, pairs=600, mixes=580, forward_passes=1180)
+    >>> _effect(fit)
+    'Dividing the logits by T lowers the confidences.'
+    >>> _effect(fit, "apply")
     'On this data the model is overconfident: dividing its logits by T lowers its confidences.'
     """
-    if trust is not None and trust.replaced:
-        return "Dividing by one changes nothing: the temperature that was fitted should not be applied."
+    if fit.refused is not None:
+        does = "lower" if fit.refused > 1 else "raise"
+        return (
+            f"The confidences stay as they are. A temperature of {_number(fit.refused)} was fitted, which would {does} "
+            "them; the verdict is not to apply it."
+        )
     if fit.bound:
         return "The search stopped at the limit of its range: no temperature could be determined."
-    if trust is not None and trust.verdict == "do not apply":
-        direction = "lower" if fit.temperature > 1 else "raise"
-        return f"Dividing the logits by T would {direction} the confidences, which the verdict advises against."
     if (fit.low or 0) <= 1 <= (math.inf if fit.high is None else fit.high):
         return "T is not significantly different from 1: the confidences may stay as they are."
-    if fit.temperature > 1:
-        return "On this data the model is overconfident: dividing its logits by T lowers its confidences."
-    return "On this data the model is underconfident: dividing its logits by T raises its confidences."
+    wrong, does = ("overconfident", "lowers") if fit.temperature > 1 else ("underconfident", "raises")
+    if verdict != "apply":
+        return f"Dividing the logits by T {does} the confidences."
+    return f"On this data the model is {wrong}: dividing its logits by T {does} its confidences."
 
 
 def _percent(value: float) -> str:
     return f"{value:.1%}"
+
+
+def _points(share: float) -> str:
+    """Format a difference of shares in points: +12, -3 or 0."""
+    return f"{round(100 * share):+d}" if round(100 * share) else "0"
 
 
 def _number(value: float | None) -> str:
@@ -186,36 +202,35 @@ class Figure:
         return tuple((_x(v), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1))
 
 
-def histogram(confidence: Histogram, of: str = "inputs") -> Figure:
-    """Draw the distribution of the confidence of inputs or pixels, before next to after."""
-    total = sum(confidence.before)
-    shares = [[count / total for count in counts] for counts in (confidence.before, confidence.after)]
+def histogram(confidence: Histogram, of: str = "inputs", *, moved: bool = True) -> Figure:
+    """Draw the distribution of the confidence of inputs or pixels, before next to after if T has moved it."""
+    whens, total = ("before", "after") if moved else ("before",), sum(confidence.before)
+    shares = [[count / total for count in getattr(confidence, when)] for when in whens]
     most = _round_up(max(map(max, shares)))
-    bins = list(zip(confidence.edges, confidence.edges[1:], *shares, strict=False))
+    bins = list(zip(confidence.edges, confidence.edges[1:], zip(*shares, strict=True), strict=False))
+    before, after = f"{confidence.mean_before:.1%}", f"{confidence.mean_after:.1%}"
+    mean = f"The mean was {before} before and is {after} after calibration." if moved else f"The mean is {before}."
     return Figure(
         name="confidences",
-        title="Confidence before and after",
-        description=(
-            f"Histogram of the confidence of {total:,} {of}. The mean was {confidence.mean_before:.1%} before "
-            f"and is {confidence.mean_after:.1%} after calibration."
-        ),
-        columns=tuple(_pair(low, high, before, after, most) for low, high, before, after in bins),
+        title="Confidence before and after" if moved else "Confidence",
+        description=f"Histogram of the confidence of {total:,} {of}. {mean}",
+        columns=tuple(_side_by_side(low, high, dict(zip(whens, each, strict=True)), most) for low, high, each in bins),
         y_ticks=tuple((_y(most * k / 4, most), f"{25 * most * k:.3g}%") for k in range(5)),
         labels=("confidence", f"share of {of}"),
-        header=("confidence", "before", "after"),
-        rows=tuple((f"{a:.2f} to {b:.2f}", f"{p:.1%}", f"{q:.1%}") for a, b, p, q in bins if p or q),
+        header=("confidence", *(whens if moved else (f"share of {of}",))),
+        rows=tuple((f"{a:.2f} to {b:.2f}", *(f"{p:.1%}" for p in each)) for a, b, each in bins if any(each)),
     )
 
 
-def reliability(bins: Bins, when: str, of: str) -> Figure:
+def reliability(bins: Bins, when: str, of: str, words: str = "") -> Figure:
     """Draw the accuracy in each bin of confidence; predictions on the diagonal are well calibrated."""
     filled = filled_bins(bins)
     error = "" if of == "answers" else f" The expected calibration error is {bins.ece:.1%}."  # of few it is too large
     header = ("confidence", of, "mean confidence", "accuracy", "95% interval")
     return Figure(
         name=f"reliability-{when}",
-        title=f"Reliability of the {of} {when}",
-        description=(f"Accuracy in {len(filled)} bins of confidence, {when} calibration.{error}"),
+        title=f"Reliability of the {of} {words or when}",
+        description=f"Accuracy in {len(filled)} bins of confidence, {words or f'{when} calibration'}.{error}",
         columns=tuple(_marks(one, when) for one in filled),
         y_ticks=tuple((_y(v, 1), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1)),
         labels=("confidence", "accuracy"),
@@ -225,14 +240,14 @@ def reliability(bins: Bins, when: str, of: str) -> Figure:
     )
 
 
-def _pair(low: float, high: float, before: float, after: float, most: float) -> BinMarks:
+def _side_by_side(low: float, high: float, shares: dict[str, float], most: float) -> BinMarks:
+    """Draw one bar for each share, before and after; one alone needs no name."""
     left, width = _x(low), _x(high) - _x(low)
-    half = (width - 2) / 2
-    bars = (
-        Bar("before", left + 1, _y(before, most), half, BOTTOM - _y(before, most)),
-        Bar("after", left + 1 + half, _y(after, most), half, BOTTOM - _y(after, most)),
-    )
-    return BinMarks(left, width, bars, f"{low:.2f} to {high:.2f}: {before:.1%} before, {after:.1%} after")
+    each = (width - 2) / len(shares)
+    tops = [(when, _y(share, most)) for when, share in shares.items()]
+    bars = tuple(Bar(when, left + 1 + i * each, top, each, BOTTOM - top) for i, (when, top) in enumerate(tops))
+    said = ", ".join(f"{share:.1%}{f' {when}' if len(shares) > 1 else ''}" for when, share in shares.items())
+    return BinMarks(left, width, bars, f"{low:.2f} to {high:.2f}: {said}")
 
 
 def _marks(one: FilledBin, when: str) -> BinMarks:

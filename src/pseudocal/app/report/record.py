@@ -13,7 +13,6 @@ from pseudocal.app.report.sections import (
     AboutData,
     AboutFit,
     AboutModel,
-    AboutTrust,
     Bins,
     ClassShare,
     Diagrams,
@@ -27,10 +26,11 @@ from pseudocal.app.report.sections import (
 )
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.trust import Trust
 from pseudocal.files import brief, load_json, replacing
 
 REPORT_FORMAT = "pseudocal-report"
-REPORT_VERSION = 3
+REPORT_VERSION = 4
 LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # the largest numbers that a report may hold; NaN and inf are refused
 WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
 
@@ -62,7 +62,7 @@ class Report:
     model: AboutModel
     data: AboutData
     calibration: AboutFit
-    trust: AboutTrust | None
+    trust: Trust | None
     answers: Measured | None
     confidence: Histogram
     classes: tuple[ClassShare, ...]
@@ -75,6 +75,23 @@ class Report:
     versions: dict[str, str]
     timing: Timing
     facts: tuple[Fact, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Report({self.model.title} on {self.data.name}: {self.verdict}, T = {self.calibration.temperature:.3f})"
+
+    @property
+    def verdict(self) -> str | None:
+        """The verdict: that of the answers if there are any, which outranks the one without labels."""
+        judged = self.answers or self.trust
+        return None if judged is None else judged.verdict
+
+    @property
+    def uses(self) -> dict[str, str]:
+        """What became of each temperature that was found without labels, by estimator: used, refused or neither."""
+        estimator = self.settings.get("estimator")
+        used = estimator if self.calibration.refused is None else "none"
+        effects = {} if self.trust is None else self.trust.effects
+        return {name: "used" if name == used else "refused" if name == estimator else "" for name in effects}
 
     @property
     def unit(self) -> Literal["inputs", "pixels"]:
@@ -91,7 +108,7 @@ class Report:
 
         >>> Report.from_dict({"format": "pseudocal-report", "format_version": 99})
         Traceback (most recent call last):
-        pseudocal.arrays.InputError: expected a report of format version 3, got 99
+        pseudocal.arrays.InputError: expected a report of format version 4, got 99
 
         Args:
             content: JSON values, as `to_dict` returned them.

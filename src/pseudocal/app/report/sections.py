@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pseudocal.calibrators.trust import Forecast, Verdict
-
 Reason = tuple[str, str]  # the name of an input or a block, and why it was not used
 
 
@@ -68,6 +66,7 @@ class AboutFit:
         low: the lower end of the interval; None if unknown.
         high: the upper end of the interval; None if unbounded.
         bound: the limit of the search range that the temperature is at; None if it is inside the range.
+        refused: the temperature that was fitted and should not be applied, if T = 1 is in its place.
         pairs: the number of pairs of inputs that were drawn.
         mixes: the number of pairs, or of their pixels, that were mixed.
         forward_passes: the number of inputs and mixes that the model predicted.
@@ -79,31 +78,10 @@ class AboutFit:
     low: float | None
     high: float | None
     bound: str | None
+    refused: float | None
     pairs: int
     mixes: int
     forward_passes: int
-
-
-@dataclass(frozen=True)
-class AboutTrust:
-    """The verdict.
-
-    Attributes:
-        verdict: whether to apply the temperature.
-        reasons: the reasons, most important first.
-        forecast: the expected accuracy.
-        evidence: the numbers that the verdict is based on.
-        score: a score of distrust, larger is worse; None without a second opinion.
-        replaced: whether a temperature of one replaces one that should not be applied.
-
-    """
-
-    verdict: Verdict
-    reasons: tuple[str, ...]
-    forecast: Forecast
-    evidence: dict[str, float]
-    score: float | None
-    replaced: bool
 
 
 @dataclass(frozen=True)
@@ -177,7 +155,7 @@ class Diagrams:
     Attributes:
         of: what the predictions are of: labelled inputs, labelled pixels, mixes, or inputs that a person answered.
         before: the diagram before calibration.
-        after: the diagram after calibration.
+        after: the diagram after calibration, or with the temperature that was refused.
 
     """
 
@@ -202,7 +180,7 @@ class Measurement:
     Attributes:
         metric: the name of the metric.
         before: the metric before calibration.
-        after: the metric after calibration; None if measured once.
+        after: the metric after calibration, or with the temperature that was refused; None if measured once.
         change: the paired change; None if measured once.
 
     """

@@ -18,6 +18,7 @@ from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
 from pseudocal.metrics.images import ImageRow, pixel_confidences, row_of_pixels
 from pseudocal.passes import Doubles
+from pseudocal.scaling import TemperatureScaling
 
 BINS = 20  # bins of the histogram of confidences
 EXAMPLES = 12  # inputs in each list of examples
@@ -120,12 +121,12 @@ class RowSummary:
             name = class_name(int(predicted[i]), self.classes)
             self.tally.consider([Candidate(names[i], name, float(both[0][i]), float(both[1][i]), picture, label)])
         if labels is not None:
-            scaled = self.calibration(logits)
+            scaled = TemperatureScaling(judged_temperature(self.calibration))(logits)
             self._outcomes.append((Outcomes.from_logits(logits, labels), Outcomes.from_logits(scaled, labels)))
         return row_table(names, seen, self.classes)
 
     def seen(self) -> tuple[Outcomes, Outcomes] | None:
-        """Return the outcomes before and after calibration, for metrics; None without labels."""
+        """Return the outcomes before and after calibration, be it refused, for metrics; None without labels."""
         if not self._outcomes:
             return None
         before, after = (Outcomes.concatenate(parts) for parts in zip(*self._outcomes, strict=True))
@@ -167,12 +168,23 @@ class ImageSummary:
         row = row_of_pixels(predicted, *both, classes=classes)
         self.add_row(name, row, picture=picture)
         if mask is not None:
-            before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, temperature))
-            self._sums.append((before, after))
-            if len(self._sums) >= JOINED:
-                self._sums = [self._joined()]
+            self.measure(image, mask)
         self.show(image, name, picture=picture, mask=mask)
         return image_table([name], [row], self.classes)
+
+    def measure(self, image: Maps, mask: NDArray[Any]) -> None:
+        """Add the labels of one image, for evaluation only.
+
+        Args:
+            image: logits `(classes, height, width)`.
+            mask: the true classes `(height, width)`.
+
+        """
+        judged = judged_temperature(self.calibration)
+        before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, judged))
+        self._sums.append((before, after))
+        if len(self._sums) >= JOINED:
+            self._sums = [self._joined()]
 
     def add_row(self, name: str, row: ImageRow, *, picture: Path | None = None) -> None:
         """Consider one image as an example.
@@ -212,7 +224,7 @@ class ImageSummary:
             self._maps.append(map_pictures(image, name, self.calibration.temperature, picture, mask))
 
     def seen(self) -> tuple[Segmented, Segmented] | None:
-        """Return the sums before and after calibration, for metrics; None without masks."""
+        """Return the sums before and after calibration, be it refused, for metrics; None without masks."""
         return self._joined() if self._sums else None
 
     def _joined(self) -> tuple[Segmented, Segmented]:
@@ -225,11 +237,14 @@ class ImageSummary:
         pixels, before, after = self.tally.by_class
         seen = self.seen()
         tables = [] if seen is None else [part.classes() for part in seen]
-        header = ["class", "share of pixels", "confidence before", "confidence after"]
-        header += ["IoU", "precision", "ECE before", "ECE after"] if tables else []
+        refused = self.calibration.refused is not None
+        header = ["class", "share of pixels"]
+        header += ["confidence"] if refused else ["confidence before", "confidence after"]
+        if tables:
+            header += ["IoU", "precision", "ECE before", "ECE with the refused T" if refused else "ECE after"]
         rows = []
         for c in np.flatnonzero(pixels).tolist():
-            values = [pixels[c] / pixels.sum(), before[c] / pixels[c], after[c] / pixels[c]]
+            values = [pixels[c] / pixels.sum(), *(part[c] / pixels[c] for part in (before, after)[: 2 - refused])]
             if tables:
                 old, new = tables[0][c], tables[1][c]
                 values += [old["iou"], old["precision"], old["ece"], new["ece"]]
@@ -238,6 +253,16 @@ class ImageSummary:
 
 
 Summary = RowSummary | ImageSummary
+
+
+def judged_temperature(calibration: Calibration) -> float:
+    """Return the temperature that the verdict is about: the one that applies, or the one that was refused.
+
+    >>> from pseudocal import TemperatureScaling
+    >>> judged_temperature(Calibration("pseudocal", TemperatureScaling(1.0), refused=3.0))
+    3.0
+    """
+    return calibration.refused or calibration.temperature
 
 
 def class_name(i: int, classes: Sequence[str]) -> str:

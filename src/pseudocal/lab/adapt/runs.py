@@ -18,13 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
-from pseudocal.files import save_json
+from pseudocal.files import locked, save_json, sweep, writing
 from pseudocal.lab.adapt.backbones import Backbone, build_backbone
 from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.method import SCHEDULES, Moment, Point, Preset, ReportProgress, TrainingProgress
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
 
+CHECKPOINT = "resume.safetensors"  # in the folder of a run
 Draw = Callable[[int], Generator[Any, None, None]]  # from the first step to the batches of all steps from there on
 
 
@@ -214,6 +215,16 @@ class Trained:
         return load_network(self.out)
 
 
+@contextmanager
+def own_folder(out: Path) -> Iterator[None]:
+    """Make the folder of a run and hold it, so that a second run is refused; remove what a killed one left aside."""
+    with writing(out, out):
+        out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        sweep(out)
+        yield
+
+
 def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
     """Write the settings, or compare them with those of an earlier start; return the result if that one finished."""
     settings = json.loads(json.dumps(settings))  # as they will be read back
@@ -225,6 +236,7 @@ def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
     result = out / "result.json"
     if not result.exists():
         return None
+    (out / CHECKPOINT).unlink(missing_ok=True)  # if the run was killed when all was done
     finished = json.loads(result.read_text())
     return Trained(out, tuple(Point(**point) for point in finished["curve"]), finished["seconds"])
 
@@ -232,7 +244,7 @@ def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
 def finish_run(out: Path, curve: list[Point], seconds: float) -> Trained:
     """Mark the run as finished and delete its checkpoint."""
     save_json(out / "result.json", {"curve": [asdict(point) for point in curve], "seconds": seconds})
-    (out / "resume.safetensors").unlink(missing_ok=True)
+    (out / CHECKPOINT).unlink(missing_ok=True)
     return Trained(out, tuple(curve), seconds)
 
 

@@ -27,11 +27,13 @@ from pseudocal.lab.adapt.method import (
 )
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.adapt.runs import (
+    CHECKPOINT,
     DescentPlan,
     Draw,
     Trained,
     descend,
     finish_run,
+    own_folder,
     save_network,
     seeded,
     start_run,
@@ -150,29 +152,30 @@ def train_stage(
     assert isinstance(backbone, Backbone)
     frozen = run.freezes(backbone)
     augment = run.augments(backbone, target)
-    finished = start_run(run.out, _settings(network, stage, run, target, source))
-    if finished:
-        return finished
-    started = time.perf_counter()
-    backbone.mixed = run.mixed
-    inner = Network(nn.Identity(), network.head) if frozen else network
-    parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
-    target = _cropped(_prepared(target, run, backbone))
-    inner.to(run.device)
-    plan = _plan(run, stage, backbone)
-    inputs = Tensors(target.inputs, run.device)
-    with seeded(run.seed):
-        problem = Problem(len(stage.classes), network.head.width, inputs)
-        method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
-    draw = _draw(parts.get("source_train"), inputs, plan, augment=augment)
-    with torch_threads(1) if frozen else nullcontext():  # a head is too small to gain from threads
-        curve = descend(inner, method, draw, plan)
-    for name, part in parts.items():
-        outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
-        save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)
-    save_arrays(run.out / "target.npz", **predict_arrays(inner, inputs))
-    save_network(run.out, network, head=stage.preset.head, width=stage.preset.width, classes=stage.classes)
-    return finish_run(run.out, curve, time.perf_counter() - started)
+    with own_folder(run.out):
+        finished = start_run(run.out, _settings(network, stage, run, target, source))
+        if finished:
+            return finished
+        started = time.perf_counter()
+        backbone.mixed = run.mixed
+        inner = Network(nn.Identity(), network.head) if frozen else network
+        parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
+        target = _cropped(_prepared(target, run, backbone))
+        inner.to(run.device)
+        plan = _plan(run, stage, backbone)
+        inputs = Tensors(target.inputs, run.device)
+        with seeded(run.seed):
+            problem = Problem(len(stage.classes), network.head.width, inputs)
+            method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
+        draw = _draw(parts.get("source_train"), inputs, plan, augment=augment)
+        with torch_threads(1) if frozen else nullcontext():  # a head is too small to gain from threads
+            curve = descend(inner, method, draw, plan)
+        for name, part in parts.items():
+            outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
+            save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)
+        save_arrays(run.out / "target.npz", **predict_arrays(inner, inputs))
+        save_network(run.out, network, head=stage.preset.head, width=stage.preset.width, classes=stage.classes)
+        return finish_run(run.out, curve, time.perf_counter() - started)
 
 
 def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
@@ -224,7 +227,7 @@ def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> Descent
         stage.preset,
         run.seed,
         run.iterations,
-        run.out / "resume.safetensors",
+        run.out / CHECKPOINT,
         checkpoint_every=run.checkpoint_every,
         evaluate=evaluate,
         report=run.progress,

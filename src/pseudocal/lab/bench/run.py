@@ -59,6 +59,8 @@ def run(
     models = with_members(suite.tasks, suite.calibrators)
     for task in models if redo else ():
         forget_stages(task, store, redo or "")
+    for task in dict.fromkeys([*models, *(task.training for task in models)]):
+        store.sweep(task)
     missing = [task for task in models if not store.has_model(task)]
     waiting = [task for task in suite.tasks if not is_compared(task, suite.calibrators, store)]
     _check_data([*missing, *waiting], store)

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.files import replacing, save_json
+from pseudocal.files import left_aside, replacing, save_json, sweep
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data.cache import NamedArrays
@@ -103,7 +103,8 @@ class Store:
             suite: the suite.
 
         """
-        save_json(self.out / "suites" / f"{suite.name}.json", suite.to_dict())
+        with alone(self.out / "suites"):
+            save_json(self.out / "suites" / f"{suite.name}.json", suite.to_dict())
 
     def load_suite(self, name: str) -> Suite:
         """Read a suite as it was last run.
@@ -154,6 +155,18 @@ class Store:
         trained = (folder / "model.safetensors").exists() and not (folder / "training").exists()
         return trained and (task.segments or (folder / "target.npz").exists())
 
+    def sweep(self, task: Task) -> None:
+        """Remove what a killed run left aside in the folder of a task, which may be done otherwise.
+
+        Args:
+            task: the task.
+
+        """
+        folder = self.folder(task)
+        if left_aside(folder):
+            with alone(folder):
+                pass
+
     def members(self, task: Task) -> list[Task]:
         """Return the members of the task's ensemble; all of their models must exist.
 
@@ -181,9 +194,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other run works in a folder; the lock is released when its process ends, however it ends."""
+    """Wait until no other run works in a folder; the lock is released when its process ends, however it ends.
+
+    What a run that was killed left aside is removed.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
+    with (folder / ".lock").open("a") as file:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX)
+        sweep(folder)
         yield

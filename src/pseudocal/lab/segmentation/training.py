@@ -23,7 +23,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.method import Moment, Preset, ReportProgress, Update, Updates
-from pseudocal.lab.adapt.runs import DescentPlan, descend, finish_run, seeded, start_run
+from pseudocal.lab.adapt.runs import CHECKPOINT, DescentPlan, descend, finish_run, own_folder, seeded, start_run
 from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, read_ahead, save_tensors
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
@@ -139,16 +139,17 @@ def train_segmenter(
     recipe = {name: getattr(run, name) for name in ("iterations", "batch", "lr", "decay", "backbone_scale")}
     asked = {"network": network, "settings": settings, "seed": run.seed, "source": _source_record(source), **recipe}
     asked |= {"mixed": True} if run.mixed else {}  # absent from folders that were started before it existed
-    finished = start_run(run.out, asked | {"classes": list(source.classes)})
-    if finished:
-        return TrainedSegmenter(run.out, finished.seconds)
-    started = time.perf_counter()
-    with seeded(run.seed):
-        model = build_segmenter(network, len(source.classes), **settings).to(run.device)
-    _descend(model, source, run)
-    note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
-    save_tensors(run.out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note)))
-    return TrainedSegmenter(run.out, finish_run(run.out, [], time.perf_counter() - started).seconds)
+    with own_folder(run.out):
+        finished = start_run(run.out, asked | {"classes": list(source.classes)})
+        if finished:
+            return TrainedSegmenter(run.out, finished.seconds)
+        started = time.perf_counter()
+        with seeded(run.seed):
+            model = build_segmenter(network, len(source.classes), **settings).to(run.device)
+        _descend(model, source, run)
+        note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
+        save_tensors(run.out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note)))
+        return TrainedSegmenter(run.out, finish_run(run.out, [], time.perf_counter() - started).seconds)
 
 
 def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
@@ -168,7 +169,7 @@ def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
         Preset(PixelCrossEntropy, batch=run.batch, lr=run.lr, decay=run.decay, schedule="poly"),
         run.seed,
         run.iterations,
-        run.out / "resume.safetensors",
+        run.out / CHECKPOINT,
         checkpoint_every=run.checkpoint_every,
         report=run.progress,
         stage="segmenter",

@@ -1,0 +1,95 @@
+"""What single draws of answers say, and what is true: intervals and verdicts of `benchmarks/answers.py`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from answers_grid import GRID, NUMBERS, Draws, Posteriors
+from pseudocal.calibrators.measures import LEVEL, AnsweredRows, accuracy_interval
+from pseudocal.calibrators.refinement import NARROW, Asked, judge_temperature
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one draw of answers says, and what is true."""
+
+    temperature: bool  # whether the interval holds the truth
+    accuracy: bool
+    extreme: bool  # all answers right, or all wrong
+    width: float
+    verdict: str
+    change: float  # of the ECE, in points
+    gain: float  # of the oracle
+
+
+def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
+    """Every draw."""
+    t = draws.tables
+    truth, oracle = float(t.right.mean()), t.target.oracle
+    low, high = (fitted.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    others = fitted.without()
+    confidence = draws.confidence_at(others)
+    at_low, at_high, after = (np.interp(g, GRID, t.mean) for g in (low, high, fitted.mean))
+    plain = float(np.interp(0.0, GRID, t.mean))
+    before, fit, best = (draws.ece(g) for g in (0.0, fitted.mean, oracle))
+    found = []
+    for k, right in enumerate(draws.right):
+        mean, noise = (float(np.interp(others[k].mean(), GRID, column)) for column in (t.mean, t.noise))
+        sample = AnsweredRows(right, confidence[k], mean, noise, len(t.right), np.arange(len(right)), draws.spread)
+        accuracy = accuracy_interval(sample)
+        moved = at_low[k] - at_high[k]
+        narrow = NARROW * (high[k] - low[k]) / moved if moved > 0 else math.inf
+        gaps = plain - accuracy.value, after[k] - accuracy.value
+        verdict, _, _ = judge_temperature(fitted.mean[k], Asked(low[k], high[k], narrow, *gaps, len(right)))
+        found.append(
+            Look(
+                temperature=bool(low[k] <= oracle <= high[k]),
+                accuracy=accuracy.low <= truth <= accuracy.high,
+                extreme=bool(right.all() or not right.any()),
+                width=100 * (accuracy.high - accuracy.low),
+                verdict=verdict,
+                change=float(fit[k] - before[k]),
+                gain=float(before[k] - best[k]),
+            )
+        )
+    return found
+
+
+def coverage_table(found: dict[tuple[str, int], list[Look]]) -> str:
+    """How often the 90% intervals hold the truth; the gap's is that of the accuracy."""
+    lines = [
+        "| family | n | T | accuracy, gap | width in points | all answers alike: accuracy |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (family, n), some in found.items():
+        alike = [one.accuracy for one in some if one.extreme]
+        cell = f"{share(alike)} of {len(alike)}" if alike else "-"
+        t, a = (share([getattr(one, name) for one in some]) for name in ("temperature", "accuracy"))
+        lines.append(f"| {family} | {n} | {t} | {a} | {np.mean([one.width for one in some]):.0f} | {cell} |")
+    return "\n".join(lines)
+
+
+def verdict_table(found: dict[tuple[str, int], list[Look]]) -> str:
+    """How often the verdict is right."""
+    lines = [
+        "| family | n | apply | of these no harm | of those that gain over 2 points: apply | already calibrated "
+        "| of these off by under 2 points |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    pooled = {("all", n): [one for (_, m), some in found.items() if m == n for one in some] for n in NUMBERS}
+    for (family, n), some in {**found, **pooled}.items():
+        apply = [one for one in some if one.verdict == "apply"]
+        done = [one for one in some if one.verdict == "already calibrated"]
+        harmless = share([one.change <= 1 for one in apply])
+        reached = share([one.verdict == "apply" for one in some if one.gain > 2])
+        rest = share([one.gain < 2 for one in done])
+        cells = f"{len(apply) / len(some):.0%} | {harmless} | {reached} | {len(done) / len(some):.0%} | {rest}"
+        lines.append(f"| {family} | {n} | {cells} |")
+    return "\n".join(lines)
+
+
+def share(which: list[bool]) -> str:
+    return f"{100 * np.mean(which):.1f}%" if which else "-"

@@ -1,0 +1,187 @@
+"""`do not apply` is a refusal: what was fitted is in no file but the record of why, wherever the job runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration, DistrustWarning, ask, softmax
+from pseudocal.app import calibrate
+from pseudocal.app.cli.errors import BUG, INPUT, INTERRUPTED, MISSING, OUTPUT, USAGE, VERDICT_CODES
+
+SHIPPED = {"onnx": "model.onnx", "pt2": "model.pt2", "torchscript": "model.pt", "huggingface": "config.json"}
+RECORD = {  # where the refused temperature may stand: the record of why
+    ("calibration.json", "refused"),
+    ("calibration.json", "estimates.mixes"),
+    ("calibration.json", "trust.effects.mixes.temperature"),
+    ("report.json", "calibration.refused"),
+    ("report.json", "trust.effects.mixes.temperature"),
+}
+
+
+def numbers(content: Any, where: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of a JSON file, and where it stands."""
+    if isinstance(content, dict | list):
+        parts = content.items() if isinstance(content, dict) else enumerate(content)
+        for key, part in parts:
+            yield from numbers(part, f"{where}.{key}" if where else str(key))
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        yield where, float(content)
+
+
+def check_refused(out: Path) -> Calibration:
+    """Nothing in OUT applies the temperature that was fitted, and no file holds it but the record of why."""
+    calibration = Calibration.load(out / "calibration.json")
+    refused = calibration.refused
+    assert (calibration.verdict, calibration.temperature) == ("do not apply", 1.0)
+    assert refused is not None
+    assert abs(np.log(refused)) > 0.01
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert not {path.name for path in files} & set(SHIPPED.values())
+    known = {"calibration.json", "report.json", "report.html", "target.json", "logits.npy", "probe.npy"}
+    assert {path.name for path in files if path.suffix != ".parquet"} - {"predictions.json"} <= known
+    found = {
+        (path.name, where)
+        for path in files
+        if path.suffix == ".json"
+        for where, value in numbers(json.loads(path.read_text()))
+        if value == pytest.approx(refused, rel=1e-6)
+    }
+    assert ("calibration.json", "refused") in found
+    assert found <= RECORD
+    return calibration
+
+
+def check_said(out: Path, printed: str, refused: float) -> None:
+    assert printed.startswith(f"T = 1: the temperature that was fitted, {refused:.4f}, should not be applied")
+    assert "calibrated model:" not in printed
+    page, usage = (out / "report.html").read_text(), json.loads((out / "report.json").read_text())["usage"]
+    assert usage.endswith("# T = 1: the model as it is\n")
+    assert "Use the model as it is, with T = 1." in page
+    assert "T = 1 takes the place of the temperature that was fitted" in page
+    assert "The calibrated model:" not in page
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "sklearn", "callable"])
+def test_no_file_holds_what_was_refused(kind, pseudocal, tabular, collapsed, features, tmp_path):
+    import pyarrow.parquet
+
+    out = tmp_path / "out"
+    assert pseudocal("calibrate", tabular[kind], features, "-o", out, "--trust-model").code == 0
+    assert kind not in SHIPPED or (out / SHIPPED[kind]).exists()  # of the earlier run, and gone after the next
+    done = pseudocal("calibrate", collapsed[kind], features, "-o", out, "--trust-model")
+    assert done.code == 0, done.err
+    assert ("no calibrated model is written: the temperature" in done.err) == (kind in SHIPPED)
+    calibration = check_refused(out)
+    check_said(out, done.out, calibration.refused)
+    table = pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()
+    assert table["confidence_after"] == table["confidence_before"]
+    assert table["top_after"] == table["top_before"]
+    assert table["confidence_after"] == pytest.approx(softmax(np.load(out / "logits.npy")).max(axis=1), rel=1e-5)
+
+
+def test_no_file_of_a_hugging_face_model_holds_it(pseudocal, hub, collapsed_hub, pictures, tmp_path):
+    out = tmp_path / "out"
+    assert pseudocal("calibrate", hub, pictures, "-o", out).code == 0
+    assert "pseudocal_temperature" in json.loads((out / "config.json").read_text())
+    done = pseudocal("calibrate", collapsed_hub, pictures, "-o", out)
+    assert done.code == 0, done.err
+    check_said(out, done.out, check_refused(out).refused)
+
+
+@pytest.mark.parametrize("predict", ["all", "seen"])
+def test_on_a_cluster(ray, predict, pseudocal, tabular, collapsed, features, tmp_path):
+    import pyarrow.parquet
+
+    out, on_ray = tmp_path / "out", ("--ray", "--workers", 1)
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", out, *on_ray).code == 0
+    done = pseudocal("calibrate", collapsed["onnx"], features, "-o", out, *on_ray, "--predict", predict)
+    assert done.code == 0, done.err
+    check_said(out, done.out, check_refused(out).refused)
+    if predict == "seen":
+        assert not (out / "predictions").exists()  # those of the earlier run have another temperature
+        return
+    [table] = [pyarrow.parquet.read_table(path).to_pydict() for path in (out / "predictions").glob("part-*")]
+    assert pseudocal("calibrate", collapsed["onnx"], features, "-o", tmp_path / "here").code == 0
+    np.testing.assert_allclose(table["probabilities"], softmax(np.load(tmp_path / "here" / "logits.npy")), atol=1e-5)
+
+
+def answers_of(out: Path, labels: np.ndarray, n: int) -> Path:
+    rows = ask(np.load(out / "logits.npy"), n)
+    with (out.parent / "answers.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("file", "label"), *((int(row), int(labels[row])) for row in rows)])
+    return out.parent / "answers.csv"
+
+
+def test_answers_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
+    """They bring a temperature and with it the calibrated model, in one go as well as later."""
+    import onnxruntime
+
+    out = tmp_path / "out"
+    assert pseudocal("calibrate", collapsed["onnx"], features, "-o", out, "-q").code == 0
+    check_refused(out)
+    logits = np.load(out / "logits.npy")
+    labels = (logits / 3 + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(axis=1)
+    answers = answers_of(out, labels, 60)
+    both = ("calibrate", collapsed["onnx"], features, "-o", tmp_path / "both", "--answers", answers)
+    for folder, words in ((out, ("refine", out, answers)), (tmp_path / "both", both)):
+        done = pseudocal(*words)
+        assert done.code == 0, done.err
+        calibration = Calibration.load(folder / "calibration.json")
+        assert (calibration.trust.verdict, calibration.verdict) == ("do not apply", "apply")
+        assert calibration.refused is None
+        assert calibration.temperature > 1.5
+        assert f"T = {calibration.temperature:.4f}," in done.out
+        (said,) = onnxruntime.InferenceSession(folder / "model.onnx").run(None, {"x": np.load(features)})
+        np.testing.assert_allclose(said * calibration.temperature, logits, rtol=1e-3, atol=1e-3)
+        assert "T = 1 takes the place" not in (folder / "report.html").read_text()
+
+
+def test_in_python_it_is_a_warning_and_the_result_is_short(collapsed, features, tmp_path):
+    with pytest.warns(DistrustWarning, match="should not be applied: One of 3 classes takes"):
+        result = calibrate(collapsed["onnx"], features, tmp_path / "out")
+    assert repr(result) == f"Result(do not apply, T = 1.000, in {tmp_path / 'out'})"
+    assert repr(result.report) == f"Report(model.onnx on {features}: do not apply, T = 1.000)"
+    assert "refused" in repr(result.calibration)
+    probabilities = result.calibration.probabilities(np.load(tmp_path / "out" / "logits.npy"))
+    np.testing.assert_allclose(probabilities, softmax(np.load(tmp_path / "out" / "logits.npy")))
+
+
+def test_exit_codes_tell_the_verdicts_apart(pseudocal, tabular, collapsed, features, tmp_path):
+    assert len(set(VERDICT_CODES.values())) == 4
+    assert not set(VERDICT_CODES.values()) & {BUG, USAGE, INPUT, OUTPUT, MISSING, 6, INTERRUPTED}
+    out = tmp_path / "out"
+    for model, verdict in ((tabular["onnx"], "caution"), (collapsed["onnx"], "do not apply")):
+        words = ("calibrate", model, features, "-o", out, "-q")
+        assert (pseudocal(*words).code, pseudocal(*words, "--exit-code").code) == (0, VERDICT_CODES[verdict])
+        assert Calibration.load(out / "calibration.json").verdict == verdict
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", out, "-q").code == 0
+    logits = np.load(out / "logits.npy")
+    for temperature, n, verdict in ((3.0, 60, "apply"), (1.0, 390, "already calibrated")):
+        labels = (logits / temperature + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(axis=1)
+        refine = ("refine", out, answers_of(out, labels, n), "-q")
+        assert (pseudocal(*refine).code, pseudocal(*refine, "--exit-code").code) == (0, VERDICT_CODES[verdict])
+        assert Calibration.load(out / "calibration.json").verdict == verdict
+    help_text = " ".join(pseudocal("calibrate", "--help").out.split())
+    assert all(f"{code}: {verdict}" in help_text for verdict, code in VERDICT_CODES.items())
+
+
+def test_an_error_keeps_its_code(pseudocal, tabular, tmp_path):
+    done = pseudocal("calibrate", tabular["onnx"], tmp_path / "no.npy", "-o", tmp_path / "out", "--exit-code")
+    assert (done.code, (tmp_path / "out").exists()) == (INPUT, False)
+
+
+def test_a_refused_calibration_applies_nothing(pseudocal, collapsed, features, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DistrustWarning)
+        calibrate(collapsed["callable"], features, tmp_path / "out")
+    logits, probabilities = tmp_path / "out" / "logits.npy", tmp_path / "p.npy"
+    assert pseudocal("apply", tmp_path / "out" / "calibration.json", logits, "-o", probabilities).code == 0
+    np.testing.assert_allclose(np.load(probabilities), softmax(np.load(logits)), rtol=1e-5)
