@@ -72,7 +72,7 @@ def options(
 def calibrate(
     context: typer.Context,
     model: Annotated[
-        str | None, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")
+        str | None, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function")
     ] = None,
     data: Annotated[
         str | None,
@@ -94,6 +94,7 @@ def calibrate(
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
     ] = False,
+    architecture: Annotated[str | None, option(help="state dicts: resnet34, resnet50, resnet101, vit-b16")] = None,
     estimator: Annotated[
         Literal["auto", "mixes", "agreement"],
         option(help="fit T on mixes or agreement with MODEL2; auto: agreement if usable", show_default=True),
@@ -191,6 +192,7 @@ def calibrate(
         ray=ray,
         second_opinion=tuple(second_opinion or ()),
         trust=trust_model,
+        architecture=architecture,
     )
     _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
 

@@ -27,12 +27,8 @@ def train(
     method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
     preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
     backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
-    weights: Annotated[
-        str, option(help="weights of the backbone: a state dict, a folder or hub id for transformers, or random")
-    ] = "default",
-    frozen: Annotated[
-        bool | None, option("--frozen/--end-to-end", help="[default: frozen if the weights are pretrained]")
-    ] = None,
+    weights: Annotated[str, option(help="of the backbone: a state dict, folder or hub id, or random")] = "default",
+    frozen: Annotated[bool | None, option("--frozen/--end-to-end", help="[default: frozen if pretrained]")] = None,
     iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
     batch: Annotated[int | None, option(min=1, help="inputs of each domain per step [default: the preset's]")] = None,
     lr: Annotated[float | None, option(help="learning rate at the start [default: the preset's]")] = None,

@@ -26,6 +26,7 @@ class Job:
         method: the settings of the calibration. A temperature that should not be applied is always replaced by T = 1.
         second_opinion: another model of the same classes, named like `model`, or several of them; None for none.
         trust: whether the files of both models may run code.
+        architecture: the network of a state dict, such as "resnet50"; None if no model is one.
         preprocessing: how pictures are prepared, as far as the user says: settings of `Preprocessing` (size, mean, std,
             layout, resize, edge), and `normalisation`, `interpolation` and `crop_pct` of `preprocessing_for`.
         second_preprocessing: the same for a second opinion, where it differs from the model and its file does not say.
@@ -58,6 +59,7 @@ class Job:
     method: PseudoCal = DEFAULT_METHOD
     second_opinion: str | list[str] | tuple[str, ...] | None = None
     trust: bool = False
+    architecture: str | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
     second_preprocessing: dict[str, Any] = field(default_factory=dict)
     output: str | None = None

@@ -24,7 +24,7 @@ JOB_FILE = "job.toml"
 PATHS = ("answers", "labels", "out")
 FOUND_ANYWHERE = ("answers", "data", "labels", "model", "second_opinion")  # written as absolute paths if they exist
 NOT_WRITTEN = ("trust",)
-NOTHING = "none"  # TOML has no null
+NO_VALUE = "none"  # TOML has no null
 SOME = {
     name for name, value in asdict(PseudoCal()).items() if value is not None
 }  # settings that are not None by default
@@ -110,7 +110,9 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     if name in PATHS:
         return Path(from_json(str, value, name))
     if name == "method":
-        given = {key: None if part == NOTHING else part for key, part in from_json(dict[str, Any], value, name).items()}
+        given = {
+            key: None if part == NO_VALUE else part for key, part in from_json(dict[str, Any], value, name).items()
+        }
         return from_json(PseudoCal, asdict(PseudoCal()) | given, name)
     if name == "second_opinion" and isinstance(value, list):
         return from_json(tuple[str, ...], value, name)
@@ -136,7 +138,7 @@ def _toml(value: Any) -> str:
     ('true', '[0.5, 2]', '"text"', '"out"')
     """
     if value is None:
-        return f'"{NOTHING}"'
+        return f'"{NO_VALUE}"'
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(part) for part in value) + "]"
     if isinstance(value, str | Path):
