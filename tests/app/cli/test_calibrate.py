@@ -221,7 +221,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(pseudocal, tab
     (out / "notes.txt").write_text("mine")
     pseudocal("calibrate", tabular["pt2"], features, "-o", out, "--trust-model")
     expected = {"calibration.json", "model.pt2", "notes.txt", "predictions.parquet", "report.html", "report.json"}
-    assert set(os.listdir(out)) == expected | {"logits.npy", "probe.npy", "target.json"}
+    assert set(os.listdir(out)) == expected | {"job.toml", "logits.npy", "probe.npy", "target.json"}
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 
