@@ -61,7 +61,7 @@ def job_text(job: Job) -> str:
     max_samples = 100
     """
     default = Job("", "", Path())
-    lines, tables = [], []
+    lines, tables = list[str](), list[str]()
     for each in fields(job):
         value = getattr(job, each.name)
         if (
