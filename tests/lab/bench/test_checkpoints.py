@@ -41,7 +41,7 @@ def root(tmp_path, monkeypatch):
     body, bottleneck, fc = small().eval(), torch.nn.Linear(512, 8), torch.nn.Linear(8, 3)
     plain = torch.tensor(colours / 255, dtype=torch.float32)[:, :, None, None].expand(3, 3, 64, 64)
     with torch.no_grad():
-        fc.weight.mul_(30)
+        fc.weight *= 30
         fc.bias.sub_(fc(bottleneck(body((plain - 0.45) / 0.225))).mean(dim=0))  # so that no class wins everywhere
     tensors = {f"0.{name}": tensor for name, tensor in body.state_dict().items()}
     tensors |= {"1.bottleneck.weight": bottleneck.weight.detach(), "1.bottleneck.bias": bottleneck.bias.detach()}
