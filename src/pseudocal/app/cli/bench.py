@@ -19,7 +19,7 @@ from pseudocal.extras import MissingExtraError
 from pseudocal.files import check_writable
 
 if TYPE_CHECKING:
-    from pseudocal.lab.bench import Suite
+    from pseudocal.lab.bench import Suite, Task
 
 bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw its figures.", epilog=EPILOG)
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
@@ -65,6 +65,8 @@ def run(
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
     here = _of_file(suite) | {name: value for name, value in local.items() if value is not None}
     store = package.Store(out, threads=threads, **here)
+    if not quiet:
+        _tell_weights(chosen)
     using = _executor(store.device, workers, ray=ray, address=ray_address)
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
 
@@ -170,6 +172,18 @@ def _chosen(suite: str, **settings: Any) -> Suite:
     from pseudocal.lab.bench.suites import built_in
 
     return read_suite(Path(suite), **settings) if suite.endswith(".toml") else built_in(suite, **settings)
+
+
+def _trains(task: Task) -> bool:
+    return not task.segments and task.checkpoint is None
+
+
+def _tell_weights(suite: Suite) -> None:
+    """Say what the backbones start from: the names on the hub do not tell, and weights may be random."""
+    from pseudocal.lab.adapt.weights import about_weights
+
+    for name, weights in sorted({(task.backbone, task.weights) for task in suite.tasks if _trains(task)}):
+        typer.echo(about_weights(name, weights), err=True)
 
 
 def _of_file(suite: str) -> dict[str, Any]:
