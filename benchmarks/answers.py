@@ -177,6 +177,9 @@ def main() -> None:
     store = Store(args.out)
     tables: Iterable[str]
     if args.what == "held-out":
+        tasks = [task for group in trust.HELD_OUT.values() for task in group]
+        if missing := sum(not (store.folder(task) / "target.npz").exists() for task in tasks):
+            parser.error(f"expected all {len(tasks)} held-out models, got {missing} untrained: see trust.py prepare")
         trust.opened("a few answers")
         tables = report(list(targets(trust.HELD_OUT, store)), args.draws)
     else:

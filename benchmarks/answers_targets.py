@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-import trust
 from pseudocal import PseudoCal, binary_logits, fit_temperature
 from pseudocal.lab.bench import Store, Task
+from trust_cases import stored_case
 
 TEXTS = ("tweets", "movie", "amazon", "nyt")
 OPINION = 0.5  # texts whose mean valence is nearer to zero than this have none
@@ -50,15 +50,12 @@ def targets(families: dict[str, list[Task]], store: Store, data: Path | None = N
         missing = 0
         for task in tasks:
             try:
-                case = trust.case_of(task, store)
+                case = stored_case(family, task, store)
             except FileNotFoundError:
                 missing += 1
                 continue
-            estimates = {
-                "mixes": trust.pseudocal(case),
-                "agreement": trust.CANDIDATES["agreement"](case),
-            }
-            yield Target(family, f"{task.pair} {task.method}", case.logits, case.labels, estimates)
+            estimates = {name: fitted.temperature for name, fitted in case.found().items()}
+            yield Target(family, case.task, case.logits, case.labels, estimates)
         if missing:
             print(f"{family}: {missing} of {len(tasks)} models were not prepared", file=sys.stderr)
     for name, read in (("sentiment_4domains.npz", reviews), ("employment_ma.npz", census)):

@@ -66,7 +66,7 @@ def draw_page(browser: Any, folder: Path, given: argparse.Namespace) -> None:
     print(f"{given.png}: {given.png.stat().st_size:,} bytes")
 
 
-def measure_loading(browser: Any, folder: Path, _: argparse.Namespace) -> None:
+def measure_loading(browser: Any, folder: Path, _given: argparse.Namespace) -> None:
     """The time until the page can be answered, and its size."""
     rng = np.random.default_rng(0)
     for i in range(200):  # more detail than photographs of this size have

@@ -20,12 +20,13 @@ def test_no_two_consumers_share_a_stream():
             "pairs": list(product((0, 1, 2), (0, 1))),
             "synthesis": list(product((0, 1, 2), (0, 1))),
             "real": [(0,), (1,)],
+            "asked": [(0,), (1,)],
         }
         for index in several.get(name, [()]):
             number = float(named(*index).random())
             assert number not in first, (seed, part, name, index, first[number])
             first[number] = (seed, part, name, index)
-    assert len(first) == 2 * 3 * (2 + 2 + 6 + 6 + 2 + 4)
+    assert len(first) == 2 * 3 * (2 + 2 + 6 + 6 + 2 + 2 + 4)
 
 
 def test_a_stream_starts_anew_each_time():

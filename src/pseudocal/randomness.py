@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STREAM_NAMES = ("order", "pairs", "past", "synthesis", "real", "kept_mixes", "kept_real", "images", "blocks")
+STREAM_NAMES = ("order", "pairs", "past", "synthesis", "real", "kept_mixes", "kept_real", "images", "blocks", "asked")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,10 @@ class Streams:
     def blocks(self) -> np.random.Generator:
         """The order of the blocks of a target."""
         return self._stream("blocks")
+
+    def asked(self, image: int) -> np.random.Generator:
+        """The pixels of an image that a person may be asked about."""
+        return self._stream("asked", image)
 
     def _stream(self, name: str, *index: int) -> np.random.Generator:
         part = 0 if self.part is None else self.part + 1

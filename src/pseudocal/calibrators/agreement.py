@@ -3,10 +3,13 @@
 Two models agree on an input because the first is right, or because both make the same mistake. How often they share a
 mistake can be measured on mixes. If the first model predicts for a mix a class that neither model predicts for either
 of the two inputs, the prediction is certainly wrong; whether the second model makes the same mistake can be seen
-without labels. Let a be the agreement on real inputs, and r the fraction of the first model's mistakes that the second
-makes too. If the second agreed with everything that is right, then a = p + (1 - p) r for the accuracy p. That gives a
-lower end. If it were as accurate as the first and right independently of it, then a = p p + (1 - p) r. That gives an
-upper end. The forecast lies between the two.
+without labels. Let a be the agreement on real inputs, p the accuracy of the first model, r the fraction of its mistakes
+that the second makes too, and q the fraction of what it gets right that the second gets right too. Then
+
+    a = p q + (1 - p) r.
+
+If the second model were right wherever the first is, q = 1 and p = (a - r) / (1 - r): Cohen's kappa with mistakes in
+common instead of chance. If it were as accurate and right independently of the first, q = p. The truth is in between.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Floats, InputError, Inputs, Labelled, Logits, Maps, Predictor
+from pseudocal.arrays import Floats, Labelled, Logits, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.synthesis.pairs import Classes, Pairs, apart
 
 SAME = 0.9  # two models that share more of their mistakes than this are practically the same model
-LEAN = 1 / 4  # where the accuracy lay between the lower (0) and the upper end (1) on the development tasks
+INDEPENDENCE = 0.25  # from 0, the second model is right wherever the first is, to 1, it is right independently
+UNSEEN = 0.05  # the fraction of mistakes that look unshared on mixes and are shared on real inputs
 PRIOR_MISTAKES = 3.0  # the weight, in mistakes, with which the share of each class is shrunk to that of all classes
 
 
@@ -61,21 +65,6 @@ class Opinion:
 
     def __add__(self, other: Opinion) -> Opinion:
         return Opinion(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
-
-
-def second_logits(seconds: Sequence[Predictor], inputs: Inputs, logits: Logits | Maps) -> list[Logits]:
-    """What each second model predicts for inputs of which the first one's logits are known: it must have its classes.
-
-    >>> second_logits([lambda x: 3 * x], np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]))
-    [array([[6., 0.]])]
-    """
-    if logits.ndim > 2 and seconds:
-        raise InputError(f"expected no second opinion for a segmentation model, got one for maps {logits.shape}")
-    found = [second(inputs) for second in seconds]
-    for its in found:
-        if its.shape != logits.shape:
-            raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {its.shape[1]}")
-    return found
 
 
 def count_agreement(logits: Logits, its: Logits) -> Opinion:
@@ -142,24 +131,22 @@ def _by_class(predicted: Classes, weights: Iterable[NDArray[Any]], classes: int)
     return [np.bincount(predicted, weight, classes).astype(np.float64) for weight in weights]
 
 
-def accuracy_ends(a: float, r: float) -> tuple[float, float]:
-    """The lower and the upper end of the accuracy, given the agreement `a` and the share `r` of mistakes in common.
-
-    >>> [round(end, 4) for end in accuracy_ends(0.6, 0.2)]
-    [0.5, 0.7403]
-    """
-    lower = max(0.0, (a - r) / (1 - r)) if r < 1 else 0.0
-    return lower, (r + math.sqrt(max(0.0, r * r + 4 * (a - r)))) / 2
-
-
 def expected_accuracy(a: float, r: float) -> float:
-    """The accuracy that is expected between the two ends.
+    """The accuracy p that agreement `a` and the fraction `r` of shared mistakes on mixes imply.
 
-    >>> round(expected_accuracy(0.6, 0.2), 4)
-    0.5601
+    With s = r + UNSEEN (1 - r) and k = INDEPENDENCE, it is the root of k p p + (1 - k - s) p + s - a = 0. If nearly all
+    mistakes are shared, k is at most 1 - s: the second model agrees with what is right at least as often as with what
+    is wrong.
+
+    >>> round(expected_accuracy(0.6, 0.2), 4), round(expected_accuracy(0.9, 0.2), 4), expected_accuracy(0.1, 0.2)
+    (0.5549, 0.8984, 0.0)
     """
-    lower, upper = accuracy_ends(a, r)
-    return lower + LEAN * (upper - lower)
+    s = r + UNSEEN * (1 - r)
+    if a <= s:
+        return 0.0
+    k = min(INDEPENDENCE, 1 - s)
+    half = (1 - k - s) / (2 * k)
+    return math.sqrt(half * half + (a - s) / k) - half
 
 
 @dataclass(frozen=True)
@@ -168,7 +155,7 @@ class Agreement:
 
     >>> agreement = Agreement(classes=10, rows=100, rate=0.6, shared=0.2, mistakes=50.0)
     >>> round(agreement.accuracy, 4), round(agreement.error, 4)
-    (0.5601, 0.0624)
+    (0.5549, 0.0689)
 
     Attributes:
         classes: The number of classes.
@@ -203,6 +190,11 @@ class Agreement:
         return not (self.empty or self.blind)
 
     @property
+    def rate_error(self) -> float:
+        """The standard error of `rate`."""
+        return _standard_error(self.rate, self.rows)
+
+    @property
     def accuracy(self) -> float:
         """The estimated accuracy of the first model. It is never at chance nor at one: no temperature reaches those."""
         error = self.error
@@ -210,19 +202,19 @@ class Agreement:
 
     @property
     def error(self) -> float:
-        """The standard error of `accuracy`, from the number of inputs and of mistakes."""
+        """The standard error of `accuracy`, from the number of inputs and of mistakes; never below that of the rate."""
         a, r = self.rate, self.shared
-        of_rate, of_shared = _standard_error(a, self.rows), _standard_error(r, self.mistakes)
+        of_rate, of_shared = self.rate_error, _standard_error(r, self.mistakes)
         by_rate = expected_accuracy(min(a + of_rate, 1), r) - expected_accuracy(max(a - of_rate, 0), r)
         by_shared = expected_accuracy(a, max(r - of_shared, 0)) - expected_accuracy(a, min(r + of_shared, 1))
-        return math.hypot(by_rate, by_shared) / 2
+        return max(of_rate, math.hypot(by_rate, by_shared) / 2)
 
 
 def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
-    """The agreement that a opinion amounts to.
+    """The agreement that the counts of a second model amount to.
 
     Mixes err towards other classes than real inputs do, so the shared mistakes of each class are weighted by how much
-    the first model doubts its real predictions of that class.
+    the first model doubts its real predictions of that class. Of no mistakes, half count as shared.
 
     >>> real = Labelled(np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), np.array([0, 0]))
     >>> agreement_of(count_agreement(real.logits, np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])), real).rate
@@ -236,14 +228,15 @@ def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
     predicted, classes = real.logits.argmax(axis=1), real.logits.shape[1]
     doubt = np.bincount(predicted, weights=1 - confidences(real.logits), minlength=classes)
     rows, mistakes = float(opinion.inputs.sum()), float(opinion.mistakes.sum())
-    overall = float(opinion.shared.sum()) / mistakes if mistakes else 0.0
-    of_class = (opinion.shared + PRIOR_MISTAKES * overall) / (opinion.mistakes + PRIOR_MISTAKES)
+    worth = mistakes / float(opinion.squares.sum()) if mistakes else 1.0  # in mistakes, of a unit of weight
+    overall = (worth * float(opinion.shared.sum()) + 1) / (worth * mistakes + 2)
+    of_class = (worth * opinion.shared + PRIOR_MISTAKES * overall) / (worth * opinion.mistakes + PRIOR_MISTAKES)
     return Agreement(
         classes=classes,
         rows=int(rows),
         rate=float(opinion.agreed.sum()) / rows,
         shared=float(np.average(of_class, weights=doubt)) if doubt.any() else overall,
-        mistakes=mistakes**2 / float(opinion.squares.sum()) if mistakes else 0.0,
+        mistakes=worth * mistakes,
         sure=float(opinion.sure.sum()) / rows,
     )
 
@@ -255,7 +248,7 @@ class Consensus:
     >>> one, other = (Agreement(10, 1000, rate, 0.2, 500.0) for rate in (0.6, 0.7))
     >>> both = Consensus((one, other))
     >>> one.accuracy < both.accuracy < other.accuracy, round(both.spread, 3)
-    (True, 0.079)
+    (True, 0.086)
 
     Attributes:
         agreements: The agreement with each usable second opinion.
@@ -268,6 +261,11 @@ class Consensus:
     def accuracy(self) -> float:
         """The mean of what they estimate."""
         return float(np.mean([agreement.accuracy for agreement in self.agreements]))
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether no opinion agrees more often on real inputs than by shared mistakes and by chance."""
+        return all(expected_accuracy(a.rate, a.shared) <= 1 / a.classes + a.error for a in self.agreements)
 
     @property
     def spread(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +19,42 @@ from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import BOUNDS
 
 STEP = 1e-4  # step in log T for a numerical derivative
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The accuracy on the target, with a 90% interval that includes the error of the method.
+
+    >>> forecast = Forecast(0.58, 0.46, 0.7)
+    >>> forecast.low <= forecast.accuracy <= forecast.high
+    True
+
+    Attributes:
+        accuracy: The expected accuracy.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
+
+    """
+
+    accuracy: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a temperature does to the confidence.
+
+    Attributes:
+        temperature: The temperature.
+        confidence: The mean confidence on the target with it.
+        gap: That confidence minus the accuracy of the forecast: above zero the model is too sure.
+
+    """
+
+    temperature: float
+    confidence: float
+    gap: float
 
 
 def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float64]:
@@ -31,6 +68,34 @@ def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float
     np.exp(below, out=below)
     confidence: NDArray[np.float64] = 1 / below.sum(axis=1)
     return confidence
+
+
+def mean_confidence(rows: Labelled, temperature: float) -> float:
+    """The mean confidence of rows with weights.
+
+    >>> round(mean_confidence(Labelled(np.array([[2 * math.log(3), 0.0]]), np.array([0])), temperature=2.0), 4)
+    0.75
+    """
+    return float(np.average(confidences(rows.logits, temperature), weights=rows.weights))
+
+
+def nearer(accuracy: float, before: float, after: float, error: float) -> float:
+    """The probability that the accuracy, known up to a standard error, is nearer to `after` than to `before`.
+
+    >>> round(nearer(0.6, before=0.9, after=0.6, error=0.1), 3), nearer(0.75, before=0.9, after=0.6, error=0.1)
+    (0.933, 0.5)
+    """
+    side = (after < before) - (after > before)
+    return normal(side * ((before + after) / 2 - accuracy) / error)
+
+
+def normal(z: float) -> float:
+    """The normal distribution function.
+
+    >>> normal(0.0), round(normal(1.645), 2)
+    (0.5, 0.95)
+    """
+    return (1 + math.erf(z / math.sqrt(2))) / 2
 
 
 def match_confidence(logits: ArrayLike, accuracy: float, error: float = math.inf) -> TemperatureScaling:

@@ -2,9 +2,9 @@
 
 The accuracy is the fraction of right predictions among the answered rows, adjusted by the difference in calibrated
 confidence between all rows and the answered ones (prediction-powered inference), if that narrows the interval. The
-interval is Jeffreys' interval for a proportion with an effective number of answers. That number is larger than the
-actual one if the questions are spread over confidences or if confidence predicts what is right, and smaller if several
-pixels of one image were asked about. So the interval has a positive width even if all answers are right.
+interval is Jeffreys' interval for a proportion with an effective number of answers; if all answers are right, or all
+wrong, its end is exact. That number is larger than the actual one if the questions are spread over confidences or if
+confidence predicts what is right, and smaller if several pixels of one image were asked about.
 """
 
 from __future__ import annotations
@@ -64,9 +64,11 @@ def accuracy_interval(sample: AnsweredRows) -> Interval:
 
     Twenty answers, all right, for predictions with a confidence of 80%:
 
-    >>> ten = AnsweredRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10_000, np.arange(20))
+    >>> ten = AnsweredRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10**9, np.arange(20))
     >>> print(accuracy_interval(ten))
-    1.0000 [0.9097, 1.0000]
+    1.0000 [0.8609, 1.0000]
+
+    The lower end is exact: with an accuracy of 86.09%, all twenty are right in 5% of cases, since 0.8609^20 = 0.05.
     """
     from scipy.special import betaincinv
 
@@ -79,8 +81,12 @@ def accuracy_interval(sample: AnsweredRows) -> Interval:
         weight = 0.0
     value = min(1.0, max(0.0, share + weight * (sample.expected - float(sample.confidence.mean()))))
     worth = independent_answers(sample, weight)
-    low, high = betaincinv(value * worth + 0.5, (1 - value) * worth + 0.5, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return Interval(value, 0.0 if not right.any() else min(low, value), 1.0 if right.all() else max(high, value))
+    tail = (1 - LEVEL) / 2
+    if right.all() or not right.any():  # Jeffreys' interval is too short there (Brown, Cai and DasGupta, 2001)
+        end = tail ** (1 / worth)
+        return Interval(value, min(end, value), 1.0) if right.all() else Interval(value, 0.0, max(1 - end, value))
+    low, high = betaincinv(value * worth + 0.5, (1 - value) * worth + 0.5, [tail, 1 - tail]).tolist()
+    return Interval(value, min(low, value), max(high, value))
 
 
 def _weight(sample: AnsweredRows) -> float:

@@ -15,14 +15,14 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
 from pseudocal.batches import batches_of, fitting, is_array, is_stream
-from pseudocal.calibrators.agreement import consensus_of, count_agreement, find_mistakes, second_logits
+from pseudocal.calibrators.agreement import consensus_of, count_agreement, find_mistakes
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
 from pseudocal.calibrators.trust import judge, warn_of_distrust
 from pseudocal.maps import predicted, sampled
-from pseudocal.predictors import Checked, as_predictor, models_in
+from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
 from pseudocal.randomness import Streams
 from pseudocal.synthesis import AnywhereBefore, Pairing, Strategy, WithinBatch
 from pseudocal.synthesis.mixup import check_share, mixup

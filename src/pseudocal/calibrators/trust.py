@@ -2,40 +2,42 @@
 
 A narrow interval around T does not mean that the model is calibrated: mixes are harder than real inputs, and the
 model's own mistakes count as right, but neither shows in the sampling error. A second opinion does show it: if two
-models agree less often than the first is confident, the first is overconfident, and the difference says by how much.
-The thresholds below were chosen on the development tasks only; `docs/trust.md` reports the test on other tasks.
+models agree less often than the first is confident, the first is overconfident. The constants were chosen on the
+development tasks only; `docs/trust.md` reports the test on other families. `reasons.py` has the sentences.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators import reasons
 from pseudocal.calibrators.agreement import Agreement, Consensus, consensus_of
-from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.confidence import Effect, Forecast, mean_confidence, nearer, normal
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
 
 Verdict = Literal["apply", "caution", "do not apply"]
 VERDICTS: tuple[Verdict, ...] = ("apply", "caution", "do not apply")  # from good to bad
+Finding = tuple[Verdict, str]
 
-FEW_MIXES = 500  # with fewer mixes the standard error of log T is above about 5%
-DOMINANT = 0.5  # a fraction of predictions of one class that calls for caution
-COLLAPSED = 0.9  # a fraction of predictions of one class at which the model is useless
-FEW_MISTAKES = 30
-ALIKE = 0.5  # two models that share more of their mistakes than this are too similar
-GAIN = 0.02  # the smallest gain in calibration error that is worth a temperature
-LARGE_GAP = 0.10  # a calibration error that is still large
+LIKELY = 2 / 3  # the probability from which a temperature is taken to be nearer to the truth than T = 1
+LARGE_GAP = 0.10  # a gap between confidence and accuracy that is large
+DOMINANT = 0.25  # a fraction of predictions of one class above 1 / classes that calls for caution
+COLLAPSED = 0.9  # a fraction at which the model hardly tells inputs apart; of two classes, half as far from 1
+LESS_SURE = 0.2  # a second model whose mean confidence is this much lower may be much less accurate
+MOST_LOG_SE = 1.0  # the standard error of log T if it is larger or not known
 NORMAL_90 = 1.645  # the normal quantile of a 90% interval
 # on 90% of the development tasks the accuracy was at most this far below and above the calibrated confidence
 ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
-TOGETHER = 0.115  # and at most this far from the forecast of two models
+# and at most this far from the forecast of several models, beside the sampling error: c / sqrt(classes), and always
+TOGETHER = (0.78, 0.05)
 
 
 class DistrustWarning(UserWarning):
@@ -46,45 +48,6 @@ def warn_of_distrust(trust: Trust | None) -> None:
     """Warn if there is a verdict against a calibration."""
     if trust is not None and trust.verdict == "do not apply":
         warnings.warn(f"this calibration should not be applied: {trust.reasons[0]}", DistrustWarning, stacklevel=3)
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """The accuracy on the target, with a 90% interval that includes the error of the method.
-
-    >>> forecast = Forecast(0.58, 0.46, 0.7)
-    >>> forecast.low <= forecast.accuracy <= forecast.high
-    True
-
-    Attributes:
-        accuracy: The expected accuracy.
-        low: The lower end of the interval.
-        high: The upper end of the interval.
-
-    """
-
-    accuracy: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Effect:
-    """What a temperature does to the confidence.
-
-    >>> Effect(temperature=2.0, confidence=0.7, gap=0.12)
-    Effect(temperature=2.0, confidence=0.7, gap=0.12)
-
-    Attributes:
-        temperature: The temperature.
-        confidence: The mean confidence on the target with it.
-        gap: That confidence minus the accuracy of the forecast: above zero the model is too sure.
-
-    """
-
-    temperature: float
-    confidence: float
-    gap: float
 
 
 @dataclass(frozen=True)
@@ -100,8 +63,8 @@ class Trust:
         reasons: The reasons for the verdict, as sentences.
         forecast: The accuracy expected on the target.
         evidence: The numbers that the verdict is based on, by name.
-        score: How far the calibrated confidence is expected to be off; above zero it is too far. None without a second
-            opinion.
+        score: How doubtful the temperature is, from -0.5 to 0.5: that it does harm, leaves the confidence far off, or
+            rests on the predictions of one class. None without a usable second opinion.
         effects: What each temperature that was found would do, by estimator, and what T = 1 does, as "none".
 
     """
@@ -155,15 +118,15 @@ def judge(
 ) -> Trust:
     """Judge a temperature by the logits of real inputs, and by second opinions if there are any.
 
-    Two models agree on 90% of the inputs and never share a mistake; the first has a confidence of 100%, which the
-    temperature reduces to 90%:
+    Two models agree on half of the inputs and share no mistakes; the first has a confidence of 100%, which both
+    temperatures reduce to about a half:
 
     >>> logits = np.tile(np.eye(10) * 50, (100, 1))
-    >>> agreement = Agreement(classes=10, rows=1000, rate=0.9, shared=0.0, mistakes=100.0)
-    >>> real = Labelled(logits, logits.argmax(axis=1))
-    >>> trust = judge(real, {"mixes": TemperatureScaling(11.36)}, "mixes", mixes=900, agreements=[agreement])
+    >>> agreement = Agreement(classes=10, rows=1000, rate=0.5, shared=0.0, mistakes=100.0)
+    >>> found = {"mixes": TemperatureScaling(22.0, log_se=0.02), "agreement": TemperatureScaling(22.8)}
+    >>> trust = judge(Labelled(logits, logits.argmax(axis=1)), found, "agreement", mixes=900, agreements=[agreement])
     >>> trust.verdict, round(trust.forecast.accuracy, 2)
-    ('apply', 0.91)
+    ('apply', 0.54)
 
     If the rows have groups, they are pixels of images, for which the reasons differ.
 
@@ -175,116 +138,140 @@ def judge(
         agreements: The agreement with each second opinion.
 
     """
-    scaling, pixels = found[used], real.groups is not None
-    before, after = (
-        float(np.average(confidences(real.logits, t), weights=real.weights)) for t in (1.0, scaling.temperature)
-    )
-    shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=real.logits.shape[1])
-    evidence = {"confidence before": before, "confidence after": after, "mixes": float(mixes), **_marginal(shares)}
-    findings = [*_basics(scaling, mixes, evidence["largest class"], pixels=pixels)]
-    consensus = consensus_of(agreements)
-    if agreements:
-        evidence |= {"agreement": agreements[0].rate, "shared mistakes": agreements[0].shared}
-    if consensus is None:
-        alone = PIXELS_TEXT if pixels else ALONE_TEXT
-        findings.append(("caution", EMPTY_TEXT.format(agreements[0].shared) if agreements else alone))
-        forecast, score = _clipped(after, *ALONE_BELOW_AND_ABOVE), None
-    else:
-        findings += _second(consensus, before, after)
-        forecast = _clipped(consensus.accuracy, *[math.hypot(TOGETHER, NORMAL_90 * consensus.error)] * 2)
-        score = _score(consensus.accuracy, before, after)
-    findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
+    classes, consensus, pixels = real.logits.shape[1], consensus_of(agreements), real.groups is not None
     temperatures = {"none": 1.0} | {name: fitted.temperature for name, fitted in found.items()}
-    effects = {name: _effect(real, t, forecast.accuracy) for name, t in temperatures.items()}
+    sure = {name: mean_confidence(real, t) for name, t in temperatures.items()}
+    shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=classes)
+    evidence = {"confidence before": sure["none"], "confidence after": sure[used], "mixes": float(mixes)}
+    evidence |= _marginal(shares) | _means(agreements)
+    findings = [*_basics(found[used], evidence["largest class"], classes, pixels=pixels)]
+    if consensus is None:
+        findings.append(("caution", _why_alone(agreements, pixels=pixels)))
+        forecast, score = _forecast_alone(sure[used], agreements), None
+    else:
+        accuracy, error = consensus.accuracy, forecast_error(consensus)
+        forecast = Forecast(
+            accuracy, *np.clip([accuracy - NORMAL_90 * error, accuracy + NORMAL_90 * error], 0, 1).tolist()
+        )
+        log_se = max(1e-6, min(MOST_LOG_SE, found["mixes"].log_se))
+        backed = normal(math.log(temperatures["mixes"]) / log_se * (1 if accuracy < sure["none"] else -1))
+        if used == "mixes":  # the error of the confidence after counts half, since the midpoint decides
+            moved = mean_confidence(real, temperatures["mixes"] * math.exp(log_se))
+            error = math.hypot(error, (moved - sure["mixes"]) / 2)
+        better = nearer(accuracy, sure["none"], sure[used], error)
+        findings += _Weighed(consensus, used, sure, temperatures, better, backed).findings()
+        far = normal((abs(sure[used] - accuracy) - LARGE_GAP) / error)
+        dominance = min(1.0, (evidence["largest class"] - 1 / classes) / (2 * DOMINANT))
+        score = max(1 - better * (backed if used == "agreement" else 1), far, dominance) - 0.5
+    findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
+    effects = {name: Effect(t, sure[name], sure[name] - forecast.accuracy) for name, t in temperatures.items()}
     return Trust(findings[0][0], tuple(text for _, text in findings), forecast, evidence, score, effects)
 
 
-def _effect(real: Labelled, temperature: float, accuracy: float) -> Effect:
-    confidence = float(np.average(confidences(real.logits, temperature), weights=real.weights))
-    return Effect(temperature, confidence, confidence - accuracy)
+def forecast_error(consensus: Consensus) -> float:
+    """The standard error of the accuracy: of the method, of sampling, and from opinions that differ."""
+    of_method = math.hypot(TOGETHER[0] / math.sqrt(consensus.agreements[0].classes), TOGETHER[1]) / NORMAL_90
+    return math.hypot(of_method, consensus.error, consensus.spread)
 
 
-def _floats(content: Any) -> dict[str, float]:
-    return {str(key): float(value) for key, value in content.items()}
-
-
-ALONE_TEXT = (
-    "There was no second opinion. A model that is consistently wrong looks the same from within as one that is right: "
-    "only another model, trained from another seed or on other features, can tell."
-)
-EMPTY_TEXT = (
-    "The second model makes {:.0%} of the first one's mistakes as well: it is no opinion of its own, and neither the "
-    "temperature nor the forecast is taken from it. Train another from another seed or on other features."
-)
-PIXELS_TEXT = (
-    "For models that label every pixel no second opinion is supported, so the verdict is caution at best. A model that "
-    "is consistently wrong looks the same from within as one that is right: masks of a few images can tell."
-)
-
-
-def _basics(scaling: TemperatureScaling, mixes: int, largest: float, *, pixels: bool) -> list[tuple[Verdict, str]]:
+def _basics(scaling: TemperatureScaling, largest: float, classes: int, *, pixels: bool) -> Iterator[Finding]:
     """Problems that do not depend on a second opinion."""
-    found: list[tuple[Verdict, str]] = []
     if scaling.bound:
-        found.append(
-            (
-                "do not apply",
-                f"The temperature lies at the {scaling.bound} end of the range that was searched: "
-                "the data do not determine it.",
-            )
-        )
-    if mixes < FEW_MIXES:
-        what = "mixed pixels" if pixels else "mixes"
-        found.append(
-            ("caution", f"The temperature rests on {mixes:,} {what} only; from {FEW_MIXES:,} on it is pinned down.")
-        )
-    if pixels and largest > COLLAPSED:  # most of an image may be road, but only pixels with two classes are mixed
-        found.append(("caution", f"One class takes {largest:.0%} of all pixels: the mixes say little of most of them."))
-    elif not pixels and largest > DOMINANT:
-        level: Verdict = "do not apply" if largest > COLLAPSED else "caution"
-        found.append((level, f"One class takes {largest:.0%} of all predictions: the model hardly tells inputs apart."))
-    return found
+        yield "do not apply", reasons.BOUND.format(end=scaling.bound)
+    if pixels:  # most of an image may be road, but only pixels with two classes are mixed
+        if largest > COLLAPSED:
+            yield "caution", reasons.MOSTLY_ONE_CLASS.format(largest=largest)
+    elif largest > (COLLAPSED if classes > 2 else (1 + COLLAPSED) / 2):
+        yield "do not apply", reasons.ONE_CLASS.format(classes=classes, largest=largest)
+    elif largest > 1 / classes + DOMINANT:
+        yield "caution", reasons.MUCH_OF_ONE_CLASS.format(classes=classes, largest=largest)
 
 
-def _second(consensus: Consensus, before: float, after: float) -> list[tuple[Verdict, str]]:
-    """The verdict of the second opinion on the confidence before and after calibration."""
-    agreement = consensus.agreements[0]
-    accuracy, found = consensus.accuracy, list[tuple[Verdict, str]]()
-    gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
-    story = (
-        f"Two models agree on {agreement.rate:.0%} of the inputs, and on {agreement.shared:.0%} of the first one's "
-        f"mistakes: it is right on about {accuracy:.0%}. Its mean confidence is {before:.0%} before and {after:.0%} "
-        "after calibration"
-    )
-    if gap_after > gap_before + GAIN:
-        found.append(("do not apply", f"{story}, which is further off."))
-    elif gap_after > gap_before - GAIN:
-        found.append(("caution", f"{story}, which is about as far off."))
-    else:
-        rest = f", but still {100 * gap_after:.0f} points off" if gap_after > LARGE_GAP else ""
-        found.append(("apply", f"{story}, which is nearer{rest}."))
-    if agreement.shared > ALIKE:
-        found.append(
-            ("caution", "The two models make mostly the same mistakes: the second is hardly an opinion of its own.")
-        )
-    if agreement.mistakes < FEW_MISTAKES:
-        found.append(("caution", "There were too few sure mistakes to see how many the two models share."))
-    return found
+def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> str:
+    """Why nothing is taken from a second opinion."""
+    if not agreements:
+        return reasons.PIXELS if pixels else reasons.ALONE
+    if agreements[0].blind:
+        rate = min(agreement.rate for agreement in agreements)
+        return reasons.TWO_CLASSES.format(rate=rate, most=(1 + rate) / 2)
+    return reasons.SAME_MODEL.format(shared=min(agreement.shared for agreement in agreements))
 
 
-def _score(accuracy: float, before: float, after: float) -> float:
-    """Above zero if the confidence after calibration is expected to be far off, or further off than before."""
-    gap_before, gap_after = abs(before - accuracy), abs(after - accuracy)
-    return max(gap_after - LARGE_GAP, gap_after - gap_before - 0.01)
+def _forecast_alone(after: float, agreements: Sequence[Agreement]) -> Forecast:
+    """The calibrated confidence. With two classes, on half of what the models disagree on the first is wrong."""
+    most = min([1.0, *((1 + a.rate) / 2 + NORMAL_90 * a.rate_error / 2 for a in agreements if a.blind)])
+    below, above = ALONE_BELOW_AND_ABOVE
+    accuracy = min(after, most)
+    return Forecast(accuracy, max(0.0, accuracy - below), min(most, accuracy + above))
+
+
+class _Weighed(NamedTuple):
+    """What second opinions say of a temperature."""
+
+    consensus: Consensus
+    used: str
+    sure: dict[str, float]  # the mean confidence with each temperature
+    temperatures: dict[str, float]
+    better: float  # the probability that the accuracy is nearer to the confidence after than to that before
+    backed: float  # the probability that the temperature of the mixes is on the same side of 1 as the forecast
+
+    def findings(self) -> Iterator[Finding]:
+        """The verdict on the temperature."""
+        verdict, said = self._on_agreement() if self.used == "agreement" else self._on_mixes()
+        before, after = self.sure["none"], self.sure[self.used]
+        gap = 100 * abs(after - self.consensus.accuracy)
+        numbers = self.temperatures | {"before": before, "after": after, "gap": gap}
+        yield verdict, " ".join([self._story(), *said]).format(**numbers)
+        second = float(np.mean([agreement.sure for agreement in self.consensus.agreements]))
+        if second < before - LESS_SURE:
+            yield "caution", reasons.UNSURE.format(second=second, before=before)
+
+    def _on_agreement(self) -> tuple[Verdict, tuple[str, ...]]:
+        """By what it was not taken from: the mixes, and the error of the forecast on other families."""
+        if self.consensus.at_chance:
+            return "do not apply", (reasons.AT_CHANCE,)
+        if self.better < LIKELY:
+            return "caution", (reasons.TOO_NEAR,)
+        moved = reasons.RAISED if self.temperatures["agreement"] < 1 else reasons.LOWERED
+        if self.backed >= LIKELY:
+            return "apply", (moved, reasons.BACKED)
+        return "caution", (moved, reasons.UNDECIDED if self.backed > 1 - LIKELY else reasons.CONTRADICTED)
+
+    def _on_mixes(self) -> tuple[Verdict, tuple[str, ...]]:
+        gap = self.sure[self.used] - self.consensus.accuracy
+        if self.better >= LIKELY and abs(gap) <= LARGE_GAP:
+            return "apply", (reasons.NEARER,)
+        other = () if self.consensus.at_chance else (reasons.OTHER_TEMPERATURE,)
+        if self.better >= LIKELY:
+            return "caution", (reasons.STILL_HIGH if gap > 0 else reasons.STILL_LOW, *other)
+        if self.better > 1 - LIKELY:
+            return "caution", (reasons.NO_TELLING,)
+        return "do not apply", (reasons.FURTHER, *other)
+
+    def _story(self) -> str:
+        given = self.consensus.agreements
+        known = min(agreement.mistakes for agreement in given) > 0
+        story = reasons.NO_MISTAKES if not known else reasons.ONE_OPINION if len(given) == 1 else reasons.OPINIONS
+        rate, shared = (_span([getattr(agreement, name) for agreement in given]) for name in ("rate", "shared"))
+        return story.format(others=len(given), rate=rate, shared=shared, accuracy=self.consensus.accuracy)
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = (f"{value:.0%}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _means(agreements: Sequence[Agreement]) -> dict[str, float]:
+    names = {"agreement": "rate", "second confidence": "sure"} if agreements else {}
+    names |= {"shared mistakes": "shared"} if agreements and not agreements[0].blind else {}
+    return {key: float(np.mean([getattr(a, name) for a in agreements])) for key, name in names.items()}
 
 
 def _marginal(shares: Any) -> dict[str, float]:
     p = shares[shares > 0] / shares.sum()
-    return {
-        "largest class": float(p.max()),
-        "entropy of classes": float(-(p * np.log(p)).sum() / math.log(len(shares))),
-    }
+    entropy = float(-(p * np.log(p)).sum() / math.log(len(shares)))
+    return {"largest class": float(p.max()), "entropy of classes": entropy}
 
 
-def _clipped(accuracy: float, below: float, above: float) -> Forecast:
-    return Forecast(accuracy, max(0.0, accuracy - below), min(1.0, accuracy + above))
+def _floats(content: Any) -> dict[str, float]:
+    return {str(key): float(value) for key, value in content.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from pseudocal.arrays import (
 from pseudocal.batches import count
 from pseudocal.maps import check_maps
 
-__all__ = ["Checked", "Deferred", "as_predictor", "models_in"]
+__all__ = ["Checked", "Deferred", "as_predictor", "models_in", "second_logits"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,21 @@ def models_in(given: Any) -> list[Any]:
     if given is None:
         return []
     return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def second_logits(seconds: Sequence[Predictor], inputs: Inputs, logits: Logits | Maps) -> list[Logits]:
+    """What each second model predicts for inputs of which the first one's logits are known: it must have its classes.
+
+    >>> second_logits([lambda x: 3 * x], np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]))
+    [array([[6., 0.]])]
+    """
+    if logits.ndim > 2 and seconds:
+        raise InputError(f"expected no second opinion for a segmentation model, got one for maps {logits.shape}")
+    found = [second(inputs) for second in seconds]
+    for its in found:
+        if its.shape != logits.shape:
+            raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {its.shape[1]}")
+    return found
 
 
 class Checked:

@@ -38,13 +38,47 @@ def test_rows_of_an_array(ray, pseudocal, tabular, features, tmp_path):
     assert parts(there)["file"] == [str(i) for i in range(400)]
     assert {p.name for p in there.iterdir()} == {
         "calibration.json",
+        "logits.npy",
         "model.onnx",
         "predictions",
+        "probe.npy",
         "report.html",
         "report.json",
+        "target.json",
     }
+    assert [p.name for p in (there / "predictions").glob("kept-*")] == []
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", there).code == 0
     assert not (there / "predictions").exists()  # an ordinary run replaces them with one file
+
+
+def test_answers_do_the_same_as_in_one_process(ray, pseudocal, tabular, features, tmp_path):
+    here, there, both = tmp_path / "here", tmp_path / "there", tmp_path / "both"
+    on_ray = ("--ray", "--workers", 1)
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", here).code == 0
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", there, *on_ray).code == 0
+    np.testing.assert_allclose(np.load(there / "logits.npy"), np.load(here / "logits.npy"), rtol=1e-5, atol=1e-5)
+    for out in (here, there):
+        assert pseudocal("ask", out, "-n", 30).code == 0
+    assert (there / "ask.csv").read_text() == (here / "ask.csv").read_text()
+    names = (here / "ask.csv").read_text().split()[1:]
+    answers = tmp_path / "answers.csv"
+    answers.write_text("\n".join(["file,label", *(f"{name}{i % 3}" for i, name in enumerate(names))]))
+    for out in (here, there):
+        assert pseudocal("refine", out, answers).code == 0
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", both, *on_ray, "--answers", answers)
+    assert done.code == 0, done.err
+    for out in (there, both):
+        assert temperature(out) == pytest.approx(temperature(here), rel=1e-4)
+        assert "measured on 30 answers" in (out / "report.html").read_text()
+        assert {p.name for p in out.iterdir()} - {"ask.csv", "label.html"} == {p.name for p in here.iterdir()} - {
+            "ask.csv",
+            "label.html",
+        }
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    np.savez(folder / "0.npz", np.load(features))
+    done = pseudocal("calibrate", tabular["onnx"], folder, "-o", tmp_path / "no", *on_ray, "--answers", answers)
+    assert (done.code, "expected no answers about files of rows" in done.err) == (3, True)
 
 
 def test_pictures_one_of_them_broken(ray, pseudocal, vision, pictures, tmp_path):
@@ -167,6 +201,6 @@ def test_what_only_workers_read_asks_for_them(pseudocal, tabular, tmp_path):
 
 
 def test_what_a_cluster_cannot_do_is_said(pseudocal, tabular, features, tmp_path):
-    for option in (["--answers", "a.csv"], ["--format", "csv"], ["--labels", "y.npy"]):
+    for option in (["--format", "csv"], ["--labels", "y.npy"]):
         result = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", *option)
         assert (result.code, "on a cluster, got --" in result.err) == (3, True)

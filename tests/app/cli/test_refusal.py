@@ -145,7 +145,7 @@ def test_answers_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
 
 
 def test_in_python_it_is_a_warning_and_the_result_is_short(collapsed, features, tmp_path):
-    with pytest.warns(DistrustWarning, match="should not be applied: One class takes"):
+    with pytest.warns(DistrustWarning, match="should not be applied: One of 3 classes takes"):
         result = calibrate(collapsed["onnx"], features, tmp_path / "out")
     assert repr(result) == f"Result(do not apply, T = 1.000, in {tmp_path / 'out'})"
     assert repr(result.report) == f"Report(model.onnx on {features}: do not apply, T = 1.000)"

@@ -220,8 +220,8 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, p
 
 
 def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixes(refused, masks, tmp_path):
-    said = "expected no answers for a model that labels every pixel, got --answers a.csv"
-    refused(said, "--answers", "a.csv", batches=2)
+    (tmp_path / "a.csv").write_text("file,label\n00.png,1\n")
+    refused("expected the columns file, y, x and label", "--answers", tmp_path / "a.csv", batches=2)
     names = tmp_path / "names.txt"
     names.write_text("road\nsky\n")
     refused("expected names of 3 classes, got 2", "--classes", names, batches=2)
@@ -258,6 +258,54 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
     _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels)
     assert same["measured"] == content["measured"]
     assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
+
+
+def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patches, tmp_path):
+    import onnxruntime
+
+    out = tmp_path / "out"
+    first, _ = calibrated(pseudocal, segmenters["onnx"], patches, out, *PREPARED)
+    assert pseudocal("ask", out, "-n", 30).code == 0
+    header, *questions = (out / "ask.csv").read_text().splitlines()
+    answers = tmp_path / "answers.csv"
+    answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
+    done = pseudocal("refine", out, answers)
+    assert done.code == 0, done.err
+    after = Calibration.load(out / "calibration.json")
+    assert after.temperature != first.temperature
+    probe = np.load(out / "probe.npy")
+    models = [onnxruntime.InferenceSession(path) for path in (segmenters["onnx"], out / "model.onnx")]
+    plain, scaled = (model.run(None, {model.get_inputs()[0].name: probe})[0] for model in models)
+    np.testing.assert_allclose(scaled * after.temperature, plain, rtol=1e-4, atol=1e-4)
+
+
+def test_workers_keep_the_same_pixels_and_answers_do_the_same(ray, pseudocal, segmenters, patches, tmp_path):
+    from pseudocal.app.jobs.kept_target import KeptTarget
+
+    here, there, both = (tmp_path / name for name in ("here", "there", "both"))
+    on_ray = (*PREPARED, "--ray", "--workers", 1)
+    calibrated(pseudocal, segmenters["onnx"], patches, here, *PREPARED)
+    calibrated(pseudocal, segmenters["onnx"], patches, there, *on_ray)
+    one, other = (KeptTarget.load(folder) for folder in (here, there))
+    assert other.names == one.names
+    np.testing.assert_allclose(other.logits, one.logits, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(other.pixels.before, one.pixels.before, rtol=1e-6)
+    for folder in (here, there):
+        assert pseudocal("ask", folder, "-n", 30).code == 0
+    assert (there / "ask.csv").read_text() == (here / "ask.csv").read_text()
+    header, *questions = (here / "ask.csv").read_text().splitlines()
+    answers = tmp_path / "answers.csv"
+    answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
+    for folder in (here, there):
+        assert pseudocal("refine", folder, answers).code == 0
+    calibrated(pseudocal, segmenters["onnx"], patches, both, *on_ray, "--answers", answers)
+    wanted = Calibration.load(here / "calibration.json")
+    for folder in (there, both):
+        found = Calibration.load(folder / "calibration.json")
+        assert found.temperature == pytest.approx(wanted.temperature, rel=1e-4)
+        assert found.measured.verdict == wanted.measured.verdict
+        names = [{path.name for path in out.iterdir()} - {"ask.csv", "label.html"} for out in (here, folder)]
+        assert names[0] == names[1]
 
 
 def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters, patches, tmp_path):

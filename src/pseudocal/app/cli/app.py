@@ -19,7 +19,6 @@ from pseudocal.app.jobs.answers import TEMPLATE, ask_about
 from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
-from pseudocal.app.jobs.saved_results import rewrite_report
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
@@ -181,7 +180,7 @@ def ask_person(
 @app.command("refine", epilog=EPILOG)
 def refine_result(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
-    answers: Annotated[Path, typer.Argument(help="table with the columns file and label")],
+    answers: Annotated[Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")],
     out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
     inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
     outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,
@@ -289,9 +288,3 @@ def _demo_lines() -> Callable[..., Iterable[str]]:
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "demo") from error
     return demo_lines
-
-
-@app.command(epilog=EPILOG)
-def report(out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")]) -> None:
-    """Draw report.html again from report.json."""
-    typer.echo(rewrite_report(out))

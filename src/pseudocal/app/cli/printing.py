@@ -11,6 +11,7 @@ from typing import Any, Protocol, TextIO
 
 from pseudocal.app.jobs.job import Note, Result, Tick
 from pseudocal.app.report import Report
+from pseudocal.app.report.advice import ANSWERED
 
 METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
 EVERY = 10.0  # seconds between lines
@@ -28,6 +29,7 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         "bound": fit.bound,
         "mixes": fit.mixes,
         "pairs": fit.pairs,
+        "unit": report.unit,
         "inputs": data.inputs,
         "used": data.used,
         "unreadable": len(data.unreadable),
@@ -90,7 +92,7 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
     if answers := short["answers"]:
         accuracy, before, after = (answers[key] for key in ("accuracy", "gap_before", "gap_after"))
         yield (
-            f"measured on {answers['answers']:,} answers: accuracy {accuracy['value']:.0%}, "
+            f"measured on {answers['answers']:,} {ANSWERED[short['unit']]}: accuracy {accuracy['value']:.0%}, "
             f"90% interval {accuracy['low']:.0%} to {accuracy['high']:.0%}"
         )
         points = f"{100 * before['value']:+.0f} points before, {100 * after['value']:+.0f} after"

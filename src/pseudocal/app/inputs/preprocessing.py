@@ -103,14 +103,32 @@ class Preprocessing:
         height, width = self.size
         return self._whole(across, down) != (width, height)
 
+    def covered(self, across: int, down: int) -> tuple[float, float, float, float]:
+        """Return the part of a picture that the model sees: left, top, right and bottom, in pixels of the picture.
+
+        >>> Preprocessing((32, 32)).covered(96, 64)
+        (16.0, 0.0, 80.0, 64.0)
+
+        Args:
+            across: the width of the picture.
+            down: the height of the picture.
+
+        """
+        whole = self._whole(across, down)
+        left, top, right, bottom = self._cut(whole)
+        x, y = across / whole[0], down / whole[1]
+        return left * x, top * y, right * x, bottom * y
+
     def _fitted(self, image: Any) -> Any:
         whole = self._whole(*image.size)
         resized = image.resize(whole, self.resample)
-        if not self.cuts(*image.size):
-            return resized
+        return resized.crop(self._cut(whole)) if self.cuts(*image.size) else resized
+
+    def _cut(self, whole: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Return the part of a resized picture that the model sees: its centre."""
         height, width = self.size
         left, top = ((whole[0] - width) // 2, (whole[1] - height) // 2)
-        return resized.crop((left, top, left + width, top + height))
+        return left, top, left + width, top + height
 
     def _whole(self, across: int, down: int) -> tuple[int, int]:
         """Return the width and height of a picture after resizing and before cropping."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pseudocal.app.inputs.labels import NUMBER
 from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.jobs.kept_target import spot_name
 from pseudocal.app.report.labelling import OTHER_ANSWERS, answer_labels, plain_cell
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
@@ -23,7 +24,7 @@ class GivenAnswer:
 
     Attributes:
         line: its number, from one.
-        name: the input, as the predictions call it.
+        name: the input, as the predictions call it; of a pixel, its `spot_name`.
         text: what is written as the label.
 
     """
@@ -33,50 +34,75 @@ class GivenAnswer:
     text: str
 
 
-def answer_lines(path: Path) -> list[GivenAnswer]:
-    """The lines of a table with the columns `file` and `label`, those without a label too."""
+def answer_columns(*, pixels: bool) -> tuple[str, ...]:
+    """The columns of a table of answers about inputs, or about pixels."""
+    return ("file", "y", "x", "label") if pixels else ("file", "label")
+
+
+def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
+    """The lines of a table with the `answer_columns`, those without a label too."""
     check_regular(path, "a file of answers")
+    wanted = answer_columns(pixels=pixels)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.reader(file)
             header = next(rows, [])
-            if not {"file", "label"} <= set(header):
+            if not set(wanted) <= set(header):
                 got = ", ".join(header)[:200] or "an empty file"
-                raise InputError(f"expected the columns file and label in {path}, got {got}")
-            at, said = header.index("file"), header.index("label")
+                raise InputError(f"expected the columns {', '.join(wanted[:-1])} and label in {path}, got {got}")
+            *where, said = (header.index(column) for column in wanted)
             return [
-                GivenAnswer(rows.line_num, row[at], row[said].strip() if said < len(row) else "")
+                GivenAnswer(
+                    rows.line_num, _name(*(row[at] for at in where)), row[said].strip() if said < len(row) else ""
+                )
                 for row in rows
-                if at < len(row)
+                if max(where) < len(row)
             ]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"expected a table of answers, got {path}: {error}") from error
 
 
-def read_answers(path: Path, names: Sequence[str], classes: Sequence[str]) -> list[tuple[GivenAnswer, int]]:
+def _name(file: str, *spot: str) -> str:
+    """What an input is called, or a pixel.
+
+    >>> _name("a.png"), _name("a.png", "3", " 04")
+    ('a.png', 'a.png (y 3, x 4)')
+    """
+    return (
+        spot_name(file, *(str(int(text)) if NUMBER.fullmatch(text.strip()) else text for text in spot))
+        if spot
+        else file
+    )
+
+
+def read_answers(
+    path: Path, names: Sequence[str], classes: Sequence[str], *, pixels: bool = False
+) -> list[tuple[GivenAnswer, int]]:
     """Each answer with its class, `CANNOT_TELL` or `NONE_OF_THESE`; lines without a label are left out.
 
     Args:
-        path: a table with the columns `file` and `label`.
-        names: what the inputs are called.
+        path: a table with the columns `file` and `label`, and `y` and `x` of pixels.
+        names: what the inputs, or the pixels, are called.
         classes: what each class is called: see `shown_classes`. Its number will do as well, and has to where two
             classes have the same name.
+        pixels: whether the answers are about pixels.
 
     """
     known, numbers = set(names), {text: i for i, text in enumerate(answer_labels(classes))}
+    what = "pixel that was kept of the target" if pixels else "input of the target"
     found: dict[str, tuple[GivenAnswer, int]] = {}
     problems = []
-    for given in (one for one in answer_lines(path) if one.text):
+    for given in (one for one in answer_lines(path, pixels=pixels) if one.text):
         name = _as_known(given.name, known)
         label = _label(given.text, numbers)
         if name is None:
-            problems.append(f"line {given.line}: {given.name[:80]!r}, which is no input of the target")
+            problems.append(f"line {given.line}: {given.name[:80]!r}, which is no {what}")
         elif label is None:
             problems.append(f"line {given.line}: {given.text[:80]!r}, which is no class of the model")
         elif name in found:
             other = found[name][0]
-            what = "again" if found[name][1] == label else f"as {given.text[:80]!r} and not {other.text[:80]!r}"
-            problems.append(f"line {given.line}: {name[:80]!r} {what}, which line {other.line} has already")
+            how = "again" if found[name][1] == label else f"as {given.text[:80]!r} and not {other.text[:80]!r}"
+            problems.append(f"line {given.line}: {name[:80]!r} {how}, which line {other.line} has already")
         else:
             found[name] = (GivenAnswer(given.line, name, given.text), label)
     if problems:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.inputs.texts import read_descriptions
-from pseudocal.app.jobs.answer_file import GivenAnswer, answer_lines, read_answers, shown_classes
+from pseudocal.app.jobs.answer_file import GivenAnswer, answer_columns, answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import DrawnBy
+from pseudocal.app.jobs.kept_target import KeptTarget
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.report.labelling import Question, plain_cell, write_labelling_page
+from pseudocal.app.report.pictures import as_frame
 from pseudocal.app.report.predictions import FORMULA, Target
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
@@ -41,62 +44,60 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
     """
     out = Path(out)
     with staged(out) as aside:
-        target = Target.load(out)
-        logits = kept_logits(out, target)
-        _check_different(target.names, out)
-        rows = ask(logits, n)
-        names = [target.names[row] for row in rows]
-        filled = _filled_in(out / TEMPLATE, names)
-        write_labelling_page(aside, _questions(target, rows), shown_classes(target.classes, logits.shape[1]))
+        kept = KeptTarget.load(out)
+        _check_different(kept.target.names, out)
+        rows, names = ask(kept.logits, n, groups=kept.groups), kept.names
+        filled = _filled_in(out / TEMPLATE, [names[row] for row in rows], pixels=kept.pixels is not None)
+        questions = _questions(kept, rows)
+        write_labelling_page(aside, questions, shown_classes(kept.target.classes, kept.logits.shape[1]))
         with (aside / TEMPLATE).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["file", "label"])
-            writer.writerows([_guarded(name), filled.get(name, "")] for name in names)
+            writer.writerow(answer_columns(pixels=kept.pixels is not None))
+            writer.writerows(
+                [_guarded(one.name), *(one.pixel or ()), filled.get(names[row], "")]
+                for one, row in zip(questions, rows, strict=True)
+            )
     return out / "label.html"
 
 
-def kept_logits(out: Path, target: Target) -> Logits:
-    """The logits that a calibration has kept, as a memory map."""
-    logits: Logits = read_array(out / "logits.npy")
-    if logits.ndim != 2 or len(logits) != len(target.names):
-        raise InputError(f"expected logits of {len(target.names)} inputs in {out}, got shape {logits.shape}")
-    return logits
-
-
 def refined_by(
-    calibration: Calibration, logits: Logits, target: Target, path: Path, drawn_by: DrawnBy
+    calibration: Calibration, kept: KeptTarget, path: Path, drawn_by: DrawnBy
 ) -> tuple[Calibration, Labelled]:
-    """A calibration brought up to date with a file of answers, and the answered inputs with their labels.
+    """A calibration brought up to date with a file of answers, and what was answered with its labels.
 
     Where the answer is "none of these", the label is that of the second likeliest class: the prediction is wrong.
     """
-    given = read_answers(path, target.names, shown_classes(target.classes, logits.shape[1]))
-    _check_different(target.names, path)
-    number = {name: i for i, name in enumerate(target.names)}
+    logits, names, pixels = kept.logits, kept.names, kept.pixels is not None
+    given = read_answers(path, names, shown_classes(kept.target.classes, logits.shape[1]), pixels=pixels)
+    _check_different(kept.target.names, path)
+    number = {name: i for i, name in enumerate(names)}
     given.sort(key=lambda one: number[one[0].name])
     rows = np.array([number[one.name] for one, _ in given])
     labels = np.array([label for _, label in given])
     if drawn_by == "ask":
-        _check_drawn([one for one, _ in given], rows, logits, target, path)
-    refined = calibration.refined(logits, Answers(rows, labels, drawn_by))
-    answered = _answered(np.array(logits[rows]), labels)
+        _check_drawn([one for one, _ in given], rows, kept, names, path)
+    refined = calibration.refined(logits, Answers(rows, labels, drawn_by), groups=kept.groups)
+    answered = _answered(np.array(logits[rows]), labels, None if kept.groups is None else kept.groups[rows])
     return replace(refined, versions=calibration.versions | refined.versions), answered
 
 
-def _answered(logits: Logits, labels: Labels) -> Labelled:
+def _answered(logits: Logits, labels: Labels, groups: Any) -> Labelled:
     second = np.argsort(logits, axis=1, kind="stable")[:, -2]
     known = labels != CANNOT_TELL
-    return Labelled(logits[known], np.where(labels == NONE_OF_THESE, second, labels)[known])
+    right = np.where(labels == NONE_OF_THESE, second, labels)
+    return Labelled(logits[known], right[known], groups=None if groups is None else groups[known])
 
 
-def _check_drawn(given: list[GivenAnswer], rows: RowNumbers, logits: Logits, target: Target, path: Path) -> None:
+def _check_drawn(
+    given: list[GivenAnswer], rows: RowNumbers, kept: KeptTarget, names: Sequence[str], path: Path
+) -> None:
     """Refuse answers that are no sample: others than those to the first questions."""
-    asked = ask(logits, len(rows))
+    asked = ask(kept.logits, len(rows), groups=kept.groups)
     others = [one for one, row in zip(given, rows, strict=True) if row not in set(asked.tolist())]
     if not others:
         return
     strange = min(others, key=lambda one: one.line)
-    left_out = next(target.names[row] for row in asked if row not in set(rows.tolist()))
+    left_out = next(names[row] for row in asked if row not in set(rows.tolist()))
     raise InputError(
         f"expected answers to the first {len(rows)} questions in {path}, got none for {left_out!r} and one for "
         f"{strange.name!r} in line {strange.line}, which is not among them: inputs that were chosen in another way are "
@@ -112,12 +113,12 @@ def _check_different(names: tuple[str, ...], where: Path) -> None:
         raise InputError(f"expected inputs of different names to tell answers apart, got {twice!r} twice for {where}")
 
 
-def _filled_in(path: Path, names: list[str]) -> dict[str, str]:
+def _filled_in(path: Path, names: list[str], *, pixels: bool) -> dict[str, str]:
     """What a person has written into an earlier template; it must not get lost."""
     if not path.exists():
         return {}
     filled = {}
-    for one in (given for given in answer_lines(path) if given.text):
+    for one in (given for given in answer_lines(path, pixels=pixels) if given.text):
         if plain_cell(one.name) not in names:
             raise InputError(
                 f"expected {path} with answers to the first {len(names)} questions, got one for {one.name!r} in line "
@@ -136,14 +137,31 @@ def _guarded(name: str) -> str:
     return f"'{name}" if name.lstrip("'").startswith(FORMULA) else name
 
 
-def _questions(target: Target, rows: RowNumbers) -> list[Question]:
+def _questions(kept: KeptTarget, rows: RowNumbers) -> list[Question]:
+    target, pixels = kept.target, kept.pixels
+    inputs = rows.tolist() if pixels is None else pixels.image[rows].tolist()
+    spots = (
+        [None] * len(rows)
+        if pixels is None
+        else list(zip(pixels.y[rows].tolist(), pixels.x[rows].tolist(), strict=True))
+    )
+    names = [target.names[i] for i in inputs]
     if target.pictures is not None:
-        paths = [Path(target.pictures[row]) for row in rows]
+        paths = [Path(target.pictures[i]) for i in inputs]
         if missing := [path for path in paths if not path.is_file()]:
             raise InputError(f"expected the pictures that were predicted, got {missing[0]}: no such file")
-        return [Question(target.names[row], picture=path) for row, path in zip(rows, paths, strict=True)]
-    cells = _cells_of(target, rows)
-    return [Question(target.names[row], cells=tuple(shown)) for row, shown in zip(rows, cells, strict=True)]
+        return [Question(*each) for each in zip(names, paths, spots, strict=True)]
+    if pixels is not None:
+        array = read_array(_data_file(target.data), target.field)
+        return [Question(name, as_frame(array[int(name)]), spot) for name, spot in zip(names, spots, strict=True)]
+    return [Question(name, cells=tuple(cells)) for name, cells in zip(names, _cells_of(target, rows), strict=True)]
+
+
+def _data_file(name: str | None) -> Path:
+    path = Path(name or "")
+    if not path.is_file():
+        raise InputError(f"expected the data that were predicted, got {path}: no such file")
+    return path
 
 
 def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
@@ -151,9 +169,7 @@ def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]
     if target.data is None:  # outputs that were saved without their inputs
         yield from ([] for _ in rows)
         return
-    path = Path(target.data)
-    if not path.is_file():
-        raise InputError(f"expected the data that were predicted, got {path}: no such file")
+    path = _data_file(target.data)
     numbers = rows.tolist() if target.saved else [int(target.names[row]) for row in rows]  # rows are called by number
     if path.suffix.lower() not in ARRAYS:
         columns = read_descriptions(path)

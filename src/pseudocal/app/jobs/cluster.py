@@ -19,6 +19,7 @@ from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, 
 from pseudocal.app.inputs.input_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.jobs.job import Job, Tick
+from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
@@ -26,7 +27,6 @@ from pseudocal.app.jobs.setup import (
     Setup,
     as_logits_of,
     batch_size_for,
-    check_count,
     check_second,
     input_order,
     open_data,
@@ -37,7 +37,7 @@ from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutData, ImageSummary, RowSummary
-from pseudocal.arrays import InputError, Inputs, cores
+from pseudocal.arrays import InputError, Inputs, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence
@@ -62,6 +62,7 @@ class BlockPlan:
         rows: the number of inputs; None if they have not been counted.
         about: a key that identifies the data.
         probe: row numbers of inputs of the setup that the driver can read.
+        kept: whether each input can be asked about: it has a name, and a file on this machine.
 
     """
 
@@ -71,6 +72,7 @@ class BlockPlan:
     rows: int | None
     about: str
     probe: NDArray[np.intp]
+    kept: bool = False
 
 
 class RayRun:
@@ -79,11 +81,13 @@ class RayRun:
     Args:
         job: what to do.
         models: the open models, to try them on the driver.
+        aside: the temporary folder that results are written to.
 
     """
 
-    def __init__(self, job: Job, models: Models) -> None:
+    def __init__(self, job: Job, models: Models, aside: Path) -> None:
         self.setup, self._plan = _planned(job, models)
+        self._aside = aside
         local = job.ray == "local"
         self._executor = RayExecutor(
             job.workers or (cores() if local else EVERYONE),
@@ -94,9 +98,10 @@ class RayRun:
         self._record: dict[str, Any] = {}
         for second in self.setup.seconds:
             check_second(self.setup.model, second, self.setup.inputs, job.preprocessing)
-        if job.classes:
+        if job.classes or job.answers is not None:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
-            check_count(job.classes, logits.shape[1])
+            row, groups = (logits, None) if logits.ndim == 2 else (logits[:, :, 0, 0], np.zeros(1, dtype=np.int64))
+            self.setup.check(Labelled(row, row.argmax(axis=1), groups=groups))
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -131,13 +136,15 @@ class RayRun:
         done: dict[str, Any] = {}
         if job.predict == "all":
             model, out = self._sent(job.model), (job.out / PARTS).resolve()
-            work = PartWork(
-                calibration, model, out, sendable(plan.source), self.setup.batch_size, classes=self.setup.classes
-            )
+            keep = len(self.setup.order) if plan.kept and (job.keep_logits or job.answers is not None) else 0
+            settings: dict[str, Any] = {"classes": self.setup.classes, "keep": keep}
+            work = PartWork(calibration, model, out, sendable(plan.source), self.setup.batch_size, **settings)
             parts = Parts(work, plan.in_order, self._executor, plan.about)
             for _ in parts.steps():
                 yield Tick("predicting", 1, len(plan.in_order), "blocks")
             done = parts.record
+            if keep:
+                join_kept(out, self._aside, self.setup, as_logits_of(job, self.setup.model))
         summary = self._summary(calibration, evidence, predicted=bool(done))
         return Predicted(summary, self._about(evidence, done), PARTS if done else None)
 
@@ -187,9 +194,12 @@ def _picture(inputs: InputSet, name: str) -> Path | None:
 
 def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     """Find out what the data is: pictures, an array or a table, or files of rows."""
-    asked = {f'labels="{job.labels}"': job.labels, f'answers="{job.answers}"': job.answers}
-    for name in (name for name, value in (asked | {'table="csv"': job.table == "csv"}).items() if value):
-        raise InputError(f"expected predictions as parquet files, no labels and no answers on a cluster, got {name}")
+    asked = {f'labels="{job.labels}"': job.labels, 'table="csv"': job.table == "csv"}
+    for name in (name for name, value in asked.items() if value):
+        raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
+    if job.answers is not None and ("://" in job.data or job.predict == "seen" or _files_of_rows(job.data)):
+        what = "files of rows, addresses and inputs that are not predicted"
+        raise InputError(f'expected no answers about {what}, got answers="{job.answers}" for {job.data}')
     model, *seconds = models
     if files := _files_of_rows(job.data):
         return _shard_plan(job, model, tuple(seconds), files)
@@ -259,7 +269,8 @@ def _input_plan(setup: Setup) -> BlockPlan:
     for i in range(len(setup.inputs)):
         digest.update(setup.inputs.name(i).encode() + b"\0")
     probe = _readable(setup.inputs, order)
-    return BlockPlan(blocks, in_order, SentInputs(setup.inputs), len(setup.inputs), digest.hexdigest(), probe)
+    kept = not isinstance(setup.inputs, RemotePictureSet)
+    return BlockPlan(blocks, in_order, SentInputs(setup.inputs), len(setup.inputs), digest.hexdigest(), probe, kept)
 
 
 def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:

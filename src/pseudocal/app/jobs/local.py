@@ -1,9 +1,4 @@
-"""A job in this process: read, predict and mix batch by batch, and keep the logits of the inputs on disk.
-
-Of a classifier three files stay in OUT, so that a person can be asked and answers be taken without predicting again:
-`logits.npy`, a row for each row of the predictions; `target.json`, what the inputs are called and how the model was
-opened; `probe.npy`, two inputs to try a calibrated model on.
-"""
+"""A job in this process: read, predict and mix batch by batch, and keep the logits of the inputs on disk."""
 
 from __future__ import annotations
 
@@ -21,15 +16,18 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs import read_batches
 from pseudocal.app.jobs.job import Job, Tick
+from pseudocal.app.jobs.kept_target import KeptPixels, frame_of, pixels_each, small_maps
 from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, data_name, open_setup
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Target
-from pseudocal.arrays import InputError, Inputs, Logits, check_rows, cores
+from pseudocal.app.report.summaries import MAPS
+from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
 from pseudocal.files import allocate_array, replacing
+from pseudocal.metrics.images import ImageRow
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked
 
@@ -133,9 +131,11 @@ class LocalRun:
             name = write_predictions(self._aside, tables, kind=setup.job.table)
         else:
             summary = RowSummary(calibration, setup.classes)
-            tables_of_rows = row_tables(summary, self.logits, self.target)
+            tables_of_rows = row_tables(summary, self._store.logits, self._target)
             name = write_predictions(self._aside, tables_of_rows, kind=setup.job.table)
-            self._keep()
+            self._store.drop_empty()
+        self._target.save(self._aside)
+        np.save(self._aside / "probe.npy", self.probe())
         data = AboutData(
             name=data_name(setup.job),
             inputs=len(setup.inputs),
@@ -150,46 +150,30 @@ class LocalRun:
         workers = self.setup.job.workers or cores()
         return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
 
-    @property
-    def logits(self) -> Logits:
-        """What a classifier says of the inputs that were predicted, in the order of the data."""
-        return self._store.logits
-
     @cached_property
-    def target(self) -> Target:
+    def _target(self) -> Target:
         """What is kept of these inputs, once all of them are predicted."""
-        setup, job, inputs, rows = self.setup, self.setup.job, self.setup.inputs, self._store.rows.tolist()
-        pictures = [path for i in rows if (path := inputs.picture(i)) is not None]
-        return Target(
-            names=tuple(inputs.name(i) for i in rows),
-            pictures=tuple(str(path.absolute()) for path in pictures) if pictures else None,
-            data=None if pictures else str(Path(job.data).absolute()),
-            field=job.field,
-            classes=setup.classes,
-            labels=None if job.labels is None else tuple(setup.labels[rows].tolist()),
-            model=str(Path(job.model).absolute()) if Path(job.model).exists() else job.model,
-            output=job.output,
-            outputs=job.outputs,
-            binary=job.binary,
-        )
-
-    def _keep(self) -> None:
-        """Leave in OUT what questions and answers need, or no logits at all."""
-        if not self.setup.job.keep_logits:
-            (self._aside / "logits.npy").unlink()
-            return
-        self._store.drop_empty()
-        self.target.save(self._aside)
-        np.save(self._aside / "probe.npy", self.probe())
+        return self.setup.target_of(self._store.rows)
 
     def _image_tables(self, summary: ImageSummary) -> Iterator[PredictionTable]:
-        """Yield the table of a segmenter, which predicts again: the logits of all pixels are too large to store."""
-        inputs, masks = self.setup.inputs, self.setup.masks
+        """Yield the table of a segmenter, which predicts again: of its logits only those of some pixels are kept."""
+        inputs, masks, kept = self.setup.inputs, self.setup.masks, list[KeptPixels]()
+        shown: list[tuple[Maps, NDArray[Any] | None]] = []
         with closing(self._batches(self._store.rows)) as batches:
             for batch in batches:
                 for i, image in zip(batch.rows.tolist(), self._predict(batch.inputs), strict=True):
                     mask = None if masks is None else masks[i]
-                    yield summary.add(np.asarray(image), inputs.name(i), picture=inputs.picture(i), mask=mask)
+                    table = summary.add(np.asarray(image), inputs.name(i), picture=inputs.picture(i), mask=mask)
+                    kept.append(self._pixels(image, table, i, mask))
+                    if len(shown) < MAPS:
+                        shown.append(small_maps(image, mask))
+                    yield table
+        KeptPixels.concatenate(kept).save(self._aside, shown)
+
+    def _pixels(self, image: Maps, table: PredictionTable, i: int, mask: NDArray[Any] | None) -> KeptPixels:
+        most = pixels_each(len(self.setup.order), len(image))
+        row = ImageRow(np.asarray(table["shares"])[0], float(np.asarray(table["confidence_before"])[0]), np.nan)
+        return KeptPixels.of(image, row, i, most=most, frame=frame_of(self.setup.inputs, i), mask=mask)
 
 
 def row_tables(summary: RowSummary, logits: Logits, target: Target) -> Iterator[PredictionTable]:

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.inputs.tables import read_array
-from pseudocal.app.jobs.answers import kept_logits, refined_by
+from pseudocal.app.jobs.answers import refined_by
 from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
+from pseudocal.app.jobs.kept_target import KeptTarget, image_tables
 from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
 from pseudocal.app.jobs.saved_outputs import standing
 from pseudocal.app.jobs.setup import Models, data_name, open_models
@@ -28,20 +29,21 @@ from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import (
     AboutModel,
+    ImageSummary,
     RowSummary,
     report_of,
     timing_since,
     write_predictions,
     write_report,
 )
-from pseudocal.app.report.predictions import Target
-from pseudocal.arrays import InputError, Inputs, Logits
+from pseudocal.arrays import InputError, Inputs
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.trust import warn_of_distrust
 from pseudocal.predictors import models_in
 
-KEPT = ("label.html", "logits.npy", "probe.npy", "target.json")  # what a refinement leaves as it is
+KEPT = ("logits.npy", "pixels.npz", "probe.npy", "target.json")  # what questions and answers need
+SAMPLED = "; figures from a sample of the pixels"
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
     "pillow": "PIL",
@@ -89,7 +91,8 @@ def refine_out(
 
     Args:
         out: the folder that `calibrate` or `keep_outputs` wrote.
-        answers: a table with the columns `file` and `label`: a class, "cannot tell" or "none of these".
+        answers: a table with the columns `file` and `label`, of pixels also `y` and `x`. A label is a class, "cannot
+            tell" or "none of these".
         drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
         trust: whether the file of the model, which is written again, may run code.
         device: where the model runs, to try what was written.
@@ -119,60 +122,94 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
     started = time.monotonic()
     # inputs come in random order; what is refused is not written anywhere but into the record of why
     job = replace(job, method=replace(job.method, pairing="batch", on_distrust="identity"))
-    with staged(job.out, keeps=(PARTS,) if job.ray is not None and job.predict == "all" else ()) as aside:
+    in_parts = job.ray is not None and job.predict == "all" and job.answers is None
+    with staged(job.out, keeps=(PARTS,) if in_parts else ()) as aside:
         run = _run(job, models, aside)
         yield from map(Note, run.setup.notes)
         with run.connected():
             evidence, record = yield from run.collect()
-            calibration, fitted_on = _concluded(job, evidence, record), evidence.mixes.labelled
-            if job.answers is not None and isinstance(run, LocalRun):
-                calibration, fitted_on = refined_by(calibration, run.logits, run.target, job.answers, job.drawn_by)
+            calibration = _concluded(job, evidence, record)
             files, why_none = _ship(job.outputs, run.setup.model, calibration, aside, run.probe())
-            yield from map(Note, why_none)
+            if job.answers is None or calibration.refused is None:  # else answers may bring one
+                yield from map(Note, why_none)
             predicted: Predicted = yield from run.predict(calibration, evidence)
         calibration.save(aside / "calibration.json")
         report = report_of(
             predicted.summary,
-            fitted_on,
+            evidence.mixes.labelled,
             model=_about_model(job, run.setup.model, files),
             data=predicted.data,
             timing=timing_since(started),
         )
         write_report(report, aside)
-    predictions = None if predicted.predictions is None else job.out / predicted.predictions
-    return Result(calibration, report, job.out, predictions)
+        result = Result(
+            calibration, report, aside, None if predicted.predictions is None else Path(predicted.predictions)
+        )
+        if job.answers is not None:
+            result = yield from _refined(aside, aside, job.answers, drawn_by=job.drawn_by, model=run.setup.model)
+        if not job.keep_logits:
+            for name in KEPT:
+                (aside / name).unlink(missing_ok=True)
+    return replace(
+        result, out=job.out, predictions=None if result.predictions is None else job.out / result.predictions
+    )
 
 
 def refine_steps(
     out: Path, answers: Path, *, drawn_by: DrawnBy = "ask", trust: bool = False, device: str = "cpu"
 ) -> Generator[Note | Tick, None, Result]:
     """As `refine_out`, step by step. The same answers give the same files, to the last byte."""
-    with staged(out, keeps=KEPT) as aside:
-        target = Target.load(out)
-        done, logits = standing(out, target), kept_logits(out, target)
-        calibration, answered = refined_by(done.calibration, logits, target, answers, drawn_by)
-        files: tuple[str, ...] = ()
-        held = done.model.files or done.calibration.refused  # a model file holds T, or would if T had not been refused
-        if held and calibration.refused is None and kind_of(target.model) != "callable":
-            probe = np.array(read_array(out / "probe.npy"))
-            model = _opened_again(target, logits, probe, trust=trust, device=device)
-            files, why_none = _ship(target.outputs, model, calibration, aside, probe)
-            yield from map(Note, why_none)
-        summary = RowSummary(calibration, target.classes)
-        kind = "csv" if (out / "predictions.csv").exists() else "parquet"
-        predictions = write_predictions(aside, row_tables(summary, logits, target), kind=kind)
-        calibration.save(aside / "calibration.json")
-        about = replace(done.model, files=files)
-        report = report_of(summary, answered, model=about, data=done.data, timing=done.timing)
-        write_report(report, aside)
-    return Result(calibration, report, out, out / predictions)
+    with staged(out, keeps=("label.html", *KEPT)) as aside:
+        result = yield from _refined(out, aside, answers, drawn_by=drawn_by, trust=trust, device=device)
+    return replace(result, out=out, predictions=out / str(result.predictions))
 
 
-def _opened_again(target: Target, logits: Logits, probe: Inputs, *, trust: bool, device: str) -> OpenModel:
+def _refined(
+    folder: Path,
+    aside: Path,
+    answers: Path,
+    *,
+    drawn_by: DrawnBy,
+    model: OpenModel | None = None,
+    trust: bool = False,
+    device: str = "cpu",
+) -> Generator[Note | Tick, None, Result]:
+    """Refine what a calibration has left in a folder, and write what changes aside."""
+    kept = KeptTarget.load(folder)
+    done = standing(folder, kept.target)
+    calibration, answered = refined_by(done.calibration, kept, answers, drawn_by)
+    files: tuple[str, ...] = ()
+    held = done.model.files or done.calibration.refused  # a model file holds T, or would if T had not been refused
+    if held and calibration.refused is None and kind_of(kept.target.model) != "callable":
+        probe = np.array(read_array(folder / "probe.npy"))
+        model = model or _opened_again(kept, probe, trust=trust, device=device)
+        files, why_none = _ship(kept.target.outputs, model, calibration, aside, probe)
+        yield from map(Note, why_none)
+    for name in set(done.model.files) - set(files):  # of a calibration that was not published
+        (aside / name).unlink(missing_ok=True)
+    data = done.data
+    summary: RowSummary | ImageSummary
+    if kept.pixels is None:
+        summary = RowSummary(calibration, kept.target.classes)
+        tables = row_tables(summary, kept.logits, kept.target)
+    else:
+        summary = ImageSummary(calibration, kept.target.classes)
+        tables = image_tables(summary, kept)
+        data = replace(data, preparation=data.preparation.removesuffix(SAMPLED) + SAMPLED)
+    kind = "csv" if (folder / "predictions.csv").exists() else "parquet"
+    name = write_predictions(aside, tables, kind=kind)
+    calibration.save(aside / "calibration.json")
+    report = report_of(summary, answered, model=replace(done.model, files=files), data=data, timing=done.timing)
+    write_report(report, aside)
+    return Result(calibration, report, folder, Path(name))
+
+
+def _opened_again(kept: KeptTarget, probe: Inputs, *, trust: bool, device: str) -> OpenModel:
     """The model of a calibration, which must still say what it said then."""
+    target = kept.target
     meaning: dict[str, Any] = {"outputs": target.outputs, "binary": target.binary}
     model = open_model(target.model, trust=trust, device=device, output=target.output, **meaning)
-    said, then = AsLogits(model.predict, **meaning)(probe), logits[: len(probe)]
+    said, then = kept.said_of(AsLogits(model.predict, **meaning)(probe))
     if said.shape != then.shape or not np.allclose(said, then, rtol=1e-3, atol=1e-3 * max(1.0, float(np.ptp(then)))):
         raise InputError(
             f"expected the model that was calibrated, got {target.model}, which says {said[0]} of the first input "
@@ -187,7 +224,7 @@ def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
         return LocalRun(job, models or open_models(job), aside)
     from pseudocal.app.jobs.cluster import RayRun  # imports Ray, which a local job does not need
 
-    return RayRun(job, models or open_models(job, device="cpu"))
+    return RayRun(job, models or open_models(job, device="cpu"), aside)
 
 
 def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibration:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.jobs.kept_parts import KEPT_NAME, Outputs, kept_of, write_kept
 from pseudocal.app.report import image_table
 from pseudocal.arrays import InputError, Logits, Maps, Probabilities
 from pseudocal.batches import Batch, count, cut, is_array
@@ -123,6 +124,7 @@ class PartWork:
         batch_size: inputs per forward pass.
         binary: whether the model returns one logit per row.
         classes: the class names, for tables of images.
+        keep: how many inputs the target has, if what questions and answers need is kept of it; else 0.
 
     """
 
@@ -133,6 +135,7 @@ class PartWork:
     batch_size: int = 128
     binary: bool = False
     classes: Sequence[str] = ()
+    keep: int = 0
 
     def start(self) -> WorkOnBlock:
         """On a worker, open the model once, then predict one block after another."""
@@ -143,8 +146,16 @@ class PartWork:
         read = contents_of(block, whole)
         x = read.inputs
         batches = x if read.numbered else [Batch(0, rows, x[rows]) for rows in cut(np.arange(len(x)), self.batch_size)]
-        outputs: list[Any] = [_calibrated(self.calibration, predict(batch.inputs)) for batch in batches]
+        outputs: list[Any] = []
+        kept: Outputs = []
+        for batch in batches:
+            logits = predict(batch.inputs)
+            outputs.append(_calibrated(self.calibration, logits))
+            if self.keep:
+                kept.append((batch.rows, kept_of(whole.inputs, batch.rows, logits, outputs[-1], self.keep)))
         rows = sum(map(len, outputs))
+        if kept:
+            write_kept(self.out / KEPT_NAME.format(part), kept)
         if outputs:
             names = read.names or [block.name] * rows
             predicted: Any = np.concatenate(outputs) if isinstance(outputs[0], np.ndarray) else list(chain(*outputs))
@@ -181,7 +192,9 @@ class Parts:
         """Process the blocks and yield how many are done, including those of an earlier run."""
         out = self._work.out
         with _folder(out, self._key):
-            todo = [(i, block) for i, block in enumerate(self._blocks) if not (out / PART_NAME.format(i)).exists()]
+            wanted = (PART_NAME, KEPT_NAME) if self._work.keep else (PART_NAME,)
+            missing = [not all((out / name.format(i)).exists() for name in wanted) for i in range(len(self._blocks))]
+            todo = [(i, block) for i, block in enumerate(self._blocks) if missing[i]]
             existing = len(self._blocks) - len(todo)
             with closing(self._executor.map(self._work.start, todo)) as results:
                 for done, ((_, block), result) in enumerate(zip(todo, results, strict=True), start=existing + 1):
@@ -209,8 +222,7 @@ def _folder(out: Path, key: str) -> Iterator[None]:
             f"expected an empty folder or one of an earlier run, got {out} with parts and no {PARTS_RECORD}"
         )
     if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("run") != key:
-        for part in out.glob("part-*.parquet"):
-            part.unlink()
+        _remove_parts(out)
     sweep(out)
     created = [folder for folder in (out, *out.parents) if not folder.exists()]
     save_json(record, {"format": "pseudocal-predictions", "format_version": 1, "run": key})
@@ -219,12 +231,18 @@ def _folder(out: Path, key: str) -> Iterator[None]:
     except BaseException:
         sweep(out)
         if not any(out.glob("part-*.parquet")):
+            _remove_parts(out)
             record.unlink(missing_ok=True)
             for folder in created:
                 with suppress(OSError):  # not empty any more
                     folder.rmdir()
         raise
     sweep(out)  # a worker that died may have left something
+
+
+def _remove_parts(out: Path) -> None:
+    for part in (*out.glob("part-*.parquet"), *out.glob("kept-*.npz")):
+        part.unlink()
 
 
 def _known_by(block: Block) -> str:

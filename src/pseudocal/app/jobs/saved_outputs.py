@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_array, read_table
 from pseudocal.app.inputs.texts import read_descriptions
-from pseudocal.app.jobs.answers import kept_logits
+from pseudocal.app.jobs.kept_target import KeptTarget
 from pseudocal.app.jobs.setup import check_count
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.files import AsLogits, Meaning
@@ -110,8 +110,8 @@ def _check_the_same(out: Path, logits: Logits) -> None:
     """Refuse a folder that holds other results: its answers would not belong to these outputs."""
     if not (out / "target.json").exists() and not (out / "calibration.json").exists():
         return
-    target = Target.load(out)
-    if not target.saved or not np.array_equal(kept_logits(out, target), logits):
+    kept = KeptTarget.load(out)
+    if not kept.target.saved or not np.array_equal(kept.logits, logits):
         raise InputError(f"expected a folder without the results of other outputs, got {out}: give another one")
 
 

@@ -16,11 +16,12 @@ from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS
-from pseudocal.app.jobs.answer_file import read_answers, shown_classes
+from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model
 from pseudocal.app.models.model import OpenModel
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
 from pseudocal.predictors import models_in
@@ -94,12 +95,27 @@ class Setup:
             names = [self.inputs.name(i) for i in self.order]
             read_answers(job.answers, names, shown_classes(self.classes, classes))
 
+    def target_of(self, rows: NDArray[np.intp]) -> Target:
+        """What is kept of the inputs that were predicted, beside their logits."""
+        job, inputs, numbers = self.job, self.inputs, rows.tolist()
+        pictures = [path for i in numbers if (path := inputs.picture(i)) is not None]
+        labelled = job.labels is not None and self.masks is None
+        return Target(
+            names=tuple(inputs.name(i) for i in numbers),
+            pictures=tuple(str(path.absolute()) for path in pictures) if pictures else None,
+            data=None if pictures else str(Path(job.data).absolute()),
+            field=job.field,
+            classes=self.classes,
+            labels=tuple(self.labels[rows].tolist()) if labelled else None,
+            model=str(Path(job.model).absolute()) if Path(job.model).exists() else job.model,
+            output=job.output,
+            outputs=job.outputs,
+            binary=job.binary,
+        )
+
     def _check_maps(self, classes: int) -> None:
         if self.job.answers is not None:
-            raise InputError(
-                f'expected no answers for a model that labels every pixel, got answers="{self.job.answers}": '
-                "so far they are for models that give each input one class"
-            )
+            answer_lines(self.job.answers, pixels=True)
         if self.masks is not None:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:

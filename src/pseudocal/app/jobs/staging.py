@@ -29,6 +29,7 @@ RESULTS = (
     "model.onnx",
     "model.pt",
     "model.pt2",
+    "pixels.npz",
     "predictions.csv",
     "predictions.parquet",
     "probe.npy",

@@ -52,7 +52,7 @@ def _measured(report: Report) -> Iterator[Fact]:
     if report.measured:
         yield from facts_of_labels(report)
     if report.answers is not None:
-        yield from facts_of_answers(report.answers)
+        yield from facts_of_answers(report.answers, report.unit)
 
 
 def _few_images(report: Report) -> Iterator[Fact]:
@@ -121,6 +121,7 @@ def _note(text: str) -> Fact:
     return Fact("note", text)
 
 
+ANSWERED = {"inputs": "answers", "pixels": "answered pixels"}  # what a person has given, by what was asked about
 CHECKS = (_measured, _few_images, _differ, _unreadable, _left_out, _labels, _sampling)
 
 
@@ -133,7 +134,7 @@ def panel(report: Report) -> Panel | None:
     tracks = _tracks(report)
     return Panel(
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
-        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} answers",
+        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} {ANSWERED[report.unit]}",
         heading=HEADINGS[judged.verdict],
         meaning=MEANINGS[judged.verdict],
         contradicted=bool(report.measured) and any(fact.level == "caution" for fact in facts_of_labels(report)),

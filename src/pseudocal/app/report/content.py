@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.app.report.advice import facts_of
 from pseudocal.app.report.pictures import thumbnail
+from pseudocal.app.report.predictions import class_name
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import (
     AboutData,
@@ -32,7 +33,7 @@ from pseudocal.app.report.sections import (
     Timing,
 )
 from pseudocal.app.report.snippets import LOGITS, REFUSED, SNIPPETS
-from pseudocal.app.report.summaries import BINS, THRESHOLDS, Candidate, Summary, Tally, class_name, judged_temperature
+from pseudocal.app.report.summaries import BINS, THRESHOLDS, Candidate, Summary, Tally, judged_temperature
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.report.page import templates
-from pseudocal.app.report.pictures import picture_within
+from pseudocal.app.report.pictures import marked_within, picture_within
 from pseudocal.app.report.predictions import FORMULA
 from pseudocal.arrays import InputError
 from pseudocal.files import replacing
+from pseudocal.metrics.images import Picture
 
 OTHER_ANSWERS = ("cannot tell", "none of these")  # labels that are no class
 PICTURES_ROOM = 9_000_000  # characters that up to 200 pictures may take together
@@ -24,17 +25,19 @@ MANY_PICTURES = 200  # with more than that each still gets its share of that roo
 
 @dataclass(frozen=True)
 class Question:
-    """An input that a person is asked about: a picture, a row of a table, or nothing but its name.
+    """An input that a person is asked about: a picture, a pixel of it, a row of a table, or nothing but its name.
 
     Attributes:
         name: the input, as predictions name it.
-        picture: its file, which is shown large.
+        picture: its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel is asked about.
+        pixel: the line and the column of the pixel to ask about; None for the whole.
         cells: of a row of a table: column and value.
 
     """
 
     name: str
-    picture: Path | None = None
+    picture: Path | Picture | None = None
+    pixel: tuple[int, int] | None = None
     cells: tuple[tuple[str, str], ...] = ()
 
 
@@ -53,9 +56,12 @@ def write_labelling_page(folder: Path, questions: Sequence[Question], classes: S
         classes: the names of the classes, in the model's order.
 
     """
-    twice = [name for name, count in Counter(question.name for question in questions).items() if count > 1]
+    asked = Counter((question.name, question.pixel) for question in questions)
+    twice = [name for (name, _), count in asked.items() if count > 1]
     if twice:
         raise InputError(f"expected one question for each input, got two for {twice[0]!r}")
+    if len({question.pixel is None for question in questions}) > 1:
+        raise InputError("expected questions about inputs or about pixels, got both")
     for what, given in (("question", questions), ("class", classes)):
         if not given:
             raise InputError(f"expected a {what} or more, got none")
@@ -118,19 +124,35 @@ def _labelling_page(questions: Sequence[Question], classes: Sequence[str]) -> st
 
 def _asked(question: Question, labels: Sequence[str], room: int) -> dict[str, Any]:
     """What the page knows of a question; its `key` is where the browser keeps the answer."""
-    address = None if question.picture is None else picture_within(question.picture, room)
     shown = {
         "name": _unicode(question.name),
+        "pixel": question.pixel,
         "cells": [[_unicode(column), _unicode(value)] for column, value in question.cells],
     }
+    picture, crop = _drawn_question(question, room)
     digest = hashlib.sha256(json.dumps([labels, shown], sort_keys=True).encode())
-    if question.picture is not None and address is not None:  # of the file: how small it is drawn depends on the others
-        digest.update(question.picture.read_bytes())
+    if question.picture is not None and picture is not None:  # itself: how small it is drawn depends on the others
+        whole = question.picture
+        digest.update(whole.read_bytes() if isinstance(whole, Path) else whole.tobytes())
     return shown | {
-        "picture": address,
-        "unreadable": question.picture is not None and address is None,
+        "picture": picture,
+        "crop": crop,
+        "unreadable": question.picture is not None and picture is None,
         "key": f"pseudocal answer {digest.hexdigest()[:32]}",
     }
+
+
+def _drawn_question(question: Question, room: int) -> tuple[str | None, str | None]:
+    """The picture of a question and, if it is about a pixel, what is around that."""
+    if question.picture is None:
+        return None, None
+    if question.pixel is not None:
+        return marked_within(question.picture, question.pixel, room) or (None, None)
+    if not isinstance(question.picture, Path):
+        raise InputError(
+            f"expected the file of a picture, or a pixel of it to ask about, got {question.name!r} without"
+        )
+    return picture_within(question.picture, room), None
 
 
 def _told_apart(names: list[str]) -> list[str]:

@@ -45,14 +45,15 @@ def _clear_changes(report: Report) -> Iterator[tuple[float, str, str]]:
             yield change.value, f"{row.before.value:.{digits}f}", f"{row.after.value:.{digits}f}"
 
 
-def facts_of_answers(answers: Measured) -> Iterator[Fact]:
+def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
     """Say what the answers are, beyond what the verdict says of them."""
     how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
     known = [f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors if prior.estimator != "none"]
     rest = f" and, as prior, from what was known without them ({', '.join(known)})" if known else " alone"
+    what = "inputs" if unit == "inputs" else "sampled pixels"
     yield Fact(
         "note",
-        f"{answers.answers:,} of {answers.rows:,} inputs have an answer; they were {how}. The temperature comes from "
+        f"{answers.answers:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
         f"these answers{rest}.",
     )
     if answers.none_of_these:

@@ -129,7 +129,7 @@ class Target:
         if not path.is_file():
             raise InputError(
                 f"expected a folder in which a calibration has kept its logits, got {folder} without {path.name}: "
-                "a job on a cluster, one for a model that labels every pixel, and one with keep_logits=False keep none"
+                "a job on a cluster over files of rows or an address, and one with keep_logits=False keep none"
             )
         try:
             target: Target = from_json(cls, json.loads(path.read_text(encoding="utf-8")), "target")
@@ -183,6 +183,15 @@ def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequenc
         "confidence_after": np.array([row.after for row in rows]),
         "shares": shares,
     }
+
+
+def class_name(i: int, classes: Sequence[str]) -> str:
+    """Return the name of class i, or its number.
+
+    >>> class_name(0, ["cat"]), class_name(1, ["cat"])
+    ('cat', 'class 1')
+    """
+    return classes[i] if i < len(classes) else f"class {i}"
 
 
 def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:

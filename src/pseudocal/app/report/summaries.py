@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.report.pictures import map_pictures
-from pseudocal.app.report.predictions import Confidences, PredictionTable, image_table, row_table
+from pseudocal.app.report.predictions import Confidences, PredictionTable, class_name, image_table, row_table
 from pseudocal.app.report.sections import MapPictures, Segmentation
 from pseudocal.arrays import Labelled, Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
@@ -189,13 +189,23 @@ class ImageSummary:
         row = row_of_pixels(predicted, *both, classes=classes)
         self.add_row(name, row, picture=picture)
         if mask is not None:
-            judged = judged_temperature(self.calibration)
-            before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, judged))
-            self._sums.append((before, after))
-            if len(self._sums) >= JOINED:
-                self._sums = [self._joined()]
+            self.measure(image, mask)
         self.show(image, name, picture=picture, mask=mask)
         return image_table([name], [row], self.classes)
+
+    def measure(self, image: Maps, mask: NDArray[Any]) -> None:
+        """Add the labels of one image, for evaluation only.
+
+        Args:
+            image: logits `(classes, height, width)`.
+            mask: the true classes `(height, width)`.
+
+        """
+        judged = judged_temperature(self.calibration)
+        before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, judged))
+        self._sums.append((before, after))
+        if len(self._sums) >= JOINED:
+            self._sums = [self._joined()]
 
     def add_row(self, name: str, row: ImageRow, *, picture: Path | None = None) -> None:
         """Consider one image as an example.
@@ -274,15 +284,6 @@ def judged_temperature(calibration: Calibration) -> float:
     3.0
     """
     return calibration.refused or calibration.temperature
-
-
-def class_name(i: int, classes: Sequence[str]) -> str:
-    """Return the name of class i, or its number.
-
-    >>> class_name(0, ["cat"]), class_name(1, ["cat"])
-    ('cat', 'class 1')
-    """
-    return classes[i] if i < len(classes) else f"class {i}"
 
 
 def _best(before: Doubles, after: Doubles) -> list[int]:

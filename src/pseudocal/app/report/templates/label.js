@@ -74,8 +74,11 @@ function cell(text) {
 }
 
 function table() {
-  const rows = questions.flatMap((question, i) => (answers[i] === undefined ? [] : [[question.name, answers[i]]]));
-  return [["file", "label"], ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("");
+  const header = questions[0].pixel ? ["file", "y", "x", "label"] : ["file", "label"];
+  const rows = questions.flatMap(({ name, pixel }, i) =>
+    answers[i] === undefined ? [] : [[name, ...(pixel ?? []).map(String), answers[i]]],
+  );
+  return [header, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("");
 }
 
 function save() {
@@ -140,7 +143,7 @@ function show() {
   const ended = at === questions.length;
   element("work").hidden = ended;
   element("end").hidden = !ended;
-  element("prompt").textContent = ended ? summary() : "What is this?";
+  element("prompt").textContent = ended ? summary() : questions[at].pixel ? "What is at the mark?" : "What is this?";
   element("where").textContent = ended ? "Your answers" : `Question ${at + 1} of ${questions.length}`;
   element("count").textContent = `${done()} of ${questions.length} answered`;
   element("bar").value = done();
@@ -155,12 +158,10 @@ function show() {
 }
 
 function showQuestion(question) {
-  const { name, picture, cells, unreadable } = question;
-  const image = element("picture");
-  image.hidden = !picture;
-  image.alt = picture ? `The picture to label: ${name}` : "";
-  if (!picture) image.removeAttribute("src");
-  else if (image.src !== picture) image.src = picture;
+  const { picture, crop, cells, unreadable } = question;
+  const name = called(question);
+  showPicture(element("picture"), picture, `The picture to label: ${name}`);
+  showPicture(element("crop"), crop, "The same, enlarged around the mark");
   element("unreadable").hidden = !unreadable;
   element("row").hidden = !cells.length;
   element("row").scrollTop = 0;
@@ -169,6 +170,17 @@ function showQuestion(question) {
   for (const { label, button } of byLabel.values()) button.setAttribute("aria-pressed", label === answers[at]);
   const next = questions[at + 1]?.picture;
   if (next) new Image().src = next; // decoded before it is needed
+}
+
+function called({ name, pixel }) {
+  return pixel ? `${name} (y ${pixel[0]}, x ${pixel[1]})` : name;
+}
+
+function showPicture(image, address, alt) {
+  image.hidden = !address;
+  image.alt = address ? alt : "";
+  if (!address) image.removeAttribute("src");
+  else if (image.src !== address) image.src = address;
 }
 
 function cellRow([column, value]) {
@@ -200,12 +212,12 @@ function reviewed(question, i) {
     const image = made("img", "");
     image.alt = "";
     image.loading = "lazy";
-    image.src = question.picture;
+    image.src = question.crop ?? question.picture;
     button.append(image);
   }
   const said = answers[i];
   const text = said === undefined ? made("span", "open", "said open") : made("span", byLabel.get(said).text, "said");
-  text.append(made("span", question.name, "name"));
+  text.append(made("span", called(question), "name"));
   button.append(text);
   button.addEventListener("click", () => go(i));
   const item = document.createElement("li");

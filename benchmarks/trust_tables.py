@@ -1,0 +1,156 @@
+"""Tables for `benchmarks/trust.py`: calibration error, verdicts and forecasts of cases by family."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import numpy as np
+from scipy.stats import wilcoxon
+from sklearn.metrics import roc_auc_score
+
+from pseudocal import fit_temperature
+from pseudocal.calibrators.confidence import confidences, match_confidence
+from pseudocal.calibrators.rivals.atc import atc_accuracy
+from pseudocal.calibrators.rivals.doc import doc_accuracy
+from trust_cases import Case
+
+Cases = dict[str, list[Case]]
+
+
+def by_estimator(name: str, opinions: int = 1) -> Callable[[Case], float]:
+    """The temperature of an estimator, or of mixes where it has none."""
+    return lambda case: case.found(opinions).get(name, case.mixing).temperature
+
+
+CANDIDATES: dict[str, Callable[[Case], float]] = {
+    "none": lambda case: 1.0,
+    "PseudoCal": by_estimator("mixes"),
+    "raw agreement": lambda case: match_confidence(case.logits, case.agreements[0].rate).temperature,
+    "agreement": by_estimator("agreement"),
+    "agreement, two opinions": by_estimator("agreement", 2),
+    "oracle": lambda case: fit_temperature(case.logits, case.labels).temperature,
+}
+
+
+def table(header: str, rows: list[str]) -> str:
+    """Markdown."""
+    return "\n".join([header, "|---" * (header.count("|") - 1) + "|", *rows])
+
+
+def with_all(cases: Cases) -> Cases:
+    """The families, and all of them together."""
+    return cases if len(cases) == 1 else {**cases, "all": [case for group in cases.values() for case in group]}
+
+
+def compare(cases: Cases) -> str:
+    """Mean ECE, and for each family a paired test over tasks (means over seeds) against PseudoCal."""
+    rows = []
+    for family, group in cases.items():
+        scores = {name: [case.ece(temperature(case)) for case in group] for name, temperature in CANDIDATES.items()}
+        reference = by_task(group, scores["PseudoCal"])
+        for name, values in scores.items():
+            own = by_task(group, values)
+            p = "" if np.allclose(own, reference) else f"{wilcoxon(own, reference).pvalue:.1g}"
+            better = "" if name == "PseudoCal" else f"{np.mean(own < reference):.0%} of {len(own)} tasks"
+            rows.append(f"| {family} | {name} | {np.mean(values):.1f} | {np.max(values):.1f} | {better} | {p} |")
+    return table("| family | candidate | ECE | worst | better than PseudoCal | p |", rows)
+
+
+def by_task(cases: list[Case], values: list[float]) -> np.ndarray:
+    """Means over the seeds of a task."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for case, value in zip(cases, values, strict=True):
+        groups[case.task].append(value)
+    return np.array([np.mean(group) for group in groups.values()])
+
+
+def verdicts(cases: Cases, used: str, opinions: int = 1) -> str:
+    """How often the verdict on the temperature of an estimator is right."""
+    rows = []
+    for family, group in with_all(cases).items():
+        trusts = [case.trust(used, opinions) for case in group]
+        after = np.array([case.ece(by_estimator(used, opinions)(case)) for case in group])
+        before = np.array([case.ece(1.0) for case in group])
+        worse, helps = after > before + 1, after < before
+        apply, refused = (np.array([t.verdict == v for t in trusts]) for v in ("apply", "do not apply"))
+        score = np.array([np.nan if t.score is None else t.score for t in trusts])
+        rows.append(
+            f"| {family} | {len(group)} | {apply.sum()} | {share(~worse[apply])} | {share(apply[helps])} "
+            f"| {refused.sum()} | {share(worse[refused])} | {auroc(worse | (after > 10), score)} |"
+        )
+    header = "| family | cases | apply | of these no worse | of the helpful: apply | do not apply | of these worse "
+    return table(f"{header}| AUROC (95%) |", rows)
+
+
+def share(which: np.ndarray) -> str:
+    """How many, in percent."""
+    return f"{np.mean(which):.0%}" if len(which) else "-"
+
+
+def auroc(bad: np.ndarray, score: np.ndarray) -> str:
+    """With its interval from resampled cases; `bad` is made worse by over a point, or an ECE above ten."""
+    if bad.all() or not bad.any() or np.isnan(score).any():
+        return "-"
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(1000):
+        rows = rng.integers(len(bad), size=len(bad))
+        if 0 < bad[rows].sum() < len(bad):
+            drawn.append(roc_auc_score(bad[rows], score[rows]))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return f"{roc_auc_score(bad, score):.2f} ({low:.2f} to {high:.2f})"
+
+
+def forecasts(cases: Cases) -> str:
+    """Coverage and width of the 90% interval, and the mean absolute error beside those of others, in points."""
+    rows = []
+    for family, group in with_all(cases).items():
+        errors: dict[str, list[float]] = defaultdict(list)
+        covered, widths = [], []
+        for case in group:
+            forecast, truth = case.trust().forecast, case.accuracy
+            covered.append(forecast.low <= truth <= forecast.high)
+            widths.append(100 * (forecast.high - forecast.low))
+            for name, value in predicted(case).items():
+                errors[name].append(100 * abs(value - truth))
+        means = " | ".join(f"{np.mean(errors[name]):.1f}" if errors[name] else "-" for name in FORECASTS)
+        rows.append(f"| {family} | {np.mean(covered):.0%} | {np.median(widths):.0f} | {means} |")
+    return table(f"| family | covered | median width | {' | '.join(FORECASTS)} |", rows)
+
+
+FORECASTS = (
+    "forecast",
+    "two opinions",
+    "raw agreement",
+    "PseudoCal's confidence",
+    "plain confidence",
+    "ATC",
+    "DoC",
+)
+
+
+def predicted(case: Case) -> dict[str, float]:
+    """Forecasts of the accuracy."""
+    found = {
+        "forecast": case.trust().forecast.accuracy,
+        "two opinions": case.trust(opinions=2).forecast.accuracy,
+        "raw agreement": case.agreements[0].rate,
+        "PseudoCal's confidence": float(confidences(case.logits, case.mixing.temperature).mean()),
+        "plain confidence": float(confidences(case.logits).mean()),
+    }
+    if case.source is not None:
+        found |= {"ATC": atc_accuracy(case.source, case.logits), "DoC": doc_accuracy(case.source, case.logits)}
+    return found
+
+
+def examples(cases: list[Case]) -> str:
+    """The verdict on each case, and what it could not know."""
+    rows = []
+    for case in cases:
+        trust = case.trust()
+        temperature = trust.effects["agreement" if "agreement" in trust.effects else "mixes"].temperature
+        rows.append(
+            f"{case.family}, {case.task}: {trust.verdict}. {' '.join(trust.reasons)} Accuracy {case.accuracy:.1%}, "
+            f"ECE {case.ece(1.0):.1f} before and {case.ece(temperature):.1f} after."
+        )
+    return "\n\n".join(rows)

@@ -1,0 +1,279 @@
+"""What a calibration keeps of its target, so that a person can be asked and answers be taken without predicting again.
+
+| file          | content |
+|---------------|---------|
+| `target.json` | what the inputs are called, and how the model was opened |
+| `probe.npy`   | two inputs to try a calibrated model on |
+| `logits.npy`  | a row for each row of the predictions; of a segmenter, a row for each pixel that was kept |
+| `pixels.npz`  | of a segmenter: where these pixels are, and sums over all pixels of each image |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs import InputSet, PictureSet
+from pseudocal.app.inputs.pictures import picture_size
+from pseudocal.app.inputs.tables import read_array
+from pseudocal.app.report import ImageSummary, PredictionTable, image_table
+from pseudocal.app.report.pictures import MAP_SIDE
+from pseudocal.app.report.predictions import Target
+from pseudocal.arrays import InputError, Labelled, Logits, Maps
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.maps import IGNORED, as_masks, at_size, draw, nothing, predicted, rows_at
+from pseudocal.metrics.images import ImageRow
+from pseudocal.randomness import Streams
+
+MOST_PIXELS = 500  # of an image
+PIXELS_MEMORY = 2**26  # bytes of logits of pixels, at most, unless there are more images than that has room for
+
+Whole = NDArray[np.int64]
+
+
+class Frame(NamedTuple):
+    """The part of a picture that the logits of a map cover, in pixels of the picture.
+
+    Attributes:
+        left: its left edge.
+        top: its upper edge.
+        right: its right edge.
+        bottom: its lower edge.
+
+    """
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+@dataclass(frozen=True, eq=False)
+class KeptPixels:
+    """Random pixels of each image, all images about the same number, and sums over all pixels of each.
+
+    Attributes:
+        logits: the logits of each pixel, `(n, classes)`.
+        image: the number of its image, from 0, `(n,)`.
+        at: its flat index in the map of logits, `(n,)`.
+        y: its line in the picture as it is shown, from the top, `(n,)`.
+        x: its column, from the left, `(n,)`.
+        labels: its class for evaluation only, `IGNORED` without one, `(n,)`.
+        pixels: the number of pixels of each image that have a prediction, `(images,)`.
+        shares: the share of each class among them, `(images, classes)`.
+        before: their mean confidence before calibration, `(images,)`.
+
+    """
+
+    logits: Logits
+    image: Whole
+    at: Whole
+    y: Whole
+    x: Whole
+    labels: Whole
+    pixels: Whole
+    shares: NDArray[Any]
+    before: NDArray[Any]
+
+    @classmethod
+    def of(
+        cls, image: Maps, row: ImageRow, number: int, *, most: int, frame: Frame | None, mask: Any = None
+    ) -> KeptPixels:
+        """Draw pixels of one image `(classes, height, width)`.
+
+        Args:
+            image: its logits.
+            row: the sums over its pixels.
+            number: its number in the data. The same image and number give the same pixels.
+            most: how many to draw.
+            frame: what the map covers of the picture; None to speak of the map itself.
+            mask: the true classes, for evaluation only.
+
+        """
+        classes, height, width = image.shape
+        candidates = np.flatnonzero(predicted(image[None])[0] != nothing(classes))
+        at = np.sort(draw(candidates, most, Streams(0).asked(number)))
+        left, top, right, bottom = frame or Frame(0, 0, width, height)
+        y = (top + (at // width + 0.5) * (bottom - top) / height).astype(np.int64)
+        x = (left + (at % width + 0.5) * (right - left) / width).astype(np.int64)
+        if len(at):  # of two logits within one pixel of a small picture a person can be asked about one
+            one = np.sort(np.unique(np.stack([y, x]), axis=1, return_index=True)[1])
+            at, y, x = at[one], y[one], x[one]
+        known = None if mask is None else at_size(as_masks(mask, 1), (height, width))[0].reshape(-1)[at]
+        return cls(
+            logits=rows_at(image, at),
+            image=np.zeros(len(at), dtype=np.int64),
+            at=at.astype(np.int64),
+            y=y,
+            x=x,
+            labels=np.full(len(at), IGNORED, dtype=np.int64) if known is None else known.astype(np.int64),
+            pixels=np.array([len(candidates)]),
+            shares=np.asarray(row.shares, dtype=np.float64)[None],
+            before=np.array([row.before], dtype=np.float64),
+        )
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[KeptPixels]) -> KeptPixels:
+        """Join images in order."""
+        first = np.cumsum([0, *(len(part.pixels) for part in parts)])
+        columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}
+        columns["image"] = [part.image + start for part, start in zip(parts, first, strict=False)]
+        return cls(**{name: np.concatenate(column) for name, column in columns.items()})
+
+    def save(self, folder: Path, shown: Sequence[tuple[Maps, NDArray[Any] | None]] = ()) -> None:
+        """Write `logits.npy` and `pixels.npz`.
+
+        Args:
+            folder: where to write them.
+            shown: the `small_maps` of the first images.
+
+        """
+        if not len(self.at):
+            raise InputError("expected at least one pixel that has a prediction, got none")
+        columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "logits"}
+        maps = {f"map_{i}": image for i, (image, _) in enumerate(shown)}
+        masks = {f"mask_{i}": mask for i, (_, mask) in enumerate(shown) if mask is not None}
+        np.save(folder / "logits.npy", self.logits)
+        np.savez(folder / "pixels.npz", **(columns | maps | masks))
+
+    @classmethod
+    def load(cls, folder: Path, logits: Logits, images: int) -> KeptPixels:
+        """Read what `save` wrote of so many images."""
+        path = folder / "pixels.npz"
+        names = [f.name for f in fields(cls) if f.name != "logits"]
+        columns = {name: read_array(path, name) for name in names}
+        shapes = {"pixels": (images,), "before": (images,), "shares": (images, logits.shape[1])}
+        for name, column in columns.items():
+            shape = shapes.get(name, (len(logits),))
+            if column.shape != shape or column.dtype.kind != ("f" if name in ("shares", "before") else "i"):
+                raise InputError(f"expected {name} of shape {shape} in {path}, got {column.dtype} of {column.shape}")
+        if columns["image"].min() < 0 or columns["image"].max() >= images or np.any(np.diff(columns["image"]) < 0):
+            raise InputError(f"expected pixels of images 0 to {images - 1}, in order, got others in {path}")
+        return cls(logits=logits, **columns)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptTarget:
+    """What a calibration has kept of its target.
+
+    Attributes:
+        folder: where it is.
+        target: what the inputs are called, and how the model was opened.
+        logits: what can be asked about, a row each.
+        pixels: where the rows are, if they are pixels.
+
+    """
+
+    folder: Path
+    target: Target
+    logits: Logits
+    pixels: KeptPixels | None
+
+    @classmethod
+    def load(cls, folder: Path) -> KeptTarget:
+        """Read it; logits are a memory map."""
+        target = Target.load(folder)
+        logits: Logits = read_array(folder / "logits.npy")
+        of_pixels, images = (folder / "pixels.npz").exists(), len(target.names)
+        if logits.ndim != 2 or len(logits) == 0 or not (of_pixels or len(logits) == images):
+            raise InputError(f"expected logits of {images} inputs in {folder}, got shape {logits.shape}")
+        return cls(folder, target, logits, KeptPixels.load(folder, logits, images) if of_pixels else None)
+
+    @property
+    def groups(self) -> Whole | None:
+        """The image of each row, if rows are pixels."""
+        return None if self.pixels is None else self.pixels.image
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What each row is called, as an answer names it."""
+        kept, names = self.pixels, self.target.names
+        if kept is None:
+            return names
+        spots = zip(kept.image.tolist(), kept.y.tolist(), kept.x.tolist(), strict=True)
+        return [spot_name(names[i], y, x) for i, y, x in spots]
+
+    def said_of(self, probe: Logits | Maps) -> tuple[Logits, Logits]:
+        """What a model says of the first inputs, and what was kept of them, as rows that can be compared."""
+        if self.pixels is None or probe.ndim != 4:
+            return probe, self.logits[: len(probe)]
+        image, at = self.pixels.image, self.pixels.at
+        if any(at[image == i].max(initial=0) >= one[0].size for i, one in enumerate(probe)):
+            return probe[:1, :, 0, 0], self.logits[:2]  # maps of another size
+        rows = np.concatenate([rows_at(one, at[image == i]) for i, one in enumerate(probe)])
+        return rows, self.logits[: len(rows)]
+
+    def shown_maps(self) -> Iterator[tuple[Maps, NDArray[Any] | None]]:
+        """The maps of the first images, in low resolution, with their true classes if those are known."""
+        with np.load(self.folder / "pixels.npz", allow_pickle=False) as file:
+            for i in range(sum(name.startswith("map_") for name in file.files)):
+                yield file[f"map_{i}"], file[f"mask_{i}"] if f"mask_{i}" in file.files else None
+
+
+def image_tables(summary: ImageSummary, kept: KeptTarget) -> Iterator[PredictionTable]:
+    """Yield the table of a segmenter again, image by image, and summarise the pixels that were kept.
+
+    Classes and the confidence before calibration are those of all pixels. How much the confidence changes is known
+    from the pixels that were kept.
+    """
+    pixels, target, t = kept.pixels, kept.target, summary.calibration.temperature
+    assert pixels is not None
+    labelled = bool((pixels.labels != IGNORED).any())
+    first = np.searchsorted(pixels.image, np.arange(len(target.names) + 1))
+    pictures = [None] * len(target.names) if target.pictures is None else [Path(path) for path in target.pictures]
+    for i, (name, picture) in enumerate(zip(target.names, pictures, strict=True)):
+        some = slice(first[i], first[i + 1])
+        z, after = np.array(kept.logits[some]), float(pixels.before[i])
+        if len(z):
+            after += float((confidences(z, t) - confidences(z, 1.0)).mean())
+            weights = np.full(len(z), pixels.pixels[i] / len(z))
+            summary.add_sample(Labelled(z, z.argmax(axis=1), weights))
+        if len(z) and labelled:
+            summary.measure(z.T[:, None], pixels.labels[some][None])
+        row = ImageRow(pixels.shares[i], float(pixels.before[i]), float(np.clip(after, 0, 1)))
+        summary.add_row(name, row, picture=picture)
+        yield image_table([name], [row], target.classes)
+    for name, picture, (image, mask) in zip(target.names, pictures, kept.shown_maps(), strict=False):
+        summary.show(image, name, picture=picture, mask=mask)
+
+
+def spot_name(name: str, y: object, x: object) -> str:
+    """What a pixel is called.
+
+    >>> spot_name("frame.png", 3, 4)
+    'frame.png (y 3, x 4)'
+    """
+    return f"{name} (y {y}, x {x})"
+
+
+def frame_of(inputs: InputSet, i: int) -> Frame | None:
+    """Return what the model sees of picture i; None if it is no picture file."""
+    if not isinstance(inputs, PictureSet):
+        return None
+    return Frame(*inputs.preprocessing.covered(*picture_size(inputs.paths[i])))
+
+
+def pixels_each(images: int, classes: int) -> int:
+    """Return how many pixels of each image to keep.
+
+    >>> pixels_each(100, 19), pixels_each(10_000, 19)
+    (500, 88)
+    """
+    return int(np.clip(PIXELS_MEMORY // (4 * images * classes), 1, MOST_PIXELS))
+
+
+def small_maps(image: Maps, mask: NDArray[Any] | None) -> tuple[Maps, NDArray[Any] | None]:
+    """Take every k-th pixel of a map and of its mask: enough to be shown.
+
+    >>> small_maps(np.zeros((3, 400, 641)), None)[0].shape
+    (3, 133, 214)
+    """
+    step = -(-max(image.shape[1:]) // MAP_SIDE)
+    every = (..., slice(step // 2, None, step), slice(step // 2, None, step))
+    known = None if mask is None else at_size(as_masks(mask, 1), image.shape[1:])[0][every]
+    return image[every].copy(), known  # not a view, which would hold the whole batch

@@ -1,0 +1,77 @@
+"""The sentences that a label-free verdict consists of; `trust.py` decides which of them are said."""
+
+from __future__ import annotations
+
+BOUND = "The temperature lies at the {end} end of the range that was searched: the data do not determine it."
+ONE_CLASS = "One of {classes} classes takes {largest:.0%} of all predictions: the model hardly tells inputs apart."
+MUCH_OF_ONE_CLASS = (
+    "One of {classes} classes takes {largest:.0%} of all predictions. Unless it is as frequent here, others are taken "
+    "for it, perhaps by all models alike."
+)
+MOSTLY_ONE_CLASS = "One class takes {largest:.0%} of all pixels: the mixes say little of most of them."
+
+ALONE = (
+    "There was no second opinion. A model that is consistently wrong looks the same from within as one that is right: "
+    "only another model, trained from another seed or on other features, can tell."
+)
+PIXELS = (
+    "For models that label every pixel no second opinion is supported, so the verdict is caution at best. A model that "
+    "is consistently wrong looks the same from within as one that is right: masks of a few images can tell."
+)
+SAME_MODEL = (
+    "The second model makes {shared:.0%} of the first one's mistakes as well: it is no opinion of its own, and neither "
+    "the temperature nor the forecast is taken from it. Train another from another seed or on other features."
+)
+TWO_CLASSES = (
+    "There are two classes, so no mix can show a mistake that two models share, and their agreement is no more than an "
+    "upper bound: they agree on {rate:.0%} of the inputs, so the first is right on at most {most:.0%} if the second is "
+    "as accurate. A person's answers on a few inputs would tell how often it is right."
+)
+UNSURE = (
+    "The second opinion has a mean confidence of {second:.0%}, the first model one of {before:.0%}. If it is less "
+    "accurate too, the forecast is too low."
+)
+
+ONE_OPINION = (
+    "Two models agree on {rate} of the inputs, and on {shared} of the first one's mistakes on mixes: it is right on "
+    "about {accuracy:.0%}."
+)
+OPINIONS = (
+    "{others} other models agree with it on {rate} of the inputs, and on {shared} of its mistakes on mixes: it is "
+    "right on about {accuracy:.0%}."
+)
+NO_MISTAKES = (
+    "The models agree on {rate} of the inputs, and no mix was surely mistaken, so how many mistakes they share is not "
+    "known: the first is right on about {accuracy:.0%}."
+)
+
+# on a temperature from the agreement, after one of the three above
+AT_CHANCE = "That is chance: they agree no more often than they share mistakes, and no temperature follows from it."
+TOO_NEAR = (
+    "Its mean confidence is {before:.0%} without calibration, which is too near for the forecast to tell whether "
+    "T = {agreement:.3g} is better than none."
+)
+LOWERED = "T = {agreement:.3g} lowers its mean confidence from {before:.0%} to that."
+RAISED = "T = {agreement:.3g} raises its mean confidence from {before:.0%} to that."
+BACKED = "The mixes, which have no part in this, point the same way (T = {mixes:.3g})."
+UNDECIDED = "The mixes do not tell whether T is above 1 or below (T = {mixes:.3g})."
+CONTRADICTED = (
+    "But the mixes point the other way (T = {mixes:.3g}). A person's answers on a few inputs would tell which is right."
+)
+
+# on a temperature from the mixes, after one of the same three
+NEARER = "Its mean confidence is {before:.0%} before and {after:.0%} after calibration, which is nearer."
+STILL_HIGH = (
+    "Its mean confidence is {before:.0%} before and {after:.0%} after calibration, which is nearer but still {gap:.0f} "
+    "points too high."
+)
+STILL_LOW = (
+    "Its mean confidence is {before:.0%} before and {after:.0%} after calibration, which is nearer but still {gap:.0f} "
+    "points too low."
+)
+NO_TELLING = (
+    "Its mean confidence is {before:.0%} before and {after:.0%} after calibration: the forecast cannot tell which is "
+    "nearer."
+)
+FURTHER = "Its mean confidence is {before:.0%} before and {after:.0%} after calibration, which is further off."
+OTHER_TEMPERATURE = "T = {agreement:.3g}, from the agreement, is expected to be nearer."

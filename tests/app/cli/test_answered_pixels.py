@@ -1,0 +1,239 @@
+"""`ask` and `refine` for a model that labels every pixel: pixels are asked about, and what was kept is enough."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pseudocal import Answers, Calibration, ask
+from pseudocal.app.jobs import kept_target
+from pseudocal.app.jobs.kept_target import KeptPixels, KeptTarget, pixels_each
+from pseudocal.metrics.images import image_row
+
+HEIGHT, WIDTH = 24, 32
+PREPARED = ("--size", f"{HEIGHT}x{WIDTH}", "--resize", "stretch", "--batch-size", 8)
+
+
+def predict(x: Any) -> Any:
+    """Three classes by colour, at half the size of the input, far too sure of themselves."""
+    n, _, height, width = x.shape
+    return 50 * x.reshape(n, 3, height // 2, 2, width // 2, 2).mean(axis=(3, 5))
+
+
+@pytest.fixture
+def frames(tmp_path, monkeypatch) -> Path:
+    """Thirty pictures of 48 x 64, twice the size that the model takes, of patches of 8 x 8; and their masks."""
+    model = ModuleType("segmenter_by_colour")
+    model.predict = predict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, model.__name__, model)
+    rng = np.random.default_rng(1)
+    for i in range(30):
+        colours = rng.uniform(30, 225, size=(6, 8, 3))
+        mask = (colours / 20 + rng.gumbel(size=colours.shape)).argmax(axis=-1).astype(np.uint8)
+        mask[0, 0] = 255
+        for kind, array in (("images", colours.astype(np.uint8)), ("masks", mask)):
+            (tmp_path / kind).mkdir(exist_ok=True)
+            Image.fromarray(array.repeat(8, 0).repeat(8, 1)).save(tmp_path / kind / f"={i:02}.png")
+    return tmp_path
+
+
+@pytest.fixture
+def out(pseudocal, frames) -> Path:
+    done = pseudocal("calibrate", "segmenter_by_colour:predict", frames / "images", "-o", frames / "out", *PREPARED)
+    assert done.code == 0, done.err
+    return frames / "out"
+
+
+def template(out: Path) -> list[dict[str, str]]:
+    with (out / "ask.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def answered(out: Path, masks: Path, path: Path) -> Path:
+    """Answer the questions of `ask` from the masks."""
+    rows = template(out)
+    for row in rows:
+        label = np.asarray(Image.open(masks / row["file"].lstrip("'")))[int(row["y"]), int(row["x"])]
+        row["label"] = "cannot tell" if label == 255 else str(label)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["file", "y", "x", "label"])
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal, frames, out):
+    import pyarrow.parquet
+
+    before, first = Calibration.load(out / "calibration.json"), pyarrow.parquet.read_table(out / "predictions.parquet")
+    assert pseudocal("ask", out, "-n", 60).code == 0
+    rows = template(out)
+    assert max(np.unique([row["file"] for row in rows], return_counts=True)[1]) <= 4  # few of one image
+    kept = KeptTarget.load(out)
+    asked = ask(kept.logits, 60, groups=kept.pixels.image)
+    spots = [[int(row["y"]), int(row["x"])] for row in rows]
+    assert spots == np.stack([kept.pixels.y[asked], kept.pixels.x[asked]], axis=1).tolist()
+    answers = answered(out, frames / "masks", frames / "answers.csv")
+    done = pseudocal("refine", out, answers)
+    assert done.code == 0, done.err
+    masks = [np.asarray(Image.open(frames / "masks" / name)) for name in kept.target.names]
+    labels = np.array([masks[kept.pixels.image[row]][kept.pixels.y[row], kept.pixels.x[row]] for row in asked])
+    labels, order = np.where(labels == 255, -1, labels.astype(int)), np.argsort(asked)
+    expected = before.refined(kept.logits, Answers(asked[order], labels[order]), groups=kept.pixels.image)
+    after = Calibration.load(out / "calibration.json")
+    assert (after.temperature, after.measured) == (expected.temperature, expected.measured)
+    count = int((labels >= 0).sum())
+    assert f"measured on {count} answered pixels" in done.out
+    assert f"Verdict, measured on {count} answered pixels" in (out / "report.html").read_text()
+    table = pyarrow.parquet.read_table(out / "predictions.parquet")
+    for name in ("file", "class", "class_share", "confidence_before", "shares"):
+        assert table[name] == first[name]
+    rows_of = [kept.logits[kept.pixels.image == i] for i in range(30)]  # all of them: the maps are small
+    expected_after = [after.probabilities(rows).max(axis=1).mean() for rows in rows_of]
+    np.testing.assert_allclose(table["confidence_after"].to_numpy(), expected_after, rtol=1e-5)
+
+
+def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
+    pseudocal("ask", out, "-n", 40)
+    answers = answered(out, frames / "masks", frames / "answers.csv")
+    start = content(out)
+    results = []
+    for _ in range(2):
+        assert pseudocal("refine", out, answers).code == 0
+        results.append(content(out))
+    assert results[0] == results[1]
+    assert results[0].keys() == start.keys()
+    assert all(start[name] == results[0][name] for name in ("logits.npy", "pixels.npz", "probe.npy", "target.json"))
+    words = ("segmenter_by_colour:predict", frames / "images", "-o", frames / "both", *PREPARED)
+    assert pseudocal("calibrate", *words, "--answers", answers).code == 0
+    both = content(frames / "both")
+    assert {name for name in both if both[name] != results[0][name]} <= {"report.html", "report.json"}  # when made
+    assert pseudocal("calibrate", *words, "--answers", answers, "--no-logits").code == 0
+    assert set(content(frames / "both")) == set(both) - {"logits.npy", "pixels.npz", "probe.npy", "target.json"}
+
+
+def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(pseudocal, frames):
+    out, masks = frames / "out", frames / "masks"
+    words = ("segmenter_by_colour:predict", frames / "images", "-o", out, *PREPARED, "--labels", masks)
+    done = pseudocal("calibrate", *words)
+    assert done.code == 0, done.err
+    before = {row["metric"]: row for row in json.loads((out / "report.json").read_text())["measured"]}
+    pseudocal("ask", out, "-n", 60)
+    done = pseudocal("refine", out, answered(out, masks, frames / "answers.csv"), "--json")
+    after = {row["metric"]: row for row in json.loads(done.out)["measured"]}
+    assert after["accuracy"]["before"]["value"] == pytest.approx(before["accuracy"]["before"]["value"], abs=0.1)
+    assert after["ece"]["after"]["value"] < after["ece"]["before"]["value"] - 0.1
+    report = json.loads((out / "report.json").read_text())
+    assert len(report["segmentation"]["maps"]) == 6
+    assert all(one["correct"].startswith("data:image/png") for one in report["segmentation"]["maps"])
+    assert report["data"]["preparation"].endswith("; figures from a sample of the pixels")
+
+
+def test_what_is_kept_does_not_grow_and_every_image_counts_the_same(pseudocal, frames, monkeypatch):
+    monkeypatch.setattr(kept_target, "PIXELS_MEMORY", 30 * 3 * 4 * 20)
+    assert pixels_each(30, 3) == 20
+    words = ("segmenter_by_colour:predict", frames / "images", "-o", frames / "out", *PREPARED)
+    assert pseudocal("calibrate", *words).code == 0
+    kept = KeptTarget.load(frames / "out")
+    assert np.bincount(kept.pixels.image).tolist() == [20] * 30
+    for seed in (1, 2):  # the pixels depend on the logits alone
+        assert pseudocal("calibrate", *words, "--seed", seed).code == 0
+        assert KeptTarget.load(frames / "out").names == kept.names
+    assert pseudocal("ask", frames / "out", "-n", 20).code == 0
+    answers = answered(frames / "out", frames / "masks", frames / "answers.csv")
+    assert pseudocal("refine", frames / "out", answers).code == 0
+
+
+def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
+    pseudocal("ask", out, "-n", 10)
+    good = answered(out, frames / "masks", frames / "answers.csv").read_text().splitlines()
+    before = content(out)
+    for line, said in (
+        ("'=00.png,1000,3,1", 'line 12: "\'=00.png (y 1000, x 3)", which is no pixel that was kept of the target'),
+        (good[3], "line 12: "),
+    ):
+        (frames / "bad.csv").write_text("\n".join([*good, line]) + "\n")
+        done = pseudocal("refine", out, frames / "bad.csv")
+        assert (done.code, said in done.err) == (3, True), done.err
+    (frames / "bad.csv").write_text("file,label\n=00.png,1\n")
+    for words in (
+        ("refine", out, frames / "bad.csv"),
+        (
+            "calibrate",
+            "segmenter_by_colour:predict",
+            frames / "images",
+            "-o",
+            out,
+            *PREPARED,
+            "--answers",
+            frames / "bad.csv",
+        ),
+    ):
+        done = pseudocal(*words)
+        assert (done.code, "expected the columns file, y, x and label" in done.err) == (3, True), done.err
+    (frames / "bad.csv").write_text("\n".join([good[0], *good[3:]]))
+    assert "are no fair sample" in pseudocal("refine", out, frames / "bad.csv").err
+    assert pseudocal("refine", out, frames / "bad.csv", "--labels-are", "random").code == 0
+    assert before["logits.npy"] == content(out)["logits.npy"]
+    np.savez(out / "pixels.npz", **(dict(np.load(out / "pixels.npz")) | {"image": np.zeros(3, dtype=int)}))
+    done = pseudocal("refine", out, frames / "answers.csv")
+    assert (done.code, "expected image of shape" in done.err) == (3, True)
+
+
+def test_frames_of_an_array_are_shown_too(pseudocal, frames):
+    np.save(
+        frames / "x.npy",
+        np.stack([np.asarray(Image.open(p)).transpose(2, 0, 1) / 255 for p in sorted((frames / "images").iterdir())]),
+    )
+    done = pseudocal(
+        "calibrate", "segmenter_by_colour:predict", frames / "x.npy", "-o", frames / "out", "--batch-size", 8
+    )
+    assert done.code == 0, done.err
+    assert pseudocal("ask", frames / "out", "-n", 5).code == 0
+    page = (frames / "out" / "label.html").read_text()
+    assert page.count('"crop": "data:image') == 5
+    kept = KeptTarget.load(frames / "out")
+    assert (kept.pixels.y.max(), kept.pixels.x.max()) == (23, 31)  # of the model's own map
+
+
+def test_two_logits_within_one_pixel_of_a_picture_are_one_question():
+    image = np.random.default_rng(0).normal(size=(2, 8, 8))
+    frame = kept_target.Frame(0, 0, 4, 4)
+    kept = KeptPixels.of(image, image_row(image, 1.0), 0, most=500, frame=frame)
+    assert len(kept.at) == len(set(zip(kept.y.tolist(), kept.x.tolist(), strict=True))) == 16
+    assert kept.pixels.tolist() == [64]
+
+
+def test_a_person_answers_pixels_in_a_browser(browser, pseudocal, frames, out):
+    assert pseudocal("ask", out, "-n", 4).code == 0
+    for size in ({"width": 1200, "height": 800}, {"width": 390, "height": 844}):
+        tab = browser.new_page(viewport=size)
+        tab.goto((out / "label.html").as_uri())
+        assert tab.locator("#prompt").text_content() == "What is at the mark?"
+        for name in ("picture", "crop"):
+            shown = tab.locator(f"#{name}")
+            assert shown.evaluate("e => e.decode().then(() => e.naturalWidth)") > 100
+            assert shown.bounding_box()["width"] > 100
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        for key in ("0", "1", "2", "?"):
+            tab.keyboard.press(key)
+        with tab.expect_download() as download:
+            tab.locator("#save").click()
+        download.value.save_as(frames / "answers.csv")
+        tab.close()
+    rows = list(csv.DictReader((frames / "answers.csv").read_text().splitlines()))
+    assert [row["label"] for row in rows] == ["0", "1", "2", "cannot tell"]
+    assert [(row["file"], row["y"], row["x"]) for row in rows] == [(r["file"], r["y"], r["x"]) for r in template(out)]
+    assert pseudocal("refine", out, frames / "answers.csv").code == 0

@@ -1,0 +1,223 @@
+"""The verdict on a temperature: when which sentence is said, and that it is true then."""
+
+import re
+
+import numpy as np
+import pytest
+
+from pseudocal import TemperatureScaling
+from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators import reasons
+from pseudocal.calibrators.agreement import Agreement, consensus_of
+from pseudocal.calibrators.confidence import match_confidence, mean_confidence
+from pseudocal.calibrators.trust import Trust, judge
+
+SENTENCES = {name: text for name, text in vars(reasons).items() if name.isupper()}
+
+
+def rows(confidence=0.999, classes=10, largest=None, n=1000, groups=None):
+    """Rows of one confidence; their classes are equally frequent, or one has a share of its own."""
+    gap = np.log(confidence / (1 - confidence) * (classes - 1))
+    own = np.arange(n) % classes
+    if largest is not None:
+        own = np.where(np.arange(n) < largest * n, 0, 1 + np.arange(n) % (classes - 1))
+    logits = gap * np.eye(classes)[own]
+    return Labelled(logits, own, None, groups)
+
+
+def two(rate, shared=0.0, classes=10, mistakes=200.0, sure=0.999, inputs=1000):
+    return Agreement(classes, inputs, rate, shared, mistakes, sure)
+
+
+def trust_of(real, used="agreement", agreements=(), mixes=4.0, log_se=0.02, bound=None):
+    """The trust in a temperature; that of the mixes is given, that of the agreement follows from the agreement."""
+    found, consensus = {"mixes": TemperatureScaling(mixes, log_se=log_se, bound=bound)}, consensus_of(agreements)
+    if consensus is not None:
+        found["agreement"] = match_confidence(real.logits, consensus.accuracy)
+    return judge(real, found, used if used in found else "mixes", mixes=900, agreements=agreements)
+
+
+def said(name, trust):
+    """Whether a sentence is said, with whatever numbers."""
+    pattern = re.sub(r"\\\{.*?\\\}", ".*", re.escape(SENTENCES[name]))
+    return re.search(pattern, " ".join(trust.reasons)) is not None
+
+
+def gap(trust, name):
+    """How far the confidence is from the forecast."""
+    return abs(trust.effects[name].gap)
+
+
+IMAGES = np.arange(1000) // 10
+CASES = {  # the sentence: what is judged, the verdict, and what must be true then
+    "BOUND": (lambda: trust_of(rows(), bound="upper", mixes=1e6), "do not apply", None),
+    "ONE_CLASS": (lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]), "do not apply", None),
+    "MUCH_OF_ONE_CLASS": (lambda: trust_of(rows(largest=0.5), agreements=[two(0.5)]), "caution", None),
+    "MOSTLY_ONE_CLASS": (lambda: trust_of(rows(largest=0.95, groups=IMAGES)), "caution", None),
+    "ALONE": (lambda: trust_of(rows()), "caution", lambda t: "agreement" not in t.temperatures),
+    "PIXELS": (lambda: trust_of(rows(groups=IMAGES)), "caution", lambda t: "agreement" not in t.temperatures),
+    "SAME_MODEL": (
+        lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95)]),
+        "caution",
+        lambda t: "agreement" not in t.temperatures and t.evidence["shared mistakes"] == 0.95,
+    ),
+    "TWO_CLASSES": (
+        lambda: trust_of(rows(0.9, classes=2), agreements=[two(0.9, classes=2)]),
+        "caution",
+        lambda t: "agreement" not in t.temperatures and t.forecast.high < 0.97,
+    ),
+    "UNSURE": (
+        lambda: trust_of(rows(), agreements=[two(0.4, sure=0.5)]),
+        "caution",
+        lambda t: t.evidence["second confidence"] == 0.5,
+    ),
+    "ONE_OPINION": (
+        lambda: trust_of(rows(), agreements=[two(0.5, shared=0.2)]),
+        "apply",
+        lambda t: (t.evidence["agreement"], t.evidence["shared mistakes"]) == (0.5, 0.2),
+    ),
+    "OPINIONS": (
+        lambda: trust_of(rows(), agreements=[two(0.5), two(0.56)]),
+        "apply",
+        lambda t: "2 other models agree with it on 50% to 56%" in t.reasons[0],
+    ),
+    "NO_MISTAKES": (
+        lambda: trust_of(rows(), agreements=[two(0.9, shared=0.5, mistakes=0.0)]),
+        "caution",
+        lambda t: "% of the first" not in t.reasons[0],
+    ),
+    "AT_CHANCE": (
+        lambda: trust_of(rows(), agreements=[two(0.4, shared=0.5)]),
+        "do not apply",
+        lambda t: 0.1 < t.forecast.accuracy < 0.2,
+    ),
+    "TOO_NEAR": (
+        lambda: trust_of(rows(0.62), agreements=[two(0.58)]),
+        "caution",
+        lambda t: t.forecast.low < 0.62 < t.forecast.high,
+    ),
+    "LOWERED": (lambda: trust_of(rows(), agreements=[two(0.5)]), "apply", lambda t: t.temperatures["agreement"] > 1),
+    "RAISED": (
+        lambda: trust_of(rows(0.3), agreements=[two(0.95, sure=0.3)], mixes=0.4),
+        "apply",
+        lambda t: t.temperatures["agreement"] < 1 and t.effects["agreement"].confidence > 0.9,
+    ),
+    "BACKED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.2), "apply", None),
+    "UNDECIDED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.0), "caution", None),
+    "CONTRADICTED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=0.8), "caution", None),
+    "NEARER": (
+        lambda: trust_of(rows(), "mixes", [two(0.5)], mixes=4.0),
+        "apply",
+        lambda t: gap(t, "mixes") < 0.1 < gap(t, "none"),
+    ),
+    "STILL_HIGH": (
+        lambda: trust_of(rows(), "mixes", [two(0.3)], mixes=3.5),
+        "caution",
+        lambda t: t.effects["mixes"].gap > 0.1 and gap(t, "mixes") < gap(t, "none"),
+    ),
+    "STILL_LOW": (
+        lambda: trust_of(rows(0.2), "mixes", [two(0.95, sure=0.2)], mixes=0.4),
+        "caution",
+        lambda t: t.effects["mixes"].gap < -0.1 and gap(t, "mixes") < gap(t, "none"),
+    ),
+    "NO_TELLING": (
+        lambda: trust_of(rows(0.8), "mixes", [two(0.65)], mixes=1.6),
+        "caution",
+        lambda t: t.forecast.low < (t.effects["none"].confidence + t.effects["mixes"].confidence) / 2 < t.forecast.high,
+    ),
+    "FURTHER": (
+        lambda: trust_of(rows(), "mixes", [two(0.98)]),
+        "do not apply",
+        lambda t: gap(t, "mixes") > gap(t, "none"),
+    ),
+    "OTHER_TEMPERATURE": (
+        lambda: trust_of(rows(), "mixes", [two(0.98)]),
+        "do not apply",
+        lambda t: gap(t, "agreement") < gap(t, "mixes"),
+    ),
+}
+
+
+def test_each_sentence_has_a_case():
+    assert CASES.keys() == SENTENCES.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_sentence_is_said_where_it_is_true(name):
+    make, verdict, true = CASES[name]
+    trust = make()
+    assert said(name, trust), trust.reasons
+    assert trust.verdict == verdict
+    assert true is None or true(trust)
+    assert trust.forecast.low <= trust.forecast.accuracy <= trust.forecast.high
+    assert "{" not in " ".join(trust.reasons)
+
+
+def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():
+    for rate in np.arange(0.2, 1.0, 0.05):
+        for mixes in (0.5, 1.5, 3.0, 4.0, 6.0, 10.0):
+            trust = trust_of(rows(), "mixes", [two(rate)], mixes=mixes)
+            assert trust.verdict != "apply" or gap(trust, "mixes") <= 0.1
+
+
+def test_an_agreement_is_not_its_own_judge():
+    """The same forecast and temperature, and the mixes decide whether that is enough."""
+    by_mixes = {t: trust_of(rows(), agreements=[two(0.5)], mixes=t).verdict for t in (0.5, 1.0, 2.0)}
+    assert by_mixes == {0.5: "caution", 1.0: "caution", 2.0: "apply"}
+
+
+def test_there_is_no_cliff_at_a_number_of_mixes():
+    """Fewer mixes have a larger error, and the doubt grows with it by and by."""
+    scores = [
+        trust_of(rows(), agreements=[two(0.5)], mixes=1.1, log_se=1.04 / np.sqrt(n)).score for n in (2000, 500, 499, 20)
+    ]
+    assert scores == sorted(scores)
+    assert scores[2] - scores[1] < 0.001 < scores[3] - scores[2]
+
+
+@pytest.mark.parametrize(
+    ("classes", "largest", "verdict"),
+    [(2, 0.5, "caution"), (2, 0.7, "caution"), (2, 0.96, "do not apply"), (10, 0.3, "apply"), (10, 0.4, "caution")],
+)
+def test_how_much_of_one_class_is_too_much_depends_on_their_number(classes, largest, verdict):
+    rate = 0.5 if classes > 2 else 0.9
+    trust = trust_of(rows(0.95, classes=classes, largest=largest), agreements=[two(rate, classes=classes)])
+    assert trust.verdict == verdict
+    warned = said("MUCH_OF_ONE_CLASS", trust) or said("ONE_CLASS", trust)
+    assert warned == (largest > 1 / classes + 0.25)
+
+
+def test_two_classes_bound_the_accuracy():
+    """They disagree on 20%: two models that are equally good are right on 90% at most, or on less."""
+    real, agreements = rows(0.8, classes=2), [two(0.8, classes=2, inputs=10**6)]
+    trust = trust_of(real, agreements=agreements, mixes=0.2)
+    assert mean_confidence(real, 0.2) > 0.99
+    assert trust.forecast.accuracy == pytest.approx(0.9, abs=0.001)
+    assert trust.forecast.high == pytest.approx(0.9, abs=0.001)
+    assert trust.forecast.low < 0.5
+    assert "shared mistakes" not in trust.evidence
+    assert trust.score is None
+
+
+def test_the_spread_of_several_opinions_widens_the_interval():
+    one, alike, apart = (
+        trust_of(rows(), agreements=opinions).forecast
+        for opinions in ([two(0.5)], [two(0.5), two(0.5)], [two(0.3), two(0.7)])
+    )
+    assert alike == one
+    assert apart.high - apart.low > 1.3 * (one.high - one.low)
+
+
+def test_what_each_temperature_would_do():
+    trust = trust_of(rows(), agreements=[two(0.5)])
+    assert list(trust.effects) == ["none", "mixes", "agreement"]
+    assert trust.temperatures == {"mixes": 4.0, "agreement": trust.effects["agreement"].temperature}
+    assert trust.effects["none"].confidence == pytest.approx(0.999)
+    assert trust.effects["agreement"].gap == pytest.approx(0, abs=1e-6)
+    assert Trust.from_dict(trust.to_dict()) == trust
+
+
+@pytest.mark.parametrize("content", [[], {"verdict": "trust me"}, {"verdict": "apply", "reasons": 3}])
+def test_a_record_of_trust_from_elsewhere_is_checked(content):
+    with pytest.raises(InputError, match="expected a record of trust"):
+        Trust.from_dict(content)
