@@ -21,7 +21,7 @@ from pseudocal.app.report.sections import (
     Histogram,
     Measurement,
     Segmentation,
-    Selection,
+    Threshold,
     Timing,
 )
 from pseudocal.app.report.shapes import FilledBin
@@ -68,7 +68,7 @@ class Report:
     answers: Measured | None
     confidence: Histogram
     classes: tuple[ClassShare, ...]
-    selection: tuple[Selection, ...]
+    selection: tuple[Threshold, ...]
     reliability: Diagrams
     measured: tuple[Measurement, ...] | None
     examples: Examples
