@@ -98,7 +98,7 @@ def main() -> None:
     network = network_speed(args.backbone, args.device, args.seconds, mixed=args.mixed)
     print(f"first reading  {first:8.0f} images/s, with JPEG decoding, on {os.cpu_count()} cores")
     print(f"later readings {cached:8.0f} images/s, of decoded images")
-    print(f"{args.backbone:14} {network:8.0f} images/s in training on {args.device}")
+    print(f"{args.backbone:14} {network:8.2f} images/s in training on {args.device}")
     print(f"loader / network: {cached / network:.0f}, and {first / network:.1f} while it decodes")
 
 

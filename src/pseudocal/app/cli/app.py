@@ -31,7 +31,6 @@ from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
 from pseudocal.app.jobs.job_file import read_job
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
-from pseudocal.app.jobs.saved_results import rewrite_report
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
@@ -266,9 +265,3 @@ def _end(result: Result, *, quiet: bool, as_json: bool, exit_code: bool) -> None
         typer.echo("\n".join(summary_lines(result.report, result.out)))
     if exit_code:
         raise typer.Exit(VERDICT_CODES[result.report.verdict or "apply"])
-
-
-@app.command(epilog=EPILOG)
-def report(out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")]) -> None:
-    """Draw report.html again from report.json."""
-    typer.echo(rewrite_report(out))

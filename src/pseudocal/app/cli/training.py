@@ -32,7 +32,7 @@ def train_on(
     backbone = model["backbone"] or ("digits" if data["dataset"] == "digits" else "efficientnet-lite0")
     with told_of_building(quiet=quiet):
         source, target = _domains(**data)
-    if not quiet:
+    if not quiet and model["weights"] != "default":
         sys.stderr.write(about_weights(backbone, model["weights"]) + "\n")
     if backbone == "digits":
         torch.set_num_threads(1)  # such a small network gains nothing from threads, and is slowed on a busy machine

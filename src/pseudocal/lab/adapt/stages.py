@@ -49,7 +49,7 @@ from pseudocal.lab.adapt.tensors import (
     read_ahead,
     save_arrays,
 )
-from pseudocal.lab.data import Crops, Domain, Unlabelled, cache_folder, crops_of
+from pseudocal.lab.data import Crops, Domain, Indexable, Unlabelled, cache_folder, crops_of
 
 AnyDomain = TypeVar("AnyDomain", Domain, Unlabelled)
 
@@ -111,7 +111,7 @@ class TrainingRun:
             target: the target, as it is loaded.
 
         """
-        possible = not self.freezes(backbone) and crops_of(target.inputs) is not None
+        possible = not self.freezes(backbone) and _crops(target.inputs) is not None
         if self.augment and not possible:
             raise InputError(f"expected image files and a backbone that is trained, to augment them, got {target.name}")
         return possible if self.augment is None else self.augment
@@ -193,9 +193,13 @@ def _halves(source: Domain | None, run: TrainingRun, backbone: Backbone) -> tupl
     return tuple(_cropped(half) for half in halves)
 
 
+def _crops(inputs: Indexable) -> Crops | None:
+    return None if isinstance(inputs, np.ndarray) else crops_of(inputs)
+
+
 def _cropped(domain: AnyDomain) -> AnyDomain:
     """Return the domain, with image files as crops: decoded once, and with a margin to crop at random."""
-    crops: Any = crops_of(domain.inputs)
+    crops: Any = _crops(domain.inputs)
     return domain if crops is None else replace(domain, inputs=crops)
 
 

@@ -87,7 +87,7 @@ def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
 def _loaded(data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None) -> Domain:
     given: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
     domain = load(data, name, **{key: value for key, value in given.items() if value is not None})[name]
-    crops: Any = crops_of(domain.inputs)  # image files are decoded once
+    crops: Any = None if isinstance(domain.inputs, np.ndarray) else crops_of(domain.inputs)  # files are decoded once
     return domain if crops is None else replace(domain, inputs=crops)
 
 
