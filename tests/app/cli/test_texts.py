@@ -76,6 +76,7 @@ def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(
     assert "verdict: caution" in done.out
     assert "Texts are not mixed" in done.out
     assert "no forecast" in done.out
+    assert "Nothing was fitted, and nothing says how far it holds." in (tmp_path / "out" / "report.html").read_text()
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
     assert (calibration.method, calibration.temperature, calibration.counts["mixes"]) == ("none", 1.0, 0)
     logits = np.load(tmp_path / "out" / "logits.npy")

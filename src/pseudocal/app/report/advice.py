@@ -176,6 +176,9 @@ def headline(report: Report) -> str:
     if report.calibration.refused is not None:
         return _refused_headline(report, what[0])
     confidence = report.confidence
+    if not report.calibration.mixes and report.answers is None:
+        mean = f"The mean confidence is {confidence.mean_before:.0%}."
+        return f"{mean} Nothing was fitted, and nothing says how far it holds."
     k = _near_90(confidence.before, confidence.sure_before, least=1)
     before, after = (None, None) if k is None else (confidence.sure_before[k], confidence.sure_after[k])
     if before is None or after is None:
