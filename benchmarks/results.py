@@ -104,7 +104,7 @@ def preface(store: Store, suites: list[Suite]) -> str:
     seconds = sum(stage["cpu"] for task in [*tasks, *trainings] for stage in _times(store.folder(task)).values())
     paragraphs = [
         "# Results",
-        "Written by `python benchmarks/results.py` from runs of the built-in suites; nothing here was typed. "
+        "Written by `python benchmarks/results.py` from runs of the built-in suites. "
         "[The benchmark](bench.md) says what a suite is and how to run one.",
         f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, "
         f"synthesising, calibrating and scoring {len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the "
