@@ -23,16 +23,13 @@ from pseudocal.calibrators.refinement import priors_of, refine
 from pseudocal.calibrators.trust import Trust
 from pseudocal.files import brief, load_json, replacing
 from pseudocal.maps import by_rows
+from pseudocal.notebook import calibration_html
 from pseudocal.scaling import MatrixScaling, Scaling, TemperatureScaling, VectorScaling
 
 FORMAT = "pseudocal-calibration"
 FORMAT_VERSION = 1
 LARGEST_NUMBER = 1e300  # of those that a file may hold
-KINDS: dict[str, type[TemperatureScaling] | type[VectorScaling] | type[MatrixScaling]] = {
-    "matrix": MatrixScaling,
-    "temperature": TemperatureScaling,
-    "vector": VectorScaling,
-}
+KINDS: dict[str, Any] = {"matrix": MatrixScaling, "temperature": TemperatureScaling, "vector": VectorScaling}
 
 
 def versions() -> dict[str, str]:
@@ -195,7 +192,11 @@ class Calibration:
         digits = ".3f" if self.temperature >= 0.01 else ".1e"
         known = "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"  # some methods have no error
         hit = f", at the {self.bound} bound" if self.bound else f", {self.refused:.3f} refused" if self.refused else ""
-        return f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, from {self.scaling.rows} rows{hit})"
+        said = f", verdict: {self.verdict}" if self.verdict else ""
+        rows = f"from {self.scaling.rows} rows"
+        return f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, {rows}{hit}{said})"
+
+    _repr_html_ = calibration_html
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration as JSON; the file is complete or absent.
@@ -220,9 +221,8 @@ class Calibration:
         path = Path(path)
         if not path.parent.is_dir():
             raise InputError(f"expected an existing folder for {path.name}, got {path.parent}")
-        text = json.dumps(content, indent=2, allow_nan=False) + "\n"
         with replacing(path) as aside:
-            aside.write_text(text, encoding="utf-8")
+            aside.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:

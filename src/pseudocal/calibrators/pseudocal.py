@@ -39,7 +39,7 @@ class PseudoCal:
     >>> model = lambda x: np.stack([np.zeros(len(x)), 9 * (x.sum(axis=1) - 2)], axis=1)  # overconfident
     >>> calibration = PseudoCal().fit(model, x)
     >>> calibration
-    Calibration(pseudocal: T = ... in [...], from ... rows)
+    Calibration(pseudocal: T = ... in [...], from ... rows, verdict: caution)
     >>> calibration.temperature > 3
     True
 

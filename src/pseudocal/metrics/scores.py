@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.metrics.outcomes import Outcomes, bin_of, check_bins, clopper_pearson, equal_width
+from pseudocal.notebook import reliability_html
 from pseudocal.passes import Doubles
 
 Metric = Callable[[Outcomes], float]
@@ -83,12 +84,10 @@ class Reliability:
     def __add__(self, other: Reliability) -> Reliability:
         if not np.array_equal(self.edges, other.edges):
             raise InputError(f"expected the same bins on both sides, got edges {self.edges} and {other.edges}")
-        return Reliability(
-            self.edges,
-            self.count + other.count,
-            self.confidence_sum + other.confidence_sum,
-            self.correct_sum + other.correct_sum,
-        )
+        sums = (getattr(self, name) + getattr(other, name) for name in ("count", "confidence_sum", "correct_sum"))
+        return Reliability(self.edges, *sums)
+
+    _repr_html_ = reliability_html
 
     def __radd__(self, other: int) -> Reliability:
         if other != 0:  # what `sum` starts from

@@ -95,7 +95,7 @@ def test_what_does_not_fit_together_is_refused(contents):
     plain, labelled, segmented, refined = contents
     cases = [
         (plain, ("confidence", "edges"), [0, 1], "expected a histogram of 1 columns, got lengths"),
-        (plain, ("confidence", "before"), [0] * 20, "neither negative nor all zero"),
+        (plain, ("confidence", "before"), [0] * 15, "neither negative nor all zero"),
         (plain, ("reliability", "before", "count"), [1], "expected a diagram of 15 columns"),
         (plain, ("reliability", "before", "low"), [None] * 15, "both ends of an interval in bin"),
         (
@@ -104,6 +104,8 @@ def test_what_does_not_fit_together_is_refused(contents):
             "guesses",
             "expected one of 'inputs', 'pixels', 'mixes', 'answers' as report.reliability.of",
         ),
+        (plain, ("classes",), [], r"expected classes and thresholds from 0, got \(\), \(Threshold"),
+        (plain, ("selection", 0, "threshold"), 0.5, "expected classes and thresholds from 0, got"),
         (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
         (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data URL"),
         (plain, ("trust", "verdict"), "perhaps", "expected one of 'apply', 'caution', 'do not apply' as report.trust"),

@@ -19,7 +19,6 @@ from pseudocal.app.jobs.answers import TEMPLATE, ask_about
 from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
-from pseudocal.app.jobs.saved_results import rewrite_report
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
@@ -289,9 +288,3 @@ def _demo_lines() -> Callable[..., Iterable[str]]:
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "demo") from error
     return demo_lines
-
-
-@app.command(epilog=EPILOG)
-def report(out: Annotated[Path, typer.Argument(help="folder that `calibrate` wrote")]) -> None:
-    """Draw report.html again from report.json."""
-    typer.echo(rewrite_report(out))

@@ -142,6 +142,20 @@ def figures(
         typer.echo(path)
 
 
+@bench.command(epilog=EPILOG)
+def compare(
+    folder: Annotated[Path, typer.Argument(help="folder with {src_train,src_val,tgt}_{feature,output,label}.npy")],
+    seed: Annotated[int, option(min=0, help="seed of rivals that draw samples", show_default=True)] = 0,
+    form: Annotated[Literal["md", "csv"], option("--format", help="table format", show_default=True)] = "md",
+) -> None:
+    """Compare all calibrators that saved features, logits and labels suffice for."""
+    _package()
+    from pseudocal.lab.bench.formats import saved_scores
+    from pseudocal.lab.bench.saved_outputs import compare_outputs
+
+    typer.echo(saved_scores(compare_outputs(folder, seed=seed), form))
+
+
 @bench.command(name="list", epilog=EPILOG)
 def list_suites() -> None:
     """List the built-in suites."""

@@ -1,4 +1,4 @@
-"""The commands on saved outputs that need no model: score them, and calibrate them."""
+"""The commands on what is saved, which need no model: score outputs, calibrate them, draw and compare reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import typer
 
 from pseudocal.app.cli.options import EPILOG, option
 from pseudocal.app.cli.printing import score_lines
-from pseudocal.app.jobs.saved_results import apply_file, score_files
+from pseudocal.app.jobs.saved_results import apply_file, compare_reports, rewrite_report, score_files
+from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration
 
 OUTPUTS = ".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, classes, height, width)"
@@ -46,3 +47,20 @@ def apply(
     """Turn saved LOGITS into calibrated probabilities."""
     shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
     typer.echo(f"{out}: probabilities of shape {shape}")
+
+
+@scoring.command(epilog=EPILOG)
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="OUT...", help="folders that `calibrate` wrote")],
+    out: Annotated[Path | None, option("--out", "-o", help="page of a comparison [default: comparison.html]")] = None,
+) -> None:
+    """Draw report.html of one OUT again; of two or more, write one page that compares them."""
+    if len(folders) == 1:
+        if out is not None:
+            raise InputError(f"expected two or more folders with --out, got {folders[0]} alone")
+        typer.echo(rewrite_report(folders[0]))
+        return
+    out = out or Path("comparison.html")
+    for line in compare_reports(folders, out):
+        typer.echo(f"{line.name}: {line.verdict}, T = {line.temperature}, confidence {line.confidence}, ECE {line.ece}")
+    typer.echo(out)

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
+from pseudocal.app.report.advice import headline
 from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.notebook import card
 
 DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
@@ -97,6 +99,12 @@ class Result:
 
     def __repr__(self) -> str:
         return f"Result({self.calibration.verdict}, T = {self.calibration.temperature:.3f}, in {self.out})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first sentence of the report, the verdict with its reasons, where the page is."""
+        judged = self.calibration.measured or self.calibration.trust
+        lines = [headline(self.report), repr(self.calibration), f"report: {self.out / 'report.html'}"]
+        return card(self.calibration.verdict, lines, () if judged is None else judged.reasons)
 
 
 @dataclass(frozen=True)

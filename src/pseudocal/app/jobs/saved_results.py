@@ -1,9 +1,12 @@
-"""Jobs on saved results: score logits, apply a calibration to them, draw a report again."""
+"""Jobs on saved results: score logits, apply a calibration to them, draw a report again, compare reports."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -13,6 +16,7 @@ from pseudocal.app.jobs.saved_outputs import saved_array
 from pseudocal.app.jobs.staging import finish
 from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
+from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
 from pseudocal.app.report.record import to_json
 from pseudocal.arrays import InputError, Logits, Maps, as_logits, as_maps
 from pseudocal.calibrators import Calibration
@@ -80,3 +84,15 @@ def rewrite_report(folder: Path) -> Path:
     finish(folder)
     write_page(Report.load(folder / "report.json"), folder)
     return folder / "report.html"
+
+
+def compare_reports(folders: Sequence[Path], out: Path) -> list[ComparedLine]:
+    """Write one page with a line for each folder that `calibrate` wrote, and return the lines."""
+    lines = []
+    for folder in folders:
+        finish(folder)
+        address = quote(os.path.relpath(folder / "report.html", out.parent))
+        lines.append(line_of(Report.load(folder / "report.json"), str(folder), address))
+    with replacing(out) as aside:
+        aside.write_text(comparison(lines), encoding="utf-8", errors="replace")
+    return lines

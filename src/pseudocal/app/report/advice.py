@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
+from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
-from pseudocal.calibrators.measurement import Measured
+from pseudocal.app.report.shapes import Panel, Track
 from pseudocal.metrics import Interval
 
 FEW_IMAGES = 50
 FEW_DIFFER = 0.1
+LEAST = 20  # inputs of a confidence, to say how many of them are right
+ALIKE = 0.04  # two confidences that differ by less are called by one name
+SURE = 0.995
 TRACK_LEFT, TRACK_RIGHT = 14, 346  # x of the ends of each track in the panel
 TRACK_FIRST, TRACK_STEP = 30, 40  # y of the first track, and the distance to the next
 HEADINGS = {
@@ -20,6 +23,12 @@ HEADINGS = {
     "apply": "Apply",
     "caution": "Use with caution",
     "do not apply": "Do not apply",
+}
+MEANINGS = {
+    "already calibrated": "The confidence of the model already matches how often it is right.",
+    "apply": "The confidence after calibration should be nearer to how often the model is right.",
+    "caution": "Calibration may help, but what is known is not enough to be sure of it.",
+    "do not apply": "Calibration is not expected to help here: use the model as it is.",
 }
 KINDS_OF_PANEL = {"already calibrated": "apply", "do not apply": "refuse"}  # of the verdicts with another name
 BAR_OF_FORECAST = (
@@ -39,35 +48,11 @@ def facts_of(report: Report) -> tuple[Fact, ...]:
     return tuple(sorted(found, key=lambda fact: fact.level != "caution"))
 
 
-def _by_labels(report: Report) -> Iterator[Fact]:
-    """Say what labels show clearly about a verdict that has not seen them: harm, or a refusal that was wrong."""
-    for change, before, after in _clear_changes(report):
-        if report.calibration.refused is None:
-            if change > 0:
-                yield _caution(
-                    f"On the labels that were given, calibration makes the ECE worse: {before} before, {after} after."
-                )
-        elif change < 0:
-            yield _caution(
-                f"On the labels that were given, the refused temperature makes the ECE better: {before} before, "
-                f"{after} with it. The verdict does not see these labels, and is too strict here."
-            )
-        else:
-            yield _note(
-                f"On the labels that were given, the refused temperature makes the ECE worse, as the verdict says: "
-                f"{before} before, {after} with it."
-            )
-
-
-def _clear_changes(report: Report) -> Iterator[tuple[float, str, str]]:
-    """The change of the ECE if its interval does not contain zero, and the ECE before and after in words."""
-    for row in report.measured or ():
-        change = row.change
-        if row.metric != "ece" or change is None or not change.value or row.after is None:
-            continue
-        if (change.low or 0) > 0 or (change.high or 0) < 0:
-            digits = max(3, 1 - math.floor(math.log10(abs(change.value))))
-            yield change.value, f"{row.before.value:.{digits}f}", f"{row.after.value:.{digits}f}"
+def _measured(report: Report) -> Iterator[Fact]:
+    if report.measured:
+        yield from facts_of_labels(report)
+    if report.answers is not None:
+        yield from facts_of_answers(report.answers, report.unit)
 
 
 def _few_images(report: Report) -> Iterator[Fact]:
@@ -94,30 +79,6 @@ def _differ(report: Report) -> Iterator[Fact]:
         "only these are mixed."
     )
     yield _caution(text) if mixes / pairs < FEW_DIFFER else _note(text)
-
-
-def _answers(report: Report) -> Iterator[Fact]:
-    """Say what the answers are, beyond what the verdict says of them."""
-    answers = report.answers
-    if answers is None:
-        return
-    how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
-    known = [f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors if prior.estimator != "none"]
-    rest = f" and, as prior, from what was known without them ({', '.join(known)})" if known else " alone"
-    what = "inputs" if report.unit == "inputs" else "sampled pixels"
-    yield _note(
-        f"{answers.answers:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
-        f"these answers{rest}."
-    )
-    if answers.none_of_these:
-        yield _caution(
-            f'{answers.none_of_these:,} of the answers are "none of these": the target has other classes than the '
-            "model. On such inputs it is wrong whatever it says."
-        )
-    if answers.cannot_tell:
-        yield _note(f'{answers.cannot_tell:,} questions were answered "cannot tell"; they are left out.')
-    if answers.error_after is None:
-        yield _note("The answers are too few to measure the calibration error itself.")
 
 
 def _sampling(report: Report) -> Iterator[Fact]:
@@ -161,43 +122,7 @@ def _note(text: str) -> Fact:
 
 
 ANSWERED = {"inputs": "answers", "pixels": "answered pixels"}  # what a person has given, by what was asked about
-CHECKS = (_by_labels, _few_images, _differ, _unreadable, _left_out, _answers, _labels, _sampling)
-
-
-@dataclass(frozen=True)
-class Track:
-    """A line from 0 to 100% with a mark on it and, for the forecast, an interval."""
-
-    kind: str  # "forecast", "before", "after" or "measured": the shape and colour of the mark
-    label: str
-    value: str
-    y: float
-    x: float
-    bar: tuple[float, float] | None = None  # from x, width
-
-
-@dataclass(frozen=True)
-class Panel:
-    """The verdict panel."""
-
-    kind: str  # "apply", "caution" or "refuse": a class of the style sheet
-    kicker: str  # what it rests on
-    heading: str
-    reasons: tuple[str, ...]
-    note: str | None
-    caption: str  # what the bar is
-    description: str
-    tracks: tuple[Track, ...]
-
-    @property
-    def height(self) -> float:
-        """The height of the chart."""
-        return self.tracks[-1].y + 34
-
-    @property
-    def ticks(self) -> tuple[tuple[float, str], ...]:
-        """Five marks along the bottom."""
-        return tuple((_x(k / 4), f"{25 * k}%") for k in range(5))
+CHECKS = (_measured, _few_images, _differ, _unreadable, _left_out, _labels, _sampling)
 
 
 def panel(report: Report) -> Panel | None:
@@ -211,29 +136,104 @@ def panel(report: Report) -> Panel | None:
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
         kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} {ANSWERED[report.unit]}",
         heading=HEADINGS[judged.verdict],
-        reasons=judged.reasons if answers is None else (*judged.reasons, _gap_in_words(answers)),
+        meaning=MEANINGS[judged.verdict],
+        contradicted=bool(report.measured) and any(fact.level == "caution" for fact in facts_of_labels(report)),
+        models=_models(report),
+        reasons=judged.reasons if answers is None else (*judged.reasons, gap_in_words(answers)),
         note=None if report.calibration.refused is None else IN_PLACE,
         caption=BAR_OF_FORECAST if answers is None else BAR_OF_ANSWERS,
         description=". ".join(f"{track.label}: {track.value}" for track in tracks) + ".",
         tracks=tracks,
+        ticks=tuple((_x(k / 4), f"{25 * k}%") for k in range(5)),
+        height=tracks[-1].y + 34,
     )
 
 
-def _gap_in_words(answers: Measured) -> str:
-    """How far the mean confidence lies from the accuracy, in points.
+def _models(report: Report) -> str:
+    """Name the model and any second opinions."""
+    others = report.settings.get("second_opinion")
+    names = [PurePath(str(name)).name for name in others] if isinstance(others, list | tuple) else []
+    said = f"Second opinion: {', '.join(names)}." if names else "" if others is None else "No second opinion."
+    return f"Model: {report.model.title}. {said}".strip()
 
-    >>> from pseudocal.metrics import Interval
-    >>> two = (Interval(0.2, 0.1, 0.3), Interval(-0.01, -0.11, 0.09))
-    >>> _points(two[0]), _points(two[1])
-    ('+20 (+10 to +30)', '-1 (-11 to +9)')
+
+def headline(report: Report) -> str:
+    """Say for anybody what a confidence is worth before and after: measured if labels or answers allow it."""
+    bins, what = report.reliability.before, ("answers", "gives") if report.unit == "inputs" else ("pixels", "labels")
+    k = None if report.reliability.of == "mixes" else _near_90(bins.count, bins.confidence)
+    if k is not None:
+        return _measured_headline(report, k, *what)
+    if report.calibration.refused is not None:
+        return _refused_headline(report, what[0])
+    confidence = report.confidence
+    k = _near_90(confidence.before, confidence.sure_before, least=1)
+    before, after = (None, None) if k is None else (confidence.sure_before[k], confidence.sure_after[k])
+    if before is None or after is None:
+        return f"The mean confidence is {confidence.mean_before:.0%} before and {confidence.mean_after:.0%} after."
+    sure = {"apply": "should be right", "already calibrated": "should be right"}
+    said = sure.get(report.verdict or "", "would be right if the calibration can be trusted")
+    known = "an estimate without labels" if report.answers is None else "an estimate from the answers of a person"
+    first = f"Of 100 {what[0]} that the model {what[1]} with {_level(before)} confidence, {_count(after)} {said}"
+    return f"{first}, by {known}; after calibration the model {what[1]} them with {_level(after)} confidence."
+
+
+def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
+    """What labels say of the predictions in bin k before, and of those in the same bin after."""
+    before, after = report.reliability.before, report.reliability.after
+    level, right = before.confidence[k], before.accuracy[k]
+    new_level, new_right, moved = after.confidence[k], after.accuracy[k], None
+    if report.confidence.edges == before.edges:
+        moved = report.confidence.sure_after[k]
+    refused = report.calibration.refused is not None
+    assert level is not None
+    assert right is not None
+    first = f"Of 100 {noun} that the model {verb} with {_level(level)} confidence, {_count(right)} are right"
+    if after.count[k] >= LEAST and new_level is not None and new_right is not None and abs(new_level - level) < ALIKE:
+        when = f"with the refused temperature, {_count(new_right)} would be" if refused else ""
+        return f"{first}; {when or f'after calibration, {_count(new_right)} are'}."
+    if refused or moved is None:
+        return f"{first}."
+    return f"{first}; after calibration these have a confidence of {_level(moved)}."
+
+
+def _refused_headline(report: Report, noun: str) -> str:
+    """What is known of a model whose temperature is refused: how often it is right, and how sure it is."""
+    known = report.answers.accuracy if report.answers is not None else None
+    if known is None and report.trust is not None:
+        forecast = report.trust.forecast
+        known = Interval(forecast.accuracy, forecast.low, forecast.high)
+    sure = f"The mean confidence is {report.confidence.mean_before:.0%}"
+    if known is None:
+        return f"{sure}."
+    how = "by the forecast" if report.answers is None else "by the answers of a person"
+    return (
+        f"{sure}; {how}, {100 * known.low:.0f} to {100 * known.high:.0f} of 100 {noun} are right. Nothing was changed."
+    )
+
+
+def _near_90(count: Sequence[int], confidence: Sequence[float | None], least: int = LEAST) -> int | None:
+    """Return the bin with enough predictions whose mean confidence is nearest to 90%; None if there is none.
+
+    >>> _near_90([500, 30, 3], [0.5, 0.8, 0.9]), _near_90([3], [0.9])
+    (1, None)
     """
-    before, after = _points(answers.gap_before), _points(answers.gap_after)
-    return f"Mean confidence minus accuracy, in points: {before} before, {after} after. Intervals of 90%."
+    found = [(abs(sure - 0.9), k) for k, sure in enumerate(confidence) if sure is not None and count[k] >= least]
+    return min(found)[1] if found else None
 
 
-def _points(gap: Interval) -> str:
-    value, low, high = (f"{100 * part:+.0f}" for part in (gap.value, gap.low, gap.high))
-    return f"{value} ({low} to {high})"
+def _level(confidence: float) -> str:
+    """Put a confidence into words.
+
+    >>> _level(0.903), _level(0.712), _level(0.9991)
+    ('about 90%', 'about 71%', 'more than 99%')
+    """
+    if confidence > SURE:
+        return "more than 99%"
+    return "about 90%" if 0.88 <= confidence < 0.92 else f"about {confidence:.0%}"
+
+
+def _count(right: float) -> str:
+    return "nearly all" if right > SURE else f"about {100 * right:.0f}"
 
 
 def _tracks(report: Report) -> tuple[Track, ...]:

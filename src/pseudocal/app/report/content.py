@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.app.report.advice import facts_of
 from pseudocal.app.report.pictures import thumbnail
+from pseudocal.app.report.predictions import class_name
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import (
     AboutData,
@@ -28,74 +29,20 @@ from pseudocal.app.report.sections import (
     Examples,
     Histogram,
     Measurement,
+    Threshold,
     Timing,
 )
-from pseudocal.app.report.summaries import BINS, Candidate, Summary, Tally, class_name, judged_temperature
+from pseudocal.app.report.snippets import LOGITS, REFUSED, SNIPPETS
+from pseudocal.app.report.summaries import BINS, THRESHOLDS, Candidate, Summary, Tally, judged_temperature
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired
+from pseudocal.metrics.outcomes import equal_width
+from pseudocal.metrics.samples import sample_of
 from pseudocal.scaling import TemperatureScaling
 
-ONNX = """\
-import onnxruntime as ort
-from scipy.special import softmax
-
-session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
-logits = session.run([{output!r}], {{session.get_inputs()[0].name: x}})[0]
-probabilities = softmax(logits, axis=1)
-"""
-ONNX_INSIDE = """\
-import onnxruntime as ort
-
-session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
-outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # the same outputs as before, calibrated
-"""
-PT2 = """\
-import torch
-
-model = torch.export.load("model.pt2").module()      # from this folder; the division by T is inside
-probabilities = model(x).softmax(dim=1)
-"""
-TORCHSCRIPT = """\
-import torch
-
-model = torch.jit.load("model.pt")                   # from this folder; the division by T is inside
-probabilities = model(x).softmax(dim=1)
-"""
-HUGGING_FACE = """\
-from transformers import AutoConfig, AutoModelForImageClassification
-
-config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
-model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
-logits = model(pixel_values=x).logits
-probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=1)
-"""
-SKLEARN = """\
-from pseudocal import Calibration
-
-calibration = Calibration.load("calibration.json")   # from this folder
-probabilities = calibration.probabilities(model.predict_log_proba(x))
-"""
-LOGITS = """\
-from pseudocal import Calibration
-
-calibration = Calibration.load("calibration.json")   # from this folder
-probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / {temperature:.6g})
-"""
-REFUSED = """\
-from scipy.special import softmax
-
-probabilities = softmax(logits, axis=1)              # T = 1: the model as it is
-"""
-SNIPPETS = {
-    "huggingface": HUGGING_FACE,
-    "onnx": ONNX,
-    "onnx-inside": ONNX_INSIDE,
-    "pt2": PT2,
-    "sklearn": SKLEARN,
-    "torchscript": TORCHSCRIPT,
-}
-CLASSES_SHOWN = 10
+CLASSES_SHOWN = 60
+NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
@@ -123,6 +70,7 @@ def report_of(summary: Summary, fitted_on: Labelled, *, model: AboutModel, data:
         answers=calibration.measured,
         confidence=_histogram(summary.tally),
         classes=_shares(summary.tally, summary.classes),
+        selection=_selection(summary.tally),
         reliability=diagrams_of_fit(fitted_on, calibration) if seen is None else diagrams_of_labels(*seen),
         measured=None if seen is None else measure(*seen),
         examples=_examples(summary.tally, changed=calibration.refused is None),
@@ -168,11 +116,14 @@ def _fit(calibration: Calibration) -> AboutFit:
 
 
 def _histogram(tally: Tally) -> Histogram:
-    count, before, after = np.sum(tally.by_class, axis=1).tolist()
+    count, before, after, _ = np.sum(tally.by_class, axis=1).tolist()
+    filled = np.where(tally.histogram[0] > 0, tally.histogram[0], np.nan)
     return Histogram(
-        edges=tuple(np.linspace(0, 1, BINS + 1).tolist()),
+        edges=tuple(equal_width(BINS).tolist()),
         before=tuple(np.rint(tally.histogram[0]).astype(int).tolist()),
         after=tuple(np.rint(tally.histogram[1]).astype(int).tolist()),
+        sure_before=_finite(tally.moved[0] / filled),
+        sure_after=_finite(tally.moved[1] / filled),
         mean_before=before / count,
         mean_after=after / count,
     )
@@ -181,12 +132,35 @@ def _histogram(tally: Tally) -> Histogram:
 def _shares(tally: Tally, classes: Sequence[str]) -> tuple[ClassShare, ...]:
     """Return the classes that are predicted most often.
 
-    >>> _shares(Tally(by_class=np.array([[1.0, 3.0], [0.9, 2.4], [0.8, 2.1]])), ["cat", "dog"])
-    (ClassShare(name='dog', share=0.75), ClassShare(name='cat', share=0.25))
+    >>> _shares(Tally(by_class=np.array([[0.0, 4.0], [0.0, 3.2], [0.0, 2.8], [0.0, 3.0]])), ["cat", "dog"])
+    (ClassShare(name='dog', share=1.0, before=0.8, after=0.7, right=0.75),)
     """
     count = tally.by_class[0]
     top = [int(i) for i in np.argsort(-count, kind="stable")[:CLASSES_SHOWN] if count[i]]
-    return tuple(ClassShare(class_name(i, classes), float(count[i] / count.sum())) for i in top)
+    return tuple(_share(class_name(i, classes), tally.by_class[:, i].tolist(), float(count.sum())) for i in top)
+
+
+def _share(name: str, sums: list[float], total: float) -> ClassShare:
+    count, before, after, right = sums
+    known = None if math.isnan(right) else right / count
+    return ClassShare(name, count / total, before / count, after / count, known)
+
+
+def _selection(tally: Tally) -> tuple[Threshold, ...]:
+    """What is left at each threshold, while anything is, and how much of it is wrong.
+
+    >>> tally = Tally()
+    >>> tally.add(np.array([0, 1]), [np.array([0.9, 0.6])] * 2, 2, right=np.array([True, False]))
+    >>> [(row.threshold, row.coverage, round(row.expected, 3), row.wrong) for row in _selection(tally)[::8]]
+    [(0.0, 1.0, 0.25, 0.5), (0.65, 0.5, 0.1, 0.0)]
+    """
+    left, sure, right = tally.selection[:, ::-1].cumsum(axis=1)[:, ::-1]  # at this threshold or above
+    rows = []
+    for k, threshold in enumerate(THRESHOLDS):
+        if left[k] > 0:
+            wrong = None if np.isnan(right[k]) else float(1 - right[k] / left[k])
+            rows.append(Threshold(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong))
+    return tuple(rows)
 
 
 def _examples(tally: Tally, *, changed: bool) -> Examples:
@@ -231,7 +205,8 @@ def measure(
 
 def diagrams_of_labels(before: Seen, after: Seen) -> Diagrams:
     """Return the reliability of labelled inputs or pixels."""
-    return Diagrams("pixels" if isinstance(before, Segmented) else "inputs", _bins(before), _bins(after))
+    noise = float(sample_of("ece", after).draws_if_calibrated(NOISE_DRAWS, np.random.default_rng(0)).mean())
+    return Diagrams("pixels" if isinstance(before, Segmented) else "inputs", _bins(before), _bins(after), noise)
 
 
 def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.report.advice import panel
+from pseudocal.app.report.advice import headline, panel
 from pseudocal.app.report.record import Report, filled_bins
-from pseudocal.app.report.sections import AboutFit, Bins, FilledBin, Histogram, Measurement
+from pseudocal.app.report.sections import AboutFit, Bins, Histogram, Measurement, Threshold
+from pseudocal.app.report.shapes import Bar, BinMarks, Figure, FilledBin
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
 LEAST_GAP = 1e-6  # anything narrower is rounding error
 WIDTH, HEIGHT = 360, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 350, 34, 206  # the frame of the plot; numbers on hover are shown above it
-FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT}
+TICKS = tuple((LEFT + v * (RIGHT - LEFT), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1))  # of confidence, or a share
+FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT, "ticks": TICKS}
 
 
 def page(report: Report) -> str:
@@ -28,9 +30,11 @@ def page(report: Report) -> str:
 
     """
     diagrams, refused = report.reliability, report.calibration.refused is not None
+    measured = all(row.wrong is not None for row in report.selection)
     html: str = templates()["page.html"].render(
         {field.name: getattr(report, field.name) for field in fields(report)},
         unit=report.unit,
+        headline=headline(report),
         panel=panel(report),
         refused=refused,
         uses=report.uses,
@@ -39,6 +43,7 @@ def page(report: Report) -> str:
             reliability(diagrams.before, "before", diagrams.of),
             reliability(diagrams.after, "after", diagrams.of, "with the refused T" if refused else ""),
         ],
+        risk=None if refused and not measured else risk(report.selection, report.unit, expected=not refused),
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
         effect=_effect(report.calibration, report.verdict),
         frame=FRAME,
@@ -159,49 +164,6 @@ def _seconds(value: float) -> str:
     return f"{value:.1f} s" if value < 60 else f"{int(value // 60)} min {int(value % 60)} s"
 
 
-@dataclass(frozen=True)
-class Bar:
-    """A rectangle; its kind sets the colour."""
-
-    kind: str
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-@dataclass(frozen=True)
-class BinMarks:
-    """The marks of one bin: its bars, the line of its interval, and the numbers to show on hover."""
-
-    x: float
-    width: float
-    bars: tuple[Bar, ...]
-    tip: str
-    whisker: tuple[float, float, float] | None = None  # x, from y, to y
-    dot: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart with a title, a description for screen readers, and its numbers as a table."""
-
-    name: str
-    title: str
-    description: str
-    columns: tuple[BinMarks, ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    labels: tuple[str, str]
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    diagonal: bool = False
-
-    @property
-    def x_ticks(self) -> tuple[tuple[float, str], ...]:
-        """Five ticks along the confidence axis."""
-        return tuple((_x(v), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1))
-
-
 def histogram(confidence: Histogram, of: str = "inputs", *, moved: bool = True) -> Figure:
     """Draw the distribution of the confidence of inputs or pixels, before next to after if T has moved it."""
     whens, total = ("before", "after") if moved else ("before",), sum(confidence.before)
@@ -237,6 +199,37 @@ def reliability(bins: Bins, when: str, of: str, words: str = "") -> Figure:
         header=header if any(one.interval is not None for one in filled) else header[:-1],
         rows=tuple(_row(one) for one in filled),
         diagonal=True,
+    )
+
+
+def risk(rows: tuple[Threshold, ...], of: str = "inputs", *, expected: bool = True) -> Figure:
+    """Draw how many predictions are wrong among those that are sure enough, by how many those are."""
+    wrongs = {"after": [row.expected for row in rows]} if expected else {}
+    known = [row.wrong for row in rows if row.wrong is not None]
+    wrongs |= {"measured": known} if len(known) == len(rows) else {}
+    most = _round_up(max([0.01, *(value for each in wrongs.values() for value in each)]))
+    names = {"after": "wrong, expected", "measured": "wrong, measured"}
+    cells = zip(rows, *wrongs.values(), strict=True)
+    return Figure(
+        name="risk",
+        title="Wrong among those that are sure enough",
+        description=f"The share of {of} that are wrong, by the share that are sure enough to be used.",
+        columns=(),
+        y_ticks=tuple((_y(most * k / 4, most), f"{100 * most * k / 4:.3g}%") for k in range(5)),
+        labels=(f"share of {of} that are used", "wrong"),
+        header=("confidence", f"share of {of}", *(names[kind] for kind in wrongs)),
+        rows=tuple(
+            (
+                f"at least {row.threshold:.1%}" if row.threshold else "any",
+                f"{row.coverage:.1%}",
+                *(f"{wrong:.1%}" for wrong in each),
+            )
+            for row, *each in cells
+        ),
+        lines=tuple(
+            (kind, " ".join(f"{_x(row.coverage)},{_y(wrong, most)}" for row, wrong in zip(rows, each, strict=True)))
+            for kind, each in wrongs.items()
+        ),
     )
 
 

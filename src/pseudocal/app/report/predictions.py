@@ -185,6 +185,15 @@ def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequenc
     }
 
 
+def class_name(i: int, classes: Sequence[str]) -> str:
+    """Return the name of class i, or its number.
+
+    >>> class_name(0, ["cat"]), class_name(1, ["cat"])
+    ('cat', 'class 1')
+    """
+    return classes[i] if i < len(classes) else f"class {i}"
+
+
 def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
     return [classes[i] if i < len(classes) else "" for i in numbers]
 

@@ -18,12 +18,13 @@ from pseudocal.app.report.sections import (
     Diagrams,
     Examples,
     Fact,
-    FilledBin,
     Histogram,
     Measurement,
     Segmentation,
+    Threshold,
     Timing,
 )
+from pseudocal.app.report.shapes import FilledBin
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.trust import Trust
@@ -46,7 +47,8 @@ class Report:
         trust: the verdict without labels; None if there is none.
         answers: what a person's answers say, which outranks it; None without answers.
         confidence: the histogram of the confidences of inputs or pixels.
-        classes: the ten classes that are predicted most often.
+        classes: the classes that are predicted most often, at most 60.
+        selection: what is left, and wrong, above thresholds of confidence.
         reliability: the reliability diagrams before and after.
         measured: metrics on labels; None without labels.
         examples: a few inputs.
@@ -66,6 +68,7 @@ class Report:
     answers: Measured | None
     confidence: Histogram
     classes: tuple[ClassShare, ...]
+    selection: tuple[Threshold, ...]
     reliability: Diagrams
     measured: tuple[Measurement, ...] | None
     examples: Examples
@@ -155,10 +158,13 @@ def check_consistent(report: Report) -> None:
     if report.reliability.of == "answers" and report.answers is None:
         raise InputError("expected what the answers of the diagrams say, got no answers")
     histogram, shown = report.confidence, (*report.examples.changed, *report.examples.unsure)
-    _check_lengths("histogram", len(histogram.edges) - 1, histogram.before, histogram.after)
+    moved = (histogram.sure_before, histogram.sure_after)
+    _check_lengths("histogram", len(histogram.edges) - 1, histogram.before, histogram.after, *moved)
     if min(*histogram.before, *histogram.after) < 0 or sum(histogram.before) == 0:
         got = f"{histogram.before} and {histogram.after}"
         raise InputError(f"expected counts that are neither negative nor all zero, got {got}")
+    if not report.classes or not report.selection or report.selection[0].threshold != 0:
+        raise InputError(f"expected classes and thresholds from 0, got {report.classes[:1]}, {report.selection[:1]}")
     for share in report.classes:
         if not 0 < share.share <= 1:
             raise InputError(f"expected a share above 0 and up to 1, got {share.share} for {share.name!r}")
@@ -205,9 +211,9 @@ def _check_pictures(*addresses: str | None) -> None:
 def to_json(value: Any) -> Any:
     """Turn a dataclass and everything in it into JSON values.
 
-    >>> from pseudocal.app.report.sections import ClassShare
-    >>> to_json((ClassShare("cat", 0.75), None))
-    [{'name': 'cat', 'share': 0.75}, None]
+    >>> from pseudocal.app.report.sections import Fact
+    >>> to_json((Fact("note", "Few."), None))
+    [{'level': 'note', 'text': 'Few.'}, None]
     """
     if is_dataclass(value):
         return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}

@@ -92,6 +92,8 @@ class Histogram:
         edges: the edges of the bins.
         before: the number of predictions in each bin before calibration.
         after: the same after calibration.
+        sure_before: the mean confidence of the predictions in each bin before calibration; None for an empty bin.
+        sure_after: the mean confidence of the same predictions after calibration.
         mean_before: the mean confidence before calibration.
         mean_after: the same after calibration.
 
@@ -100,28 +102,48 @@ class Histogram:
     edges: tuple[float, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    sure_before: tuple[float | None, ...]
+    sure_after: tuple[float | None, ...]
     mean_before: float
     mean_after: float
 
 
 @dataclass(frozen=True)
 class ClassShare:
-    """A class and its share of the predictions."""
+    """A predicted class.
+
+    Attributes:
+        name: the name of the class.
+        share: its share of the predictions.
+        before: the mean confidence of its predictions before calibration.
+        after: the same after calibration.
+        right: the share of its predictions that are right; None without labels.
+
+    """
 
     name: str
     share: float
+    before: float
+    after: float
+    right: float | None
 
 
 @dataclass(frozen=True)
-class FilledBin:
-    """One bin of a reliability diagram that has predictions, with the 95% interval of its accuracy if there is one."""
+class Threshold:
+    """What becomes of the predictions if only those above a threshold of confidence are used.
 
-    left: float
-    right: float
-    count: int
-    confidence: float
-    accuracy: float
-    interval: tuple[float, float] | None
+    Attributes:
+        threshold: the least confidence, after calibration.
+        coverage: the share of the predictions that reach it.
+        expected: the share of these that are wrong, by their confidence.
+        wrong: the share of these that are wrong, by labels; None without labels.
+
+    """
+
+    threshold: float
+    coverage: float
+    expected: float
+    wrong: float | None
 
 
 @dataclass(frozen=True)
@@ -156,12 +178,15 @@ class Diagrams:
         of: what the predictions are of: labelled inputs, labelled pixels, mixes, or inputs that a person answered.
         before: the diagram before calibration.
         after: the diagram after calibration, or with the temperature that was refused.
+        noise: the ECE that a perfectly calibrated model with the confidences of `after` would have by chance; None
+            without labels.
 
     """
 
     of: Literal["inputs", "pixels", "mixes", "answers"]
     before: Bins
     after: Bins
+    noise: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.report.pictures import map_pictures
-from pseudocal.app.report.predictions import Confidences, PredictionTable, image_table, row_table
+from pseudocal.app.report.predictions import Confidences, PredictionTable, class_name, image_table, row_table
 from pseudocal.app.report.sections import MapPictures, Segmentation
 from pseudocal.arrays import Labelled, Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
 from pseudocal.metrics.images import ImageRow, pixel_confidences, row_of_pixels
+from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.passes import Doubles
 from pseudocal.scaling import TemperatureScaling
 
-BINS = 20  # bins of the histogram of confidences
+BINS = 15  # bins of the histogram of confidences, as in the reliability diagrams
+THRESHOLDS = (0.0, *np.arange(0.3, 0.9, 0.05).round(2).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)  # of confidence
 EXAMPLES = 12  # inputs in each list of examples
 MAPS = 6  # images that are shown pixel by pixel
 JOINED = 256  # images whose sums are joined, since joined sums take less memory
@@ -46,23 +48,41 @@ class Tally:
 
     Attributes:
         histogram: predictions in each bin of confidence before and after, `(2, bins)`.
-        by_class: predictions of each class, and the sums of their confidences before and after, `(3, classes)`.
+        moved: sums of the confidences before and after of the predictions in each bin before, `(2, bins)`.
+        by_class: predictions of each class, the sums of their confidences before and after, and how many are right,
+            `(4, classes)`; NaN if that is not known.
+        selection: predictions by the largest threshold that they reach after calibration, the sums of their confidences
+            after, and how many are right, `(3, thresholds)`.
         shown: the best candidates for each list of examples, best first.
 
     """
 
     histogram: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
+    moved: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
     by_class: Any = 0.0
+    selection: Doubles = field(default_factory=lambda: np.zeros((3, len(THRESHOLDS))))
     shown: dict[str, list[Candidate]] = field(default_factory=lambda: {key: [] for key in ORDERS})
 
     def add(
-        self, predicted: NDArray[Any], both: Sequence[Doubles], classes: int, weights: NDArray[Any] | None = None
+        self,
+        predicted: NDArray[Any],
+        both: Sequence[Doubles],
+        classes: int,
+        *,
+        weights: NDArray[Any] | None = None,
+        right: NDArray[Any] | None = None,
     ) -> None:
-        """Add the predicted classes of inputs or pixels, and their confidences before and after."""
+        """Add the predicted classes of inputs or pixels, their confidences before and after, and which are right."""
         weights = np.ones(len(predicted)) if weights is None else weights
-        self.histogram += np.stack([np.histogram(one, BINS, (0, 1), weights=weights)[0] for one in both])
-        sums = [np.bincount(predicted, part, classes) for part in (weights, *(one * weights for one in both))]
+        before, after = (one * weights for one in both)
+        known = np.full(len(predicted), np.nan) if right is None else right * weights
+        bins = [bin_of(one, equal_width(BINS)) for one in both]
+        level = np.searchsorted(THRESHOLDS, both[1], side="right") - 1
+        self.histogram += [np.bincount(k, weights, BINS) for k in bins]
+        self.moved += [np.bincount(bins[0], part, BINS) for part in (before, after)]
+        sums = [np.bincount(predicted, part, classes) for part in (weights, before, after, known)]
         self.by_class = self.by_class + np.stack(sums)
+        self.selection += [np.bincount(level, part, len(THRESHOLDS)) for part in (weights, after, known)]
 
     def consider(self, candidates: Sequence[Candidate]) -> None:
         """Keep the best candidates so far; on ties, the earlier one."""
@@ -114,7 +134,8 @@ class RowSummary:
         seen = Confidences.of(logits, self.calibration)
         predicted, before, after = (part[:, 0] for part in (seen.top, seen.before, seen.after))
         both = (before.astype(np.float64), after.astype(np.float64))
-        self.tally.add(predicted, both, logits.shape[1])
+        right = None if labels is None else predicted == labels
+        self.tally.add(predicted, both, logits.shape[1], right=right)
         for i in _best(*both):
             label = None if labels is None else class_name(int(labels[i]), self.classes)
             picture = None if pictures is None else pictures[i]
@@ -208,7 +229,7 @@ class ImageSummary:
         """
         seen = Confidences.of(pixels.logits, self.calibration)
         both = [part[:, 0].astype(np.float64) for part in (seen.before, seen.after)]
-        self.tally.add(seen.top[:, 0], both, pixels.logits.shape[1], pixels.weights)
+        self.tally.add(seen.top[:, 0], both, pixels.logits.shape[1], weights=pixels.weights)
 
     def show(self, image: Maps, name: str, *, picture: Path | None = None, mask: NDArray[Any] | None = None) -> None:
         """Draw one image pixel by pixel, unless there are enough already.
@@ -234,7 +255,7 @@ class ImageSummary:
     @property
     def segmentation(self) -> Segmentation:
         """A few images as maps, and the table of classes, which has IoU, precision and ECE if there are masks."""
-        pixels, before, after = self.tally.by_class
+        pixels, before, after, _ = self.tally.by_class
         seen = self.seen()
         tables = [] if seen is None else [part.classes() for part in seen]
         refused = self.calibration.refused is not None
@@ -263,15 +284,6 @@ def judged_temperature(calibration: Calibration) -> float:
     3.0
     """
     return calibration.refused or calibration.temperature
-
-
-def class_name(i: int, classes: Sequence[str]) -> str:
-    """Return the name of class i, or its number.
-
-    >>> class_name(0, ["cat"]), class_name(1, ["cat"])
-    ('cat', 'class 1')
-    """
-    return classes[i] if i < len(classes) else f"class {i}"
 
 
 def _best(before: Doubles, after: Doubles) -> list[int]:

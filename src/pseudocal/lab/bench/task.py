@@ -136,6 +136,15 @@ class Task:
         options = dict(self.options)
         return replace(self, target="any", options=tuple((name, options[name]) for name in SEGMENTER_TRAINING))
 
+    def of_seed(self, seed: int) -> Task:
+        """Return the same task with another seed.
+
+        Args:
+            seed: the seed.
+
+        """
+        return replace(self, seed=seed)
+
     def members(self) -> list[Task]:
         """List the models of this task's ensemble: seeds come in groups of three, 0 to 2, 3 to 5, and so on.
 

@@ -1,0 +1,85 @@
+"""What labels or a person's answers say about a verdict that has not seen them, in sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from pseudocal.app.report.record import Report
+from pseudocal.app.report.sections import Fact
+from pseudocal.calibrators.measurement import Measured
+from pseudocal.metrics import Interval
+
+
+def facts_of_labels(report: Report) -> Iterator[Fact]:
+    """Say what labels show clearly about a verdict that has not seen them: harm, or a refusal that was wrong."""
+    for change, before, after in _clear_changes(report):
+        if report.calibration.refused is None:
+            if change > 0:
+                yield Fact(
+                    "caution",
+                    f"On the labels that were given, calibration makes the ECE worse: {before} before, {after} after.",
+                )
+        elif change < 0:
+            yield Fact(
+                "caution",
+                f"On the labels that were given, the refused temperature makes the ECE better: {before} before, "
+                f"{after} with it. The verdict does not see these labels, and is too strict here.",
+            )
+        else:
+            yield Fact(
+                "note",
+                f"On the labels that were given, the refused temperature makes the ECE worse, as the verdict says: "
+                f"{before} before, {after} with it.",
+            )
+
+
+def _clear_changes(report: Report) -> Iterator[tuple[float, str, str]]:
+    """The change of the ECE if its interval does not contain zero, and the ECE before and after in words."""
+    for row in report.measured or ():
+        change = row.change
+        if row.metric != "ece" or change is None or not change.value or row.after is None:
+            continue
+        if (change.low or 0) > 0 or (change.high or 0) < 0:
+            digits = max(3, 1 - math.floor(math.log10(abs(change.value))))
+            yield change.value, f"{row.before.value:.{digits}f}", f"{row.after.value:.{digits}f}"
+
+
+def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
+    """Say what the answers are, beyond what the verdict says of them."""
+    how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
+    known = [f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors if prior.estimator != "none"]
+    rest = f" and, as prior, from what was known without them ({', '.join(known)})" if known else " alone"
+    what = "inputs" if unit == "inputs" else "sampled pixels"
+    yield Fact(
+        "note",
+        f"{answers.answers:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
+        f"these answers{rest}.",
+    )
+    if answers.none_of_these:
+        yield Fact(
+            "caution",
+            f'{answers.none_of_these:,} of the answers are "none of these": the target has other classes than the '
+            "model. On such inputs it is wrong whatever it says.",
+        )
+    if answers.cannot_tell:
+        yield Fact("note", f'{answers.cannot_tell:,} questions were answered "cannot tell"; they are left out.')
+    if answers.error_after is None:
+        yield Fact("note", "The answers are too few to measure the calibration error itself.")
+
+
+def gap_in_words(answers: Measured) -> str:
+    """How far the mean confidence lies from the accuracy, in points.
+
+    >>> from pseudocal.metrics import Interval
+    >>> two = (Interval(0.2, 0.1, 0.3), Interval(-0.01, -0.11, 0.09))
+    >>> _points(two[0]), _points(two[1])
+    ('+20 (+10 to +30)', '-1 (-11 to +9)')
+    """
+    before, after = _points(answers.gap_before), _points(answers.gap_after)
+    return f"Mean confidence minus accuracy, in points: {before} before, {after} after. Intervals of 90%."
+
+
+def _points(gap: Interval) -> str:
+    value, low, high = (f"{100 * part:+.0f}" for part in (gap.value, gap.low, gap.high))
+    return f"{value} ({low} to {high})"

@@ -1,0 +1,63 @@
+"""The Python code with which a report says how to apply the result, by the kind of model."""
+
+from __future__ import annotations
+
+ONNX = """\
+import onnxruntime as ort
+from scipy.special import softmax
+
+session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+logits = session.run([{output!r}], {{session.get_inputs()[0].name: x}})[0]
+probabilities = softmax(logits, axis=1)
+"""
+ONNX_INSIDE = """\
+import onnxruntime as ort
+
+session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # the same outputs as before, calibrated
+"""
+PT2 = """\
+import torch
+
+model = torch.export.load("model.pt2").module()      # from this folder; the division by T is inside
+probabilities = model(x).softmax(dim=1)
+"""
+TORCHSCRIPT = """\
+import torch
+
+model = torch.jit.load("model.pt")                   # from this folder; the division by T is inside
+probabilities = model(x).softmax(dim=1)
+"""
+HUGGING_FACE = """\
+from transformers import AutoConfig, AutoModelForImageClassification
+
+config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
+model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
+logits = model(pixel_values=x).logits
+probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=1)
+"""
+SKLEARN = """\
+from pseudocal import Calibration
+
+calibration = Calibration.load("calibration.json")   # from this folder
+probabilities = calibration.probabilities(model.predict_log_proba(x))
+"""
+LOGITS = """\
+from pseudocal import Calibration
+
+calibration = Calibration.load("calibration.json")   # from this folder
+probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / {temperature:.6g})
+"""
+REFUSED = """\
+from scipy.special import softmax
+
+probabilities = softmax(logits, axis=1)              # T = 1: the model as it is
+"""
+SNIPPETS = {
+    "huggingface": HUGGING_FACE,
+    "onnx": ONNX,
+    "onnx-inside": ONNX_INSIDE,
+    "pt2": PT2,
+    "sklearn": SKLEARN,
+    "torchscript": TORCHSCRIPT,
+}
