@@ -71,6 +71,7 @@ bench: setup
 	$(BIN)/python benchmarks/calibrators.py
 	$(BIN)/python benchmarks/synthesis.py
 	$(BIN)/python benchmarks/grid.py
+	$(BIN)/python benchmarks/loader.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/clusters.py
 	$(BIN)/python benchmarks/segmentation_memory.py

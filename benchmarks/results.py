@@ -2,6 +2,7 @@
 
 python benchmarks/results.py --out runs/bench          # runs what is missing, some hours of one core from nothing
 python benchmarks/results.py --out runs/bench --no-run
+python benchmarks/results.py --out runs/bench --no-run --only emoji-rivals    # replaces, or adds, one section
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SEEDS = {
     "digits": 1,
     "scenes": 3,
 }
-OWN = (Path(__file__).parent / "bnm-weight-0.1.toml",)
+OWN = tuple(Path(__file__).parent / f"{name}.toml" for name in ("emoji-rivals", "bnm-weight-0.1"))
 FIGURES = {
     "emoji": ("temperatures", "training", "reliability-mcc", "pseudo-mcc"),
     "emoji-lambda": ("lambda",),
@@ -54,8 +55,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--run", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--only", help="write the section of this suite only")
     args = parser.parse_args()
     store = Store(args.out)
+    if args.only:
+        replace_section(section(store.load_suite(args.only), store))
+        return
     if args.run:
         with Pool(args.workers) as pool:
             for suite in [built_in(n, seeds=seeds) for n, seeds in SEEDS.items()] + [read_suite(path) for path in OWN]:
@@ -65,6 +70,16 @@ def main() -> None:
     text = "\n\n".join([preface(store, suites), *(section(suite, store) for suite in suites)]) + "\n"
     (HERE / "docs" / "results.md").write_text(text)
     write_readme(next(suite for suite in suites if suite.name == "emoji"), store)
+
+
+def replace_section(text: str) -> None:
+    """Put a section into docs/results.md in the place of the one with its heading, or else at the end."""
+    page = HERE / "docs" / "results.md"
+    heading = text.partition("\n")[0]
+    before, found, after = page.read_text().partition(f"{heading}\n")
+    rest = after.partition("\n## ")
+    tail = f"\n## {rest[2]}" if found and rest[1] else ""
+    page.write_text(f"{before.rstrip()}\n\n{text}\n{tail}")
 
 
 def _finished(store: Store, name: str) -> Suite | None:
@@ -94,9 +109,10 @@ def preface(store: Store, suites: list[Suite]) -> str:
         f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, "
         f"synthesising, calibrating and scoring {len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the "
         "features that they share (EfficientNet-Lite0) come on top.",
-        "Cells are means over tasks; ± is the standard deviation of that mean over seeds. The ensembles of three seeds "
-        "are one and the same, so theirs comes from the pairs that are drawn, or is zero. The best of a column is "
-        "bold; the oracle, which sees target labels, does not compete. ECE has 15 bins.",
+        "Cells are means over targets, each the mean over its tasks; ± is the standard deviation of that mean over "
+        "seeds. The ensembles of three seeds are one and the same, so theirs comes from the pairs that are drawn, or "
+        "is zero. The best of a column is bold; the oracle, which sees target labels, does not compete. ECE has 15 "
+        "bins.",
         '"k of n" counts the tasks on which PseudoCal has the lower value; p is that of Wilcoxon\'s signed-rank test '
         "over tasks, each the mean of its seeds. Tasks share domains, so p is a description rather than a proof.",
     ]
@@ -201,7 +217,7 @@ def losses(records: list[Record]) -> list[str]:
         for r in records:
             if (r.task.method, r.task.pair) == key:
                 ece.setdefault(r.calibrator, []).append(r.ece)
-        means = {name: float(np.mean(values)) for name, values in ece.items() if name != "oracle"}
+        means = {name: float(np.mean(values)) for name, values in ece.items() if not COMPARED[name].sees_labels}
         mine = means.pop("pseudocal")
         better = sorted((value, name) for name, value in means.items() if value < mine)
         if better:

@@ -19,7 +19,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from unittest.mock import patch
 
@@ -29,7 +29,7 @@ from pseudocal.calibrators import agreement, trust
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
-from trust_tables import Cases, compare, examples, forecasts, verdicts
+from trust_tables import Cases, examples, measured, tables
 
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")
 CHOICES = list(product((0.1, 0.25, 0.4, 0.6), (0.0, 0.05, 0.1)))  # of INDEPENDENCE and UNSEEN
@@ -73,22 +73,19 @@ def off(case: Case) -> tuple[float, float]:
 
 
 def left_out(cases: Cases) -> Iterator[str]:
-    """Each family with the constants that the others choose."""
+    """Each family with the constants that the others choose, and all of them together."""
+    found = {}
     for family, group in cases.items():
-        others = {name: its for name, its in cases.items() if name != family}
-        found = chosen(others)
-        yield f"### {family} left out: independence {found[0]}, unseen {found[1]}, width {found[2]:.2f}"
-        with numbers(*found):
-            yield from tables({family: group})
+        choice = chosen({name: others for name, others in cases.items() if name != family})
+        yield f"{family} left out: independence {choice[0]}, unseen {choice[1]}, width {choice[2]:.2f}"
+        with numbers(*choice):
+            found[family] = measured(family, group)
+    yield from tables(found)
 
 
-def tables(cases: Cases) -> Iterator[str]:
-    """Calibration errors, verdicts and forecasts."""
-    yield compare(cases)
-    for used in ("agreement", "mixes"):
-        yield f"Verdict on the temperature from {used}:"
-        yield verdicts(cases, used)
-    yield forecasts(cases)
+def as_shipped(cases: Cases) -> Iterator[str]:
+    """All families with the constants that ship."""
+    return tables({family: measured(family, group) for family, group in cases.items()})
 
 
 def load(families: dict[str, list[Task]], store: Store) -> Cases:
@@ -123,16 +120,16 @@ def main() -> None:
     if args.what == "prepare":
         prepare(store, args.family, development=args.development)
     elif args.what == "development":
-        print(*tables(load(DEVELOPMENT, store)), sep="\n\n")
+        print(*as_shipped(load(DEVELOPMENT, store)), sep="\n\n")
     elif args.what == "families":
         cases = load(DEVELOPMENT, store) | families(args.out, args.data)
-        for text in left_out(cases):
+        for text in chain(left_out(cases), ["With the constants that ship:"], as_shipped(cases)):
             print(text, end="\n\n", flush=True)
     elif args.what == "examples":
         print(examples([case for group in load(DEVELOPMENT, store).values() for case in group[::3]]))
     else:
         opened("ECE, verdict and forecast")
-        print(*tables(load(HELD_OUT, store)), sep="\n\n")
+        print(*as_shipped(load(HELD_OUT, store)), sep="\n\n")
 
 
 if __name__ == "__main__":

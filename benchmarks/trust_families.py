@@ -107,7 +107,8 @@ def corrupted_emoji(folder: Path) -> Iterator[Case]:
 
 def _emoji_features(folder: Path) -> dict[str, tuple[np.ndarray, ...]]:
     """Features of clean pictures with their labels, and of corrupted pictures and their mixes; kept in a file."""
-    from pseudocal.lab.adapt.backbones import Choice, build_backbone, compute_features
+    from pseudocal.lab.adapt.backbones import build_backbone, compute_features
+    from pseudocal.lab.adapt.choices import Choice
     from pseudocal.lab.data import load
 
     path = folder / "corrupted_emoji.npz"

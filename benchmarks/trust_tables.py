@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import wilcoxon
@@ -13,6 +14,7 @@ from pseudocal import fit_temperature
 from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.calibrators.rivals.atc import atc_accuracy
 from pseudocal.calibrators.rivals.doc import doc_accuracy
+from pseudocal.calibrators.trust import Trust
 from trust_cases import Case
 
 Cases = dict[str, list[Case]]
@@ -38,23 +40,58 @@ def table(header: str, rows: list[str]) -> str:
     return "\n".join([header, "|---" * (header.count("|") - 1) + "|", *rows])
 
 
-def with_all(cases: Cases) -> Cases:
+class Judged(NamedTuple):
+    """A case with the verdict on the temperature of an estimator, and the ECE before and after it."""
+
+    case: Case
+    trust: Trust
+    before: float
+    after: float
+
+
+class Measured(NamedTuple):
+    """What is known of a family: rows of the table of calibration errors, and the verdicts by estimator."""
+
+    errors: list[str]
+    judged: dict[str, list[Judged]]
+
+
+def measured(family: str, group: list[Case]) -> Measured:
+    """Everything about a family."""
+    judged = {}
+    for used in ("agreement", "mixes"):
+        temperature = by_estimator(used)
+        judged[used] = [Judged(case, case.trust(used), case.ece(1.0), case.ece(temperature(case))) for case in group]
+    return Measured(calibration_errors(family, group), judged)
+
+
+def tables(found: dict[str, Measured]) -> Iterator[str]:
+    """Calibration errors, verdicts and forecasts."""
+    header = "| family | candidate | ECE | worst | better than PseudoCal | p |"
+    yield table(header, [row for family in found.values() for row in family.errors])
+    for used in ("agreement", "mixes"):
+        yield f"The verdict on the temperature from {used}:"
+        yield verdicts(with_all({family: its.judged[used] for family, its in found.items()}))
+    yield forecasts(with_all({family: its.judged["agreement"] for family, its in found.items()}))
+
+
+def with_all(found: dict[str, list[Judged]]) -> dict[str, list[Judged]]:
     """The families, and all of them together."""
-    return cases if len(cases) == 1 else {**cases, "all": [case for group in cases.values() for case in group]}
+    return {**found, "all": [one for group in found.values() for one in group]}
 
 
-def compare(cases: Cases) -> str:
-    """Mean ECE, and for each family a paired test over tasks (means over seeds) against PseudoCal."""
+def calibration_errors(family: str, group: list[Case]) -> list[str]:
+    """Mean ECE of each candidate, and a paired test over tasks (means over seeds) against PseudoCal."""
     rows = []
-    for family, group in cases.items():
-        scores = {name: [case.ece(temperature(case)) for case in group] for name, temperature in CANDIDATES.items()}
-        reference = by_task(group, scores["PseudoCal"])
-        for name, values in scores.items():
-            own = by_task(group, values)
-            p = "" if np.allclose(own, reference) else f"{wilcoxon(own, reference).pvalue:.1g}"
-            better = "" if name == "PseudoCal" else f"{np.mean(own < reference):.0%} of {len(own)} tasks"
-            rows.append(f"| {family} | {name} | {np.mean(values):.1f} | {np.max(values):.1f} | {better} | {p} |")
-    return table("| family | candidate | ECE | worst | better than PseudoCal | p |", rows)
+    scores = {name: [case.ece(temperature(case)) for case in group] for name, temperature in CANDIDATES.items()}
+    reference = by_task(group, scores["PseudoCal"])
+    for name, values in scores.items():
+        own = by_task(group, values)
+        same = np.allclose(own, reference)
+        p = "" if same else f"{wilcoxon(own, reference).pvalue:.1g}"
+        better = "" if same else f"{np.mean(own < reference):.0%} of {len(own)} tasks"
+        rows.append(f"| {family} | {name} | {np.mean(values):.1f} | {np.max(values):.1f} | {better} | {p} |")
+    return rows
 
 
 def by_task(cases: list[Case], values: list[float]) -> np.ndarray:
@@ -65,16 +102,14 @@ def by_task(cases: list[Case], values: list[float]) -> np.ndarray:
     return np.array([np.mean(group) for group in groups.values()])
 
 
-def verdicts(cases: Cases, used: str, opinions: int = 1) -> str:
-    """How often the verdict on the temperature of an estimator is right."""
+def verdicts(found: dict[str, list[Judged]]) -> str:
+    """How often the verdict is right."""
     rows = []
-    for family, group in with_all(cases).items():
-        trusts = [case.trust(used, opinions) for case in group]
-        after = np.array([case.ece(by_estimator(used, opinions)(case)) for case in group])
-        before = np.array([case.ece(1.0) for case in group])
+    for family, group in found.items():
+        before, after = (np.array([getattr(one, name) for one in group]) for name in ("before", "after"))
         worse, helps = after > before + 1, after < before
-        apply, refused = (np.array([t.verdict == v for t in trusts]) for v in ("apply", "do not apply"))
-        score = np.array([np.nan if t.score is None else t.score for t in trusts])
+        apply, refused = (np.array([one.trust.verdict == v for one in group]) for v in ("apply", "do not apply"))
+        score = np.array([np.nan if one.trust.score is None else one.trust.score for one in group])
         rows.append(
             f"| {family} | {len(group)} | {apply.sum()} | {share(~worse[apply])} | {share(apply[helps])} "
             f"| {refused.sum()} | {share(worse[refused])} | {auroc(worse | (after > 10), score)} |"
@@ -90,7 +125,8 @@ def share(which: np.ndarray) -> str:
 
 def auroc(bad: np.ndarray, score: np.ndarray) -> str:
     """With its interval from resampled cases; `bad` is made worse by over a point, or an ECE above ten."""
-    if bad.all() or not bad.any() or np.isnan(score).any():
+    bad, score = bad[~np.isnan(score)], score[~np.isnan(score)]
+    if bad.all() or not bad.any():
         return "-"
     rng, drawn = np.random.default_rng(0), []
     for _ in range(1000):
@@ -101,18 +137,17 @@ def auroc(bad: np.ndarray, score: np.ndarray) -> str:
     return f"{roc_auc_score(bad, score):.2f} ({low:.2f} to {high:.2f})"
 
 
-def forecasts(cases: Cases) -> str:
+def forecasts(found: dict[str, list[Judged]]) -> str:
     """Coverage and width of the 90% interval, and the mean absolute error beside those of others, in points."""
     rows = []
-    for family, group in with_all(cases).items():
+    for family, group in found.items():
         errors: dict[str, list[float]] = defaultdict(list)
         covered, widths = [], []
-        for case in group:
-            forecast, truth = case.trust().forecast, case.accuracy
-            covered.append(forecast.low <= truth <= forecast.high)
-            widths.append(100 * (forecast.high - forecast.low))
-            for name, value in predicted(case).items():
-                errors[name].append(100 * abs(value - truth))
+        for case, trust, *_ in group:
+            covered.append(trust.forecast.low <= case.accuracy <= trust.forecast.high)
+            widths.append(100 * (trust.forecast.high - trust.forecast.low))
+            for name, value in predicted(case, trust).items():
+                errors[name].append(100 * abs(value - case.accuracy))
         means = " | ".join(f"{np.mean(errors[name]):.1f}" if errors[name] else "-" for name in FORECASTS)
         rows.append(f"| {family} | {np.mean(covered):.0%} | {np.median(widths):.0f} | {means} |")
     return table(f"| family | covered | median width | {' | '.join(FORECASTS)} |", rows)
@@ -120,7 +155,6 @@ def forecasts(cases: Cases) -> str:
 
 FORECASTS = (
     "forecast",
-    "two opinions",
     "raw agreement",
     "PseudoCal's confidence",
     "plain confidence",
@@ -129,11 +163,10 @@ FORECASTS = (
 )
 
 
-def predicted(case: Case) -> dict[str, float]:
+def predicted(case: Case, trust: Trust) -> dict[str, float]:
     """Forecasts of the accuracy."""
     found = {
-        "forecast": case.trust().forecast.accuracy,
-        "two opinions": case.trust(opinions=2).forecast.accuracy,
+        "forecast": trust.forecast.accuracy,
         "raw agreement": case.agreements[0].rate,
         "PseudoCal's confidence": float(confidences(case.logits, case.mixing.temperature).mean()),
         "plain confidence": float(confidences(case.logits).mean()),

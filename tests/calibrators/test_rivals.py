@@ -14,9 +14,11 @@ from pseudocal.calibrators import (
     doc_accuracy,
     ensemble,
     match_confidence,
+    matrixscal,
     oracle,
     tempscal,
     transcal,
+    vectorscal,
 )
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.rivals.transcal import controlled
@@ -204,3 +206,20 @@ class TestEnsemble:
     def test_an_unknown_mean(self):
         with pytest.raises(InputError, match="'probabilities' or 'logits', got 'median'"):
             ensemble([np.zeros((2, 2))] * 2, mean="median")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", [vectorscal, matrixscal])
+def test_a_chosen_penalty_keeps_few_rows_from_being_overfitted(method):
+    """30 classes and 150 rows whose logits are twice too large: TempScal is right, and ridge stays close to it."""
+    rng = np.random.default_rng(0)
+    z = 2 * rng.standard_normal((1150, 30))
+    labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    source, target = Labelled(2 * z[:150], labels[:150]), Labelled(2 * z[150:], labels[150:])
+
+    def error(calibration):
+        return ece(Outcomes.from_logits(calibration(target.logits), target.labels))
+
+    ridge = method(source)
+    assert ridge.settings["penalty"] > 0
+    assert error(ridge) < error(tempscal(source)) + 0.03
+    assert error(ridge) + 0.05 < error(method(source, penalty=0.0))

@@ -19,6 +19,8 @@ from pseudocal import (
     softmax,
 )
 from pseudocal.calibrators.calibration import scaling_from_dict, scaling_to_dict
+from pseudocal.metrics import Outcomes, ece
+from pseudocal.scaling import UnfinishedFitWarning, linear
 
 
 def nll(logits, labels):
@@ -83,6 +85,64 @@ def test_minus_infinity_has_no_linear_scaling(known):
     logits[11, (labels[11] + 1) % 3] = -np.inf
     with pytest.raises(InputError, match=r"finite logits .* row 11"):
         fit_vector(logits, labels)
+
+
+def features_model(rows, classes, scale, *, shift=0.0, seed=0):
+    """Logits of a model of 16 features that is `scale` times too sure, and labels; a shift moves the features."""
+    rng, means = np.random.default_rng(seed), np.random.default_rng(99).normal(size=(classes, 16)) * 0.6
+    labels = rng.integers(0, classes, rows)
+    x = means[labels] + rng.normal(size=(rows, 16)) + shift
+    return (scale * (x @ means.T - 0.5 * (means**2).sum(axis=1))).astype(np.float32), labels
+
+
+@pytest.mark.parametrize("fit", [fit_vector, fit_matrix])
+def test_correlated_logits_do_not_keep_the_fit_from_the_maximum(fit):
+    """At a maximum the mean probability of a class is its frequency; L-BFGS on raw logits stopped at its limit here."""
+    logits, labels = features_model(1500, 12, 2.0)
+    mean = softmax(fit(logits, labels)(logits)).mean(axis=0)
+    assert np.allclose(mean, np.bincount(labels) / 1500, atol=1e-5)
+
+
+def test_a_fit_that_does_not_get_there_says_so(monkeypatch):
+    monkeypatch.setattr(linear, "MOST_ITERATIONS", 3)
+    with pytest.warns(UnfinishedFitWarning, match="expected the maximum of the likelihood within 3 steps, got a slope"):
+        fit_matrix(*features_model(300, 5, 2.0))
+
+
+def test_directions_of_rounding_errors_are_not_fitted():
+    """The logits lie in a space of 16 dimensions, but for rounding: 8 more would fit any labels."""
+    logits, labels = features_model(1200, 24, 2.0)
+    exact = features_model(1200, 24, 2.0)[0].astype(np.float64) + 1e-9 * np.random.default_rng(1).normal(
+        size=(1200, 24)
+    )
+    one, two = (softmax(fit_matrix(z, labels)(logits)) for z in (logits, exact))
+    assert np.abs(one - two).max() < 0.01
+
+
+def gradient_descent(logits, labels, *, matrix):
+    """The released code's rivals, by torch."""
+    torch = pytest.importorskip("torch")
+    z, y, classes = torch.tensor(logits), torch.tensor(labels), logits.shape[1]
+    weight = (torch.eye(classes) if matrix else torch.ones(classes)).requires_grad_()
+    bias = torch.zeros(classes, requires_grad=True)
+    optimiser = torch.optim.SGD([weight, bias], lr=0.01, momentum=0.9)
+    for _ in range(5000):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy((z @ weight if matrix else z * weight) + bias, y).backward()
+        optimiser.step()
+    return lambda z: (z @ weight.detach().numpy() if matrix else z * weight.detach().numpy()) + bias.detach().numpy()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "classes", "scale"), [(486, 65, 2.0), (260, 52, 0.7), (1500, 12, 3.0)])
+@pytest.mark.parametrize("matrix", [False, True])
+def test_as_released_is_gradient_descent_that_stops_early(rows, classes, scale, matrix):
+    logits, labels = features_model(rows, classes, scale)
+    target, truth = features_model(3000, classes, scale, shift=0.3, seed=1)
+    fit = fit_matrix if matrix else fit_vector
+    maps = (fit(logits, labels, reference=True), gradient_descent(logits, labels, matrix=matrix))
+    ours, theirs = (ece(Outcomes.from_logits(each(target), truth)) for each in maps)
+    assert ours == pytest.approx(theirs, abs=1e-4)
 
 
 def test_another_number_of_classes_is_refused(known):

@@ -197,8 +197,9 @@ class Agreement:
     @property
     def accuracy(self) -> float:
         """The estimated accuracy of the first model. It is never at chance nor at one: no temperature reaches those."""
-        error = self.error
-        return float(np.clip(expected_accuracy(self.rate, self.shared), 1 / self.classes + error, 1 - error))
+        least = 1 / self.classes
+        room = min(self.error, (1 - least) / 2)  # of very few inputs the error may be larger
+        return float(np.clip(expected_accuracy(self.rate, self.shared), least + room, 1 - room))
 
     @property
     def error(self) -> float:

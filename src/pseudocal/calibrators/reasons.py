@@ -45,8 +45,12 @@ NO_MISTAKES = (
     "known: the first is right on about {accuracy:.0%}."
 )
 
-# on a temperature from the agreement, after one of the three above
-AT_CHANCE = "That is chance: they agree no more often than they share mistakes, and no temperature follows from it."
+AT_CHANCE = (
+    "The models agree on {rate} of the inputs, hardly more often than they share the first one's mistakes on mixes "
+    "({shared}). No temperature follows from that."
+)
+
+# on a temperature from the agreement, after one of ONE_OPINION, OPINIONS, NO_MISTAKES
 TOO_NEAR = (
     "Its mean confidence is {before:.0%} without calibration, which is too near for the forecast to tell whether "
     "T = {agreement:.3g} is better than none."
@@ -59,7 +63,7 @@ CONTRADICTED = (
     "But the mixes point the other way (T = {mixes:.3g}). A person's answers on a few inputs would tell which is right."
 )
 
-# on a temperature from the mixes, after one of the same three
+# on a temperature from the mixes, after one of these three
 NEARER = "Its mean confidence is {before:.0%} before and {after:.0%} after calibration, which is nearer."
 STILL_HIGH = (
     "Its mean confidence is {before:.0%} before and {after:.0%} after calibration, which is nearer but still {gap:.0f} "

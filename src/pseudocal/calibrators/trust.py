@@ -229,7 +229,7 @@ class _Weighed(NamedTuple):
     def _on_agreement(self) -> tuple[Verdict, tuple[str, ...]]:
         """By what it was not taken from: the mixes, and the error of the forecast on other families."""
         if self.consensus.at_chance:
-            return "do not apply", (reasons.AT_CHANCE,)
+            return "do not apply", ()
         if self.better < LIKELY:
             return "caution", (reasons.TOO_NEAR,)
         moved = reasons.RAISED if self.temperatures["agreement"] < 1 else reasons.LOWERED
@@ -250,8 +250,11 @@ class _Weighed(NamedTuple):
 
     def _story(self) -> str:
         given = self.consensus.agreements
-        known = min(agreement.mistakes for agreement in given) > 0
-        story = reasons.NO_MISTAKES if not known else reasons.ONE_OPINION if len(given) == 1 else reasons.OPINIONS
+        story = reasons.ONE_OPINION if len(given) == 1 else reasons.OPINIONS
+        if self.used == "agreement" and self.consensus.at_chance:
+            story = reasons.AT_CHANCE
+        elif min(agreement.mistakes for agreement in given) == 0:
+            story = reasons.NO_MISTAKES
         rate, shared = (_span([getattr(agreement, name) for agreement in given]) for name in ("rate", "shared"))
         return story.format(others=len(given), rate=rate, shared=shared, accuracy=self.consensus.accuracy)
 

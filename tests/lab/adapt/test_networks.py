@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from pseudocal.architectures import ARCHITECTURES
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt import BACKBONES, Choice, Network, build_backbone
 from pseudocal.lab.adapt.backbones import cached_features, compute_features
 from pseudocal.lab.adapt.networks import HEADS, Discriminator, NormKeepingDropout, QuickDropout, build_head
+from pseudocal.lab.adapt.weights import about_weights
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -86,12 +88,54 @@ def test_transformers_backbones_load_from_a_folder(tmp_path: Path) -> None:
         torch.testing.assert_close(again(images), backbone(images))
 
 
+def test_a_state_dict_gives_its_weights_and_is_rebuilt_without_its_file(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    theirs = ARCHITECTURES["resnet34"]()
+    file = tmp_path / "resnet34-b627a593.pth"
+    torch.save({**theirs.state_dict(), "fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}, file)
+    backbone = build_backbone(Choice("resnet34", str(file))).eval()
+    images = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    with torch.no_grad():
+        expected = theirs.eval()((images / 255 - mean[:, None, None]) / std[:, None, None])
+        torch.testing.assert_close(backbone(images), expected)
+        file.unlink()
+        again = build_backbone(Choice("resnet34", "random", None, backbone.choice.config)).eval()
+        again.load_state_dict(backbone.state_dict())
+        torch.testing.assert_close(again(images), expected)
+    assert backbone.pretrained
+    assert about_weights("resnet34", str(file)).endswith("(torchvision's V1, the paper's)")
+
+
+def test_weights_are_never_random_in_silence(monkeypatch) -> None:
+    with pytest.raises(InputError, match=r"got none: pass a state dict, such as torchvision's resnet50-0676ba61\.pth"):
+        build_backbone("resnet50")
+    assert about_weights("resnet50", "random") == "resnet50: random weights"
+    assert "the paper's are torchvision's V1" in about_weights("resnet50", "microsoft/resnet-50")
+    monkeypatch.setattr("socket.create_connection", None)  # nobody asks: the variable says so
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"got nobody/resnet, which is not: .*resnet50-0676ba61\.pth"):
+        build_backbone(Choice("resnet50", "nobody/resnet"))
+
+
+def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch) -> None:
+    def refused(address, timeout):
+        assert timeout <= 3
+        raise OSError("no network")
+
+    monkeypatch.setattr("socket.create_connection", refused)
+    monkeypatch.setattr("pseudocal.lab.adapt.weights.getproxies", dict)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    with pytest.raises(InputError, match="expected weights that are on this machine, got nobody/resnet"):
+        build_backbone(Choice("resnet34", "nobody/resnet"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "width"), [("resnet34", 512), ("resnet50", 2048), ("resnet101", 2048), ("vit-b16", 768)]
 )
 def test_transformers_backbones_at_random(name: str, width: int) -> None:
-    backbone = build_backbone(name).eval()
+    backbone = build_backbone(Choice(name, "random")).eval()
     assert name in BACKBONES
     assert not backbone.pretrained
     assert backbone(torch.zeros(1, 3, 64, 64, dtype=torch.uint8)).shape == (1, width)

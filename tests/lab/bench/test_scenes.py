@@ -178,9 +178,9 @@ def test_tables_and_figures(file, done, tmp_path, capsys):
     said = capsys.readouterr().out
     for row in ("No calibration", "TempScal", "Ensemble", "PseudoCal", "Oracle", "Accuracy", "mIoU"):
         assert f"| {row} | " in said
-    assert said.startswith("| ECE, mean over tasks, % | source-only | average |")
+    assert said.startswith("| ECE, mean over targets, % | source-only | average |")
     assert main(["bench", "table", str(file), "--out", str(done.out), "--metric", "miou"]) == 0
-    assert capsys.readouterr().out.startswith("| mIoU, mean over tasks, % | source-only | average |")
+    assert capsys.readouterr().out.startswith("| mIoU, mean over targets, % | source-only | average |")
     assert main(["bench", "figures", str(file), "--out", str(done.out), "--to", str(tmp_path)]) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"tiny-scenes-reliability-source-only.svg", "tiny-scenes-temperatures.svg"}

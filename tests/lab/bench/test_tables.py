@@ -35,23 +35,22 @@ def cells(table, name):
     return dict(zip(table.columns, dict(table.rows)[name], strict=True))
 
 
-def test_means_over_tasks_and_their_spread_over_seeds():
+def test_means_over_targets_and_their_spread_over_seeds():
     (table,) = tables(SUITE, records())
     cell = cells(table, "No calibration")["mcc"]
-    assert cell.mean == pytest.approx(0.3)  # both seeds have a mean of 0.3
-    assert cell.sd == pytest.approx(0.0, abs=1e-12)
+    assert cell.mean == pytest.approx((0.25 + 0.325) / 2)  # ->b has one task, ->c two
+    assert cell.sd == pytest.approx((0.3 - 0.275) / np.sqrt(2))  # of (0.3 + 0.3) / 2 and (0.2 + 0.35) / 2
     cell = cells(table, "PseudoCal")["mcc"]
-    assert cell.mean == pytest.approx(0.5 / 3)
-    assert cell.sd == pytest.approx(0.2 / 3 / np.sqrt(2))  # of 0.4 / 3 and 0.6 / 3
+    assert cell.mean == pytest.approx((0.1 + 0.2) / 2)
     assert cell.best
     assert not cells(table, "Oracle")["mcc"].best
-    assert cells(table, "Accuracy")["mcc"].mean == pytest.approx(0.7)
+    assert cells(table, "Accuracy")["mcc"].mean == pytest.approx(1 - (0.25 + 0.325) / 2)
 
 
 def test_segmentation_has_a_row_of_miou():
     assert "mIoU" not in dict(tables(SUITE, records())[0].rows)
     (table,) = tables(SUITE, [replace(r, miou=r.accuracy / 2) for r in records()])
-    assert cells(table, "mIoU")["mcc"].mean == pytest.approx(0.35)
+    assert cells(table, "mIoU")["mcc"].mean == pytest.approx(0.5 - (0.25 + 0.325) / 4)
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     assert {row["metric"] for row in rows if row["calibrator"] == "mIoU"} == {"miou"}
 
@@ -59,11 +58,11 @@ def test_segmentation_has_a_row_of_miou():
 def test_of_an_miou_more_is_better():
     found = [replace(r, miou=1 - r.ece) for r in records()]
     (table,) = tables(SUITE, found, "miou")
-    assert cells(table, "PseudoCal")["mcc"].mean == pytest.approx(1 - 0.5 / 3)
+    assert cells(table, "PseudoCal")["mcc"].mean == pytest.approx(0.85)
     assert cells(table, "PseudoCal")["mcc"].best
     assert not cells(table, "No calibration")["mcc"].best
     assert "mIoU" not in dict(table.rows)
-    assert markdown(table).startswith("| mIoU, mean over tasks, % | mcc |")
+    assert markdown(table).startswith("| mIoU, mean over targets, % | mcc |")
     assert [c.wins for c in compare_over_tasks(found, "miou")] == [c.wins for c in compare_over_tasks(found, "ece")]
 
 
@@ -73,7 +72,24 @@ def test_tasks_with_one_target_are_averaged():
     row = cells(table, "No calibration")
     assert row["->b"].mean == pytest.approx(0.25)
     assert row["->c"].mean == pytest.approx((0.3 + 0.35) / 2)
-    assert row["average"].mean == pytest.approx(0.3)  # over three tasks, not over two targets
+    assert row["average"].mean == pytest.approx((0.25 + 0.325) / 2)  # over two targets, as the paper's main tables
+
+
+def test_with_a_column_for_each_task_the_average_is_over_tasks():
+    (table,) = tables(SUITE, records(), by="task")
+    assert cells(table, "No calibration")["average"].mean == pytest.approx(0.3)  # as in the paper's appendix
+
+
+def test_tasks_that_differ_in_a_setting_are_kept_apart():
+    others = [replace(r, task=replace(r.task, options=(("weight", 0.1),)), ece=r.ece / 2) for r in records()]
+    (table,) = tables(SUITE, records() + others)
+    assert table.columns == ("mcc", "mcc, weight 0.1", "average")
+    row = cells(table, "No calibration")
+    assert row["mcc, weight 0.1"].mean == pytest.approx(row["mcc"].mean / 2)
+    partial = [replace(r, task=replace(r.task, scenario="partial-set")) for r in records()]
+    (table,) = tables(SUITE, records() + partial)
+    assert table.columns == ("mcc, closed-set", "mcc, partial-set", "average")
+    assert {c.where for c in compare_over_tasks(records() + partial)} == {"mcc, closed-set", "mcc, partial-set", "all"}
 
 
 def test_each_task_has_a_column():
@@ -87,7 +103,7 @@ def test_the_average_is_over_methods_too():
     both = records() + [replace(r, ece=r.ece + 0.2) for r in records("bnm")]
     (table,) = tables(SUITE, both)
     assert table.columns == ("mcc", "bnm", "average")
-    assert cells(table, "No calibration")["average"].mean == pytest.approx(0.4)
+    assert cells(table, "No calibration")["average"].mean == pytest.approx((0.25 + 0.325) / 2 + 0.1)
 
 
 def test_a_seed_with_a_hole_does_not_count():
@@ -122,12 +138,12 @@ def test_no_difference_is_no_evidence():
 
 def test_markdown_latex_and_csv_hold_the_same_numbers():
     (table,) = tables(SUITE, records())
-    assert "| No calibration | 30.00 ± 0.00 | 30.00 ± 0.00 |" in markdown(table)
-    assert "| PseudoCal | **16.67** ± 4.71 | **16.67** ± 4.71 |" in markdown(table)
-    assert r"PseudoCal & \textbf{16.67} $\pm$ 4.71" in latex(table)
+    assert "| No calibration | 28.75 ± 1.77 | 28.75 ± 1.77 |" in markdown(table)
+    assert "| PseudoCal | **15.00** ± 3.54 | **15.00** ± 3.54 |" in markdown(table)
+    assert r"PseudoCal & \textbf{15.00} $\pm$ 3.54" in latex(table)
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     mine = next(row for row in rows if row["calibrator"] == "PseudoCal" and row["column"] == "mcc")
-    assert float(mine["mean"]) == pytest.approx(0.5 / 3)
+    assert float(mine["mean"]) == pytest.approx(0.15)
     assert "| No calibration | 2 of 3, p = 0.500 |" in comparisons(compare_over_tasks(records()))
 
 

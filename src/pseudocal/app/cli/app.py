@@ -58,7 +58,9 @@ def options(
 
 @app.command(epilog=EPILOG)
 def calibrate(
-    model: Annotated[str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, or module:function")],
+    model: Annotated[
+        str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function")
+    ],
     data: Annotated[
         str,
         typer.Argument(
@@ -76,6 +78,7 @@ def calibrate(
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
     ] = False,
+    architecture: Annotated[str | None, option(help="state dicts: resnet34, resnet50, resnet101, vit-b16")] = None,
     estimator: Annotated[
         Literal["auto", "mixes", "agreement"],
         option(help="fit T on mixes or agreement with MODEL2; auto: agreement if usable", show_default=True),
@@ -148,6 +151,7 @@ def calibrate(
         ray=ray,
         second_opinion=tuple(second_opinion or ()),
         trust=trust_model,
+        architecture=architecture,
     )
     _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
 
@@ -232,12 +236,8 @@ def train(
     method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
     preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
     backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
-    weights: Annotated[
-        str, option(help="weights of the backbone: a state dict, a folder or hub id for transformers, or random")
-    ] = "default",
-    frozen: Annotated[
-        bool | None, option("--frozen/--end-to-end", help="[default: frozen if the weights are pretrained]")
-    ] = None,
+    weights: Annotated[str, option(help="of the backbone: a state dict, folder or hub id, or random")] = "default",
+    frozen: Annotated[bool | None, option("--frozen/--end-to-end", help="[default: frozen if pretrained]")] = None,
     iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
     batch: Annotated[int | None, option(min=1, help="inputs of each domain per step [default: the preset's]")] = None,
     lr: Annotated[float | None, option(help="learning rate at the start [default: the preset's]")] = None,

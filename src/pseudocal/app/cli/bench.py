@@ -19,7 +19,7 @@ from pseudocal.extras import MissingExtraError
 from pseudocal.files import check_writable
 
 if TYPE_CHECKING:
-    from pseudocal.lab.bench import Suite
+    from pseudocal.lab.bench import Suite, Task
 
 bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw its figures.", epilog=EPILOG)
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
@@ -69,6 +69,8 @@ def run(
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
 
         def progress(what: str, done: int, total: int) -> None:
+            if (what, done, quiet) == ("features", 0, False):  # everything is checked, and nothing has run yet
+                _tell_weights(chosen)
             if total:
                 stages(SimpleNamespace(stage=what, done=done, total=total))
 
@@ -140,6 +142,20 @@ def figures(
         typer.echo(path)
 
 
+@bench.command(epilog=EPILOG)
+def compare(
+    folder: Annotated[Path, typer.Argument(help="folder with {src_train,src_val,tgt}_{feature,output,label}.npy")],
+    seed: Annotated[int, option(min=0, help="seed of rivals that draw samples", show_default=True)] = 0,
+    form: Annotated[Literal["md", "csv"], option("--format", help="table format", show_default=True)] = "md",
+) -> None:
+    """Compare all calibrators that saved features, logits and labels suffice for."""
+    _package()
+    from pseudocal.lab.bench.formats import saved_scores
+    from pseudocal.lab.bench.saved_outputs import compare_outputs
+
+    typer.echo(saved_scores(compare_outputs(folder, seed=seed), form))
+
+
 @bench.command(name="list", epilog=EPILOG)
 def list_suites() -> None:
     """List the built-in suites."""
@@ -156,6 +172,19 @@ def _chosen(suite: str, **settings: Any) -> Suite:
     from pseudocal.lab.bench.suites import built_in
 
     return read_suite(Path(suite), **settings) if suite.endswith(".toml") else built_in(suite, **settings)
+
+
+def _starts_elsewhere(task: Task) -> bool:
+    """Whether a task's backbone starts from weights that were chosen: those of "default" are its own."""
+    return not task.segments and task.checkpoint is None and task.weights != "default"
+
+
+def _tell_weights(suite: Suite) -> None:
+    """Say what the backbones start from: the names on the hub do not tell, and weights may be random."""
+    from pseudocal.lab.adapt.weights import about_weights
+
+    for name, weights in sorted({(task.backbone, task.weights) for task in suite.tasks if _starts_elsewhere(task)}):
+        typer.echo(about_weights(name, weights), err=True)
 
 
 def _of_file(suite: str) -> dict[str, Any]:

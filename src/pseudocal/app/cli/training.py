@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ def train_on(
 
         from pseudocal.lab.adapt import Choice, TrainingRun, train
         from pseudocal.lab.adapt.training import find_preset
+        from pseudocal.lab.adapt.weights import about_weights
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "adapt") from error
     check_writable(Path(run["out"]))
@@ -30,6 +32,8 @@ def train_on(
     backbone = model["backbone"] or ("digits" if data["dataset"] == "digits" else "efficientnet-lite0")
     with told_of_building(quiet=quiet):
         source, target = _domains(**data)
+    if not quiet and model["weights"] != "default":
+        sys.stderr.write(about_weights(backbone, model["weights"]) + "\n")
     if backbone == "digits":
         torch.set_num_threads(1)  # such a small network gains nothing from threads, and is slowed on a busy machine
     with Stages(quiet=quiet) as stages:

@@ -28,6 +28,7 @@ class Job:
         method: the settings of the calibration. A temperature that should not be applied is always replaced by T = 1.
         second_opinion: another model of the same classes, named like `model`, or several of them; None for none.
         trust: whether the files of both models may run code.
+        architecture: the network of a state dict, such as "resnet50"; None if no model is one.
         preprocessing: settings of `Preprocessing` that the user gives: size, mean, std, layout, resize.
         output: the name of the model output that holds the logits; None if there is only one output.
         outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
@@ -57,6 +58,7 @@ class Job:
     method: PseudoCal = DEFAULT_METHOD
     second_opinion: str | list[str] | tuple[str, ...] | None = None
     trust: bool = False
+    architecture: str | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
     output: str | None = None
     outputs: Meaning | None = None

@@ -127,7 +127,8 @@ class Setup:
 
 def reading(job: Job) -> dict[str, Any]:
     """Return the settings for opening the models and reading their outputs."""
-    return {"output": job.output, "outputs": job.outputs, "binary": job.binary, "trust": job.trust}
+    named = {} if job.architecture is None else {"architecture": job.architecture}
+    return {"output": job.output, "outputs": job.outputs, "binary": job.binary, "trust": job.trust, **named}
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:

@@ -18,6 +18,7 @@ from pseudocal.app.models.hugging_face import open_hugging_face
 from pseudocal.app.models.model import SIGMOID_EPS, OpenModel, UntrustedError
 from pseudocal.app.models.onnx_file import open_onnx
 from pseudocal.app.models.skops_file import of_classifier, open_skops
+from pseudocal.app.models.state_dict_file import TENSOR_FILES, open_state_dict
 from pseudocal.app.models.torch_files import open_exported, open_torchscript
 from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor, binary_logits, looks_like_probabilities
 from pseudocal.omissions import one_line
@@ -27,21 +28,26 @@ from pseudocal.predictors.classifier import floored
 MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript or skops"
 PICKLE_REFUSED = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
-    "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump"
+    "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump; for the state dict of a "
+    "ResNet or a ViT, name its architecture"
 )
 CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can run code or write files
 Meaning = Literal["logits", "probabilities"]
 
 
-def open_model(name: str, *, trust: bool = False, **options: Any) -> OpenModel:
+def open_model(name: str, *, trust: bool = False, architecture: str | None = None, **options: Any) -> OpenModel:
     """Open a model file, a Hugging Face folder or hub id, or `module:function`.
 
     Args:
         name: the path, the hub id, or `module:function`, which is the user's own code.
         trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before torch sees them.
+        architecture: the network of a state dict, a name in `pseudocal.architectures.ARCHITECTURES`; not used for other
+            formats.
         **options: arguments of the opener for that format: `device`, `output`, `outputs`, `binary`.
 
     """
+    if architecture is not None and Path(name).suffix in TENSOR_FILES:
+        return open_state_dict(Path(name), architecture=architecture, **options)
     kind = kind_of(name)
     if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pseudocal.lab.adapt.backbones import BACKBONES, Backbone, Choice, build_backbone
+from pseudocal.lab.adapt.backbones import BACKBONES, Backbone, build_backbone
+from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.method import Point, Preset, TrainingProgress
 from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.networks import Network

@@ -7,7 +7,7 @@ and resizes them itself: the model needs no preprocessing.
 |---|---|---|
 | `digits` | 128 | at random: a small CNN for 16 x 16 grey images |
 | `efficientnet-lite0`, `-lite1`, `-lite2` | 1280 | ImageNet, from PyPI (extra `adapt`); resize to 128 x 128 |
-| `resnet34`, `resnet50`, `resnet101` | 512, 2048, 2048 | a local folder or hub id for transformers, or at random |
+| `resnet34`, `resnet50`, `resnet101` | 512, 2048, 2048 | a state dict, a folder or hub id for transformers, or random |
 | `vit-b16` | 768 | the same; the class token's final state |
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,9 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.files import replacing
+from pseudocal.lab.adapt.choices import Choice, Normal
 from pseudocal.lab.adapt.tensors import Tensors
+from pseudocal.lab.adapt.weights import from_transformers, own_trunk
 from pseudocal.lab.data import Indexable
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -36,26 +37,6 @@ HALF = ((0.5,), (0.5,))
 GPU_BATCH = 64  # images that pass through the backbone together on a GPU
 CPU_BATCH = 8  # on a CPU, where the output of a layer should stay in cache
 FeatureTick = Callable[[int, int], None]  # images done, images in all
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which backbone, with which weights, at which image size.
-
-    Attributes:
-        name: a name in `BACKBONES`.
-        weights: "default" (the published weights if there are any, else random), "random", or for transformers a local
-            folder or hub id.
-        size: the height and width that images are resized to; None for that of the backbone.
-        config: the configuration with which transformers rebuilds the network without the hub; filled in by
-            `build_backbone`.
-
-    """
-
-    name: str
-    weights: str = "default"
-    size: int | None = None
-    config: dict[str, Any] | None = None
 
 
 class Backbone(nn.Module):
@@ -81,7 +62,7 @@ class Backbone(nn.Module):
         *,
         width: int,
         size: int | None,
-        normal: tuple[tuple[float, ...], tuple[float, ...]],
+        normal: Normal,
         pretrained: bool,
     ) -> None:
         super().__init__()
@@ -174,38 +155,34 @@ class TransformersTrunk(nn.Module):
 
 
 def resnet_backbone(choice: Choice) -> Backbone:
-    """ResNet-34, 50 or 101 of transformers."""
+    """ResNet-34, 50 or 101: with the weights of a state dict, or of transformers."""
+    own = own_trunk(choice)
+    if own is not None:
+        return _of_state_dict(*own)
     depths = {"resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}[choice.name]
     basic = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]} if choice.name == "resnet34" else {}
-    net, choice = _from_transformers("ResNet", choice, depths=list(depths), **basic)
+    net, choice = from_transformers("ResNet", choice, depths=list(depths), **basic)
     trunk = TransformersTrunk(net, token=False)
     width = net.config.hidden_sizes[-1]
-    pretrained = choice.weights not in ("default", "random")
+    pretrained = choice.weights != "random"
     return Backbone(choice, trunk, width=width, size=choice.size or 224, normal=IMAGENET, pretrained=pretrained)
 
 
+def _of_state_dict(trunk: nn.Module, normal: Normal, choice: Choice) -> Backbone:
+    width, size = int(trunk.width), choice.size or 224  # type: ignore[arg-type]
+    return Backbone(choice, trunk, width=width, size=size, normal=normal, pretrained=choice.weights != "random")
+
+
 def vit_backbone(choice: Choice) -> Backbone:
-    """ViT-B/16 of transformers."""
-    net, choice = _from_transformers("ViT", choice)
+    """ViT-B/16: with the weights of a state dict, or of transformers."""
+    own = own_trunk(choice)
+    if own is not None:
+        return _of_state_dict(*own)
+    net, choice = from_transformers("ViT", choice)
     trunk = TransformersTrunk(net, token=True)
     size = choice.size or net.config.image_size
-    pretrained = choice.weights not in ("default", "random")
+    pretrained = choice.weights != "random"
     return Backbone(choice, trunk, width=net.config.hidden_size, size=size, normal=HALF, pretrained=pretrained)
-
-
-def _from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, Choice]:
-    """Build the model, and return the choice with the configuration that rebuilds it."""
-    transformers = require("transformers", "adapt")
-    config_type, model_type = getattr(transformers, family + "Config"), getattr(transformers, family + "Model")
-    without_pool = (
-        {"add_pooling_layer": False} if family == "ViT" else {}
-    )  # the pooling layer is untrained and unused here
-    if choice.weights in ("default", "random"):
-        net = model_type(config_type(**(choice.config or shape)), **without_pool)
-    else:
-        net = model_type.from_pretrained(choice.weights, **without_pool)
-    config = net.config.to_diff_dict()
-    return net, Choice(choice.name, choice.weights, choice.size, config)
 
 
 BACKBONES: dict[str, Callable[[Choice], Backbone]] = {

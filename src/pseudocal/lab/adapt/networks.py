@@ -11,6 +11,7 @@ A head is a bottleneck, whose output is what the methods call "the features", an
 | `direct` | none | Linear | BNM, DINE's source model |
 | `batchnorm` | Linear, BN | Linear | MCC |
 | `gaussian` | Linear, small weights | Linear | PADA |
+| `relu` | Linear, BN, ReLU | Linear | TLlib |
 | `weightnorm` | Linear, BN | weight-normalised Linear | SHOT, DINE |
 | `afn` | Linear, BN, ReLU, norm-keeping dropout | Linear | SAFN |
 | `pair` | none: the backbone is the generator | two three-layer heads | MCD |
@@ -171,6 +172,12 @@ def batchnorm(inputs: int, width: int, classes: int) -> Head:
     return Head(nn.Sequential(xavier(inputs, width), batch_norm(width, 0, 0.005)), xavier(width, classes), width=width)
 
 
+def relu(inputs: int, width: int, classes: int) -> Head:
+    """TLlib's head, initialised by torch."""
+    bottleneck = nn.Sequential(nn.Linear(inputs, width), nn.BatchNorm1d(width), nn.ReLU())
+    return Head(bottleneck, nn.Linear(width, classes), width=width)
+
+
 def gaussian_head(inputs: int, width: int, classes: int) -> Head:
     """PADA's head."""
     return Head(gaussian(inputs, width, 0.005), gaussian(width, classes, 0.01), width=width)
@@ -216,6 +223,7 @@ HEADS: dict[str, Callable[[int, int, int], Head]] = {
     "direct": direct,
     "batchnorm": batchnorm,
     "gaussian": gaussian_head,
+    "relu": relu,
     "weightnorm": weightnorm,
     "afn": afn,
     "pair": pair,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,12 +19,14 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 
 from pseudocal.arrays import InputError
 from pseudocal.files import locked, save_json, sweep, writing
-from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
+from pseudocal.lab.adapt.backbones import Backbone, build_backbone
+from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.method import SCHEDULES, Moment, Point, Preset, ReportProgress, TrainingProgress
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
 
 CHECKPOINT = "resume.safetensors"  # in the folder of a run
+Draw = Callable[[int], Generator[Any, None, None]]  # from the first step to the batches of all steps from there on
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +59,12 @@ class DescentPlan:
     backbone_scale: float = 1.0
 
 
-def descend(network: Network, method: Any, draw: Callable[[int], Any], plan: DescentPlan) -> list[Point]:
+def descend(network: Network, method: Any, draw: Draw, plan: DescentPlan) -> list[Point]:
     """Train the network in place and return its curve; resumes from the plan's checkpoint if there is one."""
     optimiser = build_optimiser(network, method, plan)
-    with seeded(plan.seed):
+    with seeded(plan.seed), ExitStack() as stack:
         done, curve = restore_checkpoint(plan.checkpoint, network, method, optimiser)
+        batches = stack.enter_context(closing(draw(done + 1)))
         for step in range(done + 1, plan.iterations + 1):
             now = Moment(step, plan.iterations)
             torch.manual_seed(_step_seed(plan.seed, step))
@@ -69,7 +72,7 @@ def descend(network: Network, method: Any, draw: Callable[[int], Any], plan: Des
             network.train()
             method.train()
             loss = math.nan
-            for update in method.steps(network, draw(step), now):
+            for update in method.steps(network, next(batches), now):
                 loss = _finite(update.loss.item(), step)
                 optimiser.zero_grad()
                 update.loss.backward(inputs=update.only)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Generator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt.backbones import Backbone, cached_features
@@ -27,6 +29,7 @@ from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.adapt.runs import (
     CHECKPOINT,
     DescentPlan,
+    Draw,
     Trained,
     descend,
     finish_run,
@@ -36,8 +39,17 @@ from pseudocal.lab.adapt.runs import (
     start_run,
     torch_threads,
 )
-from pseudocal.lab.adapt.tensors import SOURCE, TARGET, Tensors, batch_numbers, predict_arrays, save_arrays
-from pseudocal.lab.data import Domain, Unlabelled, cache_folder
+from pseudocal.lab.adapt.tensors import (
+    SOURCE,
+    TARGET,
+    Tensors,
+    batch_numbers,
+    predict_arrays,
+    random_crops,
+    read_ahead,
+    save_arrays,
+)
+from pseudocal.lab.data import Crops, Domain, Indexable, Unlabelled, cache_folder, crops_of
 
 AnyDomain = TypeVar("AnyDomain", Domain, Unlabelled)
 
@@ -57,6 +69,8 @@ class TrainingRun:
         progress: called with a `TrainingProgress` after each batch.
         checkpoint_every: the number of iterations between checkpoints.
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
+        augment: whether a step sees random crops and mirror images of image files; None for yes if the backbone is
+            trained. All outputs are of the centre.
         mixed: whether a backbone that is trained computes in bfloat16 where torch does so safely. Weights, the head,
             losses and all outputs that are saved stay in float32.
 
@@ -71,6 +85,7 @@ class TrainingRun:
     progress: ReportProgress | None = None
     checkpoint_every: int = 250
     device: str = "cpu"
+    augment: bool | None = None
     mixed: bool = False
 
     def __post_init__(self) -> None:
@@ -87,6 +102,19 @@ class TrainingRun:
 
         """
         return backbone.pretrained if self.frozen is None else self.frozen
+
+    def augments(self, backbone: Backbone, target: Unlabelled) -> bool:
+        """Whether a step sees random crops and mirror images.
+
+        Args:
+            backbone: the backbone.
+            target: the target, as it is loaded.
+
+        """
+        possible = not self.freezes(backbone) and _crops(target.inputs) is not None
+        if self.augment and not possible:
+            raise InputError(f"expected image files and a backbone that is trained, to augment them, got {target.name}")
+        return possible if self.augment is None else self.augment
 
     def within(self, folder: str) -> TrainingRun:
         """Return the same settings for an earlier stage, without the curve, which belongs to the last stage.
@@ -123,6 +151,7 @@ def train_stage(
     backbone = network.backbone
     assert isinstance(backbone, Backbone)
     frozen = run.freezes(backbone)
+    augment = run.augments(backbone, target)
     with own_folder(run.out):
         finished = start_run(run.out, _settings(network, stage, run, target, source))
         if finished:
@@ -131,15 +160,16 @@ def train_stage(
         backbone.mixed = run.mixed
         inner = Network(nn.Identity(), network.head) if frozen else network
         parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
-        target = _prepared(target, run, backbone)
+        target = _cropped(_prepared(target, run, backbone))
         inner.to(run.device)
         plan = _plan(run, stage, backbone)
         inputs = Tensors(target.inputs, run.device)
         with seeded(run.seed):
             problem = Problem(len(stage.classes), network.head.width, inputs)
             method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
+        draw = _draw(parts.get("source_train"), inputs, plan, augment=augment)
         with torch_threads(1) if frozen else nullcontext():  # a head is too small to gain from threads
-            curve = descend(inner, method, _draw(parts.get("source_train"), inputs, plan), plan)
+            curve = descend(inner, method, draw, plan)
         for name, part in parts.items():
             outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
             save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)
@@ -159,7 +189,18 @@ def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
 
 def _halves(source: Domain | None, run: TrainingRun, backbone: Backbone) -> tuple[Domain, ...]:
     """Split the source into images to train on and images to hold out: 80 and 20 percent, as in the paper."""
-    return () if source is None else _prepared(source, run, backbone).split(0.8, seed=run.seed)
+    halves = () if source is None else _prepared(source, run, backbone).split(0.8, seed=run.seed)
+    return tuple(_cropped(half) for half in halves)
+
+
+def _crops(inputs: Indexable) -> Crops | None:
+    return None if isinstance(inputs, np.ndarray) else crops_of(inputs)
+
+
+def _cropped(domain: AnyDomain) -> AnyDomain:
+    """Return the domain, with image files as crops: decoded once, and with a margin to crop at random."""
+    crops: Any = _crops(domain.inputs)
+    return domain if crops is None else replace(domain, inputs=crops)
 
 
 def _prepared(domain: AnyDomain, run: TrainingRun, backbone: Backbone) -> AnyDomain:
@@ -199,23 +240,34 @@ def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> Descent
     )
 
 
-def _draw(source: Domain | None, target: Tensors, plan: DescentPlan) -> Callable[[int], TargetBatch]:
-    """Return a function that draws the batch of a step: of both domains, or of the target if there is no source."""
-    batch, seed, device = plan.preset.batch, plan.seed, target.device
+def _draw(source: Domain | None, target: Tensors, plan: DescentPlan, *, augment: bool = False) -> Draw:
+    """Return a function that draws batches: of both domains, or of the target if there is no source.
 
-    def of_target(step: int) -> tuple[Tensor, Tensor]:
-        numbers = batch_numbers(len(target), batch, seed, TARGET, step)
-        return target[numbers], torch.from_numpy(numbers).to(device)
+    What is on disk is read ahead, in a thread. Tensors are made here, in the thread of the training.
+    """
+    batch, seed = plan.preset.batch, plan.seed
+    domains = [target.inputs] if source is None else [target.inputs, source.inputs]
+    in_memory = all(isinstance(inputs, np.ndarray) for inputs in domains)
 
-    if source is None:
-        return lambda step: TargetBatch(*of_target(step))
-    inputs, labels = Tensors(source.inputs, device), source.labels
+    def read(inputs: Any, stream: int, step: int) -> tuple[Any, Any]:
+        numbers = batch_numbers(len(inputs), batch, seed, stream, step)
+        cropped = augment and isinstance(inputs, Crops)
+        return random_crops(inputs, numbers, seed, stream, step) if cropped else inputs[numbers], numbers
 
-    def of_both(step: int) -> SourceTargetBatch:
-        numbers = batch_numbers(len(inputs), batch, seed, SOURCE, step)
-        return SourceTargetBatch(*of_target(step), inputs[numbers], torch.from_numpy(labels[numbers]).to(device))
+    def arrays(step: int) -> tuple[Any, ...]:
+        of_target = read(target.inputs, TARGET, step)
+        if source is None:
+            return of_target
+        images, numbers = read(source.inputs, SOURCE, step)
+        return (*of_target, images, source.labels[numbers])
 
-    return of_both
+    def draw(first: int) -> Generator[TargetBatch, None, None]:
+        steps = map(arrays, count(first)) if in_memory else read_ahead(arrays, first)
+        for step in steps:
+            tensors = [target.placed(array) for array in step]
+            yield TargetBatch(*tensors) if source is None else SourceTargetBatch(*tensors)
+
+    return draw
 
 
 def _few(classes: tuple[str, ...]) -> str:
@@ -234,7 +286,9 @@ def _settings(
         "iterations": run.iterations,
         "backbone": asdict(backbone.choice),
         "frozen": run.freezes(backbone),
-        **({"mixed": True} if run.mixed else {}),  # absent from folders that were started before it existed
+        # absent from folders that were started before these existed
+        **({"augment": True} if run.augments(backbone, target) else {}),
+        **({"mixed": True} if run.mixed else {}),
         "source": None if source is None else [source.name, len(source.inputs)],
         "target": [target.name, len(target.inputs)],
         "classes": list(stage.classes),

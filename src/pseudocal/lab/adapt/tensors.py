@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,9 +18,12 @@ from torch import Tensor
 from pseudocal.extras import require
 from pseudocal.files import replacing
 from pseudocal.lab.adapt.networks import Network
-from pseudocal.lab.data import Indexable
+from pseudocal.lab.data import Crops, Indexable
 
 SOURCE, TARGET = 0, 1  # each domain has its own stream of random numbers
+AHEAD = 3  # batches that are read while the network trains on one
+
+Prepared = TypeVar("Prepared")
 
 
 class Tensors:
@@ -34,9 +40,13 @@ class Tensors:
         return len(self.inputs)
 
     def __getitem__(self, chosen: NDArray[np.intp]) -> Tensor:
+        return self.placed(self.inputs[chosen])
+
+    def placed(self, array: NDArray[Any]) -> Tensor:
+        """Return an array as a tensor on the device."""
         # A new array in C order: torch chooses its kernels, and so the last digits, by the strides, and
         # np.ascontiguousarray keeps odd strides where an axis has length one (a single channel).
-        return torch.from_numpy(np.array(self.inputs[chosen], order="C")).to(self.device)
+        return torch.from_numpy(np.array(array, order="C")).to(self.device)
 
 
 def batch_numbers(n: int, batch: int, seed: int, stream: int, step: int) -> NDArray[np.intp]:
@@ -54,6 +64,30 @@ def batch_numbers(n: int, batch: int, seed: int, stream: int, step: int) -> NDAr
     epoch, place = divmod(step - 1, n // batch)
     order = np.random.default_rng([seed, stream, epoch]).permutation(n)
     return order[place * batch : (place + 1) * batch]
+
+
+def random_crops(crops: Crops, numbers: NDArray[np.intp], seed: int, stream: int, step: int) -> NDArray[np.uint8]:
+    """Crop and mirror the images of one step; a function of its arguments alone, like `batch_numbers`."""
+    return crops.random(numbers, np.random.default_rng([seed, stream, step, 1]))  # batches are drawn from three numbers
+
+
+def read_ahead(prepare: Callable[[int], Prepared], first: int) -> Generator[Prepared, None, None]:
+    """Yield what is prepared for each step, while a thread prepares the next ones.
+
+    >>> steps = read_ahead(lambda step: 10 * step, 4)
+    >>> next(steps), next(steps)
+    (40, 50)
+    >>> steps.close()
+    """
+    with ThreadPoolExecutor(1, "ahead") as pool:
+        waiting = deque(pool.submit(prepare, first + i) for i in range(AHEAD))
+        try:
+            for step in count(first + AHEAD):
+                prepared = waiting.popleft().result()
+                waiting.append(pool.submit(prepare, step))
+                yield prepared
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def predict_tensors(network: Network, inputs: Tensors, *, batch: int = 256) -> tuple[Tensor, Tensor]:

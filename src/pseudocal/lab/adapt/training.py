@@ -19,7 +19,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, softmax
-from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone
+from pseudocal.lab.adapt.backbones import Backbone, build_backbone
+from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.method import Preset
 from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.methods.dine import FINE_TUNE

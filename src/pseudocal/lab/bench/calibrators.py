@@ -9,7 +9,7 @@ backbone can share the features of the mixes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.analyses import LAMBDAS
@@ -42,12 +42,21 @@ class Compared:
         synthesis: the pseudo-target set that it fits a temperature to; None for a calibrator of the library that works
             on the outputs of the models.
         needs_ensemble: whether it needs the other models of the task's ensemble.
+        calibrator: its name in `pseudocal.calibrators.CALIBRATORS`, if it is one of the library's.
+        settings: settings of that calibrator which are not its defaults.
 
     """
 
     title: str
     synthesis: Synthesis | None = None
     needs_ensemble: bool = False
+    calibrator: str = ""
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def sees_labels(self) -> bool:
+        """Whether it is fitted to target labels, as oracles are."""
+        return self.calibrator == "oracle"
 
 
 ABLATION = {name.lower(): Compared(name, Synthesis(name)) for name in STRATEGIES if name != "PseudoCal"}
@@ -57,11 +66,31 @@ SWEEP = {
     for labels in ("hard", "soft")
 }
 MIXING = ("pseudocal", "pseudo-ensemble")  # the calibrators of the library that fit to mixes
+RANDOM = ("mc-dropout", "cpcs", "transcal")  # take a seed: the released density ratio of the last two draws a sample
+RIDGE = {"matrixscal": "MatrixScal, ridge", "vectorscal": "VectorScal, ridge"}  # to tell them from the next
+# The rivals as the released code of TransCal and PseudoCal has them: the paper's numbers are theirs.
+RELEASED = {
+    f"{name}-released": Compared(f"{CALIBRATORS[name].title}, as released", calibrator=name, settings=settings)
+    for name, settings in {
+        **dict.fromkeys(("matrixscal", "vectorscal", "tempscal", "cpcs", "transcal"), (("reference", True),)),
+        "oracle": (("by", "ece"), ("reference", True)),
+    }.items()
+}
+LIKELIHOOD = {
+    f"{name}-likelihood": Compared(
+        f"{CALIBRATORS[name].title}, maximum likelihood", calibrator=name, settings=(("penalty", 0.0),)
+    )
+    for name in RIDGE
+}
 COMPARED: dict[str, Compared] = {
     **{
-        name: Compared(entry.title, Synthesis() if name in MIXING else None, "member_logits" in entry.parts)
+        name: Compared(
+            RIDGE.get(name, entry.title), Synthesis() if name in MIXING else None, "member_logits" in entry.parts, name
+        )
         for name, entry in CALIBRATORS.items()
     },
+    **RELEASED,
+    **LIKELIHOOD,
     **ABLATION,
     **SWEEP,
 }

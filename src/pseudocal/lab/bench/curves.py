@@ -78,11 +78,16 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
     return found
 
 
+def _is_bound(calibrator: str) -> bool:
+    """Whether there is nothing to compare: the oracles themselves, no calibration, or another model's temperature."""
+    return COMPARED[calibrator].sees_labels or calibrator in ("none", "pseudo-ensemble")
+
+
 def temperatures(records: Sequence[Record]) -> dict[str, tuple[Floats, Floats]]:
     """Return the oracle's and the fitted temperature, task by task, for each calibrator that has one."""
     best = {record.task: record.temperature for record in records if record.calibrator == "oracle"}
     found = {}
-    for name in unique(r.calibrator for r in records if r.calibrator not in ("oracle", "none", "pseudo-ensemble")):
+    for name in unique(r.calibrator for r in records if not _is_bound(r.calibrator)):
         both = [
             (best[r.task], r.temperature)
             for r in records

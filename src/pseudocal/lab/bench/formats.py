@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.records import unique
+from pseudocal.lab.bench.saved_outputs import SavedScore
 from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
 
 PERCENT = {"ece", "accuracy", "miou"}
@@ -84,6 +85,35 @@ def comparisons(found: Sequence[Comparison]) -> str:
     ]
     head = ["PseudoCal against", *where]
     return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
+
+
+def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
+    """Format the scores of calibrators on saved outputs, as Markdown or as CSV in full precision.
+
+    >>> print(saved_scores([SavedScore("none", {"ece": 0.125, "nll": 2.0, "brier": 0.5, "accuracy": 0.4}, 1.0)]))
+    | calibrator | ECE, % | NLL | Brier | accuracy, % | T |
+    |---|---|---|---|---|---|
+    | No calibration | 12.50 | 2.0000 | 0.5000 | 40.00 | 1.000 |
+    """
+    if form == "csv":
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["calibrator", *found[0].metrics, "temperature"] if found else [])
+        writer.writerows([[each.calibrator, *map(repr, each.metrics.values()), each.temperature] for each in found])
+        return out.getvalue().rstrip("\n")
+    head = ["calibrator", *(f"{METRIC_NAMES.get(key, key)}{', %' * (key in PERCENT)}" for key in SAVED_METRICS), "T"]
+    rows = [
+        [
+            COMPARED[each.calibrator].title,
+            *(_number(each.metrics[key], key) for key in SAVED_METRICS),
+            "" if each.temperature is None else f"{each.temperature:.3f}",
+        ]
+        for each in found
+    ]
+    return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
+
+
+SAVED_METRICS = ("ece", "nll", "brier", "accuracy")
 
 
 def _compared(each: Comparison | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.store import Store
@@ -31,6 +31,41 @@ def read_records(suite: Suite, store: Store) -> list[Record]:
         scores = store.scores(task)
         records += [Record(task, name, **scores[name]) for name in suite.calibrators if name in scores]  # type: ignore[arg-type]
     return records
+
+
+def variants(tasks: Iterable[Task]) -> dict[Task, str]:
+    """Name the method of each task (of seed 0), with the settings that differ between tasks of that method.
+
+    >>> options = (("weight", 0.1),)
+    >>> tasks = [Task("emoji", "noto", "fluent", method=m, options=o) for m, o in (("bnm", ()), ("bnm", options))]
+    >>> list(variants([*tasks, Task("emoji", "noto", "fluent", method="mcc")]).values())
+    ['bnm', 'bnm, weight 0.1', 'mcc']
+
+    Args:
+        tasks: tasks of any seeds.
+
+    """
+    cells = list(dict.fromkeys(task.of_seed(0) for task in tasks))
+    names = {}
+    for task in cells:
+        alike = [_settings(other) for other in cells if other.method == task.method]
+        own = _settings(task)
+        differ = [key for key in own if any(other.get(key) != own[key] for other in alike)]
+        said = [f"{key} {own[key]}" if key not in SELF_EVIDENT else str(own[key]) for key in differ]
+        names[task] = ", ".join([task.method, *said])
+    return names
+
+
+SELF_EVIDENT = ("data", "scenario", "backbone", "preset")  # settings whose values say what they are
+
+
+def _settings(task: Task) -> dict[str, object]:
+    """The settings that a table keeps apart, options among them: all but the domains, the method and the seed."""
+    own = {field.name: getattr(task, field.name) for field in fields(task) if field.name not in PLACED}
+    return {key: value for key, value in (own | dict(task.options)).items() if value is not None}
+
+
+PLACED = ("source", "target", "method", "seed", "options", "runner")
 
 
 def missing_scores(suite: Suite, store: Store) -> list[str]:

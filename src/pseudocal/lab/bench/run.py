@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.bench.calibrators import COMPARED
@@ -77,16 +78,25 @@ def run(
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:
     """List all models that the tasks need: their own and, if a calibrator needs ensembles, the other members."""
     ensembles = any(COMPARED[name].needs_ensemble for name in calibrators)
+    alone = [task.checkpoint for task in tasks if task.checkpoint is not None and "{seed}" not in task.checkpoint]
+    if ensembles and alone:
+        raise InputError(f"expected {{seed}} in a checkpoint, for the members of an ensemble, got {alone[0]}")
     return list(dict.fromkeys([*tasks, *(member for task in tasks if ensembles for member in task.members())]))
 
 
+def _starts_from_weights(task: Task) -> bool:
+    return not task.segments and task.checkpoint is None
+
+
 def _check_data(tasks: Sequence[Task], store: Store) -> None:
-    """Refuse invalid settings and missing data before anything runs."""
+    """Refuse invalid settings, missing data and missing weights before anything runs."""
     for task in {(task.data, task.source, task.target): task for task in tasks}.values():
         if task.segments:
             check_segmentation(task)
         else:
             check_same_classes(*domains_of(task, store))
+    for task in {(task.backbone, task.weights): task for task in tasks if _starts_from_weights(task)}.values():
+        backbone_of(task.backbone, task.weights, task.seed)
 
 
 def _all(

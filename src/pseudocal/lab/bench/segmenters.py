@@ -30,6 +30,8 @@ def check_settings(task: Task) -> None:
     for name in network_settings(task):
         if name not in known:
             raise InputError(f"expected settings of {task.backbone} among {', '.join(known)}, got {name!r}")
+    if task.backbone != "unet" and task.weights == "default":
+        raise InputError(f"expected weights for {task.backbone}, a folder or hub id, or random, got none")
     for name, value in task.options:
         if name not in OPTIONS:
             raise InputError(f"expected options among {', '.join(OPTIONS)}, got {name!r}")

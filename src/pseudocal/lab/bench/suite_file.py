@@ -44,7 +44,7 @@ LOCAL_KEYS = ("root", "lists", "prefix", "device")  # of the machine: no part of
 KEYS = ("calibrators", "seeds", "tasks", "about", *LOCAL_KEYS)
 LISTED_KEYS = ("source", "target", "method")  # one name or several
 TYPES: dict[str, tuple[type, ...]] = {"width": (int,), "iterations": (int,), "frozen": (bool,), "options": (dict,)}
-TYPES |= {"batch": (int,), "lr": (float, int)}
+TYPES |= {"batch": (int,), "lr": (float, int), "augment": (bool,)}
 SEGMENTED = ("data", *LISTED_KEYS, "backbone", "weights", "width", "iterations", "batch", "lr", "precision", "options")
 FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed", "runner"))
 

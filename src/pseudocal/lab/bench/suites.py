@@ -9,12 +9,18 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.bench import segmenters
-from pseudocal.lab.bench.calibrators import ABLATION, SWEEP
+from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, SWEEP
 from pseudocal.lab.bench.task import Scenario, Suite, Task
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
-ALL = tuple(CALIBRATORS)
-SOURCE_FREE = tuple(name for name, entry in CALIBRATORS.items() if not entry.source_data)
+# Every calibrator of the library, after its variants: as released, and without a penalty.
+ALL = tuple(
+    name
+    for each in CALIBRATORS
+    for name in (f"{each}-released", f"{each}-likelihood", each)
+    if name in COMPARED and name != "tempscal-released"  # which differs in the fifth digit
+)
+SOURCE_FREE = tuple(name for name in ALL if not CALIBRATORS[COMPARED[name].calibrator].source_data)
 EMOJI = ("noto", "twemoji", "openmoji", "fluent")
 OFFICE_HOME = ("Art", "Clipart", "Product", "RealWorld")
 DOMAINNET = (
@@ -82,7 +88,7 @@ PLANS: dict[str, SuitePlan] = {
         "four vendors' emoji, heads on a frozen EfficientNet-Lite0, closed set",
         "emoji",
         tuple(permutations(EMOJI, 2)),
-        ("source-only", "atdoc", "bnm", "mcc", "cdan", "safn"),
+        ("source-only", *SIX),
         settings=FROZEN,
         quick=QUICK_EMOJI,
     ),
@@ -148,6 +154,13 @@ PLANS: dict[str, SuitePlan] = {
     ),
     "domainnet126": SuitePlan(
         "the paper's DomainNet-126", "domainnet-126", DOMAINNET, SIX, settings=resnet_settings(34)
+    ),
+    "domainnet126-vit": SuitePlan(
+        "the paper's ViT-B/16 on DomainNet-126, by ECE, NLL and Brier score",
+        "domainnet-126",
+        (("clipart", "sketch"),),
+        ("mcc",),
+        settings=(("backbone", "vit-b16"), ("frozen", False), ("iterations", 10_000)),
     ),
     "domainnet126-source-free": SuitePlan(
         "the paper's DomainNet-126, source-free",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,19 +11,19 @@ import numpy as np
 
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.published import published
-from pseudocal.lab.bench.records import Record, unique
-from pseudocal.lab.bench.task import Suite
+from pseudocal.lab.bench.records import Record, unique, variants
+from pseudocal.lab.bench.task import Suite, Task
 
 TableMetric = Literal["ece", "nll", "brier", "miou"]
 By = Literal["overall", "target", "task"]
-Key = tuple[str, str]  # method, pair of domains
+TaskGroups = list[list[Task]]  # tasks of seed 0; a cell is the mean over groups of the mean over their tasks
 SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the uncalibrated models, below the table of ECE
 SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1}  # a larger mIoU is better
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """The mean and standard deviation over seeds of a mean over tasks, and the paper's value."""
+    """The mean and standard deviation over seeds of a mean over targets, and the paper's value."""
 
     mean: float
     sd: float = math.nan
@@ -42,65 +42,82 @@ class Table:
 
 
 def tables(suite: Suite, records: Sequence[Record], metric: TableMetric = "ece", by: By = "overall") -> list[Table]:
-    """Make one table overall, or one for each method."""
-    methods = unique(record.task.method for record in records)
+    """Make one table overall, or one for each method.
+
+    As in the paper, averages are over targets, each the mean of its tasks; with a column for each task they are over
+    tasks. Tasks of one method that differ in scenario, backbone, preset or another setting are kept apart.
+    """
+    names = variants([record.task for record in records])
+    methods = {name: [task for task in names if names[task] == name] for name in unique(names.values())}
     if by == "overall":
-        groups = {method: _keys(records, [method]) for method in methods}
-        return [_table(f"{metric}, mean over tasks", suite, records, metric, groups)]
+        columns = {name: by_target(tasks) for name, tasks in methods.items()}
+        return [_table(f"{metric}, mean over targets", suite, records, metric, columns)]
     each = []
-    for method in methods:
-        keys = _keys(records, [method])
-        names = {key: (f"->{key[1].partition('->')[2]}" if by == "target" else key[1]) for key in keys}
-        groups = {name: [key for key in keys if names[key] == name] for name in unique(names.values())}
-        each.append(_table(f"{method}: {metric}", suite, records, metric, groups))
+    for name, tasks in methods.items():
+        groups = [[task] for task in tasks] if by == "task" else by_target(tasks)
+        columns = {(group[0].pair if by == "task" else f"->{group[0].target}"): [group] for group in groups}
+        each.append(_table(f"{name}: {metric}", suite, records, metric, columns))
     return each
 
 
-def _keys(records: Sequence[Record], methods: Sequence[str]) -> list[Key]:
-    return list(dict.fromkeys((r.task.method, r.task.pair) for r in records if r.task.method in methods))
+def by_target(tasks: Sequence[Task]) -> TaskGroups:
+    """Group tasks by target.
+
+    >>> pairs = [("real", "clipart"), ("painting", "clipart"), ("painting", "real")]
+    >>> [[task.source for task in group] for group in by_target([Task("domainnet-126", *pair) for pair in pairs])]
+    [['real', 'painting'], ['painting']]
+    """
+    targets = unique(task.target for task in tasks)
+    return [[task for task in tasks if task.target == target] for target in targets]
 
 
 def _table(
-    title: str, suite: Suite, records: Sequence[Record], metric: TableMetric, groups: dict[str, list[Key]]
+    title: str, suite: Suite, records: Sequence[Record], metric: TableMetric, columns: dict[str, TaskGroups]
 ) -> Table:
-    columns = {**groups, "average": [key for keys in groups.values() for key in keys]}
+    columns = {**columns, "average": [group for groups in columns.values() for group in groups]}
     names = [name for name in suite.calibrators if any(record.calibrator == name for record in records)]
-    paper = published(suite, metric)
-    cells = {name: [_cell(records, name, metric, keys, paper) for keys in columns.values()] for name in names}
+    paper = published(suite.tasks, metric)
+    cells = {name: [_cell(records, name, metric, groups, paper) for groups in columns.values()] for name in names}
     rows = [(COMPARED[name].title, _marked(name, cells, names, SIGN[metric])) for name in names]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):
-                paper = published(suite, skill)
-                rows.append((name, tuple(_cell(records, "none", skill, keys, paper) for keys in columns.values())))
+                paper = published(suite.tasks, skill)
+                rows.append((name, tuple(_cell(records, "none", skill, groups, paper) for groups in columns.values())))
     return Table(title, metric, tuple(columns), tuple(rows))
 
 
 def _cell(
-    records: Sequence[Record], name: str, metric: str, keys: list[Key], paper: dict[tuple[str, str, str], float]
+    records: Sequence[Record], name: str, metric: str, groups: TaskGroups, paper: dict[tuple[str, Task], float]
 ) -> TableCell:
-    """Compute the mean over some tasks; a seed counts only if all of them have scores."""
-    wanted = set(keys)
-    by_seed: dict[int, list[float]] = {}
+    """Compute the mean over targets of the means over their tasks; a seed counts only if all tasks have scores."""
+    by_seed: dict[int, dict[Task, float]] = {}
     for record in records:
-        if record.calibrator == name and (record.task.method, record.task.pair) in wanted:
-            by_seed.setdefault(record.task.seed, []).append(getattr(record, metric))
-    means = [float(np.mean(values)) for values in by_seed.values() if len(values) == len(wanted)]
-    printed = [paper[name, *key] for key in keys if (name, *key) in paper]
+        if record.calibrator == name:
+            by_seed.setdefault(record.task.seed, {})[record.task.of_seed(0)] = getattr(record, metric)
+    means = [mean_over_groups(groups, values) for values in by_seed.values()]
+    whole = [mean for mean in means if not math.isnan(mean)]
     return TableCell(
-        mean=float(np.mean(means)) if means else math.nan,
-        sd=float(np.std(means, ddof=1)) if len(means) > 1 else math.nan,
-        paper=float(np.mean(printed)) if len(printed) == len(keys) else math.nan,
+        mean=float(np.mean(whole)) if whole else math.nan,
+        sd=float(np.std(whole, ddof=1)) if len(whole) > 1 else math.nan,
+        paper=mean_over_groups(groups, {task: value for (each, task), value in paper.items() if each == name}),
     )
+
+
+def mean_over_groups(groups: TaskGroups, values: Mapping[Task, float]) -> float:
+    """Compute the mean over groups of the mean over their tasks; NaN if a task has no value."""
+    if any(task not in values for group in groups for task in group):
+        return math.nan
+    return float(np.mean([np.mean([values[task] for task in group]) for group in groups]))
 
 
 def _marked(name: str, cells: dict[str, list[TableCell]], names: Sequence[str], sign: int) -> tuple[TableCell, ...]:
     """Mark the best cells of a row; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
-        rivals = [sign * cells[other][i].mean for other in names if other != "oracle"]
+        rivals = [sign * cells[other][i].mean for other in names if not COMPARED[other].sees_labels]
         best = (
-            name != "oracle" and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)
+            not COMPARED[name].sees_labels and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)
         )  # no winner if a rival has no value
         row.append(TableCell(cell.mean, cell.sd, cell.paper, bool(best)))
     return tuple(row)
@@ -126,13 +143,17 @@ def compare_over_tasks(
     The value of a task is the mean over its seeds. Tasks that share a domain are not independent, so the p-value of
     "all" tends to be too small.
     """
-    methods = unique(record.task.method for record in records)
+    names = variants([record.task for record in records])
+    methods = unique(names.values())
     scopes = {**{method: [method] for method in methods}, **({"all": methods} if len(methods) > 1 else {})}
-    rivals = [name for name in unique(r.calibrator for r in records) if name not in (champion, "oracle")]
+    rivals = [
+        name for name in unique(r.calibrator for r in records) if name != champion and not COMPARED[name].sees_labels
+    ]
     found = []
     for rival in rivals:
         for where, chosen in scopes.items():
-            ours, theirs = (_by_task(records, name, metric, chosen) for name in (champion, rival))
+            within = {task for task, name in names.items() if name in chosen}
+            ours, theirs = (_by_task(records, name, metric, within) for name in (champion, rival))
             differences = np.array([ours[key] - theirs[key] for key in ours if key in theirs])
             if len(differences):
                 wins = int((SIGN[metric] * differences < 0).sum())
@@ -154,9 +175,9 @@ def signed_rank(differences: np.ndarray) -> float:
     return float(wilcoxon(differences).pvalue) if np.any(differences) else 1.0
 
 
-def _by_task(records: Sequence[Record], name: str, metric: str, methods: Sequence[str]) -> dict[Key, float]:
-    values: dict[Key, list[float]] = {}
+def _by_task(records: Sequence[Record], name: str, metric: str, within: set[Task]) -> dict[Task, float]:
+    values: dict[Task, list[float]] = {}
     for r in records:
-        if r.calibrator == name and r.task.method in methods:
-            values.setdefault((r.task.method, r.task.pair), []).append(getattr(r, metric))
-    return {key: float(np.mean(each)) for key, each in values.items()}
+        if r.calibrator == name and r.task.of_seed(0) in within:
+            values.setdefault(r.task.of_seed(0), []).append(getattr(r, metric))
+    return {task: float(np.mean(each)) for task, each in values.items()}

@@ -15,11 +15,12 @@ from typing import Any, Literal, get_args
 from pseudocal.arrays import InputError
 
 Scenario = Literal["closed-set", "partial-set", "source-free"]
+BUILT_IN = ("digits", "emoji", "scenes")  # arrays in memory: nothing is left to crop
 MEMBERS = 3  # models per ensemble: those of the task's seed and of the two other seeds in its group
 Precision = Literal["single", "mixed"]
 # Fields that came after stores existed. They are no part of a task's identity while they have these values, so that
 # what was computed before is found.
-LATER: dict[str, Any] = {"precision": "single", "batch": None, "lr": None}
+LATER: dict[str, Any] = {"precision": "single", "batch": None, "lr": None, "augment": None, "checkpoint": None}
 SEGMENTER_TRAINING = ("batch", "lr")  # the options that the training of a segmenter depends on
 
 
@@ -51,6 +52,10 @@ class Task:
         precision: "mixed" trains the network in bfloat16 where torch does so safely; all else stays in float32.
         batch: how many inputs of each domain a step sees; None for the number of the preset.
         lr: the learning rate at the start; None for that of the preset.
+        augment: whether a step sees random crops and mirror images; None for yes if the data is on disk and the
+            backbone is trained.
+        checkpoint: the state dict of a model that is trained already, with `backbone` as its architecture; `{seed}` in
+            it stands for the seed. None to train one.
 
     """
 
@@ -71,6 +76,8 @@ class Task:
     precision: Precision = "single"
     batch: int | None = None
     lr: float | None = None
+    augment: bool | None = None
+    checkpoint: str | None = None
 
     def __post_init__(self) -> None:
         if self.scenario not in get_args(Scenario):
@@ -105,7 +112,14 @@ class Task:
 
     def identity(self) -> dict[str, Any]:
         """Return all settings that results depend on: what the hash in the folder's name is made of."""
-        return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+        whole = asdict(self) | {"augment": self.augments or None}
+        return {name: value for name, value in whole.items() if name not in LATER or value != LATER[name]}
+
+    @property
+    def augments(self) -> bool:
+        """Whether a step sees random crops and mirror images."""
+        trained = self.frozen is False or (self.frozen is None and self.weights == "random")
+        return trained and self.data not in BUILT_IN if self.augment is None else self.augment
 
     @property
     def training(self) -> Task:
@@ -121,6 +135,15 @@ class Task:
             return self
         options = dict(self.options)
         return replace(self, target="any", options=tuple((name, options[name]) for name in SEGMENTER_TRAINING))
+
+    def of_seed(self, seed: int) -> Task:
+        """Return the same task with another seed.
+
+        Args:
+            seed: the seed.
+
+        """
+        return replace(self, seed=seed)
 
     def members(self) -> list[Task]:
         """List the models of this task's ensemble: seeds come in groups of three, 0 to 2, 3 to 5, and so on.

@@ -8,7 +8,7 @@ predicts to be of two different classes.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.batches import blend
-from pseudocal.lab.adapt.backbones import Backbone, Choice, build_backbone, compute_features, features_key
+from pseudocal.lab.adapt.backbones import Backbone, build_backbone, compute_features, features_key
+from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.runs import seeded
 from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
+from pseudocal.lab.data import Domain, Indexable, cache_folder, crops_of, load, partial_set
 from pseudocal.synthesis import partners
 
 BATCH_SIZE = 128  # inputs that are paired with each other, as in `PseudoCal.fit`
@@ -85,7 +86,9 @@ def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
 @lru_cache(maxsize=16)  # each is read once per process
 def _loaded(data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None) -> Domain:
     given: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
-    return load(data, name, **{key: value for key, value in given.items() if value is not None})[name]
+    domain = load(data, name, **{key: value for key, value in given.items() if value is not None})[name]
+    crops: Any = None if isinstance(domain.inputs, np.ndarray) else crops_of(domain.inputs)  # files are decoded once
+    return domain if crops is None else replace(domain, inputs=crops)
 
 
 @lru_cache(maxsize=4)
@@ -97,6 +100,8 @@ def backbone_of(name: str, weights: str, seed: int) -> Backbone:
 
 def has_frozen_backbone(task: Task) -> bool:
     """Whether the backbone is frozen, so that only the head is trained."""
+    if task.checkpoint is not None:
+        return False
     return backbone_of(task.backbone, task.weights, task.seed).pretrained if task.frozen is None else task.frozen
 
 

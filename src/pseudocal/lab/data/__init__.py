@@ -5,6 +5,7 @@ from pseudocal.lab.data.builtin_digits import digits
 from pseudocal.lab.data.builtin_emoji import emoji, emoji_disjoint
 from pseudocal.lab.data.builtin_scenes import Scenes, scenes
 from pseudocal.lab.data.cache import RenderingWarning, cache_folder
+from pseudocal.lab.data.crops import Crops, crops_of
 from pseudocal.lab.data.domains import (
     Domain,
     Indexable,
@@ -23,6 +24,7 @@ from pseudocal.lab.data.street_scenes import label_map, street_names, streets, u
 __all__ = [
     "DATASETS",
     "PARTIAL_CLASSES",
+    "Crops",
     "Domain",
     "ImageFiles",
     "Indexable",
@@ -31,6 +33,7 @@ __all__ = [
     "Unlabelled",
     "cache_folder",
     "check_same_classes",
+    "crops_of",
     "digits",
     "emoji",
     "emoji_disjoint",

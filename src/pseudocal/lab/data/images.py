@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from os import listdir
 from os.path import basename, dirname, isdir
 from pathlib import Path
@@ -57,10 +58,8 @@ class ImageFiles:
         if numbers.ndim == 0:
             return self._decode(self.paths[int(numbers)])
         pixels = np.empty((len(numbers), 3, self.crop, self.crop), np.uint8)
-        with ThreadPoolExecutor(cores()) as pool:
-            decoded = pool.map(self._decode, [self.paths[i] for i in numbers])
-            for i, image in enumerate(decoded):
-                pixels[i] = image
+        for i, image in enumerate(decoders().map(self._decode, [self.paths[i] for i in numbers])):
+            pixels[i] = image
         return pixels
 
     def _decode(self, path: str) -> ImageArray:
@@ -68,6 +67,12 @@ class ImageFiles:
         start = round((self.resize - self.crop) / 2)
         end = start + self.crop
         return np.asarray(image.crop((start, start, end, end))).transpose(2, 0, 1)
+
+
+@lru_cache(maxsize=1)
+def decoders() -> ThreadPoolExecutor:
+    """Return the threads of this process that decode images, one for each core."""
+    return ThreadPoolExecutor(cores(), "decoder")
 
 
 def read_image(path: str | Path) -> Image:

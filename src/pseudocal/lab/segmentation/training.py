@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  torch's own customary name
@@ -21,7 +24,7 @@ from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.method import Moment, Preset, ReportProgress, Update, Updates
 from pseudocal.lab.adapt.runs import CHECKPOINT, DescentPlan, descend, finish_run, own_folder, seeded, start_run
-from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, save_tensors
+from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, read_ahead, save_tensors
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
 from pseudocal.lab.segmentation.networks import build_segmenter
@@ -151,10 +154,16 @@ def train_segmenter(
 
 def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
     images, masks = Tensors(source.inputs, run.device), Tensors(source.masks, run.device)
+    on_disk = not isinstance(source.inputs, np.ndarray)
 
-    def draw(step: int) -> Masked:
+    def read(step: int) -> tuple[Any, Any]:
         numbers = batch_numbers(len(source), run.batch, run.seed, SOURCE, step)
-        return Masked(images[numbers], masks[numbers])
+        return source.inputs[numbers], source.masks[numbers]
+
+    def draw(first: int) -> Generator[Masked, None, None]:
+        steps = read_ahead(read, first) if on_disk else map(read, count(first))
+        for x, y in steps:
+            yield Masked(images.placed(x), masks.placed(y))
 
     plan = DescentPlan(
         Preset(PixelCrossEntropy, batch=run.batch, lr=run.lr, decay=run.decay, schedule="poly"),

@@ -60,7 +60,8 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
     folder = store.start(task)
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
-        missing = [name for name in calibrators if name != "oracle" and not _is_calibrated(folder, name)]
+        oracles = [name for name in calibrators if COMPARED[name].sees_labels]
+        missing = [name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)]
         to_mix = [name for name in missing if _lacks_mixes(task, name, folder)]
         if to_mix:
             with _stage("synthesise", folder):
@@ -73,10 +74,10 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
                 for name in ready:
                     with _noted("calibrate", folder, name):
                         calibrate_with(task, name, store)
-        done = {name for name in calibrators if name == "oracle" or _is_calibrated(folder, name)}
+        done = {name for name in calibrators if name in oracles or _is_calibrated(folder, name)}
         if done & set(ready) or done - store.scores(task).keys() or not (folder / "reliability.npz").exists():
             with _stage("score", folder):
-                score_calibrations(task, store)
+                score_calibrations(task, oracles, store)
 
 
 def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:

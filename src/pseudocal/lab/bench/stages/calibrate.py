@@ -14,7 +14,7 @@ from pseudocal.calibrators import CALIBRATORS, Calibration, Material, Part, cali
 from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
 from pseudocal.lab.bench.segmenters import halves, target_of
 from pseudocal.lab.bench.stages.predict import load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
@@ -39,8 +39,11 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
     elif COMPARED[name].synthesis is not None:
         _of_mixes(task, name, store).save(path)
     else:
-        settings = {"seed": task.seed} if name == "mc-dropout" else {}
-        corrected = calibrate_by_name(name, material_for(name, task, store), **settings)
+        how = COMPARED[name]
+        seed = {"seed": task.seed} if how.calibrator in RANDOM else {}
+        corrected = calibrate_by_name(
+            how.calibrator, material_for(how.calibrator, task, store), **seed, **dict(how.settings)
+        )
         if corrected.calibration is not None:
             corrected.calibration.save(path)
         else:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, ensemble, oracle
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
@@ -32,11 +35,11 @@ class Scored(NamedTuple):
     reliability: Reliability
 
 
-def score_calibrations(task: Task, store: Store) -> None:
-    """Fit the oracle, then write the metrics of all calibrations that exist."""
+def score_calibrations(task: Task, oracles: Sequence[str], store: Store) -> None:
+    """Fit the oracle and other calibrators that see labels, then write the metrics of all calibrations that exist."""
     folder = store.folder(task)
     (folder / "calibrations").mkdir(exist_ok=True)
-    found = _segmenter_scores(task, store) if task.segments else _classifier_scores(task, store)
+    found = _segmenter_scores(task, store) if task.segments else _classifier_scores(task, oracles, store)
     bins = {name: each.reliability for name, each in sorted(found.items())}
     sums = {name: np.stack([each.count, each.confidence_sum, each.correct_sum]) for name, each in bins.items()}
     save_arrays(folder / "reliability.npz", edges=bins["oracle"].edges, **sums)
@@ -44,11 +47,13 @@ def score_calibrations(task: Task, store: Store) -> None:
     save_json(folder / "scores.json", scores)
 
 
-def _classifier_scores(task: Task, store: Store) -> dict[str, Scored]:
+def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict[str, Scored]:
     folder = store.folder(task)
     labels = np.load(folder / "target_labels.npy", allow_pickle=False)
     logits = load_arrays(folder / "target.npz")["logits"]
-    oracle(logits, labels).save(folder / "calibrations" / "oracle.json")
+    for name in {"oracle", *oracles}:
+        with suppress(InputError):  # the released search may turn negative, and then has no score
+            oracle(logits, labels, **dict(COMPARED[name].settings)).save(folder / "calibrations" / f"{name}.json")
     found = {}
     for path in _calibrations(folder):
         calibration = Calibration.load(path) if path.suffix == ".json" else None

@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from pseudocal.architectures import import_classifier, read_state_dict
+from pseudocal.arrays import InputError
 from pseudocal.files import save_json
-from pseudocal.lab.adapt.backbones import Choice
+from pseudocal.lab.adapt.backbones import build_backbone
+from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.method import Preset
+from pseudocal.lab.adapt.networks import Network, build_head
+from pseudocal.lab.adapt.runs import save_network
 from pseudocal.lab.adapt.stages import TrainingRun
 from pseudocal.lab.adapt.tensors import load_tensors, save_tensors
 from pseudocal.lab.adapt.training import find_preset, train
@@ -22,7 +27,9 @@ from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
 
 def train_model(task: Task, store: Store) -> None:
     """Write `model.safetensors` last; the next stage reads the folder of the training."""
-    if task.segments:
+    if task.checkpoint is not None:
+        _import_checkpoint(task, store)
+    elif task.segments:
         _train_segmenter(task, store)
     else:
         _train_classifier(task, store)
@@ -43,6 +50,7 @@ def _train_classifier(task: Task, store: Store) -> None:
             frozen=frozen,
             evaluate=target if isinstance(target.inputs, np.ndarray) else None,  # only if it costs next to nothing
             device=store.device,
+            augment=task.augments,
             mixed=task.precision == "mixed",
         ),
         method=task.method,
@@ -55,6 +63,25 @@ def _train_classifier(task: Task, store: Store) -> None:
     tensors, note = load_tensors(trained.out / "model.safetensors")
     kept = {name: tensor for name, tensor in tensors.items() if name.startswith("head.") or not frozen}
     save_tensors(folder / "model.safetensors", kept, note)
+
+
+def _import_checkpoint(task: Task, store: Store) -> None:
+    """Save somebody's trained classifier as ours; the next stage predicts with it."""
+    folder, path = store.start(task), str(task.checkpoint).format(seed=task.seed)
+    imported = import_classifier(read_state_dict(path), task.backbone)
+    classes = domains_of(task, store)[1].classes
+    if imported.classes != len(classes):
+        raise InputError(f"expected a classifier of {len(classes)} classes, got {imported.classes} in {path}")
+    backbone = build_backbone(Choice(task.backbone, "random", None, {"normal": imported.normal}))
+    head = build_head(imported.head, backbone.width, imported.width, imported.classes)
+    network = Network(backbone, head)
+    theirs = {name: getattr(imported.network, name) for name in ("backbone", "bottleneck", "classifier")}
+    backbone.trunk.load_state_dict(theirs["backbone"].state_dict())
+    head.classifier.load_state_dict(theirs["classifier"].state_dict())
+    bottleneck = theirs["bottleneck"][0] if imported.head == "linear" else theirs["bottleneck"]
+    head.bottleneck.load_state_dict(bottleneck.state_dict())
+    save_json(folder / "train.json", {"curve": [], "checkpoint": path, "about": imported.about})
+    save_network(folder, network, head=imported.head, width=imported.width, classes=classes)
 
 
 def _preset(task: Task) -> Preset:

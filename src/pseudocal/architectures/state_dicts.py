@@ -1,0 +1,248 @@
+"""State dicts of others, read into networks of ours; only tensors are read from a file, never code.
+
+- torchvision, timm: `layer1.0.conv1.weight`, `fc.weight`, or `blocks.0.norm1.weight`, `head.weight`.
+- SHOT, DINE: three files, `..._F....pt`, `..._B....pt` and `..._C....pt`; a bottleneck with batch norm, a classifier
+  with weight norm.
+- ATDOC, PseudoCal: `0.layer1...`, `1.bottleneck.weight`, `1.fc.weight`; two linear layers.
+- TLlib: `backbone.layer1...`, `bottleneck.0.weight`, `head.weight`; a bottleneck with batch norm and ReLU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from pseudocal.architectures.networks import ARCHITECTURES, ResNet, VisionTransformer
+from pseudocal.arrays import InputError
+
+IMAGENET_NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+HALF_NORMAL = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training scripts put a state dict
+RULES = tuple(  # from names in files to ours: the first that fits; None for what the classifier does not use
+    (re.compile(pattern), ours)
+    for pattern, ours in (
+        (r"(?:backbone|0|netF)\.(?:fc|head|heads)\..*", None),
+        (r"(?:1|netB)\.bottleneck\.(weight|bias)", r"bottleneck.0.\1"),
+        (r"netB\.bn\.(.*)", r"bottleneck.1.\1"),
+        (r"bottleneck\.(\d+)\.(.*)", r"relu-bottleneck.\1.\2"),
+        (
+            r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_g",
+            r"classifier.parametrizations.weight.original0",
+        ),
+        (
+            r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.weight_v",
+            r"classifier.parametrizations.weight.original1",
+        ),
+        (r"(?:(?:1|netC)\.)?(?:fc|head|heads\.head|heads\.0)\.(.*)", r"classifier.\1"),
+        (r"(?:backbone|0|netF)\.(.*)", r"backbone.\1"),
+        (r"(.*)", r"backbone.\1"),
+    )
+)
+TORCHVISION_VIT = tuple(
+    (re.compile(pattern), ours)
+    for pattern, ours in (
+        (r"class_token$", "cls_token"),
+        (r"encoder\.pos_embedding$", "pos_embed"),
+        (r"conv_proj\.", "patch_embed.proj."),
+        (r"encoder\.ln\.", "norm."),
+        (r"encoder\.layers\.encoder_layer_(\d+)\.", r"blocks.\1."),
+        (r"\.ln_([12])\.", r".norm\1."),
+        (r"\.self_attention\.in_proj_(weight|bias)$", r".attn.qkv.\1"),
+        (r"\.self_attention\.out_proj\.", ".attn.proj."),
+        (r"\.mlp\.(?:0|linear_1)\.", ".mlp.fc1."),
+        (r"\.mlp\.(?:3|linear_2)\.", ".mlp.fc2."),
+    )
+)
+HEAD_KINDS = {  # (bottleneck, batch norm, ReLU, weight norm) -> the name of such a head
+    (False, False, False, False): "direct",
+    (True, False, False, False): "linear",
+    (True, True, False, False): "batchnorm",
+    (True, True, False, True): "weightnorm",
+    (True, True, True, False): "relu",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """A network with the weights of a state dict: normalised images in, logits out.
+
+    Attributes:
+        network: modules `backbone`, `bottleneck` and `classifier`, one after the other; in evaluation mode.
+        head: the kind of what is above the backbone: "direct", "linear", "batchnorm", "weightnorm" or "relu".
+        width: the number of features that the classifier sees.
+        classes: the number of classes.
+        normal: the mean and the standard deviation of the channels, for images from 0 to 1.
+        mapped: how many tensors of the file are used.
+        left: the names of those that are not.
+
+    """
+
+    network: nn.Sequential
+    head: str
+    width: int
+    classes: int
+    normal: tuple[tuple[float, ...], tuple[float, ...]]
+    mapped: int
+    left: tuple[str, ...]
+
+    @property
+    def about(self) -> str:
+        """What was read, in one line."""
+        unused = f", {len(self.left)} left over ({', '.join(self.left[:3])})" if self.left else ", none left over"
+        return f"{self.mapped} tensors mapped, none missing{unused}; {self.classes} classes, {self.head} head"
+
+
+def read_state_dict(path: str | Path) -> dict[str, Tensor]:
+    """Read tensors by name; of SHOT's and DINE's three files, the one named `..._F...` stands for all.
+
+    Args:
+        path: a file of `torch.save` or safetensors.
+
+    """
+    path = Path(path)
+    if re.search(r"_F(?=[_.])", path.name):
+        parts = {part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1)) for part in "FBC"}
+        if all(part.exists() for part in parts.values()):
+            return {f"net{part}.{name}": x for part, file in parts.items() for name, x in _tensors(file).items()}
+    return _tensors(path)
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise InputError(f"expected a state dict, got {path}: no such file")
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return {name.removeprefix("module."): tensor for name, tensor in load_file(path).items()}
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds of errors for files that it cannot or will not read
+        raise InputError(
+            f"expected a state dict, a file of tensors only, got {path}, which is damaged or holds something else: "
+            "save model.state_dict() rather than the model"
+        ) from error
+    for wrapper in WRAPPERS:
+        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
+            content = content[wrapper]
+    if not isinstance(content, dict) or not content:
+        raise InputError(f"expected a state dict, tensors by their names, got {path} with a {type(content).__name__}")
+    return {name.removeprefix("module."): x for name, x in content.items() if isinstance(x, Tensor)}
+
+
+def import_backbone(
+    tensors: Mapping[str, Tensor], architecture: str
+) -> tuple[ResNet | VisionTransformer, tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Return a backbone with these weights, and the mean and standard deviation of its images; a head is not used.
+
+    Args:
+        tensors: a state dict, as `read_state_dict` returns it.
+        architecture: a name in `ARCHITECTURES`.
+
+    """
+    named = _named(tensors)
+    backbone = _loaded(_build(architecture), _part(named, "backbone."), architecture)
+    return backbone, _normal(named, architecture)  # type: ignore[return-value]
+
+
+def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Imported:
+    """Return a whole classifier; what is above the backbone is recognised by its tensors.
+
+    Args:
+        tensors: a state dict, as `read_state_dict` returns it.
+        architecture: a name in `ARCHITECTURES`.
+
+    """
+    named = _named(tensors)
+    backbone = _build(architecture)
+    _loaded(backbone, _part(named, "backbone."), architecture)
+    below, above = _bottleneck(named), _part(named, "classifier.")
+    _, weight = above.get("weight", above.get("parametrizations.weight.original1", ("", None)))
+    if weight is None or weight.ndim != 2:
+        raise InputError(f"expected the weights of a classifier, fc, head or netC, beside {architecture}, got none")
+    relu = any(name.startswith("relu-bottleneck.") for name in named)
+    facts = bool(below), "1.running_mean" in below, relu, "weight" not in above
+    if facts not in HEAD_KINDS:
+        raise InputError(f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}")
+    layers: list[nn.Module] = []
+    if below:
+        width, inputs = below["0.weight"][1].shape
+        layers = [nn.Linear(inputs, width), *([nn.BatchNorm1d(width)] * facts[1]), *([nn.ReLU()] * facts[2])]
+    bottleneck = _loaded(nn.Sequential(*layers), below, "the bottleneck")
+    linear: nn.Module = nn.Linear(weight.shape[1], weight.shape[0])
+    linear = weight_norm(linear) if facts[3] else linear
+    network = nn.Sequential()
+    parts = {"backbone": backbone, "bottleneck": bottleneck, "classifier": _loaded(linear, above, "the classifier")}
+    for name, module in parts.items():
+        network.add_module(name, module)
+    used = {original for original, _ in named.values()}
+    left = tuple(name for name in tensors if name not in used)
+    kind, (classes, width) = HEAD_KINDS[facts], weight.shape
+    return Imported(network.eval(), kind, width, classes, _normal(named, architecture), len(used), left)
+
+
+Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
+
+
+def _named(tensors: Mapping[str, Tensor]) -> Named:
+    named: Named = {}
+    for name, tensor in tensors.items():
+        ours = next(match.expand(ours) if ours else None for rule, ours in RULES if (match := rule.fullmatch(name)))
+        if ours is None:
+            continue
+        if ours.startswith("backbone."):
+            for rule, replacement in TORCHVISION_VIT:
+                ours = rule.sub(replacement, ours)
+        named[ours] = (name, tensor)
+    return named
+
+
+def _part(named: Named, prefix: str) -> Named:
+    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
+
+
+def _bottleneck(named: Named) -> Named:
+    """Return the tensors of the bottleneck; TLlib numbers its layers from 0, or from 2 in older versions."""
+    numbered = _part(named, "relu-bottleneck.")
+    order = sorted({int(name.partition(".")[0]) for name in numbered})
+    renamed = {
+        f"{order.index(int(name.partition('.')[0]))}.{name.partition('.')[2]}": value
+        for name, value in numbered.items()
+    }
+    return renamed or _part(named, "bottleneck.")
+
+
+def _build(architecture: str) -> ResNet | VisionTransformer:
+    if architecture not in ARCHITECTURES:
+        raise InputError(f"expected an architecture among {', '.join(ARCHITECTURES)}, got {architecture!r}")
+    return ARCHITECTURES[architecture]()
+
+
+def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
+    """Load tensors into a module; a shape that differs, a tensor that is missing and a layer too many are refused."""
+    wanted = module.state_dict()
+    for name, own in wanted.items():
+        if name in given and given[name][1].shape != own.shape:
+            original, tensor = given[name]
+            raise InputError(
+                f"expected {original} of shape {tuple(own.shape)}, as {what} has it, got {tuple(tensor.shape)}"
+            )
+    missing = [name for name in wanted if name not in given and not name.endswith("num_batches_tracked")]
+    if missing:
+        raise InputError(f"expected the tensors of {what}, got {len(missing)} missing, the first {missing[0]}")
+    more = [original for name, (original, _) in given.items() if name not in wanted]
+    if more:
+        raise InputError(f"expected the tensors of {what}, got {len(more)} more, the first {more[0]}")
+    module.load_state_dict({name: tensor for name, (_, tensor) in given.items()}, strict=False)
+    return module
+
+
+def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return how images are normalised: as for ImageNet, but for timm's ViTs, whose images lie between -1 and 1."""
+    timm = any(name.startswith("blocks.") or name.endswith(".attn.qkv.weight") for name, _ in named.values())
+    return HALF_NORMAL if architecture.startswith("vit") and timm else IMAGENET_NORMAL

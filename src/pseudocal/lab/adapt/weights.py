@@ -1,0 +1,119 @@
+"""Where the weights of ResNets and ViTs come from: files of state dicts, or folders and hub ids of transformers.
+
+The paper's are torchvision's ImageNet V1 weights. Those behind the names on the hub are others.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from torch import nn
+
+from pseudocal.architectures import ARCHITECTURES, import_backbone, read_state_dict
+from pseudocal.arrays import InputError
+from pseudocal.extras import require
+from pseudocal.lab.adapt.choices import Choice, Normal
+
+PAPER_FILES = {  # torchvision's ImageNet V1
+    "resnet34": "resnet34-b627a593.pth",
+    "resnet50": "resnet50-0676ba61.pth",
+    "resnet101": "resnet101-63fe2227.pth",
+    "vit-b16": "vit_b_16-c867db91.pth",
+}
+STATE_DICTS = (".pt", ".pth", ".safetensors")
+HUB = {
+    "microsoft/resnet": "timm's ImageNet weights as transformers has them, trained by a later recipe",
+    "google/vit": "trained on ImageNet-21k before ImageNet",
+}
+SECONDS = 3  # to wait for a connection to the hub
+
+
+def about_weights(name: str, weights: str) -> str:
+    """Say in one line what a backbone starts from.
+
+    >>> about_weights("resnet50", "random")
+    'resnet50: random weights'
+
+    Args:
+        name: the name of the backbone.
+        weights: the weights that were chosen for it.
+
+    """
+    if weights == "random" or (weights == "default" and name == "digits"):
+        return f"{name}: random weights"
+    if weights == "default":
+        return f"{name}: its published ImageNet weights"
+    if is_state_dict(weights):
+        theirs = " (torchvision's V1, the paper's)" if Path(weights).name == PAPER_FILES.get(name) else ""
+        return f"{name}: the state dict {weights}{theirs}"
+    what = next((text for start, text in HUB.items() if weights.startswith(start)), "a model of transformers")
+    paper = f"; the paper's are torchvision's V1: {PAPER_FILES[name]}" if name in PAPER_FILES else ""
+    return f"{name}: {weights}, {what}{paper}"
+
+
+def is_state_dict(weights: str) -> bool:
+    """Whether weights are a file of tensors rather than a folder or a hub id."""
+    return Path(weights).suffix in STATE_DICTS
+
+
+def own_trunk(choice: Choice) -> tuple[nn.Module, Normal, Choice] | None:
+    """Return a network with the weights of a state dict, or one to load them into; None for those of transformers."""
+    if choice.config is not None and "normal" in choice.config:
+        return ARCHITECTURES[choice.name](), choice.config["normal"], choice
+    if not is_state_dict(choice.weights):
+        return None
+    trunk, normal = import_backbone(read_state_dict(choice.weights), choice.name)
+    return trunk, normal, replace(choice, config={"normal": normal})
+
+
+def from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, Choice]:
+    """Build the model, and return the choice with the configuration that rebuilds it."""
+    transformers = require("transformers", "adapt")
+    config_type, model_type = getattr(transformers, family + "Config"), getattr(transformers, family + "Model")
+    options = {"add_pooling_layer": False} if family == "ViT" else {}  # untrained, and not used here
+    if choice.weights == "random":
+        net = model_type(config_type(**(choice.config or shape)), **options)
+    elif choice.weights == "default":
+        raise InputError(f"expected weights for {choice.name}, got none: {_advice(choice)}, or random")
+    else:
+        net = _pretrained(model_type, choice, options)
+    return net, replace(choice, config=net.config.to_diff_dict())
+
+
+def _pretrained(model_type: Any, choice: Choice, options: dict[str, Any]) -> Any:
+    """Load a folder, what the hub's cache holds, or what the hub has if it can be reached."""
+    try:
+        return model_type.from_pretrained(choice.weights, local_files_only=True, **options)
+    except OSError as error:
+        if Path(choice.weights).exists() or not _hub_answers():
+            raise InputError(
+                f"expected weights that are on this machine, got {choice.weights}, which is not: {_advice(choice)}"
+            ) from error
+    try:
+        return model_type.from_pretrained(choice.weights, **options)
+    except OSError as error:
+        raise InputError(f"expected weights on the hub, got {choice.weights}: {_advice(choice)}") from error
+
+
+def _advice(choice: Choice) -> str:
+    return f"pass a state dict, such as torchvision's {PAPER_FILES[choice.name]}, or a folder of transformers"
+
+
+def _hub_answers() -> bool:
+    """Whether the hub can be reached; waiting for its own library to give up takes minutes."""
+    if os.environ.get("HF_HUB_OFFLINE", "0") not in ("0", ""):
+        return False
+    if getproxies():
+        return True
+    host = urlsplit(require("huggingface_hub.constants", "adapt").ENDPOINT).hostname
+    try:
+        socket.create_connection((host, 443), timeout=SECONDS).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,174 @@
+"""Compare calibrators on outputs that somebody saved: no images, no network.
+
+A folder holds features, logits and labels of three sets of rows, as the released code of PseudoCal writes them:
+
+    {src_train,src_val,tgt}_{feature,output,label}.npy    or .npz with one array each
+    {src_train,src_val,tgt}.npz                           with arrays feature, output, label
+    mix_output, mix_label                                 the same for mixes and their pseudo-labels
+
+A task's folder of this benchmark is read as well: it has other names for the same things (`FILE_NAMES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators import CALIBRATORS, Calibration, Material, calibrate_by_name
+from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
+from pseudocal.lab.bench.stages.score import CLASSIFIER_METRICS
+from pseudocal.lab.bench.suites import ALL
+from pseudocal.metrics import Outcomes
+from pseudocal.scaling import TemperatureScaling, fit_temperature
+
+FILE_NAMES = {
+    "src_train": ("src_train", "source_train"),
+    "src_val": ("src_val", "source_val"),
+    "tgt": ("tgt", "target"),
+    "mix": ("mix", "mixes/pseudocal"),
+    "feature": ("feature", "features"),
+    "output": ("output", "logits"),
+    "label": ("label", "labels"),
+}
+SavedArrays = dict[tuple[str, str], NDArray[Any]]  # by set and kind
+
+
+@dataclass(frozen=True)
+class SavedScore:
+    """The scores of one calibrator on saved outputs.
+
+    Attributes:
+        calibrator: its name in `pseudocal.lab.bench.calibrators.COMPARED`.
+        metrics: ECE, NLL, Brier score and accuracy on the target, by name.
+        temperature: the temperature, if it found one.
+
+    """
+
+    calibrator: str
+    metrics: Mapping[str, float]
+    temperature: float | None
+
+
+def compare_outputs(folder: Path, *, calibrators: Sequence[str] = ALL, seed: int = 0) -> list[SavedScore]:
+    """Fit and score all calibrators that the outputs in a folder suffice for.
+
+    Args:
+        folder: the folder.
+        calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`; those that lack data are left out.
+        seed: the seed of the samples that the released density ratio draws.
+
+    """
+    arrays = read_outputs(folder)
+    for kind in ("output", "label"):
+        if ("tgt", kind) not in arrays:
+            raise InputError(f"expected tgt_{kind}, {kind}s of the target, in {folder}, got none")
+    labels = arrays["tgt", "label"]
+    material = _material(arrays)
+    mixes = [arrays[key] for key in (("mix", "output"), ("mix", "label")) if key in arrays]
+    found = []
+    for name in calibrators:
+        calibration = _calibration(name, material, mixes, seed)
+        if calibration is not None:
+            outcomes = Outcomes.from_logits(calibration(arrays["tgt", "output"]), labels)
+            scaling = calibration.scaling
+            temperature = scaling.temperature if isinstance(scaling, TemperatureScaling) else None
+            found.append(SavedScore(name, {key: of(outcomes) for key, of in CLASSIFIER_METRICS.items()}, temperature))
+    return found
+
+
+def read_outputs(folder: Path) -> SavedArrays:
+    """Read the arrays that a folder has, and refuse sets whose arrays differ in their number of rows.
+
+    Args:
+        folder: the folder.
+
+    """
+    if not folder.is_dir():
+        raise InputError(f"expected a folder of saved outputs, got {folder}")
+    found = {
+        (rows, kind): array
+        for rows in ("src_train", "src_val", "tgt", "mix")
+        for kind in ("feature", "output", "label")
+        if (array := next(_candidates(folder, rows, kind), None)) is not None
+    }
+    for rows in {rows for rows, _ in found}:
+        counts = {f"{rows}_{kind}": len(array) for (each, kind), array in found.items() if each == rows}
+        if len(set(counts.values())) > 1:
+            said = ", ".join(f"{count} of {name}" for name, count in counts.items())
+            raise InputError(f"expected as many rows in all arrays of {rows}, got {said}")
+    return found
+
+
+def _candidates(folder: Path, rows: str, kind: str) -> Iterator[NDArray[Any]]:
+    """Find an array under any of its names."""
+    for first in FILE_NAMES[rows]:
+        for second in FILE_NAMES[kind]:
+            for path in (folder / f"{first}_{second}.npy", folder / f"{first}_{second}.npz"):
+                if path.is_file():
+                    yield _as_rows(_only(path), kind, path)
+            path = folder / f"{first}.npz"
+            if path.is_file():
+                held = _load(path)
+                if second in held:
+                    yield _as_rows(held[second], kind, path)
+
+
+def _load(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        return dict(loaded) if path.suffix == ".npz" else {"": loaded}
+    except (OSError, ValueError, BadZipFile) as error:
+        raise InputError(f"expected arrays of numbers, got {path}: {error}") from error
+
+
+def _only(path: Path) -> NDArray[Any]:
+    held = _load(path)
+    if len(held) != 1:
+        raise InputError(f"expected one array in {path}, got {', '.join(held) or 'none'}")
+    return next(iter(held.values()))
+
+
+def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
+    """Check the shape; labels may be whole numbers that were saved as floats, as the released code saves them."""
+    if array.dtype.kind not in "iuf" or array.ndim != (1 if kind == "label" else 2) or len(array) == 0:
+        wanted = "(n,)" if kind == "label" else "(n, columns)"
+        raise InputError(f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape {array.shape}")
+    if kind == "label" and array.dtype.kind == "f":
+        if not np.array_equal(array, np.round(array)):
+            raise InputError(f"expected whole numbers as labels in {path}, got {array[array != np.round(array)][0]}")
+        return array.astype(np.int64)
+    return array
+
+
+def _material(arrays: SavedArrays) -> Material:
+    source = None
+    if {("src_val", "output"), ("src_val", "label")} <= arrays.keys():
+        source = Labelled(arrays["src_val", "output"], arrays["src_val", "label"])
+    return Material(
+        source=source,
+        source_train_features=arrays.get(("src_train", "feature")),
+        source_features=arrays.get(("src_val", "feature")),
+        target_features=arrays.get(("tgt", "feature")),
+        target_logits=arrays["tgt", "output"],
+        target_labels=arrays["tgt", "label"],
+    )
+
+
+def _calibration(name: str, material: Material, mixes: list[NDArray[Any]], seed: int) -> Calibration | None:
+    """Fit a calibrator; None if the outputs do not suffice for it."""
+    if name == "pseudocal":
+        return Calibration(name, fit_temperature(*mixes)) if len(mixes) == 2 else None
+    how = COMPARED[name]
+    if how.calibrator not in CALIBRATORS or any(
+        getattr(material, p) is None for p in CALIBRATORS[how.calibrator].parts
+    ):
+        return None
+    random = {"seed": seed} if how.calibrator in RANDOM else {}
+    return calibrate_by_name(how.calibrator, material, **random, **dict(how.settings)).calibration

@@ -1,0 +1,53 @@
+"""Three tasks of two classes with second opinions: what is said is true, nothing harmful is applied, intervals hold."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.linear_model import LogisticRegression
+
+from pseudocal import PseudoCal
+
+
+def digits(*pair):
+    """Two of the digits, with noise that the training did not have."""
+    x, y = load_digits(return_X_y=True)
+    kept = np.isin(y, pair)
+    return x[kept] / 16, (y[kept] == pair[1]).astype(int), 0.4
+
+
+def tumours():
+    x, y = load_breast_cancer(return_X_y=True)
+    return (x - x.mean(axis=0)) / x.std(axis=0), y, 1.0
+
+
+@pytest.fixture(scope="module", params=["3 or 8", "1 or 7", "tumours"])
+def task(request):
+    x, y, noise = tumours() if request.param == "tumours" else digits(*map(int, request.param.split(" or ")))
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(y))
+    train, test = order[:150], order[150:]
+    drawn = rng.choice(train, size=len(train))
+    model, second = (LogisticRegression(C=30.0, max_iter=1000).fit(x[rows], y[rows]) for rows in (train, drawn))
+    return model, second, x[test] + noise * rng.standard_normal(x[test].shape), y[test]
+
+
+@pytest.mark.parametrize("opinions", [0, 1, 2])
+def test_what_is_said_of_two_classes_is_true(task, opinions):
+    model, second, x, y = task
+    right = model.predict(x) == y
+    agree = (model.predict(x) == second.predict(x)).mean()
+    found = PseudoCal().fit(model, x, second_opinion=[second] * opinions)
+    trust = found.trust
+    assert trust.verdict == "caution"
+    assert found.settings["estimator"] == "mixes"
+    assert trust.forecast.low <= right.mean() <= trust.forecast.high
+    text = " ".join(trust.reasons)
+    assert ("There are two classes" in text) == (opinions > 0)
+    assert "of the first one's mistakes" not in text
+    assert "takes" not in text  # neither class takes much more than half of the predictions
+    if opinions:
+        said, most = (int(n) / 100 for n in re.search(r"agree on (\d+)% .* at most (\d+)%", text).groups())
+        assert said == pytest.approx(agree, abs=0.006)
+        assert right.mean() <= most

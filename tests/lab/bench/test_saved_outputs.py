@@ -1,0 +1,90 @@
+"""`pseudocal bench compare`: somebody's saved outputs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pseudocal.app.cli import main
+from pseudocal.arrays import InputError
+from pseudocal.lab.bench import run
+from pseudocal.lab.bench.saved_outputs import compare_outputs, read_outputs
+from pseudocal.lab.bench.store import load_arrays
+
+NAMES = ("none", "vectorscal-released", "vectorscal", "tempscal", "cpcs-released", "transcal", "pseudocal", "oracle")
+
+
+@pytest.fixture(scope="module")
+def task_folder(tiny, done):
+    """The folder of a task that `bench run` has scored."""
+    task = tiny.tasks[0]
+    assert run(replace(tiny, name="rivals", tasks=(task,), calibrators=(*NAMES, "oracle-released")), done) == []
+    return done.folder(task), done.scores(task)
+
+
+def test_scores_are_those_of_a_run(task_folder):
+    folder, scores = task_folder
+    found = {each.calibrator: each for each in compare_outputs(folder)}
+    assert {*NAMES, "oracle-released"} <= found.keys()
+    assert "ensemble" not in found  # nor anything else that needs a model
+    for name in NAMES:
+        mine = {**found[name].metrics, "temperature": found[name].temperature}
+        assert mine == scores[name]
+
+
+def test_the_released_codes_files_give_the_same(task_folder, tmp_path, capsys):
+    folder, scores = task_folder
+    sets = {"src_train": "source_train", "src_val": "source_val", "tgt": "target", "mix": "mixes/pseudocal"}
+    kinds = {"features": "feature", "logits": "output", "labels": "label"}
+    for ours, theirs in sets.items():
+        for name, array in load_arrays(folder / f"{theirs}.npz").items():
+            if name in kinds:
+                np.save(tmp_path / f"{ours}_{kinds[name]}.npy", array)
+    labels = np.load(folder / "target_labels.npy").astype(np.float64)  # as the released code saves them
+    np.savez(tmp_path / "tgt_label.npz", labels)
+    assert main(["bench", "compare", str(tmp_path), "--format", "csv"]) == 0
+    rows = {row["calibrator"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    assert float(rows["transcal"]["ece"]) == scores["transcal"]["ece"]
+    assert float(rows["pseudocal"]["temperature"]) == scores["pseudocal"]["temperature"]
+    assert main(["bench", "compare", str(tmp_path)]) == 0
+    assert "| TempScal |" in capsys.readouterr().out
+
+
+def test_the_target_alone_has_the_oracles_only(tmp_path):
+    rng = np.random.default_rng(0)
+    logits = 3 * rng.normal(size=(200, 4))
+    np.savez(tmp_path / "tgt.npz", output=logits, label=(logits + rng.gumbel(size=logits.shape)).argmax(axis=1))
+    assert [each.calibrator for each in compare_outputs(tmp_path)] == ["none", "oracle-released", "oracle"]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "expected tgt_output, outputs of the target, in .*, got none"),
+        ({"tgt_output": np.zeros((3, 2))}, "expected tgt_label, labels of the target, in .*, got none"),
+        (
+            {"tgt_output": np.zeros((3, 2)), "tgt_label": np.zeros(2)},
+            "as many rows in all arrays of tgt, got 3 of tgt_",
+        ),
+        ({"tgt_output": np.zeros(3)}, r"expected numbers of shape \(n, columns\) in .*, got float64 of shape \(3,\)"),
+        ({"tgt_label": np.array([0.5])}, "expected whole numbers as labels in .*, got 0.5"),
+        ({"tgt_label": np.array(["a"])}, r"expected numbers of shape \(n,\) in"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, files, message):
+    for name, array in files.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    with pytest.raises(InputError, match=message):
+        compare_outputs(tmp_path)
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(InputError, match="expected a folder of saved outputs, got"):
+        read_outputs(tmp_path / "none")
+    (tmp_path / "tgt_output.npy").write_bytes(b"no array")
+    with pytest.raises(InputError, match="expected arrays of numbers, got"):
+        read_outputs(tmp_path)
