@@ -43,6 +43,7 @@ from pseudocal.scaling import TemperatureScaling
 
 CLASSES_SHOWN = 60
 NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
+NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
@@ -217,6 +218,8 @@ def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:
     >>> diagrams_of_fit(mixes, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
     False
     """
+    if not len(fitted_on):
+        return Diagrams("mixes", NO_BINS, NO_BINS)
     independent, z = fitted_on.groups is None, fitted_on.logits
     scaled = TemperatureScaling(judged_temperature(calibration))(z)
     before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, scaled))

@@ -42,7 +42,9 @@ def page(report: Report) -> str:
         diagrams=[
             reliability(diagrams.before, "before", diagrams.of),
             reliability(diagrams.after, "after", diagrams.of, "with the refused T" if refused else ""),
-        ],
+        ]
+        if sum(diagrams.before.count)
+        else [],
         risk=None if refused and not measured else risk(report.selection, report.unit, expected=not refused),
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
         effect=_effect(report.calibration, report.verdict),
