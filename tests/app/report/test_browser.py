@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from pseudocal.app.report import page
+from pseudocal.app.report.comparison import comparison, line_of
+from pseudocal.arrays import Labelled
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
 
@@ -168,3 +173,86 @@ def test_on_paper_nothing_is_dark_cut_off_or_folded(show, segments):
     assert not tab.locator("figure summary").first.is_visible()  # there is nothing to unfold on paper
     name = tab.locator(".examples .name").first
     assert name.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
+OVERLAPS = """() => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), found = [];
+    while (walker.nextNode()) {
+        const node = walker.currentNode, parent = node.parentElement;
+        if (!node.data.trim() || !parent.checkVisibility({visibilityProperty: true})) continue;
+        if (parent.closest("title, desc, style")) continue;
+        const hidden = getComputedStyle(parent).overflowX === "hidden", edge = parent.getBoundingClientRect().right;
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        for (const {left, right, top, bottom} of range.getClientRects())
+            if (right - left > 1) found.push([node, {left, right: hidden ? edge : right, top, bottom}]);
+    }
+    const clash = [];
+    for (let i = 0; i < found.length; i++) for (let k = i + 1; k < found.length; k++) {
+        const [one, a] = found[i], [two, b] = found[k];
+        const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+        const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+        if (one !== two && wide > 1.5 && high > 4) clash.push(`${one.data} / ${two.data}`);
+    }
+    return clash;
+}"""
+CUT_OFF = """() => [...document.querySelectorAll(".scroll, .verdict, .hero, section")]
+    .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth)
+    .map(e => `${e.className} ${e.scrollWidth} > ${e.clientWidth}: ${e.textContent.slice(0, 60)}`)"""
+CROSSED = """() => {
+    const boxes = [...document.querySelectorAll("#figure-forecast text")].map(e => e.getBoundingClientRect());
+    const across = (line, b) => line.left > b.left && line.left < b.right;
+    const meets = (line, b) => across(line, b) && line.top < b.bottom - 2 && line.bottom > b.top + 2;
+    const guides = [...document.querySelectorAll("#figure-forecast .guide")].map(e => e.getBoundingClientRect());
+    return guides.filter(line => boxes.some(b => meets(line, b))).length;
+}"""
+
+
+def of_classes(classes: int, labelled: bool = True) -> dict[str, Any]:
+    """The settings of a report on a classifier of so many classes."""
+    rng = np.random.default_rng(0)
+    z = 4.5 * rng.normal(size=(600, classes))
+    labels = (z / 3 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    given = {"logits": z, "mixes": Labelled(z[:580], labels[:580]), "labels": labels if labelled else None}
+    return given | {"classes": [f"kind of thing {i}" for i in range(classes)]}
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        of_classes(2),
+        of_classes(2, labelled=False),
+        of_classes(52),
+        of_classes(1000) | {"verdict": "do not apply"},
+        {"segments": True, "labelled": True},
+    ],
+    ids=["two", "unlabelled", "fifty-two", "thousand", "segmenter"],
+)
+def test_no_text_overlaps_and_no_column_is_cut_off(show, settings, width):
+    tab = show(width, **settings)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.evaluate(OVERLAPS) == []
+    assert tab.evaluate(CROSSED) == 0
+    tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+    assert tab.evaluate(CUT_OFF) == []
+    assert tab.evaluate(OVERLAPS) == []
+    if tab.locator("#measured").count():
+        change = tab.locator("[aria-labelledby=measured] td:last-child").first.bounding_box()
+        assert 0 <= change["x"] <= change["x"] + change["width"] <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_comparison_fits(browser, made, tmp_path, width, scheme):
+    reports = [made.make_report(labelled=True), made.make_report(verdict="do not apply"), made.make_segmented()]
+    lines = [line_of(one, f"results of day {k}", f"{k}/report.html") for k, one in enumerate(reports)]
+    (tmp_path / "comparison.html").write_text(comparison(lines), encoding="utf-8")
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    tab.goto((tmp_path / "comparison.html").as_uri())
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert tab.evaluate(CUT_OFF) == []
+    assert tab.evaluate(OVERLAPS) == []
+    assert tab.locator("tbody tr").count() == 3
+    word = tab.locator(".word.refuse").evaluate("e => getComputedStyle(e).color")
+    assert made.contrast(word, tab.evaluate("getComputedStyle(document.body).backgroundColor")) > 4.5
