@@ -10,7 +10,8 @@ import pytest
 
 from pseudocal import Calibration, InputError, PseudoCal
 from pseudocal.app import Job
-from pseudocal.app.jobs.job_file import job_text, read_job
+from pseudocal.app.jobs.job import read_job
+from pseudocal.app.jobs.staging import job_text
 
 
 def content(out: Path) -> dict[str, bytes]:

@@ -27,8 +27,7 @@ from pseudocal.app.cli.options import (
 from pseudocal.app.cli.printing import show_progress, summary, summary_lines
 from pseudocal.app.cli.scoring import scoring
 from pseudocal.app.jobs.answers import TEMPLATE, ask_about
-from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
-from pseudocal.app.jobs.job_file import read_job
+from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result, read_job
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
 from pseudocal.arrays import InputError

@@ -34,6 +34,8 @@ from pseudocal.omissions import Omissions, one_line
 CHECKED_AT_ONCE = 2**31  # bytes: a larger array is not checked when it is opened, only while the model reads it
 BATCHES_AHEAD = 2
 
+SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
+
 
 class InputSet(Protocol):
     """Inputs of a model, by number."""
@@ -243,3 +245,16 @@ def _gather(inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]],
         raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
     rows = np.array([i for i, _ in read], dtype=np.intp)
     return Batch(batch.number, rows, np.stack([x for _, x in read]) if read else None)
+
+
+def refuse_shards(data: str) -> None:
+    """Refuse data that only workers can read: an address, a pattern, or a folder of files of rows."""
+    path = Path(data)
+    if "://" in data or ("*" in data and not path.exists()):
+        raise InputError(
+            f'expected ray="local", or the address of a cluster, to read an address or a pattern, got {data} without it'
+        )
+    found = {p.suffix.lower() for p in path.iterdir()} & SHARDS if path.is_dir() else set()
+    if found and not any(p.suffix.lower() in PICTURE_SUFFIXES for p in path.rglob("*")):
+        what = ", ".join(sorted(found))
+        raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')

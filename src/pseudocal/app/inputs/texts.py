@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
 from pseudocal.arrays import InputError
 
@@ -88,3 +89,16 @@ def open_texts(path: Path, column: str | None) -> TextSet:
     if other is not None:
         raise InputError(f"expected texts in column {name!r} of {path}, got {other!r}")
     return TextSet(texts)
+
+
+def refuse_texts(data: str) -> None:
+    """Refuse a text file whose first line is no path: it may hold texts, for which no size of pictures is missing."""
+    path = Path(data)
+    if data == "-" or not path.is_file() or path.suffix.lower() in PICTURE_SUFFIXES:
+        return
+    first = read_lines(path, "a text file of paths")[0]
+    if not (path.parent / first).exists() and Path(first).suffix.lower() not in PICTURE_SUFFIXES:
+        raise InputError(
+            f"expected a list of pictures, one path per line, got {path}, which begins with {first[:60]!r}: "
+            "if it holds texts, give text=text"
+        )

@@ -18,17 +18,20 @@ from pseudocal.app.inputs.addresses import files_at
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
-from pseudocal.app.jobs.data import Models, open_data, remote_pictures, views_of
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
+    Models,
     Setup,
     as_logits_of,
     batch_size_for,
     input_order,
+    open_data,
     reading,
+    remote_pictures,
+    views_of,
 )
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file

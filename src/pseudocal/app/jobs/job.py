@@ -1,20 +1,36 @@
-"""The settings of a calibration job, and its result."""
+"""The settings of a calibration job, given as values or read from a TOML file, and its result.
+
+`staging.py` writes that file: all that was asked and assumed, so that a job can be done again to the last digit.
+Whether model files may run code is not part of it: that is said anew each time.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import tomllib
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
+from pseudocal.app.inputs.tables import check_regular
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
 from pseudocal.app.report.advice import headline
+from pseudocal.app.report.record import from_json
+from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.notebook import card
+from pseudocal.omissions import one_line
 
 DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
 USUAL_BATCH = 64  # inputs per forward pass, unless the user says how many
+JOB_FILE = "job.toml"
+PATHS = ("answers", "labels", "out")
+FOUND_ANYWHERE = ("answers", "data", "labels", "model", "second_opinion")  # written as absolute paths if they exist
+NOT_WRITTEN = ("trust",)
+NO_VALUE = "none"  # TOML has no null
+SOME = {name for name, value in asdict(PseudoCal()).items() if value is not None}  # not None by default
+TABLES_OF_JOB = ("method", "preprocessing", "second_preprocessing")
 
 
 @dataclass(frozen=True)
@@ -140,3 +156,47 @@ class Tick:
     done: int
     total: int
     unit: str = "inputs"
+
+
+def read_job(path: Path) -> Job:
+    """Read a job from a TOML file.
+
+    Args:
+        path: the file, as `write_job` writes it or as a person or a program does: what is missing has its default.
+
+    """
+    check_regular(path, "a job file")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"expected a job in TOML, got {path}: {one_line(error)}") from error
+    hints = {name: hint for name, hint in get_type_hints(Job).items() if name not in NOT_WRITTEN}
+    unknown = sorted(set(content) - set(hints))
+    if unknown:
+        raise InputError(f"expected settings among {', '.join(hints)} in {path}, got {unknown[0]}")
+    missing = [name for name in ("model", "data", "out") if name not in content]
+    if missing:
+        raise InputError(f"expected {missing[0]} in {path}, got none")
+    try:
+        return Job(**{name: _value(name, hints[name], value) for name, value in content.items()})
+    except InputError as error:
+        raise InputError(f"{error} in {path}") from error
+
+
+def _value(name: str, hint: Any, value: Any) -> Any:
+    """Check one setting of a file, and give it the type that a job has."""
+    if name in PATHS:
+        return Path(from_json(str, value, name))
+    if name == "method":
+        given = {
+            key: None if part == NO_VALUE else part for key, part in from_json(dict[str, Any], value, name).items()
+        }
+        return from_json(PseudoCal, asdict(PseudoCal()) | given, name)
+    if name == "second_opinion" and isinstance(value, list):
+        return from_json(tuple[str, ...], value, name)
+    if name == "second_opinion":
+        return from_json(str, value, name)
+    if name in TABLES_OF_JOB:
+        given = from_json(dict[str, Any], value, name)
+        return {key: tuple(part) if isinstance(part, list) else part for key, part in given.items()}
+    return from_json(hint, value, name)

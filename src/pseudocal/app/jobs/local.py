@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import read_batches
-from pseudocal.app.jobs.data import Models
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_target import KeptPixels, frame_of, pixels_each, small_maps
-from pseudocal.app.jobs.setup import Setup, as_logits_of, data_name, open_setup
+from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, open_setup
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Target
@@ -260,3 +259,8 @@ class LogitStore:
             raise InputError(f"expected logits of shape {(len(rows), self._store.shape[1])}, got {logits.shape}")
         self._store[rows] = logits
         self._kept[rows] = True
+
+
+def data_name(job: Job) -> str:
+    """Return the name of the data for records."""
+    return "standard input" if job.data == "-" else job.data

@@ -20,14 +20,12 @@ import numpy as np
 
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import refined_by
-from pseudocal.app.jobs.data import Models
-from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
-from pseudocal.app.jobs.job_file import JOB_FILE, write_job
+from pseudocal.app.jobs.job import JOB_FILE, DrawnBy, Job, Note, Result, Tick
 from pseudocal.app.jobs.kept_target import KeptTarget, image_tables
-from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
+from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, data_name, row_tables
 from pseudocal.app.jobs.saved_outputs import standing
-from pseudocal.app.jobs.setup import data_name, open_models
-from pseudocal.app.jobs.staging import PARTS, staged
+from pseudocal.app.jobs.setup import Models, open_models
+from pseudocal.app.jobs.staging import PARTS, staged, write_job
 from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
 from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import (
+    ArraySet,
     InputSet,
+    PictureSet,
     PictureViews,
+    Preprocessing,
+    open_inputs,
+    preprocessing_for,
+    preprocessing_of_second,
 )
+from pseudocal.app.inputs.addresses import files_at
+from pseudocal.app.inputs.blocks import SHARD_SUFFIXES
+from pseudocal.app.inputs.input_sets import holds_pictures, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.picture_sets import RemotePictureSet
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.texts import open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
-from pseudocal.app.jobs.data import Models, open_data, refuse_shards, views_of
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
-from pseudocal.app.models.files import AsLogits, open_model
+from pseudocal.app.models.files import AsLogits, check_class_names, fits, open_model
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
@@ -28,7 +39,28 @@ from pseudocal.batches import fitting
 from pseudocal.predictors import models_in
 from pseudocal.randomness import Streams
 
+NO_MIXED_IDS = "Token ids are not mixed: they are numbers of words, and what lies between two of them is another word."
+NO_MIXED_TEXTS = "Texts are not mixed: a mix of two texts is no text."
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
+
+Models = tuple[OpenModel, ...]  # the one to calibrate, and any second opinions
+
+
+class OpenData(NamedTuple):
+    """The data of a job, open.
+
+    Attributes:
+        inputs: the inputs.
+        preparation: a description of how they are prepared for the model.
+        assumed: settings of the preparation that neither the user nor the model gave.
+        unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
+
+    """
+
+    inputs: InputSet
+    preparation: str
+    assumed: tuple[str, ...] = ()
+    unmixed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -148,11 +180,6 @@ def as_logits_of(job: Job, model: OpenModel) -> Predictor:
     return AsLogits(model.predict, job.outputs, job.binary)
 
 
-def data_name(job: Job) -> str:
-    """Return the name of the data for records."""
-    return "standard input" if job.data == "-" else job.data
-
-
 def check_count(names: tuple[str, ...], classes: int) -> None:
     """Refuse class names whose number is not that of the model's classes."""
     if names and len(names) != classes:
@@ -201,3 +228,70 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
         with suppress(Exception):  # inputs that cannot be read are counted later
             return fitting(model.predict, inputs.read(i)[None], USUAL_BATCH, job.method.memory)
     return USUAL_BATCH
+
+
+def open_data(job: Job, model: OpenModel) -> OpenData:
+    """Open the data as the model takes it."""
+    if model.expects.text or job.text is not None:
+        texts = open_texts(Path(job.data), job.text)
+        return OpenData(texts, f"{len(texts):,} texts, as they are", unmixed=NO_MIXED_TEXTS)
+    if not holds_pictures(job.data):
+        columns = job.features or model.expects.columns
+        inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
+        preparation = f"{len(inputs):,} rows, passed to the model as they are"
+        if isinstance(inputs, ArraySet) and _are_token_ids(inputs, model):
+            return OpenData(replace(inputs, mixed=False), preparation, unmixed=NO_MIXED_IDS)
+        return OpenData(inputs, preparation)
+    refuse_texts(job.data)
+    preprocessing, assumed = prepared_pictures(job, model)
+    pictures = open_inputs(job.data, preprocessing=preprocessing)
+    return OpenData(pictures, f"{len(pictures):,} pictures: {preprocessing.words()}", assumed)
+
+
+def remote_pictures(job: Job, model: OpenModel) -> OpenData:
+    """Open the pictures at an address."""
+    urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
+    if not urls:
+        raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
+    preprocessing, assumed = prepared_pictures(job, model)
+    pictures = RemotePictureSet(urls, preprocessing)
+    return OpenData(pictures, f"{len(urls):,} pictures: {preprocessing.words()}", assumed)
+
+
+def _are_token_ids(inputs: ArraySet, model: OpenModel) -> bool:
+    """Whether rows of integers go into a model of integers; those of 8 bits are pixels."""
+    wanted = np.dtype(model.expects.dtype or "float32")
+    return inputs.array.dtype.kind in "iu" and wanted.kind in "iu" and wanted.itemsize > 1 and inputs.array.ndim == 2
+
+
+def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
+    """Return the preprocessing of pictures, and the settings of it that were assumed."""
+    preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
+    return preprocessing, tuple(assumed)
+
+
+def views_of(job: Job, models: Models, inputs: InputSet) -> PictureViews | None:
+    """Return the pictures for all models if they want them prepared differently; refuse models that do not fit.
+
+    Args:
+        job: what to do.
+        models: the model to calibrate, and any second opinions.
+        inputs: the inputs, as prepared for the first model.
+
+    """
+    model, *seconds = models
+    for second in seconds:
+        check_class_names(model.classes, second.classes)
+    if isinstance(inputs, PictureSet | RemotePictureSet):
+        own, given = inputs.preprocessing, job.second_preprocessing
+        wanted = [(second.expects.shape, second.expects.preprocessing) for second in seconds]
+        others = tuple(preprocessing_of_second(own, shape, known, given) for shape, known in wanted)
+        return None if all(other == own for other in others) else PictureViews(inputs, others)
+    for second in seconds:
+        if isinstance(inputs, ArraySet) and not fits(inputs.array.shape[1:], second.expects.shape):
+            shape, wanted_shape = inputs.array.shape[1:], second.expects.shape or ()
+            named = tuple("?" if d is None else d for d in wanted_shape)
+            raise InputError(
+                f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {named}"
+            )
+    return None

@@ -2,21 +2,27 @@
 
 A run writes into a folder inside OUT. When all is done, that folder gets another name: this one rename decides that the
 run has published. Then its files move into their places. A run that was killed before the rename left nothing but a
-folder to sweep; one that was killed after it is finished by the next run. One run at a time writes into OUT.
+folder to sweep; one that was killed after it is finished by the next run. One run at a time writes into OUT. Among the
+files is `job.toml`, by which the run can be done again.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
+from pseudocal.app.jobs.job import FOUND_ANYWHERE, JOB_FILE, NO_VALUE, NOT_WRITTEN, SOME, TABLES_OF_JOB, Job
+from pseudocal.app.jobs.setup import Setup
 from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD
-from pseudocal.files import OutputError, check_writable, locked, writing
+from pseudocal.files import OutputError, check_writable, locked, replacing, writing
 
 PARTS, PARTS_RECORD = "predictions", "predictions.json"  # the folder that workers write to, and how it is known
 STAGED, DECIDED = ".pseudocal-staged", ".pseudocal-decided"
@@ -156,3 +162,74 @@ def _uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
+
+
+def write_job(setup: Setup, folder: Path) -> None:
+    """Write `job.toml`: the job with its paths made absolute, its batch size, and all settings of the pictures.
+
+    Args:
+        setup: the job with everything open.
+        folder: where to write the file.
+
+    """
+    job = setup.job
+    preprocessing = getattr(setup.inputs, "preprocessing", None)
+    resolved = replace(
+        job,
+        batch_size=setup.batch_size,
+        preprocessing=job.preprocessing if preprocessing is None else asdict(preprocessing),
+    )
+    assumed = f"# assumed, not given: {', '.join(setup.assumed)}\n" if setup.assumed else ""
+    with replacing(folder / JOB_FILE) as aside:
+        aside.write_text(assumed + job_text(resolved), encoding="utf-8")
+
+
+def job_text(job: Job) -> str:
+    """Return a job as TOML.
+
+    >>> print(job_text(Job("model.onnx", "images", Path("out"), max_samples=100))[:73])
+    model = "model.onnx"
+    data = "images"
+    out = "out"
+    max_samples = 100
+    """
+    default = Job("", "", Path())
+    lines, tables = list[str](), list[str]()
+    for each in fields(job):
+        value = getattr(job, each.name)
+        if (
+            each.name in NOT_WRITTEN
+            or value == ()
+            or (value == getattr(default, each.name) and each.name not in TABLES_OF_JOB)
+        ):
+            continue
+        if each.name not in TABLES_OF_JOB:
+            lines.append(f"{each.name} = {_toml(_absolute(value) if each.name in FOUND_ANYWHERE else value)}")
+            continue
+        table = asdict(value) if each.name == "method" else value
+        if table:
+            rows = [f"{key} = {_toml(part)}" for key, part in table.items() if part is not None or key in SOME]
+            tables.append("\n".join(["", f"[{each.name}]", *rows]))
+    return "\n".join([*lines, *tables]) + "\n"
+
+
+def _absolute(name: Any) -> Any:
+    """A file or folder that can be found from anywhere; other names stay as they are."""
+    if isinstance(name, list | tuple):
+        return [_absolute(each) for each in name]
+    return str(Path(name).absolute()) if Path(name).exists() else str(name)
+
+
+def _toml(value: Any) -> str:
+    """Write a value as TOML, whose strings are those of JSON.
+
+    >>> _toml(True), _toml((0.5, 2)), _toml("text"), _toml(Path("out"))
+    ('true', '[0.5, 2]', '"text"', '"out"')
+    """
+    if value is None:
+        return f'"{NO_VALUE}"'
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(part) for part in value) + "]"
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value).lower() if isinstance(value, bool) else repr(value)
