@@ -23,13 +23,13 @@ from pseudocal.app.report.sections import (
     AboutModel,
     Bins,
     ClassShare,
+    Covered,
     Diagrams,
     Estimate,
     Example,
     Examples,
     Histogram,
     Measurement,
-    Selection,
     Timing,
 )
 from pseudocal.app.report.snippets import LOGITS, REFUSED, SNIPPETS
@@ -146,7 +146,7 @@ def _share(name: str, sums: list[float], total: float) -> ClassShare:
     return ClassShare(name, count / total, before / count, after / count, known)
 
 
-def _selection(tally: Tally) -> tuple[Selection, ...]:
+def _selection(tally: Tally) -> tuple[Covered, ...]:
     """What is left at each threshold, while anything is, and how much of it is wrong.
 
     >>> tally = Tally()
@@ -159,7 +159,7 @@ def _selection(tally: Tally) -> tuple[Selection, ...]:
     for k, threshold in enumerate(THRESHOLDS):
         if left[k] > 0:
             wrong = None if np.isnan(right[k]) else float(1 - right[k] / left[k])
-            rows.append(Selection(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong))
+            rows.append(Covered(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong))
     return tuple(rows)
 
 

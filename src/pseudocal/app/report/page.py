@@ -10,7 +10,7 @@ from typing import Any
 
 from pseudocal.app.report.advice import headline, panel
 from pseudocal.app.report.record import Report, filled_bins
-from pseudocal.app.report.sections import AboutFit, Bins, Histogram, Measurement, Selection
+from pseudocal.app.report.sections import AboutFit, Bins, Covered, Histogram, Measurement
 from pseudocal.app.report.shapes import Bar, BinMarks, Figure, FilledBin
 from pseudocal.extras import require
 from pseudocal.files import replacing
@@ -202,7 +202,7 @@ def reliability(bins: Bins, when: str, of: str, words: str = "") -> Figure:
     )
 
 
-def risk(rows: tuple[Selection, ...], of: str = "inputs", *, expected: bool = True) -> Figure:
+def risk(rows: tuple[Covered, ...], of: str = "inputs", *, expected: bool = True) -> Figure:
     """Draw how many predictions are wrong among those that are sure enough, by how many those are."""
     wrongs = {"after": [row.expected for row in rows]} if expected else {}
     known = [row.wrong for row in rows if row.wrong is not None]
@@ -220,7 +220,7 @@ def risk(rows: tuple[Selection, ...], of: str = "inputs", *, expected: bool = Tr
         header=("confidence", f"share of {of}", *(names[kind] for kind in wrongs)),
         rows=tuple(
             (
-                f"at least {row.threshold:.1%}" if row.threshold else "any",
+                f"at least {100 * row.threshold:.3g}%" if row.threshold else "any",
                 f"{row.coverage:.1%}",
                 *(f"{wrong:.1%}" for wrong in each),
             )

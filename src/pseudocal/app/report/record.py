@@ -15,13 +15,13 @@ from pseudocal.app.report.sections import (
     AboutModel,
     Bins,
     ClassShare,
+    Covered,
     Diagrams,
     Examples,
     Fact,
     Histogram,
     Measurement,
     Segmentation,
-    Selection,
     Timing,
 )
 from pseudocal.app.report.shapes import FilledBin
@@ -68,7 +68,7 @@ class Report:
     answers: Measured | None
     confidence: Histogram
     classes: tuple[ClassShare, ...]
-    selection: tuple[Selection, ...]
+    selection: tuple[Covered, ...]
     reliability: Diagrams
     measured: tuple[Measurement, ...] | None
     examples: Examples

@@ -129,7 +129,7 @@ class ClassShare:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Covered:
     """What becomes of the predictions if only those above a threshold of confidence are used.
 
     Attributes:
