@@ -75,6 +75,7 @@ bench: setup
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/clusters.py
 	$(BIN)/python benchmarks/segmentation_memory.py
+	$(BIN)/python benchmarks/packages.py cli,onnx
 
 clean:
 	rm -rf $(VENV) $(CORE) site demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

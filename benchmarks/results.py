@@ -19,7 +19,7 @@ import numpy as np
 from pseudocal.arrays import InputError, softmax
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench import Store, Suite, Task, built_in, run
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
 from pseudocal.lab.bench.executors import Pool
 from pseudocal.lab.bench.figures import draw_figures
 from pseudocal.lab.bench.formats import comparisons, markdown
@@ -104,7 +104,7 @@ def preface(store: Store, suites: list[Suite]) -> str:
     seconds = sum(stage["cpu"] for task in [*tasks, *trainings] for stage in _times(store.folder(task)).values())
     paragraphs = [
         "# Results",
-        "Written by `python benchmarks/results.py` from runs of the built-in suites; nothing here was typed. "
+        "Written by `python benchmarks/results.py` from runs of the built-in suites. "
         "[The benchmark](bench.md) says what a suite is and how to run one.",
         f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, "
         f"synthesising, calibrating and scoring {len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the "
@@ -217,7 +217,7 @@ def losses(records: list[Record]) -> list[str]:
         for r in records:
             if (r.task.method, r.task.pair) == key:
                 ece.setdefault(r.calibrator, []).append(r.ece)
-        means = {name: float(np.mean(values)) for name, values in ece.items() if not COMPARED[name].sees_labels}
+        means = {name: float(np.mean(values)) for name, values in ece.items() if name not in SEE_LABELS}
         mine = means.pop("pseudocal")
         better = sorted((value, name) for name, value in means.items() if value < mine)
         if better:

@@ -28,6 +28,7 @@ def main() -> float:
     calibration = PseudoCal(tolerance=0.05).fit(log_ask, target)  # stops asking when it knows enough
     before, after = ask(target), calibration.probabilities(log_ask(target))
     print(calibration)
+    print(f"verdict: {calibration.verdict}")
     print(f"mean confidence {before.max(axis=1).mean():.3f} before, {after.max(axis=1).mean():.3f} after", end=", ")
     print(f"accuracy {(after.argmax(axis=1) == y[900:]).mean():.3f}")
     return calibration.temperature

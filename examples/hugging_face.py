@@ -32,6 +32,7 @@ def main() -> float:
         logits = model(pixel_values=pixels[:8]).logits
         probabilities = (logits / config.pseudocal_temperature).softmax(dim=-1)
     print(calibration)
+    print(f"verdict: {calibration.verdict}")
     print(f"confidence of the first input: {probabilities[0].max():.3f}")
     return float(config.pseudocal_temperature)
 

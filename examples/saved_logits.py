@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal import fit_temperature
+from pseudocal import Answers, ask, fit_temperature
+from pseudocal.calibrators import measure_temperature
 from pseudocal.metrics import Outcomes, ece
 
 
@@ -26,11 +27,14 @@ def main() -> dict[str, float]:
         mixes, pseudo = np.load(folder / "mixes.npy", mmap_mode="r"), np.load(folder / "pseudo.npy")
         scaling = fit_temperature(mixes, pseudo)
         logits = np.load(folder / "logits.npy", mmap_mode="r")
+        rows = ask(logits, 50)  # a person would say what these are; the labels do so here
+        measured = measure_temperature(logits, Answers(rows, labels[rows]), scaling.temperature)
         scores = {
             "before": ece(Outcomes.from_logits(logits, labels)),
             "after": ece(Outcomes.from_logits(scaling(logits), labels)),
         }
     print(f"T = {scaling.temperature:.3f} in [{scaling.interval()[0]:.3f}, {scaling.interval()[1]:.3f}]")
+    print(f"verdict by {measured.answers} answers: {measured.verdict}")
     print(f"ECE {scores['before']:.3f} before, {scores['after']:.3f} after")
     return scores
 

@@ -31,6 +31,7 @@ def main() -> dict[str, float]:
         "after": ece(Outcomes.from_probabilities(probabilities, labels)),
     }
     print(calibration)
+    print(f"verdict: {calibration.verdict}")
     print(f"ECE {scores['before']:.3f} before, {scores['after']:.3f} after")
     return scores
 

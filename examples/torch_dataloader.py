@@ -33,6 +33,7 @@ def main() -> dict[str, float]:
     before = after * calibration.temperature
     scores = {"before": ece(Outcomes.from_logits(before, labels)), "after": ece(Outcomes.from_logits(after, labels))}
     print(calibration)
+    print(f"verdict: {calibration.verdict}")
     print(f"ECE {scores['before']:.3f} before, {scores['after']:.3f} after")
     return scores
 

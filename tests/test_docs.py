@@ -84,3 +84,15 @@ def test_the_page_on_python_lists_every_argument() -> None:
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     for record in (Job, Result, Step):
         assert [field.name for field in fields(record) if f"| `{field.name}` |" not in text] == []
+
+
+def test_examples_of_the_reference_are_code() -> None:
+    pytest.importorskip("griffe")
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("reference_examples", ROOT / ".ci" / "reference_examples.py")
+    extension = module_from_spec(spec)
+    spec.loader.exec_module(extension)
+    text = "Add.\n\n>>> 1 + 1\n2\n\nArgs:\n    x: one.\n\n>>> 3"
+    fenced = "Add.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nArgs:\n    x: one.\n\n```pycon\n>>> 3\n```"
+    assert extension.fenced(text) == fenced

@@ -226,9 +226,15 @@ def streamed(data: Iterable[Any]) -> Iterator[Batch]:
             continue
         x = item[0] if isinstance(item, tuple | list) and item else item
         if isinstance(x, Mapping):
+            key = next((key for key in ("pixel_values", "inputs_embeds") if key in x), None)
+            hint = "" if key is None else f"; pass the inputs alone: (batch[{key!r}] for batch in loader)"
+            if "input_ids" in x:
+                hint = (
+                    "; token ids are numbers of words, which cannot be mixed: save the logits of the texts and use ask"
+                )
             raise InputError(
-                f"expected batches that are arrays, tensors or (inputs, ...) tuples, got a mapping with {sorted(x)}; "
-                "pass the inputs alone: (batch['pixel_values'] for batch in loader)"
+                "expected batches that are arrays, tensors or (inputs, ...) tuples, "
+                f"got a mapping with {sorted(x)}{hint}"
             )
         if not hasattr(x, "shape") or len(x.shape) == 0:
             raise InputError(f"expected batches that are arrays or tensors with rows, got {type(x).__name__}")

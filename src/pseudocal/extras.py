@@ -15,8 +15,8 @@ DISTRIBUTIONS = {
 class MissingExtraError(ImportError):
     """An optional package is not installed.
 
-    >>> str(MissingExtraError("matplotlib", "report"))
-    "expected the package matplotlib, got none: pip install 'pseudocal[report]'"
+    >>> str(MissingExtraError("jinja2", "report"))
+    "expected the package jinja2, got none: pip install 'pseudocal[report]'"
     """
 
     def __init__(self, package: str, extra: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-TONES = {"apply": "#1a7f4b", "already calibrated": "#1a7f4b", "caution": "#b45309", "do not apply": "#c02a3c"}
+VERDICT_COLOURS = {"apply": "#1a7f4b", "already calibrated": "#1a7f4b", "caution": "#b45309", "do not apply": "#c02a3c"}
 WIDTH, HEIGHT, LEFT, TOP, SIDE = 250, 240, 34, 12, 200  # of a diagram: the plot is a square
 
 
@@ -26,7 +26,7 @@ def card(verdict: str | None, lines: Sequence[str], reasons: Sequence[str] = ())
     known = "".join(f"<div>{escape(line)}</div>" for line in lines)
     why = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
     rest = f"<ul>{why}</ul>" if why else ""
-    colour = TONES.get(verdict or "", "#57606a")
+    colour = VERDICT_COLOURS.get(verdict or "", "#57606a")
     return f'<div style="border-left:4px solid {colour};padding:.2em 1em">{head}{known}{rest}</div>'
 
 

@@ -242,7 +242,8 @@ def test_pictures_with_unreadable_ones_among_them(pseudocal, hub, pictures, tmp_
     again = (out / "predictions.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in again] == [line.split(",")[0] for line in names]
     assert json.loads(done.out)["unreadable"] == 1
-    assert json.loads((out / "config.json").read_text())["pseudocal_temperature"] == json.loads(done.out)["temperature"]
+    shipped = json.loads((out / "model" / "config.json").read_text())
+    assert shipped["pseudocal_temperature"] == json.loads(done.out)["temperature"]
     (tmp_path / "pictures").rename(tmp_path / "moved")
     done = pseudocal("ask", out, "-n", 12)
     assert (done.code, "no such file" in done.err) == (3, True)

@@ -86,13 +86,38 @@ def test_calibrated_torch_files_divide(pseudocal, tabular, features, tmp_path):
         np.testing.assert_allclose(after * temperature(tmp_path / kind), logits, rtol=1e-4, atol=1e-5)
 
 
-def test_hugging_face_gets_a_config_that_carries_the_temperature(at_hub, hub):
-    from transformers import AutoConfig, AutoModelForImageClassification
+def test_hugging_face_gets_a_folder_that_loads_as_it_is(pseudocal, at_hub, hub, pictures, monkeypatch):
+    import torch
+    from transformers import AutoModelForImageClassification
 
-    config = AutoConfig.from_pretrained(at_hub / "config.json")
-    model = AutoModelForImageClassification.from_pretrained(hub, config=config)
-    assert model.config.pseudocal_temperature == temperature(at_hub)
-    assert "pseudocal_temperature" in json.loads((at_hub / "report.json").read_text())["usage"]
+    from pseudocal.app.models.hugging_face import open_hugging_face
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    x = np.load(at_hub / "probe.npy")
+    with torch.inference_mode():
+        model = AutoModelForImageClassification.from_pretrained(at_hub / "model")
+        after = model(pixel_values=torch.as_tensor(x)).logits.softmax(dim=1).numpy()
+    calibration = Calibration.load(at_hub / "calibration.json")
+    before = np.load(at_hub / "logits.npy")[: len(x)]
+    np.testing.assert_allclose(after, calibration.probabilities(before), atol=1e-5)
+    assert model.config.pseudocal_temperature == calibration.temperature
+    own = open_hugging_face(hub).expects.preprocessing
+    assert open_hugging_face(at_hub / "model").expects.preprocessing == own
+    card = (at_hub / "model" / "README.md").read_text()
+    index = json.loads(card.split("model-index: ")[1].splitlines()[0])
+    assert index[0]["results"][0]["metrics"][0]["value"] == pytest.approx(calibration.temperature, abs=1e-6)
+    assert "Verdict: " in card
+    assert 'from_pretrained("model")' in json.loads((at_hub / "report.json").read_text())["usage"]
+    assert pseudocal("calibrate", hub, pictures, "-o", at_hub, "--seed", 1).code == 0  # replaces the folder
+    assert json.loads((at_hub / "model" / "pseudocal.json").read_text())["temperature"] == temperature(at_hub)
+
+
+def test_a_folder_called_model_that_is_not_ours_stays(pseudocal, tabular, features, tmp_path):
+    (tmp_path / "out" / "model").mkdir(parents=True)
+    (tmp_path / "out" / "model" / "mine.txt").write_text("mine")
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out")
+    assert (done.code, "got a folder of that name" in done.err) == (4, True)
+    assert (tmp_path / "out" / "model" / "mine.txt").read_text() == "mine"
 
 
 def test_predictions_hold_every_input_in_the_order_of_the_data(pseudocal, tabular, features, classifier, tmp_path):
@@ -196,7 +221,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(pseudocal, tab
     (out / "notes.txt").write_text("mine")
     pseudocal("calibrate", tabular["pt2"], features, "-o", out, "--trust-model")
     expected = {"calibration.json", "model.pt2", "notes.txt", "predictions.parquet", "report.html", "report.json"}
-    assert set(os.listdir(out)) == expected | {"logits.npy", "probe.npy", "target.json"}
+    assert set(os.listdir(out)) == expected | {"job.toml", "logits.npy", "probe.npy", "target.json"}
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 

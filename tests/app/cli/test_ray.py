@@ -38,6 +38,7 @@ def test_rows_of_an_array(ray, pseudocal, tabular, features, tmp_path):
     assert parts(there)["file"] == [str(i) for i in range(400)]
     assert {p.name for p in there.iterdir()} == {
         "calibration.json",
+        "job.toml",
         "logits.npy",
         "model.onnx",
         "predictions",

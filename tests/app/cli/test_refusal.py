@@ -45,7 +45,7 @@ def check_refused(out: Path) -> Calibration:
     assert abs(np.log(refused)) > 0.01
     files = [path for path in out.rglob("*") if path.is_file()]
     assert not {path.name for path in files} & set(SHIPPED.values())
-    known = {"calibration.json", "report.json", "report.html", "target.json", "logits.npy", "probe.npy"}
+    known = {"calibration.json", "report.json", "report.html", "target.json", "logits.npy", "probe.npy", "job.toml"}
     assert {path.name for path in files if path.suffix != ".parquet"} - {"predictions.json"} <= known
     found = {
         (path.name, where)
@@ -90,7 +90,7 @@ def test_no_file_holds_what_was_refused(kind, pseudocal, tabular, collapsed, fea
 def test_no_file_of_a_hugging_face_model_holds_it(pseudocal, hub, collapsed_hub, pictures, tmp_path):
     out = tmp_path / "out"
     assert pseudocal("calibrate", hub, pictures, "-o", out).code == 0
-    assert "pseudocal_temperature" in json.loads((out / "config.json").read_text())
+    assert "pseudocal_temperature" in json.loads((out / "model" / "config.json").read_text())
     done = pseudocal("calibrate", collapsed_hub, pictures, "-o", out)
     assert done.code == 0, done.err
     check_said(out, done.out, check_refused(out).refused)

@@ -6,8 +6,10 @@ import html
 import json
 import shutil
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,14 +140,8 @@ def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
 ):
     words = ("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", "--second-opinion")
     shape = pseudocal(*words, tabular["onnx"])
-    assert (shape.code, "takes inputs of shape (3, 16, 16)" in shape.err) == (3, True)
-    prepared = pseudocal(*words, hub)  # it has a preprocessor with a mean and a std of its own
-    assert (prepared.code, "expected a second opinion with the preprocessing of the model" in prepared.err) == (3, True)
+    assert (shape.code, "got one that takes inputs of shape (5,)" in shape.err) == (3, True)
     assert not (tmp_path / "out").exists()
-    same = ("--size", "16", "--resize", "stretch", "--mean", "0.5,0.4,0.3", "--std", "0.2,0.25,0.3")
-    agreed = pseudocal(*words, hub, *same)  # what the user says holds for both
-    assert agreed.code == 0, agreed.err
-    assert read(tmp_path / "out").trust.evidence["agreement"] == 1.0  # it is the same network
 
     named = tmp_path / "named"
     shutil.copytree(hub, named)
@@ -155,6 +151,66 @@ def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
     (named / "config.json").write_text(json.dumps(config))
     other = pseudocal("calibrate", hub, pictures, "-o", tmp_path / "out", "--second-opinion", named)
     assert (other.code, "got 'kind 0' instead of 'LABEL_0'" in other.err) == (3, True)
+
+
+@pytest.fixture(scope="module")
+def channels_last(hub, tmp_path_factory) -> Path:
+    """The network of `hub` as ONNX that takes values from 0 to 255, channels last, and halves the picture itself."""
+    import torch
+    from transformers import ResNetForImageClassification
+
+    class Other(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = ResNetForImageClassification.from_pretrained(hub).eval()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.nn.functional.avg_pool2d(x.permute(0, 3, 1, 2) / 255, 2)
+            mean, std = (torch.tensor(v)[:, None, None] for v in ([0.5, 0.4, 0.3], [0.2, 0.25, 0.3]))
+            return self.model(pixel_values=(x - mean) / std).logits
+
+    path = tmp_path_factory.mktemp("other") / "other.onnx"
+    names: dict[str, Any] = {
+        "input_names": ["x"],
+        "output_names": ["logits"],
+        "dynamic_axes": {"x": {0: "n"}, "logits": {0: "n"}},
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(Other(), (torch.zeros(2, 32, 32, 3),), path, dynamo=False, **names)
+    return path
+
+
+def test_each_model_gets_the_pictures_as_it_wants_them(pseudocal, vision, hub, channels_last, pictures, tmp_path):
+    prepared = ("--resize", "stretch", "--mean", "0.5,0.4,0.3", "--std", "0.2,0.25,0.3")
+    one = ("calibrate", vision["onnx"], pictures, "--size", 16, *prepared)
+    for name, second in (("same", hub), ("other", channels_last)):
+        more = ("--second-preprocess", "0/0.00392156862745") if name == "other" else ()
+        done = pseudocal(*one, "-o", tmp_path / name, "--second-opinion", second, *more)
+        assert done.code == 0, done.err
+    assert "for the second opinion: stretched to 32 x 32, bilinear, (v * 0.00392 - 0) / 0.003922, nhwc" in done.err
+    alone = pseudocal(*one, "-o", tmp_path / "alone")
+    assert alone.code == 0, alone.err
+    before, logits = (np.load(tmp_path / name / "logits.npy") for name in ("alone", "other"))
+    np.testing.assert_allclose(logits, before, rtol=1e-5, atol=1e-5)  # the second view does not touch the first
+    assert read(tmp_path / "same").trust.evidence["agreement"] == 1.0  # it is the same network
+    assert read(tmp_path / "other").trust.evidence["agreement"] > 0.9  # of slightly other pixels
+    wrong = pseudocal(*one, "-o", tmp_path / "wrong", "--second-opinion", channels_last)
+    assert wrong.code == 0, wrong.err  # almost black: nothing can know that it takes values up to 255
+    assert read(tmp_path / "wrong").trust.evidence["agreement"] < 0.9
+    own = pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "own", "--second-opinion", hub)
+    assert own.code == 0, own.err
+    assert "for the second opinion: stretched to 16 x 16, bilinear, (v * 0.00392 - (0.5, 0.4, 0.3))" in own.err
+
+
+def test_on_a_cluster_with_pictures_as_each_wants_them(ray, pseudocal, vision, hub, pictures, tmp_path):
+    for name, more in (("here", ()), ("there", ("--ray", "--workers", 1))):
+        options = ("-o", tmp_path / name, "--second-opinion", hub, "--batch-size", 20)
+        done = pseudocal("calibrate", vision["onnx"], pictures, *options, *more)
+        assert done.code == 0, done.err
+    here, there = read(tmp_path / "here"), read(tmp_path / "there")
+    assert there.temperature == pytest.approx(here.temperature, rel=1e-5)
+    assert there.trust.evidence == pytest.approx(here.trust.evidence, rel=1e-4)
 
 
 def test_on_a_cluster(ray, pseudocal, tabular, tabular_second, features, tmp_path):

@@ -19,6 +19,7 @@ from pseudocal.app.cli import main
 SOURCE = str(Path(pseudocal.__file__).parents[1])
 CHILD = os.environ | {"PYTHONPATH": SOURCE}
 WRITTEN = {
+    "job.toml",
     "logits.npy",
     "probe.npy",
     "target.json",

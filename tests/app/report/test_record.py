@@ -104,7 +104,7 @@ def test_what_does_not_fit_together_is_refused(contents):
             "guesses",
             "expected one of 'inputs', 'pixels', 'mixes', 'answers' as report.reliability.of",
         ),
-        (plain, ("classes",), [], r"expected classes and thresholds from 0, got \(\), \(Covered"),
+        (plain, ("classes",), [], r"expected classes and thresholds from 0, got \(\), \(Threshold"),
         (plain, ("selection", 0, "threshold"), 0.5, "expected classes and thresholds from 0, got"),
         (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
         (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data URL"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,21 +11,31 @@ import typer
 
 from pseudocal.app.cli.bench import bench
 from pseudocal.app.cli.errors import VERDICT_CODES
-from pseudocal.app.cli.options import EPILOG, fraction, names_in, numbers, option, sides, words
-from pseudocal.app.cli.options import prefix as parse_prefix
+from pseudocal.app.cli.lab import lab
+from pseudocal.app.cli.options import (
+    EPILOG,
+    check_alone,
+    cropping,
+    fraction,
+    names_in,
+    normalisation,
+    numbers,
+    option,
+    resizing,
+    words,
+)
 from pseudocal.app.cli.printing import show_progress, summary, summary_lines
 from pseudocal.app.cli.scoring import scoring
 from pseudocal.app.jobs.answers import TEMPLATE, ask_about
 from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result
+from pseudocal.app.jobs.job_file import read_job
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
-from pseudocal.extras import MissingExtraError
 
 DEFAULT = PseudoCal()
-DEMO_OUT = Path("demo-output")
 BY_VERDICT = "end with 0: apply, 10: already calibrated, by answers, 11: caution, 12: do not apply"
 
 app = typer.Typer(
@@ -39,6 +49,7 @@ app = typer.Typer(
 
 app.add_typer(bench, name="bench")
 app.add_typer(scoring)
+app.add_typer(lab)
 
 
 def _print_version(wanted: bool) -> None:
@@ -58,17 +69,21 @@ def options(
 
 @app.command(epilog=EPILOG)
 def calibrate(
+    context: typer.Context,
     model: Annotated[
-        str, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function")
-    ],
+        str | None, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function")
+    ] = None,
     data: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths; "
             "with --ray also a folder of .npy, .npz or .parquet shards, a pattern, or an address such as s3://..."
         ),
-    ],
-    out: Annotated[Path, option("--out", "-o", help="folder for the results")],
+    ] = None,
+    out: Annotated[Path | None, option("--out", "-o", help="folder for the results")] = None,
+    job_file: Annotated[
+        Path | None, option("--job", metavar="FILE", help="do the job of a file, such as OUT/job.toml, again")
+    ] = None,
     lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[
@@ -93,11 +108,24 @@ def calibrate(
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
     ray: Annotated[str | None, option(metavar="[ADDRESS]", help="run on a Ray cluster, or on a new local one")] = None,
-    size: Annotated[str | None, option(help="pictures: 224 or HEIGHTxWIDTH")] = None,
+    size: Annotated[str | None, option(help="pictures: what the model takes, 224 or HEIGHTxWIDTH")] = None,
+    resize: Annotated[
+        str | None, option(metavar="N", help="pictures: shorter side before the crop; or: crop, stretch")
+    ] = None,
+    crop: Annotated[str | None, option(help="pictures: the centre that is cut out, 224 or HEIGHTxWIDTH")] = None,
+    crop_pct: Annotated[float | None, option(help="pictures: share left by the crop, as in timm: 0.875")] = None,
+    interpolation: Annotated[str | None, option(help="pictures: bilinear, bicubic, nearest, lanczos ...")] = None,
+    preprocess: Annotated[
+        str | None, option(help="pictures: imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1")
+    ] = None,
     mean: Annotated[str | None, option(help="pictures: 0.485,0.456,0.406")] = None,
     std: Annotated[str | None, option(help="pictures: 0.229,0.224,0.225")] = None,
     layout: Annotated[Literal["nchw", "nhwc"] | None, option(help="pictures: channels first or last")] = None,
-    resize: Annotated[Literal["crop", "stretch"] | None, option(help="pictures: crop the centre, or stretch")] = None,
+    second_size: Annotated[str | None, option(help="pictures of MODEL2, if other: 224 or HEIGHTxWIDTH")] = None,
+    second_preprocess: Annotated[str | None, option(help="pictures of MODEL2, if other: as --preprocess")] = None,
+    text: Annotated[
+        str | None, option(metavar="COLUMN", help="tables: the column of texts, for a model of texts")
+    ] = None,
     features: Annotated[str | None, option(help="tables: the columns to use, a,b,c")] = None,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     output: Annotated[str | None, option(help="ONNX: the tensor that holds the logits")] = None,
@@ -118,7 +146,17 @@ def calibrate(
     exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
-    pictures = {"size": sides(size), "mean": numbers(mean), "std": numbers(std), "layout": layout, "resize": resize}
+    if job_file is not None:
+        check_alone(context, "job_file", {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"})
+        again = read_job(job_file)
+        job = replace(again, out=out or again.out, trust=trust_model)
+        _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
+        return
+    if model is None or data is None or out is None:
+        raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
+    pictures = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
+    more = {"mean": numbers(mean), "std": numbers(std), "layout": layout, "crop_pct": crop_pct}
+    pictures |= {k: v for k, v in (more | {"interpolation": interpolation}).items() if v is not None}
     job = Job(
         model=model,
         data=data,
@@ -130,11 +168,13 @@ def calibrate(
             pixels_per_image=pixels or None,
             estimator=estimator,
         ),
-        preprocessing={key: value for key, value in pictures.items() if value is not None},
+        preprocessing=pictures,
+        second_preprocessing=cropping(second_size, None) | normalisation(second_preprocess),
         output=output,
         outputs=outputs,
         binary=binary,
         features=words(features),
+        text=text,
         field=field,
         classes=names_in(classes),
         labels=labels,
@@ -225,66 +265,3 @@ def _end(result: Result, *, quiet: bool, as_json: bool, exit_code: bool) -> None
         typer.echo("\n".join(summary_lines(result.report, result.out)))
     if exit_code:
         raise typer.Exit(VERDICT_CODES[result.report.verdict or "apply"])
-
-
-@app.command(epilog=EPILOG)
-def train(
-    dataset: Annotated[str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")],
-    source: Annotated[str, option(help="domain with labels")],
-    target: Annotated[str, option(help="domain whose labels training never sees")],
-    out: Annotated[Path, option("--out", "-o", help="folder for the model and its outputs; a killed run resumes")],
-    method: Annotated[str, option(help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True)] = "mcc",
-    preset: Annotated[str, option(help="paper or official settings", show_default=True)] = "paper",
-    backbone: Annotated[str | None, option(help="digits, efficientnet-lite0, resnet50, vit-b16, ...")] = None,
-    weights: Annotated[str, option(help="of the backbone: a state dict, folder or hub id, or random")] = "default",
-    frozen: Annotated[bool | None, option("--frozen/--end-to-end", help="[default: frozen if pretrained]")] = None,
-    iterations: Annotated[int, option(min=1, help="training steps", show_default=True)] = 1000,
-    batch: Annotated[int | None, option(min=1, help="inputs of each domain per step [default: the preset's]")] = None,
-    lr: Annotated[float | None, option(help="learning rate at the start [default: the preset's]")] = None,
-    precision: Annotated[Literal["single", "mixed"], option(help="mixed: train the backbone in bfloat16")] = "single",
-    seed: Annotated[int, option(help="random seed", show_default=True)] = 0,
-    root: Annotated[Path | None, option(help="folder of a benchmark's data")] = None,
-    lists: Annotated[Path | None, option(help="folder of its list files [default: ROOT]")] = None,
-    prefix: Annotated[str | None, option(metavar="OLD=NEW", help="how paths in lists begin, and begin here")] = None,
-    partial: Annotated[bool, option("--partial", help="target with a subset of the classes")] = False,
-    evaluate: Annotated[bool, option("--evaluate", help="score on the target's labels, for the record")] = False,
-    device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
-    as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
-) -> None:
-    """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
-    from pseudocal.app.cli.training import train_on, training_lines  # slow to import, and not needed by `calibrate`
-
-    place = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "partial": partial}
-    result = train_on(
-        {"dataset": dataset, "source": source, "target": target, **place},
-        {"method": method, "preset": preset, "batch": batch, "lr": lr, "weights": weights, "backbone": backbone},
-        {"out": out, "iterations": iterations, "seed": seed, "device": device, "frozen": frozen}
-        | {"mixed": precision == "mixed"},
-        evaluate=evaluate,
-        quiet=quiet,
-    )
-    if as_json:
-        typer.echo(json.dumps(result))
-    elif not quiet:
-        typer.echo("\n".join(training_lines(result)))
-
-
-@app.command(epilog=EPILOG)
-def demo(
-    out: Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)] = DEMO_OUT,
-    quiet: Annotated[bool, option("--quiet", "-q", help="print the result only")] = False,
-) -> None:
-    """Train on one vendor's emoji, adapt to another's, calibrate without labels, compare, and write reports."""
-    lines = _demo_lines()(out, quiet, lambda text: None if quiet else typer.echo(text, err=True))
-    typer.echo("\n".join(lines))
-
-
-def _demo_lines() -> Callable[..., Iterable[str]]:
-    try:
-        import torch  # noqa: F401  everything the demo needs comes with the same extra
-
-        from pseudocal.app.cli.demo_table import demo_lines
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(error.name or "torch", "demo") from error
-    return demo_lines

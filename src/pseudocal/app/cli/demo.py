@@ -17,9 +17,9 @@ from torch import nn
 
 from pseudocal.app.cli.printing import show_progress
 from pseudocal.app.cli.training import Stages
+from pseudocal.app.jobs.data import Models
 from pseudocal.app.jobs.job import Job
 from pseudocal.app.jobs.pipeline import job_steps
-from pseudocal.app.jobs.setup import Models
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators import Calibration, PseudoCal, oracle, tempscal, uncalibrated

@@ -24,7 +24,9 @@ from pseudocal.files import OutputError
 
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
-SETTING_NAMES = "answers|binary|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|trust"
+SETTING_NAMES = (
+    "answers|binary|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|text|trust"
+)
 SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
 # flags whose name differs from the setting's
 OTHER_FLAGS = {"drawn_by": "--labels-are", "table": "--format", "trust": "--trust-model"}

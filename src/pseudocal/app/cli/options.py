@@ -21,6 +21,21 @@ def option(*names: str, **settings: Any) -> Any:
     return typer.Option(*names, show_default=settings.pop("show_default", False), **settings)
 
 
+def check_alone(context: Any, name: str, allowed: set[str]) -> None:
+    """Refuse other options beside one that stands for all of them.
+
+    Args:
+        context: the context of the command.
+        name: the parameter of that option.
+        allowed: the parameters that may be given with it.
+
+    """
+    given = [each for each in context.params if context.get_parameter_source(each).name == "COMMANDLINE"]
+    others = [each for each in given if each not in allowed]
+    if others:
+        raise InputError(f"expected no other settings with --{name.partition('_')[0]}, got {others[0]}")
+
+
 def numbers(text: str | None) -> tuple[float, ...] | None:
     """Parse numbers separated by commas.
 
@@ -45,6 +60,44 @@ def sides(text: str | None) -> tuple[int, int] | None:
     if len(parts) > 2 or not all(part.isdigit() for part in parts):
         raise InputError(f"expected a size like 224 or 224x160, got {text!r}")
     return (int(parts[0]), int(parts[-1]))
+
+
+def resizing(text: str | None) -> dict[str, Any]:
+    """Parse how pictures are resized: "crop", "stretch", or the length of the shorter side before the crop.
+
+    >>> resizing("stretch"), resizing("256")
+    ({'resize': 'stretch'}, {'resize': 'crop', 'edge': 256})
+    """
+    if text in (None, "crop", "stretch"):
+        return {} if text is None else {"resize": text}
+    if not text.isdigit():
+        raise InputError(f"expected crop, stretch or the shorter side in pixels as --resize, got {text!r}")
+    return {"resize": "crop", "edge": int(text)}
+
+
+def normalisation(text: str | None) -> dict[str, Any]:
+    """Parse how pictures are normalised: a name, or a mean and a standard deviation.
+
+    >>> normalisation("imagenet"), normalisation("0.5/0.25")
+    ({'normalisation': 'imagenet'}, {'mean': (0.5,), 'std': (0.25,)})
+    """
+    if text is None or "/" not in text:
+        return {} if text is None else {"normalisation": text}
+    mean, _, std = text.partition("/")
+    return {"mean": numbers(mean), "std": numbers(std)}
+
+
+def cropping(size: str | None, crop: str | None) -> dict[str, Any]:
+    """Parse the size of the pictures, which a crop gives too.
+
+    >>> cropping("32x48", None), cropping(None, "224")
+    ({'size': (32, 48)}, {'size': (224, 224), 'resize': 'crop'})
+    """
+    if size is not None and crop is not None and sides(size) != sides(crop):
+        raise InputError(f"expected one size of the cropped pictures, got --size {size} and --crop {crop}")
+    if crop is not None:
+        return {"size": sides(crop), "resize": "crop"}
+    return {} if size is None else {"size": sides(size)}
 
 
 def fraction(text: str) -> float:

@@ -34,6 +34,8 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         "used": data.used,
         "unreadable": len(data.unreadable),
         "left_out": len(data.left_out),
+        "preparation": data.preparation,
+        "assumed": list(data.assumed),
         "confidence": {"before": report.confidence.mean_before, "after": report.confidence.mean_after},
         "measured": content["measured"],
         "answers": content["answers"],
@@ -70,6 +72,8 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
 def _temperature(short: dict[str, Any]) -> str:
     if short["refused"] is not None:
         return f"T = 1: the temperature that was fitted, {short['refused']:.4f}, should not be applied; nothing changes"
+    if short["mixes"] == 0 and not short["answers"]:
+        return "T = 1: nothing was fitted, so the logits do not change"
     low, high = ("inf" if v is None else f"{v:.3f}" for v in short["interval"])
     return f"T = {short['temperature']:.4f}, 95% interval {low} to {high}"
 
@@ -99,6 +103,9 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
         yield f"mean confidence minus accuracy: {points}"
         return
     forecast = short["forecast"]
+    if forecast["low"] <= 0 and forecast["high"] >= 1:
+        yield "no forecast of the accuracy"
+        return
     yield (
         f"forecast of the accuracy: {forecast['accuracy']:.0%}, "
         f"90% interval {forecast['low']:.0%} to {forecast['high']:.0%}"

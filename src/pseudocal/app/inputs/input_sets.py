@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
@@ -14,10 +13,19 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import fetched
+from pseudocal.app.inputs.picture_sets import PictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import Preprocessing
-from pseudocal.app.inputs.tables import ARRAYS, REAL, TABLES, check_finite, check_regular, read_array, read_table
+from pseudocal.app.inputs.tables import (
+    ARRAYS,
+    REAL,
+    TABLES,
+    check_finite,
+    check_regular,
+    read_array,
+    read_sparse,
+    read_table,
+)
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
@@ -61,68 +69,6 @@ class InputSet(Protocol):
 
 
 @dataclass(frozen=True)
-class PictureSet:
-    """Picture files.
-
-    Attributes:
-        paths: the files.
-        root: the folder that names are relative to.
-        preprocessing: what happens to a picture before the model sees it.
-
-    """
-
-    paths: list[Path]
-    root: Path
-    preprocessing: Preprocessing
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def name(self, i: int) -> str:
-        """Return the path of picture i, relative to the root if it is inside it."""
-        path = self.paths[i]
-        relative = path.relative_to(self.root) if path.is_relative_to(self.root) else path
-        return str(relative).encode("utf-8", "replace").decode("utf-8")  # on Linux a name may be invalid Unicode
-
-    def read(self, i: int) -> NDArray[Any]:
-        """Decode and preprocess picture i."""
-        return self.preprocessing.read(self.paths[i])
-
-    def picture(self, i: int) -> Path | None:
-        """Return the file of picture i."""
-        return self.paths[i]
-
-
-@dataclass(frozen=True)
-class RemotePictureSet:
-    """Pictures at addresses that fsspec can reach, named by their address.
-
-    Attributes:
-        urls: the addresses.
-        preprocessing: what happens to a picture before the model sees it.
-
-    """
-
-    urls: list[str]
-    preprocessing: Preprocessing
-
-    def __len__(self) -> int:
-        return len(self.urls)
-
-    def name(self, i: int) -> str:
-        """Return the address of picture i."""
-        return self.urls[i]
-
-    def read(self, i: int) -> NDArray[Any]:
-        """Fetch, decode and preprocess picture i."""
-        return self.preprocessing.read(io.BytesIO(fetched(self.urls[i])))
-
-    def picture(self, i: int) -> Path | None:
-        """Return None: there is no local file."""
-        return None
-
-
-@dataclass(frozen=True)
 class ArraySet:
     """Rows of an array, which may be a memory map, named by their number.
 
@@ -130,25 +76,27 @@ class ArraySet:
     array([3., 4.], dtype=float32)
 
     Attributes:
-        array: the inputs, `(n, ...)`.
+        array: the inputs, `(n, ...)`, or a sparse matrix of them.
         dtype: the dtype of the model's inputs.
+        mixed: whether pairs of rows are mixed, so that integers become floats.
 
     """
 
-    array: NDArray[Any]
+    array: Any
     dtype: str = "float32"
+    mixed: bool = True
 
     def __len__(self) -> int:
-        return len(self.array)
+        return int(self.array.shape[0])
 
     def name(self, i: int) -> str:
         """Return the number of the row as text."""
         return str(i)
 
     def read(self, i: int) -> NDArray[Any]:
-        """Read row i in the dtype of the model; integers become floats because pairs of rows are mixed."""
-        row = np.asarray(self.array[i])
-        return row.astype(self.dtype if np.issubdtype(self.dtype, np.floating) else np.float32)
+        """Read row i in the dtype of the model, if it is sparse with all its zeros."""
+        row = self.array[[i]].toarray()[0] if hasattr(self.array, "tocsr") else np.asarray(self.array[i])
+        return row.astype(self.dtype if np.issubdtype(self.dtype, np.floating) or not self.mixed else np.float32)
 
     def picture(self, i: int) -> Path | None:
         """Return None: a row is not a picture."""
@@ -192,6 +140,9 @@ def open_inputs(
         return _pictures(data, preprocessing, stdin or sys.stdin)
     if path.suffix.lower() in TABLES:
         return ArraySet(read_table(path, columns), dtype or "float64")
+    matrix = read_sparse(path) if field is None else None
+    if matrix is not None:
+        return ArraySet(matrix, dtype or "float64")
     return ArraySet(_rows(read_array(path, field), path), dtype or "float32")
 
 

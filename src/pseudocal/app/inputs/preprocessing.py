@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,16 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.pictures import read_picture
 from pseudocal.arrays import InputError
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 LONGEST_SIDE = 10_000  # pixels
-BILINEAR = 2  # Pillow's code
-FILTERS = range(6)  # Pillow's codes of all filters
+FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's codes
+NORMALISATIONS: dict[str, dict[str, tuple[float, ...]]] = {
+    "imagenet": {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
+    "minus-one-one": {"mean": (0.5,), "std": (0.5,)},
+    "zero-one": {"mean": (0.0,), "std": (1.0,)},
+}
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class Preprocessing:
         resize: "crop" keeps the aspect ratio and takes the centre, "stretch" resizes both sides to `size`.
         edge: with "crop", the length of the shorter side before the crop; None for the smallest that covers `size`.
         resample: the resizing filter, as Pillow's code.
+        centre: how the half of an odd number of pixels is rounded by the crop: to "even" as torchvision and timm do,
+            or "down" as transformers does.
 
     """
 
@@ -43,7 +52,8 @@ class Preprocessing:
     scale: float = 1 / 255
     resize: Literal["crop", "stretch"] = "crop"
     edge: int | None = None
-    resample: int = BILINEAR
+    resample: int = FILTERS["bilinear"]
+    centre: Literal["even", "down"] = "even"
 
     def __post_init__(self) -> None:
         if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LONGEST_SIDE:
@@ -59,8 +69,8 @@ class Preprocessing:
                 raise InputError(f"expected {name} as finite numbers, got {values}")
         if 0 in self.std:
             raise InputError(f"expected a std without zero, got {self.std}")
-        if self.resample not in FILTERS:
-            raise InputError(f"expected a Pillow filter code from 0 to {FILTERS[-1]}, got {self.resample}")
+        if self.resample not in FILTERS.values():
+            raise InputError(f"expected a Pillow filter code from 0 to {max(FILTERS.values())}, got {self.resample}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -78,7 +88,15 @@ class Preprocessing:
             picture: the file, or its content.
 
         """
-        image = read_picture(picture)
+        return self.array_of(read_picture(picture))
+
+    def array_of(self, image: Image) -> NDArray[np.float32]:
+        """Turn a decoded picture into an array.
+
+        Args:
+            image: what `read_picture` returned.
+
+        """
         if image.mode != "F":  # mode F stays grey and keeps its fractions
             image = image.convert("L" if self.channels == 1 else "RGB")
         values = np.array(self._fitted(image), dtype=np.float32)
@@ -127,23 +145,29 @@ class Preprocessing:
     def _cut(self, whole: tuple[int, int]) -> tuple[int, int, int, int]:
         """Return the part of a resized picture that the model sees: its centre."""
         height, width = self.size
-        left, top = ((whole[0] - width) // 2, (whole[1] - height) // 2)
+        halves = ((whole[0] - width) / 2, (whole[1] - height) / 2)
+        left, top = (round(half) if self.centre == "even" else math.floor(half) for half in halves)
         return left, top, left + width, top + height
 
     def _whole(self, across: int, down: int) -> tuple[int, int]:
-        """Return the width and height of a picture after resizing and before cropping."""
+        """Return the width and height of a picture after resizing and before cropping.
+
+        >>> Preprocessing((224, 224), edge=256)._whole(500, 333)  # 500 * 256 / 333 = 384.4
+        (384, 256)
+        """
         height, width = self.size
         if self.resize == "stretch":
             return (width, height)
         least = (self.edge, self.edge) if self.edge else (width, height)
-        ratio = max(least[0] / across, least[1] / down)
-        return (max(least[0], int(across * ratio)), max(least[1], int(down * ratio)))
+        if least[0] * down >= least[1] * across:  # the width decides
+            return (least[0], max(least[1], least[0] * down // across))
+        return (max(least[0], least[1] * across // down), least[1])
 
     def words(self) -> str:
         """Describe the preprocessing in words.
 
         >>> Preprocessing((32, 48), mean=(0.5,), std=(0.5,)).words()
-        'resized to cover 32 x 48, centre crop, (v * 0.00392 - 0.5) / 0.5, nchw'
+        'resized to cover 32 x 48, centre crop, bilinear, (v * 0.00392 - 0.5) / 0.5, nchw'
         """
         height, width = self.size
         fit = f"stretched to {height} x {width}"
@@ -153,7 +177,9 @@ class Preprocessing:
                 fit = f"shorter side to {self.edge or height}, centre crop {height} x {width}"
         mean, std = (", ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
         wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
-        return f"{fit}, (v * {self.scale:.3g} - {wrap.format(mean)}) / {wrap.format(std)}, {self.layout}"
+        name = next(name for name, code in FILTERS.items() if code == self.resample)
+        line = f"(v * {self.scale:.3g} - {wrap.format(mean)}) / {wrap.format(std)}"
+        return f"{fit}, {name}, {line}, {self.layout}"
 
 
 def preprocessing_for(
@@ -168,9 +194,13 @@ def preprocessing_for(
     Args:
         shape: the shape of one input of the model, None where unknown. The lowest priority.
         known: settings of `Preprocessing` that came with the model. They override `shape`.
-        given: settings that the user gave. They override everything else.
+        given: settings that the user gave. They override everything else. Beside those of `Preprocessing` there are
+            `interpolation`, the name of a filter, `normalisation`, the name of a mean and a standard deviation, and
+            `crop_pct`, the share of the shorter side that is left by the crop, as in timm.
 
     """
+    given = _spelled_out(given)
+    share = given.pop("crop_pct", None)
     if shape is not None and len(shape) != 3:
         raise InputError(f"expected a model that takes pictures, got one that takes inputs of shape {shape}")
     settled = _from_shape(shape, given.get("layout")) | known | given
@@ -178,8 +208,73 @@ def preprocessing_for(
         raise InputError(
             "expected the size of the pictures, since the model does not give it, got none: give size=(height, width)"
         )
-    wanted = ("layout", "mean", "std", "resize")
-    return replace(Preprocessing(), **settled), [name for name in wanted if name not in settled]
+    if share is not None:
+        settled |= {"resize": "crop", "edge": math.floor(min(settled["size"]) / share)}
+    return _made(settled), [name for name in ("layout", "mean", "std", "resize") if name not in settled]
+
+
+def preprocessing_of_second(
+    first: Preprocessing, shape: tuple[int | None, ...] | None, known: dict[str, Any], given: dict[str, Any]
+) -> Preprocessing:
+    """Decide how pictures are preprocessed for a second model: as for the first, but for what is known of the second.
+
+    If it takes another size, the shorter side before the crop changes in proportion.
+
+    >>> first = Preprocessing((224, 224), edge=256, mean=(0.5,), std=(0.5,))
+    >>> preprocessing_of_second(first, (260, 260, 3), {}, {}).words()
+    'shorter side to 297, centre crop 260 x 260, bilinear, (v * 0.00392 - 0.5) / 0.5, nhwc'
+
+    Args:
+        first: how they are preprocessed for the first model.
+        shape: the shape of one input of the second model, None where unknown.
+        known: settings that came with the second model.
+        given: settings that the user gave for the second model.
+
+    """
+    given = _spelled_out(given)
+    if shape is not None and len(shape) != 3:
+        raise InputError(f"expected a second opinion that takes pictures, got one that takes inputs of shape {shape}")
+    own = {} if shape is None or _same_shape(first.shape, shape) else _from_shape(shape, given.get("layout"))
+    own |= known | given
+    share = own.pop("crop_pct", None)
+    size = own.get("size", first.size)
+    if share is not None:
+        own["edge"] = math.floor(min(size) / share)
+    elif first.edge is not None and "edge" not in own:
+        own["edge"] = first.edge * min(size) // min(first.size)
+    return _made({field.name: getattr(first, field.name) for field in fields(first)} | own)
+
+
+def _made(settings: dict[str, Any]) -> Preprocessing:
+    try:
+        return Preprocessing(**settings)
+    except TypeError:
+        known = [field.name for field in fields(Preprocessing)] + ["crop_pct", "interpolation", "normalisation"]
+        unknown = sorted(set(settings) - set(known))
+        raise InputError(f"expected settings among {', '.join(known)}, got {', '.join(unknown)}") from None
+
+
+def _same_shape(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(wanted) and all(w in (s, None) for s, w in zip(shape, wanted, strict=True))
+
+
+def _spelled_out(given: dict[str, Any]) -> dict[str, Any]:
+    """Replace names by what they stand for.
+
+    >>> _spelled_out({"interpolation": "bicubic", "normalisation": "minus-one-one", "std": (0.25,)})
+    {'std': (0.25,), 'mean': (0.5,), 'resample': 3}
+    """
+    rest = dict(given)
+    normal, filtered = rest.pop("normalisation", None), rest.pop("interpolation", None)
+    for name, value, known in (("normalisation", normal, NORMALISATIONS), ("interpolation", filtered, FILTERS)):
+        if value is not None and value not in known:
+            raise InputError(f"expected {name} as {', '.join(known)}, got {value!r}")
+    if normal is not None:
+        rest |= {key: values for key, values in NORMALISATIONS[normal].items() if key not in given}
+    share = rest.get("crop_pct")
+    if share is not None and not 0 < share <= 1:
+        raise InputError(f"expected crop_pct above 0 and up to 1, got {share}")
+    return rest | ({} if filtered is None else {"resample": FILTERS[filtered]})
 
 
 def _from_shape(shape: tuple[int | None, ...] | None, layout: str | None) -> dict[str, Any]:

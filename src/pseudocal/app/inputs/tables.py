@@ -61,6 +61,27 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
         raise InputError(_what_is_wrong(path, head, one_line(error))) from error
 
 
+def read_sparse(path: Path) -> Any:
+    """Read a matrix that `scipy.sparse.save_npz` wrote, as compressed rows; None for any other file."""
+    with path.open("rb") as file:
+        if file.read(2) != NPZ:
+            return None
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            if not {"format", "shape", "data"} <= set(arrays):
+                return None
+        from scipy import sparse
+
+        loaded: Any = sparse.load_npz(path)
+        matrix = loaded.tocsr()
+    except Exception as error:  # a damaged archive may raise anything
+        raise InputError(f"expected a sparse matrix, got {path}: {one_line(error)}") from error
+    if matrix.dtype.kind not in REAL or 0 in matrix.shape:
+        raise InputError(f"expected a sparse matrix with one input per row, got {matrix.dtype} of shape {matrix.shape}")
+    check_finite(matrix.data[:, None], path)
+    return matrix
+
+
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
     """Explain why a file could not be read: NumPy takes any unknown file for a pickle, the first bytes tell more."""
     known = head.startswith((NPY, NPZ))
@@ -124,8 +145,10 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
         raise InputError(f"expected the columns {', '.join(missing)} in {path}, got {', '.join(table)}")
     not_numeric = [f"{name} ({table[name].dtype})" for name in names if table[name].dtype.kind not in REAL]
     if not_numeric:
+        others = "" if columns is not None else "name the features with features=a,b,c, or "
         raise InputError(
-            f"expected numeric columns, got {', '.join(not_numeric)} in {path}: name the features with features=a,b,c"
+            f"expected numeric columns, got {', '.join(not_numeric)} in {path}: {others}"
+            f"give text={not_numeric[0].split(' (')[0]} for a model of texts"
         )
     if not names or len(table[names[0]]) == 0:
         raise InputError(f"expected a table with rows of numbers, got none in {path}")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
 from pseudocal.arrays import InputError
+
+USUAL_COLUMN = "text"  # of a table, if the user names none; the lines of a text file are called so too
 
 
 def read_lines(path: Path, what: str = "a text file") -> list[str]:
@@ -31,3 +37,54 @@ def read_lines(path: Path, what: str = "a text file") -> list[str]:
 def read_descriptions(path: Path) -> dict[str, Any]:
     """Read what describes each input: the columns of a table by name, or `text` for the lines of a text file."""
     return read_columns(path) if path.suffix.lower() in TABLES else {"text": read_lines(path)}
+
+
+@dataclass(frozen=True)
+class TextSet:
+    """Texts, named by their number.
+
+    >>> TextSet(["good", "bad"]).read(1)
+    array('bad', dtype='<U3')
+
+    Attributes:
+        texts: the texts.
+
+    """
+
+    texts: list[str]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def name(self, i: int) -> str:
+        """Return the number of the text as text."""
+        return str(i)
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Return text i; a batch of texts is an array of them."""
+        return np.array(self.texts[i])
+
+    def picture(self, i: int) -> Path | None:
+        """Return None: a text is not a picture."""
+        return None
+
+
+def open_texts(path: Path, column: str | None) -> TextSet:
+    """Open a column of a table, or a text file with one text per line.
+
+    Args:
+        path: the file.
+        column: the name of the column; None for `text`.
+
+    """
+    described = read_descriptions(path)
+    name = USUAL_COLUMN if column is None or path.suffix.lower() not in TABLES else column
+    if name not in described:
+        raise InputError(
+            f"expected the column of texts in {path}, text=NAME, got {name!r}, with columns {', '.join(described)}"
+        )
+    texts = ["" if text is None else text for text in list(described[name])]
+    other = next((text for text in texts if not isinstance(text, str)), None)
+    if other is not None:
+        raise InputError(f"expected texts in column {name!r} of {path}, got {other!r}")
+    return TextSet(texts)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pseudocal.app.inputs import open_inputs
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.jobs.answer_file import GivenAnswer, answer_columns, answer_lines, read_answers, shown_classes
@@ -177,7 +178,7 @@ def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]
             cells = [(str(name), str(values[number])) for name, values in columns.items() if name not in HIDDEN]
             yield cells[:MOST_CELLS]
         return
-    array = read_array(path, target.field)
+    array = open_inputs(str(path), dtype="float64", field=target.field)
     for number in numbers:
-        values = np.asarray(array[number]).ravel()
+        values = array.read(number).ravel()
         yield [(str(i), f"{value:.6g}") for i, value in enumerate(values[:MOST_CELLS].tolist())]

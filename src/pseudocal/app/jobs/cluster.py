@@ -16,26 +16,22 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
 from pseudocal.app.inputs.addresses import files_at
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
-from pseudocal.app.inputs.input_sets import RemotePictureSet
+from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.jobs.data import Models, open_data, remote_pictures, views_of
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
-    Models,
     Setup,
     as_logits_of,
     batch_size_for,
-    check_second,
     input_order,
-    open_data,
-    prepared_pictures,
     reading,
 )
 from pseudocal.app.jobs.staging import PARTS
 from pseudocal.app.models.files import model_file
-from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutData, ImageSummary, RowSummary
 from pseudocal.arrays import InputError, Inputs, Labelled, cores
 from pseudocal.calibrators import Calibration
@@ -96,8 +92,6 @@ class RayRun:
             max_bad=job.max_bad,
         )
         self._record: dict[str, Any] = {}
-        for second in self.setup.seconds:
-            check_second(self.setup.model, second, self.setup.inputs, job.preprocessing)
         if job.classes or job.answers is not None:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
             row, groups = (logits, None) if logits.ndim == 2 else (logits[:, :, 0, 0], np.zeros(1, dtype=np.int64))
@@ -118,8 +112,7 @@ class RayRun:
     def collect(self) -> Ticks:
         """Let the workers collect evidence from each block, and merge it."""
         job, plan = self.setup.job, self._plan
-        models = (self._sent(job.model), [self._sent(name) for name in models_in(job.second_opinion)])
-        work = BlockWork(job.method, models, sendable(plan.source), self.setup.batch_size)
+        work = BlockWork(job.method, self._sent_models(), sendable(plan.source), self.setup.batch_size)
         merging = Merging(work, plan.blocks, self._executor)
         for _ in merging.steps():
             yield Tick("calibrating", 1, len(plan.blocks), "blocks")
@@ -135,7 +128,7 @@ class RayRun:
         job, plan = self.setup.job, self._plan
         done: dict[str, Any] = {}
         if job.predict == "all":
-            model, out = self._sent(job.model), (job.out / PARTS).resolve()
+            model, out = self._sent_models()[0], (job.out / PARTS).resolve()
             keep = len(self.setup.order) if plan.kept and (job.keep_logits or job.answers is not None) else 0
             settings: dict[str, Any] = {"classes": self.setup.classes, "keep": keep}
             work = PartWork(calibration, model, out, sendable(plan.source), self.setup.batch_size, **settings)
@@ -153,6 +146,13 @@ class RayRun:
         path = str(Path(name).resolve()) if Path(name).exists() else name
         return model_file(path, device=self.setup.job.device, **reading(self.setup.job))
 
+    def _sent_models(self) -> tuple[Deferred, list[Deferred]]:
+        """Return the model and the second opinions as the workers use them."""
+        job, views = self.setup.job, self.setup.views
+        sent = [self._sent(name) for name in (job.model, *models_in(job.second_opinion))]
+        first, *seconds = sent if views is None else views.split(*sent)
+        return first, seconds
+
     def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
         plan, used = self._plan, evidence.inputs
         left_out, unreadable = (
@@ -163,6 +163,7 @@ class RayRun:
             inputs=plan.rows or used,
             used=used,
             preparation=f"{self.setup.preparation}; in {len(plan.blocks):,} blocks, figures from a sample",
+            assumed=self.setup.assumed,
             unreadable=unreadable,
             left_out=left_out,
             blocks=f"{len(plan.blocks):,} {'files' if plan.rows is None else 'blocks of inputs'}",
@@ -202,12 +203,17 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
         raise InputError(f'expected no answers about {what}, got answers="{job.answers}" for {job.data}')
     model, *seconds = models
     if files := _files_of_rows(job.data):
-        return _shard_plan(job, model, tuple(seconds), files)
-    inputs, preparation = _remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+        return _shard_plan(job, models, files)
+    data = remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+    if data.unmixed is not None:
+        raise InputError(f"expected inputs that can be mixed on a cluster, got {job.data}: {data.unmixed}")
+    inputs = data.inputs
     if isinstance(inputs, PictureSet):
         inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
     order = input_order(job, len(inputs))
-    setup = Setup(job, model, tuple(seconds), inputs, preparation, order, batch_size_for(job, model, inputs))
+    batch_size, views = batch_size_for(job, model, inputs), views_of(job, models, inputs)
+    opened: dict[str, Any] = {"views": views, "assumed": data.assumed}
+    setup = Setup(job, model, tuple(seconds), inputs, data.preparation, order, batch_size, **opened)
     return setup, _input_plan(setup)
 
 
@@ -220,9 +226,8 @@ def _files_of_rows(data: str) -> list[str]:
     return [] if mixed else files
 
 
-def _shard_plan(
-    job: Job, model: OpenModel, seconds: tuple[OpenModel, ...], files: list[str]
-) -> tuple[Setup, BlockPlan]:
+def _shard_plan(job: Job, models: Models, files: list[str]) -> tuple[Setup, BlockPlan]:
+    model, *seconds = models
     if job.max_samples is not None:
         raise InputError(
             f"expected no max_samples with files of rows, which are read in full, got {job.max_samples}: "
@@ -234,7 +239,8 @@ def _shard_plan(
     first_rows = _first_readable(blocks)
     inputs, rows = ArraySet(first_rows, str(first_rows.dtype)), np.arange(len(first_rows))
     preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
-    setup = Setup(job, model, seconds, inputs, preparation, rows, batch_size_for(job, model, inputs))
+    views_of(job, models, inputs)  # which refuses a second opinion that takes other rows
+    setup = Setup(job, model, tuple(seconds), inputs, preparation, rows, batch_size_for(job, model, inputs))
     shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
     return setup, BlockPlan(shuffled, blocks, None, None, job.data, rows)
 
@@ -251,15 +257,6 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
     raise InputError(f"expected files of rows, got {tried} that cannot be read, the first: {problem}") from problem
 
 
-def _remote_pictures(job: Job, model: OpenModel) -> tuple[InputSet, str]:
-    """Open the pictures at an address."""
-    urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
-    if not urls:
-        raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
-    preprocessing, assumed = prepared_pictures(job, model)
-    return RemotePictureSet(urls, preprocessing), f"{len(urls):,} pictures: {preprocessing.words()}{assumed}"
-
-
 def _input_plan(setup: Setup) -> BlockPlan:
     """Divide inputs into blocks with the same batches that one process would make."""
     order, size = setup.order, setup.batch_size
@@ -270,7 +267,8 @@ def _input_plan(setup: Setup) -> BlockPlan:
         digest.update(setup.inputs.name(i).encode() + b"\0")
     probe = _readable(setup.inputs, order)
     kept = not isinstance(setup.inputs, RemotePictureSet)
-    return BlockPlan(blocks, in_order, SentInputs(setup.inputs), len(setup.inputs), digest.hexdigest(), probe, kept)
+    source = SentInputs(setup.read_by_models)
+    return BlockPlan(blocks, in_order, source, len(setup.inputs), digest.hexdigest(), probe, kept)
 
 
 def _readable(inputs: InputSet, order: NDArray[np.intp]) -> NDArray[np.intp]:

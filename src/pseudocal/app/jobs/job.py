@@ -29,12 +29,15 @@ class Job:
         second_opinion: another model of the same classes, named like `model`, or several of them; None for none.
         trust: whether the files of both models may run code.
         architecture: the network of a state dict, such as "resnet50"; None if no model is one.
-        preprocessing: settings of `Preprocessing` that the user gives: size, mean, std, layout, resize.
+        preprocessing: how pictures are prepared, as far as the user says: settings of `Preprocessing` (size, mean, std,
+            layout, resize, edge), and `normalisation`, `interpolation` and `crop_pct` of `preprocessing_for`.
+        second_preprocessing: the same for a second opinion, where it differs from the model and its file does not say.
         output: the name of the model output that holds the logits; None if there is only one output.
         outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
             probabilities.
         binary: whether the model returns one number per input, for the second of two classes.
         features: the columns of a table to use; None for all.
+        text: the column of texts of a table, for a model that takes texts; None for `text`.
         field: the name of the array to use if an .npz file holds several.
         classes: the class names; empty for those of the model.
         labels: a file of labels, or a folder of masks, for evaluation only.
@@ -60,10 +63,12 @@ class Job:
     trust: bool = False
     architecture: str | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
+    second_preprocessing: dict[str, Any] = field(default_factory=dict)
     output: str | None = None
     outputs: Meaning | None = None
     binary: bool = False
     features: tuple[str, ...] | None = None
+    text: str | None = None
     field: str | None = None
     classes: tuple[str, ...] = ()
     labels: Path | None = None

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import read_batches
+from pseudocal.app.jobs.data import Models
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_target import KeptPixels, frame_of, pixels_each, small_maps
-from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, data_name, open_setup
+from pseudocal.app.jobs.setup import Setup, as_logits_of, data_name, open_setup
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Target
@@ -25,7 +26,8 @@ from pseudocal.app.report.summaries import MAPS
 from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.evidence import Evidence, Step
+from pseudocal.calibrators.unmixed import unmixed_steps
 from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics.images import ImageRow
 from pseudocal.omissions import Omissions
@@ -85,7 +87,9 @@ class LocalRun:
     def __init__(self, job: Job, models: Models, aside: Path) -> None:
         self.setup: Setup = open_setup(job, models)
         self._aside = aside
-        self._predict = Checked(as_logits_of(job, self.setup.model), doubt=False)
+        raw = [as_logits_of(job, one) for one in (self.setup.model, *self.setup.seconds)]
+        predictors = raw if self.setup.views is None else self.setup.views.split(*raw)
+        self._predict, *self._seconds = (Checked(one, doubt=False) for one in predictors)
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 
@@ -96,10 +100,9 @@ class LocalRun:
     def collect(self) -> Ticks:
         """Run the steps of the method, and store the logits of each."""
         setup, method = self.setup, self.setup.job.method
-        seconds = [Checked(as_logits_of(setup.job, second), doubt=False) for second in setup.seconds]
         evidence = method.no_evidence()
         with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as background:
-            for step in method.steps(self._predict, batches, second_opinion=seconds):
+            for step in self._steps(batches):
                 if evidence.inputs == 0:
                     setup.check(step.real)
                     background.submit(warm_up)  # while the model predicts
@@ -114,6 +117,12 @@ class LocalRun:
                     self._store.keep(batch.rows, logits)
                     yield Tick("predicting", len(batch.rows), len(setup.order))
         return evidence, {"batch_size": setup.batch_size}
+
+    def _steps(self, batches: Iterator[Batch]) -> Iterator[Step]:
+        """The steps of the method, or without mixes if the inputs cannot be mixed."""
+        if self.setup.unmixed is not None:
+            return unmixed_steps(self._predict, batches)
+        return self.setup.job.method.steps(self._predict, batches, second_opinion=self._seconds)
 
     def probe(self) -> Inputs:
         """Read two inputs to try a calibrated model on."""
@@ -141,6 +150,7 @@ class LocalRun:
             inputs=len(setup.inputs),
             used=total,
             preparation=setup.preparation,
+            assumed=setup.assumed,
             unreadable=tuple(self._unreadable.why.items()),
         )
         return Predicted(summary, data, name)
@@ -148,7 +158,7 @@ class LocalRun:
     def _batches(self, rows: Any) -> Generator[Batch, None, None]:
         unread = unread_batches(rows, self.setup.batch_size)
         workers = self.setup.job.workers or cores()
-        return read_batches(self.setup.inputs, unread, workers=workers, unreadable=self._unreadable)
+        return read_batches(self.setup.read_by_models, unread, workers=workers, unreadable=self._unreadable)
 
     @cached_property
     def _target(self) -> Target:

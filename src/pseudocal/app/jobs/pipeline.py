@@ -7,6 +7,7 @@ folder up to date with what the calibration has kept there; nothing is predicted
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Generator
@@ -19,27 +20,34 @@ import numpy as np
 
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import refined_by
+from pseudocal.app.jobs.data import Models
 from pseudocal.app.jobs.job import DrawnBy, Job, Note, Result, Tick
+from pseudocal.app.jobs.job_file import JOB_FILE, write_job
 from pseudocal.app.jobs.kept_target import KeptTarget, image_tables
 from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, row_tables
 from pseudocal.app.jobs.saved_outputs import standing
-from pseudocal.app.jobs.setup import Models, data_name, open_models
+from pseudocal.app.jobs.setup import data_name, open_models
 from pseudocal.app.jobs.staging import PARTS, staged
 from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
+from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import (
     AboutModel,
     ImageSummary,
+    Report,
     RowSummary,
     report_of,
     timing_since,
     write_predictions,
     write_report,
 )
+from pseudocal.app.report.card import card_of
 from pseudocal.arrays import InputError, Inputs
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.pseudocal import NO_MIXES
 from pseudocal.calibrators.trust import warn_of_distrust
+from pseudocal.calibrators.unmixed import unmixed_calibration
 from pseudocal.predictors import models_in
 
 KEPT = ("logits.npy", "pixels.npz", "probe.npy", "target.json")  # what questions and answers need
@@ -128,20 +136,21 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
         yield from map(Note, run.setup.notes)
         with run.connected():
             evidence, record = yield from run.collect()
-            calibration = _concluded(job, evidence, record)
+            calibration = _concluded(job, run.setup.unmixed, evidence, record)
             files, why_none = _ship(job.outputs, run.setup.model, calibration, aside, run.probe())
             if job.answers is None or calibration.refused is None:  # else answers may bring one
                 yield from map(Note, why_none)
             predicted: Predicted = yield from run.predict(calibration, evidence)
         calibration.save(aside / "calibration.json")
+        write_job(run.setup, aside)
         report = report_of(
             predicted.summary,
-            evidence.mixes.labelled,
+            evidence.mixes.labelled if evidence.mixes.seen else NO_MIXES,
             model=_about_model(job, run.setup.model, files),
             data=predicted.data,
             timing=timing_since(started),
         )
-        write_report(report, aside)
+        _write_results(report, aside)
         result = Result(
             calibration, report, aside, None if predicted.predictions is None else Path(predicted.predictions)
         )
@@ -159,7 +168,7 @@ def refine_steps(
     out: Path, answers: Path, *, drawn_by: DrawnBy = "ask", trust: bool = False, device: str = "cpu"
 ) -> Generator[Note | Tick, None, Result]:
     """As `refine_out`, step by step. The same answers give the same files, to the last byte."""
-    with staged(out, keeps=("label.html", *KEPT)) as aside:
+    with staged(out, keeps=(JOB_FILE, "label.html", *KEPT)) as aside:
         result = yield from _refined(out, aside, answers, drawn_by=drawn_by, trust=trust, device=device)
     return replace(result, out=out, predictions=out / str(result.predictions))
 
@@ -179,14 +188,15 @@ def _refined(
     done = standing(folder, kept.target)
     calibration, answered = refined_by(done.calibration, kept, answers, drawn_by)
     files: tuple[str, ...] = ()
-    held = done.model.files or done.calibration.refused  # a model file holds T, or would if T had not been refused
-    if held and calibration.refused is None and kind_of(kept.target.model) != "callable":
+    # a model file holds T, or would if T had not been refused, or if there had been one
+    held = done.model.files or done.calibration.refused or done.calibration.method == "none"
+    if held and calibration.refused is None and not kept.target.saved and kind_of(kept.target.model) != "callable":
         probe = np.array(read_array(folder / "probe.npy"))
         model = model or _opened_again(kept, probe, trust=trust, device=device)
         files, why_none = _ship(kept.target.outputs, model, calibration, aside, probe)
         yield from map(Note, why_none)
     for name in set(done.model.files) - set(files):  # of a calibration that was not published
-        (aside / name).unlink(missing_ok=True)
+        shutil.rmtree(aside / name) if (aside / name).is_dir() else (aside / name).unlink(missing_ok=True)
     data = done.data
     summary: RowSummary | ImageSummary
     if kept.pixels is None:
@@ -200,7 +210,7 @@ def _refined(
     name = write_predictions(aside, tables, kind=kind)
     calibration.save(aside / "calibration.json")
     report = report_of(summary, answered, model=replace(done.model, files=files), data=data, timing=done.timing)
-    write_report(report, aside)
+    _write_results(report, aside)
     return Result(calibration, report, folder, Path(name))
 
 
@@ -227,7 +237,7 @@ def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     return RayRun(job, models or open_models(job, device="cpu"), aside)
 
 
-def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibration:
+def _concluded(job: Job, unmixed: str | None, evidence: Evidence, record: dict[str, Any]) -> Calibration:
     """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
@@ -235,7 +245,10 @@ def _concluded(job: Job, evidence: Evidence, record: dict[str, Any]) -> Calibrat
         "data": data_name(job),
         "max_samples": job.max_samples,
     }
-    calibration = job.method.conclude(evidence, record | asked)
+    if unmixed is None:
+        calibration = job.method.conclude(evidence, record | asked)
+    else:
+        calibration = unmixed_calibration(evidence, {"seed": job.method.seed} | record | asked, unmixed)
     runtimes = {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
     return replace(calibration, versions=calibration.versions | runtimes)
 
@@ -244,7 +257,7 @@ def _ship(
     outputs: Meaning | None, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write the model with the temperature inside if the format allows it; return its files, or why there are none."""
-    if model.ship is None:
+    if model.ship is None or (calibration.method == "none" and calibration.measured is None):
         return (), ()
     if outputs == "probabilities" and model.kind != "onnx":
         return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
@@ -253,13 +266,21 @@ def _ship(
     return tuple(model.ship(calibration.temperature, aside, probe)), ()
 
 
+def _write_results(report: Report, aside: Path) -> None:
+    """Write the report, and the card of a model that has a folder of its own."""
+    write_report(report, aside)
+    if (aside / MODEL_FOLDER).is_dir():
+        (aside / MODEL_FOLDER / "README.md").write_text(card_of(report), encoding="utf-8", errors="replace")
+
+
 def _about_model(job: Job, model: OpenModel, files: tuple[str, ...]) -> AboutModel:
     inside = model.kind == "onnx" and model.output is None
+    recipe = "huggingface-text" if model.kind == "huggingface" and model.expects.text else model.kind
     return AboutModel(
         name=job.model,
         title=Path(job.model).name,
         kind=model.kind,
-        recipe="onnx-inside" if inside else model.kind,
+        recipe="onnx-inside" if inside else recipe,
         output=model.output,
         notes=model.notes,
         files=files,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import ArraySet, InputSet, Preprocessing, open_inputs, preprocessing_for
-from pseudocal.app.inputs.input_sets import holds_pictures
+from pseudocal.app.inputs import (
+    InputSet,
+    PictureViews,
+)
 from pseudocal.app.inputs.labels import read_labels
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
-from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
+from pseudocal.app.jobs.data import Models, open_data, refuse_shards, views_of
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import AsLogits, open_model
@@ -27,10 +28,7 @@ from pseudocal.batches import fitting
 from pseudocal.predictors import models_in
 from pseudocal.randomness import Streams
 
-SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
-
-Models = tuple[OpenModel, ...]  # the one to calibrate, and any second opinions
 
 
 @dataclass(frozen=True)
@@ -46,6 +44,9 @@ class Setup:
         order: the numbers of the inputs that are used, in the order of the calibration.
         batch_size: inputs per forward pass.
         masks: labels for every pixel, for evaluation only.
+        views: the pictures for all models, if a second opinion wants them prepared differently.
+        assumed: settings that neither the user nor the model gave.
+        unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
 
     """
 
@@ -57,6 +58,14 @@ class Setup:
     order: NDArray[np.intp]
     batch_size: int
     masks: Masks | None = None
+    views: PictureViews | None = None
+    assumed: tuple[str, ...] = ()
+    unmixed: str | None = None
+
+    @property
+    def read_by_models(self) -> InputSet:
+        """What the models read: the inputs, or the views that each model has of them."""
+        return self.views or self.inputs
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -69,7 +78,10 @@ class Setup:
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
         fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
         second = (f"second opinion: {note}" for model in self.seconds for note in model.notes)
-        return (*self.model.notes, *second, self.preparation, *fewer)
+        others = () if self.views is None else self.views.others
+        theirs = tuple(f"for the second opinion: {other.words()}" for other in others)
+        assumed = (f"assumed, not given: {', '.join(self.assumed)}",) if self.assumed else ()
+        return (*self.model.notes, *second, self.preparation, *assumed, *theirs, *fewer)
 
     @cached_property
     def labels(self) -> NDArray[np.int64]:
@@ -155,14 +167,25 @@ def open_models(job: Job, *, device: str | None = None) -> Models:
 
 def open_setup(job: Job, models: Models) -> Setup:
     """Open the data of a job that runs in this process."""
-    _refuse_shards(job.data)
+    refuse_shards(job.data)
     model, *seconds = models
-    inputs, preparation = open_data(job, model)
-    for second in seconds:
-        check_second(model, second, inputs, job.preprocessing)
-    order = input_order(job, len(inputs))
-    masks = None if job.labels is None else open_masks(job.labels, inputs, order)
-    return Setup(job, model, tuple(seconds), inputs, preparation, order, batch_size_for(job, model, inputs), masks)
+    data = open_data(job, model)
+    inputs, order = data.inputs, input_order(job, len(data.inputs))
+    if data.unmixed is not None and seconds:
+        raise InputError(f"expected no second opinion on inputs that cannot be mixed, got one: {data.unmixed}")
+    return Setup(
+        job,
+        model,
+        tuple(seconds),
+        inputs,
+        data.preparation,
+        order,
+        batch_size_for(job, model, inputs),
+        masks=None if job.labels is None else open_masks(job.labels, inputs, order),
+        views=views_of(job, models, inputs),
+        assumed=data.assumed,
+        unmixed=data.unmixed,
+    )
 
 
 def input_order(job: Job, n: int) -> NDArray[np.intp]:
@@ -178,99 +201,3 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
         with suppress(Exception):  # inputs that cannot be read are counted later
             return fitting(model.predict, inputs.read(i)[None], USUAL_BATCH, job.method.memory)
     return USUAL_BATCH
-
-
-def open_data(job: Job, model: OpenModel) -> tuple[InputSet, str]:
-    """Open the data, and describe how it is prepared for the model."""
-    if not holds_pictures(job.data):
-        columns = job.features or model.expects.columns
-        inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
-        return inputs, f"{len(inputs):,} rows, passed to the model as they are"
-    preprocessing, assumed = prepared_pictures(job, model)
-    inputs = open_inputs(job.data, preprocessing=preprocessing)
-    return inputs, f"{len(inputs):,} pictures: {preprocessing.words()}{assumed}"
-
-
-def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, str]:
-    """Return the preprocessing of pictures, and a note on which settings were assumed."""
-    preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
-    return preprocessing, f" (assumed, not given: {', '.join(assumed)})" if assumed else ""
-
-
-def _refuse_shards(data: str) -> None:
-    """Refuse data that only workers can read: an address, a pattern, or a folder of files of rows."""
-    path = Path(data)
-    if "://" in data or ("*" in data and not path.exists()):
-        raise InputError(
-            f'expected ray="local", or the address of a cluster, to read an address or a pattern, got {data} without it'
-        )
-    found = {p.suffix.lower() for p in path.iterdir()} & SHARDS if path.is_dir() else set()
-    if found and not any(p.suffix.lower() in PICTURE_SUFFIXES for p in path.rglob("*")):
-        what = ", ".join(sorted(found))
-        raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')
-
-
-def check_second(model: OpenModel, second: OpenModel, inputs: InputSet, given: dict[str, Any]) -> None:
-    """Refuse a second model whose classes, input shape or preprocessing differ from the first model's.
-
-    Args:
-        model: the model to calibrate.
-        second: the second opinion.
-        inputs: the inputs, as prepared for the first model.
-        given: the preprocessing settings that the user gave; they hold for both models.
-
-    """
-    _check_same_classes(model.classes, second.classes)
-    preprocessing = getattr(inputs, "preprocessing", None)
-    shape = inputs.array.shape[1:] if isinstance(inputs, ArraySet) else getattr(preprocessing, "shape", None)
-    if shape is not None and not fits(shape, second.expects.shape):
-        wanted = tuple("?" if d is None else d for d in second.expects.shape or ())
-        raise InputError(
-            f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {wanted}"
-        )
-    if preprocessing is None:
-        return
-    own = replace(preprocessing, **(second.expects.preprocessing | given))
-    if not alike(preprocessing, own):
-        raise InputError(
-            f"expected a second opinion with the preprocessing of the model ({preprocessing.words()}), "
-            f"got {own.words()}"
-        )
-
-
-def _check_same_classes(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
-    if not ours or not theirs or ours == theirs:
-        return
-    longest = max(len(ours), len(theirs))
-    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
-    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
-    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")
-
-
-def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether inputs of a shape fit a model, as far as its input shape is known.
-
-    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
-    (True, True, False)
-    """
-    if wanted is None:
-        return True
-    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
-
-
-def alike(one: Preprocessing, other: Preprocessing) -> bool:
-    """Whether two preprocessings give the same numbers, apart from how they resize.
-
-    >>> alike(Preprocessing(mean=(0.5,)), Preprocessing(mean=(0.5, 0.5, 0.5)))
-    True
-    >>> alike(Preprocessing(), Preprocessing(scale=1.0))
-    False
-    """
-    same = (one.size, one.layout, one.channels) == (other.size, other.layout, other.channels)
-    return same and all(np.allclose(_line(one, v), _line(other, v)) for v in (0, 255))
-
-
-def _line(preprocessing: Preprocessing, value: int) -> Any:
-    """Return what one pixel value becomes in each channel."""
-    mean = np.broadcast_to(preprocessing.mean, preprocessing.channels)
-    return (value * preprocessing.scale - mean) / np.asarray(preprocessing.std)

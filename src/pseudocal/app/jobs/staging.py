@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD
 from pseudocal.files import OutputError, check_writable, locked, writing
 
 PARTS, PARTS_RECORD = "predictions", "predictions.json"  # the folder that workers write to, and how it is known
@@ -23,7 +24,7 @@ STAGED, DECIDED = ".pseudocal-staged", ".pseudocal-decided"
 # what a run may write; files of an earlier run that a new one does not write again are removed with it
 RESULTS = (
     "calibration.json",
-    "config.json",
+    "job.toml",
     "label.html",
     "logits.npy",
     "model.onnx",
@@ -37,6 +38,7 @@ RESULTS = (
     "report.json",
     "target.json",
 )
+FOLDERS = {MODEL_FOLDER: MODEL_RECORD}  # folders that a run may write, and the file by which ours are known
 
 
 @contextmanager
@@ -63,7 +65,7 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
             try:
                 with writing(out, out):
                     _finish(out)
-                    _check_places(out, RESULTS)
+                    _check_places(out, (*RESULTS, *FOLDERS))
                     check_writable(out / STAGED)
                 with writing(out, out / STAGED):
                     yield out / STAGED
@@ -99,9 +101,9 @@ def _make(out: Path) -> None:
 
 
 def _check_places(out: Path, names: Iterable[str]) -> None:
-    """Refuse folders in the places of files."""
+    """Refuse folders in the places of files, and folders of others in the places of ours."""
     for name in names:
-        if (out / name).is_dir():
+        if (out / name).is_dir() and not (name in FOLDERS and (out / name / FOLDERS[name]).is_file()):
             raise OutputError(f"expected to write {out / name}, got a folder of that name")
 
 
@@ -116,7 +118,8 @@ def _publish(out: Path, keeps: tuple[str, ...]) -> None:
     aside = out / STAGED
     written = {path.name for path in aside.iterdir()}
     _check_places(out, written)
-    earlier = (*RESULTS, *([PARTS] if (out / PARTS / PARTS_RECORD).exists() else ()))
+    folders = {PARTS: PARTS_RECORD, **FOLDERS}
+    earlier = (*RESULTS, *(name for name, record in folders.items() if (out / name / record).exists()))
     gone = [name for name in earlier if name not in (*written, *keeps) and "calibration.json" in written]
     (aside / "gone.txt").write_text("\n".join(gone), encoding="utf-8")
     aside.rename(out / DECIDED)
@@ -128,12 +131,14 @@ def _move(out: Path) -> None:
     decided = out / DECIDED
     listed = decided / "gone.txt"
     for name in listed.read_text(encoding="utf-8").split("\n") if listed.exists() else ():
-        if name == PARTS:
-            shutil.rmtree(out / PARTS, ignore_errors=True)
+        if name == PARTS or name in FOLDERS:
+            shutil.rmtree(out / name, ignore_errors=True)
         elif name in RESULTS:
             (out / name).unlink(missing_ok=True)
     for path in sorted(decided.iterdir()):
         if path != listed:
+            if path.is_dir() and (out / path.name).is_dir():  # a folder does not replace another
+                shutil.rmtree(out / path.name)
             os.replace(path, out / path.name)
     shutil.rmtree(decided)
 

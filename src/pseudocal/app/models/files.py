@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import sys
 import zipfile
@@ -152,11 +153,31 @@ def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:
             model = getattr(model, part)
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part of the name
         raise InputError(f"expected module:function that can be imported, got {name}: {error}") from error
+    model = _made_once(model, name)
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return of_classifier(model)
     if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
         model.to(device)
     return OpenModel("callable", as_predictor(model), notes=(f"{type(model).__name__} {name}",))
+
+
+def _made_once(model: Any, name: str) -> Any:
+    """Call a function that takes no argument: it makes the model, rather than being it.
+
+    >>> _made_once(lambda: np.negative, "module:make")(2.0), _made_once(np.negative, "module:predict")(2.0)
+    (np.float64(-2.0), np.float64(-2.0))
+    """
+    if not inspect.isfunction(model) or inspect.signature(model).parameters:
+        return model
+    try:
+        made = model()
+    except Exception as error:  # it is the user's code
+        raise InputError(
+            f"expected a function that makes a model, got {name}, which raised {one_line(error)}"
+        ) from error
+    if not callable(made) and not hasattr(made, "predict_proba") and not hasattr(made, "decision_function"):
+        raise InputError(f"expected a function that makes a model, got {name}, which made a {type(made).__name__}")
+    return made
 
 
 OPENERS: dict[str, Callable[..., OpenModel]] = {

@@ -1,15 +1,23 @@
-"""A Hugging Face image classifier or semantic segmenter, from a folder or the hub."""
+"""A Hugging Face classifier of pictures or texts, or a semantic segmenter, from a folder or the hub."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pseudocal.app.models.hugging_face_folder import ship_folder
 from pseudocal.app.models.model import Expects, OpenModel
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.extras import require
 from pseudocal.omissions import one_line
+
+TEXT_MODEL = "AutoModelForSequenceClassification"
+TOKENIZERS = ("*token*", "vocab*", "*.model")  # the names of files that one of them has
+LONGEST_TEXT = 512  # tokens, if neither the tokenizer nor the model says
 
 
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
@@ -19,16 +27,19 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     transformers = require("transformers", "hf")
     require("transformers.utils.logging", "hf").disable_progress_bar()
     try:
-        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-        segments = any("Segmentation" in str(each) for each in getattr(config, "architectures", None) or ())
-        kind = "AutoModelForSemanticSegmentation" if segments else "AutoModelForImageClassification"
+        here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}  # a folder needs no hub
+        config = transformers.AutoConfig.from_pretrained(name, **here)
+        kind = _kind_of(getattr(config, "architectures", None) or ())
         opener = getattr(transformers, kind)
-        model = opener.from_pretrained(name, config=config, use_safetensors=True, trust_remote_code=False)
+        model = opener.from_pretrained(name, config=config, use_safetensors=True, **here)
         classes = tuple(str(config.id2label[i]) for i in range(config.num_labels))
     except Exception as error:  # a damaged config may raise anything
         why = one_line(error)
-        raise InputError(f"expected a Hugging Face image classifier with safetensors, got {name}: {why}") from error
-    preprocessing = preprocessing_of(_preprocessor(name))
+        raise InputError(f"expected a Hugging Face classifier with safetensors, got {name}: {why}") from error
+    if kind == TEXT_MODEL:
+        return _text_model(name, model.to(device).eval(), classes)
+    settings = _preprocessor(name)
+    preprocessing = preprocessing_of(settings)
     shape = (config.num_channels, None, None) if hasattr(config, "num_channels") else None
     return OpenModel(
         kind="huggingface",
@@ -36,20 +47,87 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         expects=Expects(shape, "float32", preprocessing=preprocessing),
         classes=classes,
         notes=(type(model).__name__, f"preprocessor: {preprocessing or 'none'}"),
-        ship=lambda temperature, folder, probe: _ship(config, temperature, folder),
+        ship=lambda temperature, folder, probe: ship_folder(
+            model, torch_module.TorchPredictor, temperature, folder, probe, {"preprocessor_config.json": settings}
+        ),
     )
+
+
+def _kind_of(architectures: Sequence[Any]) -> str:
+    """Return the class of transformers that opens a model.
+
+    >>> _kind_of(["BertForSequenceClassification"]), _kind_of([])
+    ('AutoModelForSequenceClassification', 'AutoModelForImageClassification')
+    """
+    for part, kind in (("Segmentation", "AutoModelForSemanticSegmentation"), ("SequenceClassification", TEXT_MODEL)):
+        if any(part in str(each) for each in architectures):
+            return kind
+    return "AutoModelForImageClassification"
+
+
+def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenModel:
+    """Open the tokenizer of a text classifier."""
+    transformers = require("transformers", "hf")
+    if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
+        raise InputError(f"expected a text classifier with its tokenizer, got {name} without one")
+    try:
+        here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **here)
+    except Exception as error:  # a damaged or missing file may raise anything
+        raise InputError(f"expected a text classifier with its tokenizer, got {name}: {one_line(error)}") from error
+    if tokenizer.pad_token is None:
+        if tokenizer.eos_token is None:
+            raise InputError(f"expected a tokenizer with a token for padding, got {name} without one")
+        tokenizer.pad_token = tokenizer.eos_token
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+    longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or LONGEST_TEXT)
+    running = partial(TextPredictor, tokenizer=tokenizer, longest=longest)
+    return OpenModel(
+        kind="huggingface",
+        predict=running(model),
+        expects=Expects(text=True),
+        classes=classes,
+        notes=(type(model).__name__, f"texts of up to {longest} tokens; longer ones are cut"),
+        ship=lambda temperature, folder, probe: ship_folder(model, running, temperature, folder, probe, tokenizer),
+    )
+
+
+@dataclass(frozen=True)
+class TextPredictor:
+    """A text classifier with its tokenizer.
+
+    Attributes:
+        model: the network.
+        tokenizer: what turns texts into token ids.
+        longest: the most tokens of a text that are read.
+
+    """
+
+    model: Any
+    tokenizer: Any
+    longest: int
+
+    def __call__(self, x: Inputs, /) -> Logits:
+        """Predict one batch of texts, padded to the longest of them."""
+        torch = require("torch", "hf")
+        texts = [str(text) for text in x]
+        tokens = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
+        with torch.inference_mode():
+            logits: Logits = self.model(**tokens.to(self.model.device)).logits.float().cpu().numpy()
+        return logits
 
 
 def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
     """Translate the settings of a preprocessor into those of `inputs.Preprocessing`.
 
     >>> preprocessing_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224})
-    {'size': (224, 224), 'resize': 'crop', 'edge': 256}
+    {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
 
     ConvNeXt and ResNet give the share to crop instead:
 
     >>> preprocessing_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
-    {'size': (224, 224), 'resize': 'crop', 'edge': 256}
+    {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
     """
     try:
         return _settings_of(settings)
@@ -62,7 +140,7 @@ def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _settings_of(settings: dict[str, Any]) -> dict[str, Any]:
-    preprocessing = _size_of(settings)
+    preprocessing = {"centre": "down"} | size if (size := _size_of(settings)) else {}
     for key, ours in (("image_mean", "mean"), ("image_std", "std")):
         if settings.get("do_normalize", True) and settings.get(key):
             preprocessing[ours] = tuple(float(v) for v in settings[key])
@@ -124,10 +202,3 @@ def _preprocessor(name: str | Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise InputError(f"expected an object of settings in {path}, got {type(settings).__name__}")
     return settings
-
-
-def _ship(config: Any, temperature: float, folder: Path) -> list[str]:
-    """Write the model's own config with the temperature added, to be copied next to the weights."""
-    content = config.to_diff_dict() | {"architectures": config.architectures, "pseudocal_temperature": temperature}
-    (folder / "config.json").write_text(json.dumps(content, indent=2, default=str) + "\n", encoding="utf-8")
-    return ["config.json"]

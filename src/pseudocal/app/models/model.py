@@ -31,6 +31,7 @@ class Expects:
         dtype: the name of the NumPy dtype.
         columns: the feature columns of a table, in order.
         preprocessing: settings of `inputs.Preprocessing` by name, from a preprocessor that came with the model.
+        text: whether an input is a text.
 
     """
 
@@ -38,6 +39,7 @@ class Expects:
     dtype: str | None = None
     columns: tuple[str, ...] | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
+    text: bool = False
 
 
 @dataclass(frozen=True)

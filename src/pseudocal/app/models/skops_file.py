@@ -37,11 +37,13 @@ def of_classifier(model: Any) -> OpenModel:
     """Wrap a fitted classifier, with the names of its features and classes."""
     names = getattr(model, "feature_names_in_", None)
     width = getattr(model, "n_features_in_", None)
+    first = getattr(model, "steps", [(None, model)])[0][1]  # of a pipeline
+    texts = hasattr(first, "build_analyzer")  # which scikit-learn's vectorizers of texts have
     columns = None if names is None else tuple(str(name) for name in names)
     return OpenModel(
         kind="sklearn",
         predict=ClassifierPredictor(model),
-        expects=Expects(None if width is None else (int(width),), None, columns),
+        expects=Expects(None if width is None else (int(width),), None, columns, text=texts),
         classes=tuple(str(c) for c in getattr(model, "classes_", ())),
-        notes=(f"{type(model).__name__} of {width} features",),
+        notes=(f"{type(model).__name__} of {'texts' if texts else f'{width} features'}",),
     )

@@ -64,6 +64,16 @@ def _few_images(report: Report) -> Iterator[Fact]:
         )
 
 
+def _assumed(report: Report) -> Iterator[Fact]:
+    """Say what was assumed about the inputs: a wrong guess costs points of accuracy, and looks like a bad model."""
+    if report.data.assumed:
+        yield _caution(
+            f"Neither the model nor a setting says how pictures are to be prepared: {', '.join(report.data.assumed)} "
+            f"were assumed ({report.data.preparation}). If the model was trained otherwise, it does worse here than it "
+            "can, and so do all figures."
+        )
+
+
 def _differ(report: Report) -> Iterator[Fact]:
     """Say how many pairs could be mixed."""
     mixes, pairs = report.calibration.mixes, report.calibration.pairs
@@ -122,7 +132,7 @@ def _note(text: str) -> Fact:
 
 
 ANSWERED = {"inputs": "answers", "pixels": "answered pixels"}  # what a person has given, by what was asked about
-CHECKS = (_measured, _few_images, _differ, _unreadable, _left_out, _labels, _sampling)
+CHECKS = (_measured, _assumed, _few_images, _differ, _unreadable, _left_out, _labels, _sampling)
 
 
 def panel(report: Report) -> Panel | None:
@@ -166,6 +176,9 @@ def headline(report: Report) -> str:
     if report.calibration.refused is not None:
         return _refused_headline(report, what[0])
     confidence = report.confidence
+    if not report.calibration.mixes and report.answers is None:
+        mean = f"The mean confidence is {confidence.mean_before:.0%}."
+        return f"{mean} Nothing was fitted, and nothing says how far it holds."
     k = _near_90(confidence.before, confidence.sure_before, least=1)
     before, after = (None, None) if k is None else (confidence.sure_before[k], confidence.sure_after[k])
     if before is None or after is None:

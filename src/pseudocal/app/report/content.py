@@ -23,13 +23,13 @@ from pseudocal.app.report.sections import (
     AboutModel,
     Bins,
     ClassShare,
-    Covered,
     Diagrams,
     Estimate,
     Example,
     Examples,
     Histogram,
     Measurement,
+    Threshold,
     Timing,
 )
 from pseudocal.app.report.snippets import LOGITS, REFUSED, SNIPPETS
@@ -43,6 +43,7 @@ from pseudocal.scaling import TemperatureScaling
 
 CLASSES_SHOWN = 60
 NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
+NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
@@ -146,7 +147,7 @@ def _share(name: str, sums: list[float], total: float) -> ClassShare:
     return ClassShare(name, count / total, before / count, after / count, known)
 
 
-def _selection(tally: Tally) -> tuple[Covered, ...]:
+def _selection(tally: Tally) -> tuple[Threshold, ...]:
     """What is left at each threshold, while anything is, and how much of it is wrong.
 
     >>> tally = Tally()
@@ -159,7 +160,7 @@ def _selection(tally: Tally) -> tuple[Covered, ...]:
     for k, threshold in enumerate(THRESHOLDS):
         if left[k] > 0:
             wrong = None if np.isnan(right[k]) else float(1 - right[k] / left[k])
-            rows.append(Covered(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong))
+            rows.append(Threshold(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong))
     return tuple(rows)
 
 
@@ -217,6 +218,8 @@ def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:
     >>> diagrams_of_fit(mixes, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
     False
     """
+    if not len(fitted_on):
+        return Diagrams("mixes", NO_BINS, NO_BINS)
     independent, z = fitted_on.groups is None, fitted_on.logits
     scaled = TemperatureScaling(judged_temperature(calibration))(z)
     before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, scaled))

@@ -10,7 +10,7 @@ from typing import Any
 
 from pseudocal.app.report.advice import headline, panel
 from pseudocal.app.report.record import Report, filled_bins
-from pseudocal.app.report.sections import AboutFit, Bins, Covered, Histogram, Measurement
+from pseudocal.app.report.sections import AboutFit, Bins, Histogram, Measurement, Threshold
 from pseudocal.app.report.shapes import Bar, BinMarks, Figure, FilledBin
 from pseudocal.extras import require
 from pseudocal.files import replacing
@@ -42,7 +42,9 @@ def page(report: Report) -> str:
         diagrams=[
             reliability(diagrams.before, "before", diagrams.of),
             reliability(diagrams.after, "after", diagrams.of, "with the refused T" if refused else ""),
-        ],
+        ]
+        if sum(diagrams.before.count)
+        else [],
         risk=None if refused and not measured else risk(report.selection, report.unit, expected=not refused),
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
         effect=_effect(report.calibration, report.verdict),
@@ -202,7 +204,7 @@ def reliability(bins: Bins, when: str, of: str, words: str = "") -> Figure:
     )
 
 
-def risk(rows: tuple[Covered, ...], of: str = "inputs", *, expected: bool = True) -> Figure:
+def risk(rows: tuple[Threshold, ...], of: str = "inputs", *, expected: bool = True) -> Figure:
     """Draw how many predictions are wrong among those that are sure enough, by how many those are."""
     wrongs = {"after": [row.expected for row in rows]} if expected else {}
     known = [row.wrong for row in rows if row.wrong is not None]

@@ -15,13 +15,13 @@ from pseudocal.app.report.sections import (
     AboutModel,
     Bins,
     ClassShare,
-    Covered,
     Diagrams,
     Examples,
     Fact,
     Histogram,
     Measurement,
     Segmentation,
+    Threshold,
     Timing,
 )
 from pseudocal.app.report.shapes import FilledBin
@@ -68,7 +68,7 @@ class Report:
     answers: Measured | None
     confidence: Histogram
     classes: tuple[ClassShare, ...]
-    selection: tuple[Covered, ...]
+    selection: tuple[Threshold, ...]
     reliability: Diagrams
     measured: tuple[Measurement, ...] | None
     examples: Examples

@@ -44,6 +44,7 @@ class AboutData:
         unreadable: the inputs that could not be read, and why.
         left_out: the blocks that workers could not process, and why.
         blocks: the number and kind of blocks, in words; None if there were none.
+        assumed: what of the preparation was assumed, since neither the user nor the model said it.
 
     """
 
@@ -54,6 +55,7 @@ class AboutData:
     unreadable: tuple[Reason, ...] = ()
     left_out: tuple[Reason, ...] = ()
     blocks: str | None = None
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class ClassShare:
 
 
 @dataclass(frozen=True)
-class Covered:
+class Threshold:
     """What becomes of the predictions if only those above a threshold of confidence are used.
 
     Attributes:

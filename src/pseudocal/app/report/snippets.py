@@ -29,12 +29,17 @@ model = torch.jit.load("model.pt")                   # from this folder; the div
 probabilities = model(x).softmax(dim=1)
 """
 HUGGING_FACE = """\
-from transformers import AutoConfig, AutoModelForImageClassification
+from transformers import AutoModelForImageClassification
 
-config = AutoConfig.from_pretrained("config.json")   # from this folder; copy it over the model's own to ship it
-model = AutoModelForImageClassification.from_pretrained({name!r}, config=config)
-logits = model(pixel_values=x).logits
-probabilities = (logits / model.config.pseudocal_temperature).softmax(dim=1)
+model = AutoModelForImageClassification.from_pretrained("model")    # from this folder; the division by T is inside
+probabilities = model(pixel_values=x).logits.softmax(dim=1)
+"""
+HUGGING_FACE_TEXT = """\
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+model = AutoModelForSequenceClassification.from_pretrained("model")    # from this folder; the division by T is inside
+tokens = AutoTokenizer.from_pretrained("model")(texts, padding=True, truncation=True, return_tensors="pt")
+probabilities = model(**tokens).logits.softmax(dim=1)
 """
 SKLEARN = """\
 from pseudocal import Calibration
@@ -55,6 +60,7 @@ probabilities = softmax(logits, axis=1)              # T = 1: the model as it is
 """
 SNIPPETS = {
     "huggingface": HUGGING_FACE,
+    "huggingface-text": HUGGING_FACE_TEXT,
     "onnx": ONNX,
     "onnx-inside": ONNX_INSIDE,
     "pt2": PT2,

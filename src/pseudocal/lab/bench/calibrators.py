@@ -53,11 +53,6 @@ class Compared:
     calibrator: str = ""
     settings: tuple[tuple[str, Any], ...] = ()
 
-    @property
-    def sees_labels(self) -> bool:
-        """Whether it is fitted to target labels, as oracles are."""
-        return self.calibrator == "oracle"
-
 
 ABLATION = {name.lower(): Compared(name, Synthesis(name)) for name in STRATEGIES if name != "PseudoCal"}
 SWEEP = {
@@ -94,3 +89,4 @@ COMPARED: dict[str, Compared] = {
     **ABLATION,
     **SWEEP,
 }
+SEE_LABELS = frozenset(name for name, how in COMPARED.items() if how.calibrator == "oracle")  # target labels

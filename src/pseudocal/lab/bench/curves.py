@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pseudocal.arrays import Floats
-from pseudocal.lab.bench.calibrators import COMPARED, SWEEP
+from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS, SWEEP
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -80,7 +80,7 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
 
 def _is_bound(calibrator: str) -> bool:
     """Whether there is nothing to compare: the oracles themselves, no calibration, or another model's temperature."""
-    return COMPARED[calibrator].sees_labels or calibrator in ("none", "pseudo-ensemble")
+    return calibrator in SEE_LABELS or calibrator in ("none", "pseudo-ensemble")
 
 
 def temperatures(records: Sequence[Record]) -> dict[str, tuple[Floats, Floats]]:

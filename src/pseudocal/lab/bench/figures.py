@@ -126,7 +126,7 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
 
 def pyplot() -> Any:
     """Set up matplotlib to write files: no window, and the same bytes for the same numbers."""
-    mpl = require("matplotlib", "report")
+    mpl = require("matplotlib", "bench")
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "pseudocal"
-    return require("matplotlib.pyplot", "report")
+    return require("matplotlib.pyplot", "bench")

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
 from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import Record, unique, variants
 from pseudocal.lab.bench.task import Suite, Task
@@ -115,9 +115,9 @@ def _marked(name: str, cells: dict[str, list[TableCell]], names: Sequence[str], 
     """Mark the best cells of a row; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
-        rivals = [sign * cells[other][i].mean for other in names if not COMPARED[other].sees_labels]
+        rivals = [sign * cells[other][i].mean for other in names if other not in SEE_LABELS]
         best = (
-            not COMPARED[name].sees_labels and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)
+            name not in SEE_LABELS and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)
         )  # no winner if a rival has no value
         row.append(TableCell(cell.mean, cell.sd, cell.paper, bool(best)))
     return tuple(row)
@@ -146,9 +146,7 @@ def compare_over_tasks(
     names = variants([record.task for record in records])
     methods = unique(names.values())
     scopes = {**{method: [method] for method in methods}, **({"all": methods} if len(methods) > 1 else {})}
-    rivals = [
-        name for name in unique(r.calibrator for r in records) if name != champion and not COMPARED[name].sees_labels
-    ]
+    rivals = [name for name in unique(r.calibrator for r in records) if name != champion and name not in SEE_LABELS]
     found = []
     for rival in rivals:
         for where, chosen in scopes.items():

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pseudocal.arrays import InputError
 from pseudocal.files import save_json
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
 from pseudocal.lab.bench.stages.predict import predict_outputs
 from pseudocal.lab.bench.stages.score import score_calibrations
@@ -60,7 +60,7 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
     folder = store.start(task)
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
-        oracles = [name for name in calibrators if COMPARED[name].sees_labels]
+        oracles = [name for name in calibrators if name in SEE_LABELS]
         missing = [name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)]
         to_mix = [name for name in missing if _lacks_mixes(task, name, folder)]
         if to_mix:
