@@ -187,11 +187,8 @@ def write_job(setup: Setup, folder: Path) -> None:
 def job_text(job: Job) -> str:
     """Return a job as TOML.
 
-    >>> print(job_text(Job("model.onnx", "images", Path("out"), max_samples=100))[:73])
-    model = "model.onnx"
-    data = "images"
-    out = "out"
-    max_samples = 100
+    >>> job_text(Job("a.onnx", "images", Path("out"), max_samples=100)).splitlines()[:4]
+    ['model = "a.onnx"', 'data = "images"', 'out = "out"', 'max_samples = 100']
     """
     default = Job("", "", Path())
     lines, tables = list[str](), list[str]()
