@@ -20,7 +20,7 @@ def pseudo_ensemble(
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(500, 2))
     >>> pseudo_ensemble([lambda x: 9 * x, lambda x: 9 * x[:, ::-1] @ np.array([[0, 1], [1, 0]])], x)
-    Calibration(pseudo-ensemble: T = ... in [...], from ... rows)
+    Calibration(pseudo-ensemble: T = ... in [...], from ... rows, verdict: caution)
 
     Args:
         members: The models.
