@@ -94,9 +94,10 @@ def test_only_the_oracle_sees_target_labels(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_stay_where_that_is_promised(name, material):
+    settings = {"penalty": 0.0} if name in ("matrixscal", "vectorscal") else {}  # a ridge may change none of these few
     before, after = (
         np.asarray(material.target_logits).argmax(axis=1),
-        calibrate_by_name(name, material).logits.argmax(axis=1),
+        calibrate_by_name(name, material, **settings).logits.argmax(axis=1),
     )
     assert (before == after).all() == CALIBRATORS[name].keeps_argmax
 

@@ -20,7 +20,7 @@ STAGE_WIDTHS = (64, 128, 256, 512)
 class ResNet(nn.Module):
     """A residual network (He et al., CVPR 2016) up to its pooled features; strides are on the 3 x 3 convolutions.
 
-    >>> ResNet((1, 1, 1, 1), deep=False)(torch.zeros(1, 3, 32, 32)).shape
+    >>> ResNet((1, 1, 1, 1), deep=False).eval()(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 512])
 
     Args:

@@ -156,7 +156,7 @@ class ImageSample:
         """
         signs = rng.choice([-1.0, 1.0], size=(resamples, self.units))
         gaps = (self.seen.confidence_sum - self.seen.correct_sum)[self.counted]
-        chance: Doubles = np.abs(signs @ gaps).sum(axis=1) / self.seen.pixels
+        chance: Doubles = np.abs(signs @ gaps).sum(axis=1) / max(1, self.seen.pixels)
         return chance
 
 

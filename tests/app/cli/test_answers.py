@@ -126,7 +126,7 @@ def test_refining_twice_gives_the_same_files_and_earlier_answers_are_not_remembe
     assert results[2]["calibration.json"] != results[0]["calibration.json"]
     assert results[0].keys() == start.keys()
     assert [name for name in start if start[name] == results[0][name]] == [
-        name for name in start if name in ("logits.npy", "probe.npy", "target.json")
+        name for name in start if name in ("job.toml", "logits.npy", "probe.npy", "target.json")
     ]
 
 
@@ -138,7 +138,7 @@ def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features
     assert json.loads(done.out)["answers"]["answers"] == 30
     one, other = content(out), content(both)
     differ = {name for name in one if one[name] != other[name]}
-    assert differ <= {"report.html", "report.json"}  # they say when they were made
+    assert differ <= {"report.html", "report.json", "job.toml"}  # they say when they were made, and what was asked
     reports = [json.loads(files["report.json"]) | {"timing": None} for files in (one, other)]
     assert reports[0] == reports[1]
 

@@ -40,6 +40,8 @@ def _clear_changes(report: Report) -> Iterator[tuple[float, str, str]]:
         change = row.change
         if row.metric != "ece" or change is None or not change.value or row.after is None:
             continue
+        if row.before.value is None or row.after.value is None:
+            continue
         if (change.low or 0) > 0 or (change.high or 0) < 0:
             digits = max(3, 1 - math.floor(math.log10(abs(change.value))))
             yield change.value, f"{row.before.value:.{digits}f}", f"{row.after.value:.{digits}f}"

@@ -188,7 +188,7 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
 
     >>> suite = built_in("emoji", seeds=3)
     >>> len(suite.tasks), len({task.pair for task in suite.tasks}), len({task.method for task in suite.tasks})
-    (216, 12, 6)
+    (252, 12, 7)
     >>> len(built_in("emoji", quick=True).tasks)
     6
 
