@@ -118,6 +118,7 @@ def test_the_gap_is_confidence_minus_accuracy() -> None:
         assert (gap.value, gap.low, gap.high) == pytest.approx([mean - end for end in ends])
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     """Of 150 draws 90% are 135; 86 and 96% are the limits, with two standard errors of 150 draws beyond."""
     held = {"temperature": 0, "accuracy": 0}

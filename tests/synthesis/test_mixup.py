@@ -96,7 +96,9 @@ def test_a_batch_of_one_pairs_with_the_past():
     assert [len(pairs) for pairs in paired(WithinBatch(Streams(0)), chunks(x, 1))] == [0] * 10
 
 
-@pytest.mark.parametrize(("batch", "memory"), [(4, 10**6), (7, 10**6), (5, 16 * (2 * 8 + 2 * 8))])
+@pytest.mark.parametrize(
+    ("batch", "memory"), [pytest.param(4, 10**6, marks=pytest.mark.slow), (7, 10**6), (5, 16 * (2 * 8 + 2 * 8))]
+)
 def test_anywhere_gives_every_ordered_pair_of_the_stream_the_same_weight(batch, memory):
     """Whatever the batch size, and with room for 16 waiting rows as with room for all."""
     n, repeats = 24, 4000

@@ -96,7 +96,7 @@ def test_no_file_of_a_hugging_face_model_holds_it(pseudocal, hub, collapsed_hub,
     check_said(out, done.out, check_refused(out).refused)
 
 
-@pytest.mark.parametrize("predict", ["all", "seen"])
+@pytest.mark.parametrize("predict", ["all", pytest.param("seen", marks=pytest.mark.slow)])
 def test_on_a_cluster(ray, predict, pseudocal, tabular, collapsed, features, tmp_path):
     import pyarrow.parquet
 

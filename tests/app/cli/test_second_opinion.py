@@ -203,6 +203,7 @@ def test_each_model_gets_the_pictures_as_it_wants_them(pseudocal, vision, hub, c
     assert "for the second opinion: stretched to 16 x 16, bilinear, (v * 0.00392 - (0.5, 0.4, 0.3))" in own.err
 
 
+@pytest.mark.slow
 def test_on_a_cluster_with_pictures_as_each_wants_them(ray, pseudocal, vision, hub, pictures, tmp_path):
     for name, more in (("here", ()), ("there", ("--ray", "--workers", 1))):
         options = ("-o", tmp_path / name, "--second-opinion", hub, "--batch-size", 20)

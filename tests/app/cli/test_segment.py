@@ -279,6 +279,7 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
     np.testing.assert_allclose(scaled * after.temperature, plain, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_workers_keep_the_same_pixels_and_answers_do_the_same(ray, pseudocal, segmenters, patches, tmp_path):
     from pseudocal.app.jobs.kept_target import KeptTarget
 

@@ -55,7 +55,7 @@ def test_no_room_for_the_report(calibrate, disk):
     assert seed_of(out / "results") == (2, 2)
 
 
-@pytest.mark.parametrize("suffix", ["pt", "pt2"])
+@pytest.mark.parametrize("suffix", [pytest.param("pt", marks=pytest.mark.slow), "pt2"])
 def test_no_room_for_a_model_of_torch(suffix, disk, tmp_path):
     """Torch aborts the process when it writes to a full disk, so it is not what writes."""
     torch = pytest.importorskip("torch")

@@ -109,8 +109,15 @@ def broken(tab) -> list[str]:
     return [word for cell in cells for word in cell.evaluate(LINES) if len(word) < 14]
 
 
-@pytest.mark.parametrize("verdict", ["caution", "do not apply"])
-@pytest.mark.parametrize("segments", [False, True])
+@pytest.mark.parametrize(
+    ("segments", "verdict"),
+    [
+        (False, "caution"),
+        (True, "do not apply"),
+        pytest.param(False, "do not apply", marks=pytest.mark.slow),
+        pytest.param(True, "caution", marks=pytest.mark.slow),
+    ],
+)
 def test_on_a_telephone_no_number_or_word_is_broken_and_tables_scroll(show, segments, verdict):
     tab = show(375, labelled=True, segments=segments, verdict=verdict)
     assert tab.evaluate("document.documentElement.scrollWidth") <= 375

@@ -73,8 +73,12 @@ def test_each_field_that_is_missing_is_named(contents):
                     Report.from_dict(changed(content, path, Ellipsis))
 
 
+QUICK = [None, "text", {}, float("nan")]
+MORE = [True, -1, 1.5, [], [[None]], 1e308, 10**400]
+
+
 @pytest.mark.parametrize(
-    "wrong", [None, True, -1, 1.5, "text", [], {}, [[None]], float("nan"), 1e308, 10**400], ids=range(11)
+    "wrong", [*QUICK, *(pytest.param(value, marks=pytest.mark.slow) for value in MORE)], ids=range(11)
 )
 def test_a_field_of_another_type_is_refused_or_drawn(contents, wrong):
     messages, drawn = [], 0

@@ -23,7 +23,7 @@ from pseudocal.lab.bench.store import alone
 pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
 
 
-@pytest.mark.parametrize("executor", [Pool, Ray])
+@pytest.mark.parametrize("executor", [pytest.param(Pool, marks=pytest.mark.slow), Ray])
 def test_other_executors_leave_the_same_files(tiny, done, tmp_path, content_of, executor):
     suite = Suite("some", tiny.tasks[1:], ("none", "tempscal", "mc-dropout", "pseudocal", "oracle"))
     assert run(suite, Store(tmp_path / "here")) == []
@@ -105,6 +105,7 @@ def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
     assert "expected source data" in note["error"]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tiny_file, tiny, done, tmp_path, content_of):
     words = ["bench", "run", str(tiny_file), "--out", str(tmp_path), "--workers", "1", "--quiet"]
     for moment in ("training/run.json", "mixes/pseudocal.npz", "calibrations/tempscal.json"):

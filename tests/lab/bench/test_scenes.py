@@ -129,6 +129,7 @@ def test_a_stage_can_be_done_again(suite, copy, done, content_of, monkeypatch, s
     assert content_of(copy.out) == content_of(done.out)
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_as_if_undisturbed(file, suite, done, tmp_path, content_of):
     words = ["bench", "run", str(file), "--out", str(tmp_path), "--workers", "1", "--quiet"]
     process = subprocess.Popen([sys.executable, "-m", "pseudocal", *words], env=os.environ)
