@@ -125,7 +125,8 @@ def effect_lines(effects: dict[str, dict[str, Any]]) -> Iterator[str]:
         return
     for name, effect in effects.items():
         points = round(100 * effect["gap"])
-        off = f"{abs(points)} points {'above' if points > 0 else 'below'} the forecast" if points else "as forecast"
+        unit, side = "point" if abs(points) == 1 else "points", "above" if points > 0 else "below"
+        off = f"{abs(points)} {unit} {side} the forecast" if points else "as forecast"
         use = f": {effect['use']}" if effect["use"] else ""
         what = "no calibration" if name == "none" else f"from {name}"
         yield f"{what}: T = {effect['temperature']:.3f}, mean confidence {effect['confidence']:.1%}, {off}{use}"
