@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ import numpy as np
 from pseudocal import PseudoCal, binary_logits, fit_temperature
 from pseudocal.lab.bench import Store, Task
 from trust_cases import stored_case
+from trust_families import twins
+from two_class_data import census, reviews
 
-TEXTS = ("tweets", "movie", "amazon", "nyt")
-OPINION = 0.5  # texts whose mean valence is nearer to zero than this have none
 STRENGTHS = (1.0, 30.0)  # of the data against the penalty: a careful and an overconfident model
 
 
@@ -58,56 +57,33 @@ def targets(families: dict[str, list[Task]], store: Store, data: Path | None = N
             yield Target(family, case.task, case.logits, case.labels, estimates)
         if missing:
             print(f"{family}: {missing} of {len(tasks)} models were not prepared", file=sys.stderr)
-    for name, read in (("sentiment_4domains.npz", reviews), ("employment_ma.npz", census)):
+    for name, read in (("sentiment_4domains.npz", texts_of_others), ("employment_ma.npz", later_years)):
         if data is not None and (data / name).exists():
             yield from read(data / name)
 
 
-def reviews(path: Path) -> Iterator[Target]:
-    """Good or bad: TF-IDF and logistic regression, trained on one kind of text and used on another."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
+def texts_of_others(path: Path) -> Iterator[Target]:
+    """Good or bad: logistic regression, trained on one kind of text and used on another."""
     from sklearn.linear_model import LogisticRegression
 
-    with np.load(path, allow_pickle=False) as file:
-        valence = {name: file[f"{name}_valence"] for name in TEXTS}
-        kept = {name: np.abs(valence[name]) > OPINION for name in TEXTS}
-        texts = {name: file[f"{name}_text"][kept[name]] for name in TEXTS}
-    labels = {name: (valence[name][kept[name]] > 0).astype(np.int64) for name in TEXTS}
-    for source, target in permutations(TEXTS, 2):
-        vectorizer = TfidfVectorizer(min_df=2)
-        train = vectorizer.fit_transform(texts[source])
-        inputs = vectorizer.transform(texts[target]).toarray().astype(np.float32)
+    for shift in reviews(path):
         for strength in STRENGTHS:
-            pair = two_models(LogisticRegression(C=strength, solver="liblinear"), train, labels[source])
-            yield two_classes("reviews", f"{source} to {target}, {strength:g}", pair, inputs, labels[target])
+            pair = twins(LogisticRegression(C=strength, solver="liblinear"), *shift.source, n=2)
+            yield two_classes("reviews", f"{shift.name}, {strength:g}", pair, *shift.target)
 
 
-def census(path: Path) -> Iterator[Target]:
+def later_years(path: Path) -> Iterator[Target]:
     """Employed or not: trained on 2015, used on the years after."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    with np.load(path, allow_pickle=False) as file:
-        x, y, year = file["x"], file["employed"], file["year"]
-    first = np.flatnonzero(year == 2015)
-    for rows in (300, len(first)):
+    for shift in census(path):
         model = make_pipeline(StandardScaler(), LogisticRegression(C=30.0, max_iter=1000))
-        pair = two_models(model, x[first[:rows]], y[first[:rows]])
-        for later in (2016, 2017, 2018):
-            then = year == later
-            yield two_classes("census", f"{later}, trained on {rows} rows", pair, x[then], y[then])
+        yield two_classes("census", shift.name, twins(model, *shift.source, n=2), *shift.target)
 
 
-def two_models(model: Any, x: Any, y: np.ndarray) -> tuple[Any, Any]:
-    """One trained on all rows, a second one on rows drawn with replacement."""
-    from sklearn.base import clone
-
-    drawn = np.random.default_rng(0).integers(len(y), size=len(y))
-    return clone(model).fit(x, y), clone(model).fit(x[drawn], y[drawn])
-
-
-def two_classes(family: str, task: str, pair: tuple[Any, Any], x: np.ndarray, y: np.ndarray) -> Target:
+def two_classes(family: str, task: str, pair: list[Any], x: np.ndarray, y: np.ndarray) -> Target:
     first, second = (model.decision_function for model in pair)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the verdict on them is not what is looked at

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from scipy.ndimage import gaussian_filter, rotate, shift
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import ExtraTreesClassifier
-from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
@@ -30,12 +28,11 @@ from pseudocal.lab.bench.views import View
 from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import partners
 from trust_cases import LAM, Case, case_of_logits
+from two_class_data import census, reviews
 
 Images = np.ndarray  # (n, height, width, channels) from 0 to 1
 Corruption = Callable[[Images, np.random.Generator], Images]
 SIDE = 64  # pixels of an emoji: a quarter of the work of the usual 128
-TEXTS = ("tweets", "movie", "amazon", "nyt")
-OPINION = 0.5  # texts whose mean valence is nearer to zero than this have none
 
 CORRUPTIONS: dict[str, Corruption] = {
     "none": lambda x, rng: x,
@@ -161,38 +158,24 @@ def tumours() -> Iterator[Case]:
         yield case_of("two classes", f"tumours, noise {noise}, drift {drift}", models, seen, y[test])
 
 
-def reviews(path: Path) -> Iterator[Case]:
-    """Good or bad: TF-IDF and logistic regression, trained on one kind of text and used on another."""
-    with np.load(path, allow_pickle=False) as file:
-        valence = {name: file[f"{name}_valence"] for name in TEXTS}
-        kept = {name: np.abs(valence[name]) > OPINION for name in TEXTS}
-        texts = {name: file[f"{name}_text"][kept[name]] for name in TEXTS}
-    labels = {name: (valence[name][kept[name]] > 0).astype(np.int64) for name in TEXTS}
-    for source, target in permutations(TEXTS, 2):
-        vectorizer = TfidfVectorizer(min_df=2)
-        train = vectorizer.fit_transform(texts[source])
-        inputs = vectorizer.transform(texts[target]).toarray().astype(np.float32)
-        models = twins(LogisticRegression(C=30.0, solver="liblinear"), train, labels[source])
-        yield case_of("two classes", f"reviews, {source} to {target}", models, inputs, labels[target])
+def texts_of_others(path: Path) -> Iterator[Case]:
+    """Good or bad: logistic regression, trained on one kind of text and used on another."""
+    for shift_of in reviews(path):
+        models = twins(LogisticRegression(C=30.0, solver="liblinear"), *shift_of.source)
+        yield case_of("two classes", f"reviews, {shift_of.name}", models, *shift_of.target)
 
 
-def census(path: Path) -> Iterator[Case]:
+def later_years(path: Path) -> Iterator[Case]:
     """Employed or not: trained on 2015, used on the years after."""
-    with np.load(path, allow_pickle=False) as file:
-        x, y, year = file["x"], file["employed"].astype(np.int64), file["year"]
-    first = np.flatnonzero(year == 2015)
-    for rows in (300, len(first)):
+    for shift_of in census(path):
         model = make_pipeline(StandardScaler(), LogisticRegression(C=30.0, max_iter=1000))
-        models = twins(model, x[first[:rows]], y[first[:rows]])
-        for later in (2016, 2017, 2018):
-            then = year == later
-            yield case_of("two classes", f"census, {later}, trained on {rows} rows", models, x[then], y[then])
+        yield case_of("two classes", f"census, {shift_of.name}", twins(model, *shift_of.source), *shift_of.target)
 
 
 def families(folder: Path, data: Path | None) -> dict[str, list[Case]]:
     """All that can be had; corrupted emoji need the extra `adapt`, and a quarter of an hour the first time."""
     found = {"scikit-learn digits": [*small_digits()], "two classes": [*two_digits(), *tumours()]}
-    for name, read in (("sentiment_4domains.npz", reviews), ("employment_ma.npz", census)):
+    for name, read in (("sentiment_4domains.npz", texts_of_others), ("employment_ma.npz", later_years)):
         if data is not None and (data / name).exists():
             found["two classes"] += read(data / name)
         else:
