@@ -160,7 +160,7 @@ def train_stage(
         backbone.mixed = run.mixed
         inner = Network(nn.Identity(), network.head) if frozen else network
         parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
-        target = _cropped(_prepared(target, run, backbone))
+        target = cropped(_prepared(target, run, backbone))
         inner.to(run.device)
         plan = _plan(run, stage, backbone)
         inputs = Tensors(target.inputs, run.device)
@@ -190,14 +190,14 @@ def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
 def _halves(source: Domain | None, run: TrainingRun, backbone: Backbone) -> tuple[Domain, ...]:
     """Split the source into images to train on and images to hold out: 80 and 20 percent, as in the paper."""
     halves = () if source is None else _prepared(source, run, backbone).split(0.8, seed=run.seed)
-    return tuple(_cropped(half) for half in halves)
+    return tuple(cropped(half) for half in halves)
 
 
 def _crops(inputs: Indexable) -> Crops | None:
     return None if isinstance(inputs, np.ndarray) else crops_of(inputs)
 
 
-def _cropped(domain: AnyDomain) -> AnyDomain:
+def cropped(domain: AnyDomain) -> AnyDomain:
     """Return the domain, with image files as crops: decoded once, and with a margin to crop at random."""
     crops: Any = _crops(domain.inputs)
     return domain if crops is None else replace(domain, inputs=crops)

@@ -8,7 +8,7 @@ predicts to be of two different classes.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from pseudocal.batches import blend
 from pseudocal.lab.adapt.backbones import Backbone, build_backbone, compute_features, features_key
 from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.runs import seeded
+from pseudocal.lab.adapt.stages import cropped
 from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.data import Domain, Indexable, cache_folder, crops_of, load, partial_set
+from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
 from pseudocal.synthesis import partners
 
 BATCH_SIZE = 128  # inputs that are paired with each other, as in `PseudoCal.fit`
@@ -87,8 +88,7 @@ def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
 def _loaded(data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None) -> Domain:
     given: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
     domain = load(data, name, **{key: value for key, value in given.items() if value is not None})[name]
-    crops: Any = None if isinstance(domain.inputs, np.ndarray) else crops_of(domain.inputs)  # files are decoded once
-    return domain if crops is None else replace(domain, inputs=crops)
+    return cropped(domain)  # image files are decoded once
 
 
 @lru_cache(maxsize=4)
