@@ -1,12 +1,11 @@
 """Second opinions on pixels: whether the agreement of two segmenters tells how often the first is right.
 
-    python benchmarks/segmenter_opinions.py runs/segmenters --camvid camvid_120x160.npz
+    python benchmarks/segmenter_opinions.py runs/bench --camvid camvid_120x160.npz
 
-Three small U-Nets for each source, which differ in their seed; each is calibrated with the next one as the second
-opinion. Scenes: two of the vendors to the other three. CamVid, if its file is there (see `camvid.py`): day to dusk,
-and held-out day frames as they are and corrupted. The formula is that of classification, with each pixel as an input:
-agreement on real pixels, and on certain mistakes where two images are mixed. Its error is resampled by image. Trains
-what is missing, a minute each for scenes and six for CamVid; then some ten minutes of one core.
+The small U-Nets of the suite `scenes`, each with that of the next seed as the second opinion. And CamVid, if its file
+is given (see `camvid.py`), with two U-Nets: day to dusk, and held-out day frames as they are and corrupted. The formula
+is that of classification, with each pixel as an input: agreement on real pixels, and on certain mistakes where two
+images are mixed. Its error is resampled by image. Trains what is missing: a minute each for scenes, three for CamVid.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import argparse
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import astuple, replace
-from itertools import product
+from itertools import chain, permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,15 +27,17 @@ from pseudocal.batches import blend
 from pseudocal.calibrators.agreement import Opinion, agreement_of, count_agreement, count_mistakes, surely_mistaken
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.trust import NORMAL_90, TOGETHER
-from pseudocal.lab.data import Scenes, scenes
-from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+from pseudocal.lab.bench import Store, Task, built_in
+from pseudocal.lab.bench.segmenters import target_of
+from pseudocal.lab.bench.stages import make_model
+from pseudocal.lab.data import Scenes
+from pseudocal.lab.segmentation import SegmenterRun, load_segmenter, train_segmenter
 from pseudocal.lab.segmentation.comparison import evaluate_maps, fit_oracle
 from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import partners
 from trust_families import CORRUPTIONS
 from trust_tables import table
 
-VENDORS, SOURCES = ("noto", "twemoji", "openmoji", "fluent"), ("noto", "twemoji")
 SEEDS, BATCH, LAM = 3, 20, 0.65
 DRAWS = 400  # of images, for the sampling error
 SHIFTS = ("none", "little noise", "noise", "blur", "low contrast", "fog")  # of held-out day frames
@@ -130,43 +131,44 @@ def row(first: Predictor, second: Predictor, target: Scenes) -> Row:
     )
 
 
-def segmenters(source: Scenes, folder: Path, iterations: int) -> list[Predictor]:
-    """Three, trained or read."""
-    runs = [SegmenterRun(folder / f"unet-{seed}", seed=seed, iterations=iterations, batch=8) for seed in range(SEEDS)]
-    return [as_predictor(train_segmenter(source, run).load()) for run in runs]
+def by_vendor(store: Store, *, quick: bool) -> Iterator[tuple[str, Predictor, Predictor, Scenes]]:
+    """The tasks of the suite `scenes`; a second opinion is the segmenter of the next seed."""
 
+    def segmenter(task: Task) -> Predictor:
+        make_model(task.training, store)
+        return as_predictor(load_segmenter(store.folder(task.training)))
 
-def by_vendor(folder: Path) -> Iterator[tuple[str, Predictor, Predictor, Scenes]]:
-    """Two vendors to the other three, on a hundred scenes that no training saw."""
-    domains = scenes(*VENDORS)
-    models = {name: segmenters(domains[name].split()[0], folder / name, 250) for name in SOURCES}
-    for source, target in product(SOURCES, VENDORS):
-        for seed in range(SEEDS if source != target else 0):
-            held = domains[target].split()[1]
-            yield f"scenes to {target}", models[source][seed], models[source][(seed + 1) % SEEDS], held
+    for task in built_in("scenes", seeds=SEEDS, quick=quick).tasks:
+        other = replace(task, seed=(task.seed + 1) % SEEDS)
+        yield f"scenes to {task.target}", segmenter(task), segmenter(other), target_of(task)
 
 
 def camvid(path: Path, folder: Path) -> Iterator[tuple[str, Predictor, Predictor, Scenes]]:
     """Day to dusk, and held-out day frames as they are and corrupted."""
     day, held, dusk = read(path)
-    models, targets = segmenters(day, folder / "camvid", 500), {"CamVid, dusk": dusk}
+    runs = [SegmenterRun(folder / "camvid" / f"unet-{seed}", seed=seed, iterations=500, batch=8) for seed in range(2)]
+    models = [as_predictor(train_segmenter(day, run).load()) for run in runs]
+    targets = {"CamVid, dusk": dusk}
     clean = np.asarray(held.inputs).transpose(0, 2, 3, 1) / 255
     for name in SHIFTS:
         seen = 255 * np.clip(CORRUPTIONS[name](clean, np.random.default_rng(1)), 0, 1)
         where = "CamVid, day" if name == "none" else "CamVid, corrupted"
         targets[f"{where}/{name}"] = replace(held, inputs=seen.transpose(0, 3, 1, 2).astype(np.uint8))
     for name, target in targets.items():
-        for seed in range(SEEDS):
-            yield name.split("/")[0], models[seed], models[(seed + 1) % SEEDS], target
+        for first, second in permutations(models):
+            yield name.split("/")[0], first, second, target
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="for the models")
+    parser.add_argument("--quick", action="store_true", help="the scenes of one source only")
     parser.add_argument("--camvid", type=Path, help="the file of CamVid; left out without it")
     args = parser.parse_args()
     found: dict[str, list[Row]] = defaultdict(list)
-    cases = [*by_vendor(args.folder), *(camvid(args.camvid, args.folder) if args.camvid else [])]
+    cases = chain(
+        by_vendor(Store(args.folder), quick=args.quick), camvid(args.camvid, args.folder) if args.camvid else []
+    )
     for family, first, second, target in cases:
         found[family].append(row(first, second, target))
     found["all"] = [one for group in found.values() for one in group]
