@@ -80,6 +80,16 @@ def with_unseen(independence: float, unseen: Share) -> Share:
     return lambda seen: between(independence, seen.rate, seen.shared + unseen(seen) * (1 - seen.shared))
 
 
+def fixed(share: float) -> Share:
+    """The same for all."""
+    return lambda seen: share
+
+
+def by_classes(share: float) -> Share:
+    """Divided by the number of classes."""
+    return lambda seen: share / seen.classes
+
+
 def formulas() -> dict[str, Formula]:
     """All that are compared."""
     found = {"kappa": Formula(lambda seen: kappa(seen.rate, seen.shared), 0)}
@@ -93,10 +103,10 @@ def formulas() -> dict[str, Formula]:
     for independence in (0.1, 0.25, 0.4):
         for unseen in (0.0, 0.05, 0.1):
             name = f"q with {independence}, unseen {unseen}"
-            found[name] = Formula(with_unseen(independence, lambda seen, u=unseen: u), 1 + (unseen > 0))
+            found[name] = Formula(with_unseen(independence, fixed(unseen)), 1 + (unseen > 0))
         for part in (0.25, 0.5, 1.0):
             name = f"q with {independence}, unseen {part} / classes"
-            found[name] = Formula(with_unseen(independence, lambda seen, c=part: c / seen.classes), 2)
+            found[name] = Formula(with_unseen(independence, by_classes(part)), 2)
     return found
 
 

@@ -21,8 +21,9 @@ from pseudocal.scaling.temperature import BOUNDS
 LogTs = NDArray[np.float64]
 
 DEGREES = 3  # degrees of freedom
-ANY = (math.log(1.6), 0.7)  # centre and width of log T over typical models: the mean over the four development families
-# is 0.45; 0.5 to 1.0 give the same calibration error on average, and 0.7 covers best
+# The centre and width of log T over typical models. The mean over the four development families is 0.45. Widths from
+# 0.5 to 1.0 give the same calibration error on average; the intervals of 0.7 have the best coverage.
+ANY = (math.log(1.6), 0.7)
 DOUBT = 0.3  # chosen on the development tasks: more loses what a good second opinion knows, less trusts bad mixes
 LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
 GRID_POINTS = 101  # points of each grid
