@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, check_temperature
-from pseudocal.calibrators.confidence import gaps
+from pseudocal.calibrators.confidence import below_top
 from pseudocal.scaling.temperature import BOUNDS
 
 LogTs = NDArray[np.float64]
@@ -144,7 +144,7 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> L
     >>> np.exp(log_likelihood(logits, labels, np.array([0.0]))).ravel().round(4)
     array([0.75, 0.25, 0.25])
     """
-    below, rows = gaps(logits), np.arange(len(logits))
+    below, rows = below_top(logits), np.arange(len(logits))
     wrong = labels < 0
     found = np.empty((len(logits), len(log_t)))
     for k, g in enumerate(log_t):
