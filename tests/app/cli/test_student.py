@@ -89,11 +89,10 @@ def test_pictures_have_a_packaged_encoder(pseudocal, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_ray_gives_the_same_answer(work, pseudocal):
-    pytest.importorskip("ray")
+def test_ray_gives_the_same_answer(ray, work, pseudocal):
     words = ("calibrate", "coded:model", "x.npy", "--second-opinion", "student:coded:encode")
     assert pseudocal(*words, "-o", "here").code == 0
-    done = pseudocal(*words, "-o", "there", "--ray", "local", "--workers", "2")
+    done = pseudocal(*words, "-o", "there", "--ray", "--workers", 2)
     assert done.code == 0, done.err
     assert read("there").trust == read("here").trust
     assert read("there").trust.verdict != "apply"

@@ -95,8 +95,6 @@ def opinion_name(name: str) -> str:
     ('other.onnx', "a student of the model's own predictions (small.onnx)")
     """
     kind, _, encoder = name.partition(":")
-    return (
-        f"a student of the model's own predictions ({PurePath(encoder).name})"
-        if kind == "student"
-        else PurePath(name).name
-    )
+    if kind == "student":
+        return f"a student of the model's own predictions ({PurePath(encoder).name})"
+    return PurePath(name).name
