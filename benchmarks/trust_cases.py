@@ -186,6 +186,7 @@ def digits(methods: tuple[str, ...]) -> list[Task]:
 
 DEVELOPMENT = {
     "emoji, Lite0": emoji(("noto", "fluent"), ("source-only", "mcc", "bnm", "shot")),
+    "emoji, Lite2": emoji(("noto", "fluent"), ("source-only", "mcc", "bnm"), "efficientnet-lite2"),
     "digits": digits(("source-only", "mcc", "bnm")),
 }
 HELD_OUT = {

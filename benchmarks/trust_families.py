@@ -1,15 +1,16 @@
 """Families of cases for `benchmarks/trust.py` that take seconds to minutes to train: no stored models are needed.
 
 Handwritten digits of scikit-learn and emoji (features of the packaged EfficientNet, whose 1,000 ImageNet classes no
-installed package has pictures for), both under corruptions that a camera might cause; and tasks of two classes: digits
-and tumours of scikit-learn, and two files that are no part of the project (`--data`), reviews and a census. What is
-missing is left out.
+installed package has pictures for), both under corruptions that a camera might cause; digits of USPS, and tasks of two
+classes: digits and tumours of scikit-learn, reviews and a census. Three of these are files that are no part of the
+project (`--data`): USPS, reviews and census. What is missing is left out.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from pseudocal import PseudoCal
 from pseudocal.calibrators.student import Student
 from pseudocal.lab.bench.views import View
+from pseudocal.lab.data import load
 from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import partners
 from trust_cases import LAM, Case, case_of_logits
@@ -34,6 +36,7 @@ from two_class_data import census, reviews
 
 Images = np.ndarray  # (n, height, width, channels) from 0 to 1
 Corruption = Callable[[Images, np.random.Generator], Images]
+MOST_DIGITS = 2000  # of each kind
 SIDE = 64  # pixels of an emoji: a quarter of the work of the usual 128
 
 CORRUPTIONS: dict[str, Corruption] = {
@@ -72,22 +75,41 @@ def _seeded(model: Any, seed: int) -> dict[str, int]:
     return {name: seed for name in model.get_params() if name.split("__")[-1] == "random_state"}
 
 
+def kinds_of(x: np.ndarray, y: np.ndarray) -> dict[str, list[Any]]:
+    """Three kinds of models with twins, and one pair of two kinds."""
+    kinds = {
+        "network": twins(MLPClassifier((64,), max_iter=100), x, y),
+        "regression": twins(LogisticRegression(C=0.01), x, y),
+        "trees": twins(ExtraTreesClassifier(50, min_samples_leaf=2), x, y),
+    }
+    return kinds | {"network, regression": [kinds["network"][0], *kinds["regression"][1:]]}
+
+
 def small_digits() -> Iterator[Case]:
-    """Three kinds of models and one pair of two kinds; the trees and the careful regression are underconfident."""
+    """Under corruptions; the trees and the careful regression are underconfident."""
     x, y = load_digits(return_X_y=True)
     x, half = x.reshape(-1, 8, 8, 1) / 16, np.random.default_rng(0).permutation(len(y))
     train, test = half[:900], half[900:]
-    flat = x[train].reshape(900, -1)
-    kinds = {
-        "network": twins(MLPClassifier((64,), max_iter=100), flat, y[train]),
-        "regression": twins(LogisticRegression(C=0.01), flat, y[train]),
-        "trees": twins(ExtraTreesClassifier(50, min_samples_leaf=2), flat, y[train]),
-    }
-    kinds["network, regression"] = [kinds["network"][0], *kinds["regression"][1:]]
+    kinds = kinds_of(x[train].reshape(900, -1), y[train])
     for name, corrupt in CORRUPTIONS.items():
         seen = corrupt(x[test], np.random.default_rng(1)).reshape(len(test), -1)
         for kind, models in kinds.items():
             yield case_of("scikit-learn digits", f"{name}, {kind}", models, seen, y[test])
+
+
+def written_digits(path: Path) -> Iterator[Case]:
+    """USPS to each of the built-in kinds of digits and back: the same three kinds of models, on pixels."""
+    with np.load(path, allow_pickle=False) as file:
+        usps = file["train_x"][:MOST_DIGITS], file["train_y"][:MOST_DIGITS].astype(np.int64)
+    found = {"usps": usps} | {
+        name: (domain.inputs[:, 0], domain.labels)
+        for name, domain in load("digits", "mnist", "optdigits", "fonts").items()
+    }
+    flat = {name: (x[:MOST_DIGITS].reshape(-1, 256) / 255, y[:MOST_DIGITS]) for name, (x, y) in found.items()}
+    for source, target in permutations(flat, 2):
+        if "usps" in (source, target):
+            for kind, models in kinds_of(*flat[source]).items():
+                yield case_of("USPS", f"{source} to {target}, {kind}", models, *flat[target])
 
 
 def corrupted_emoji(folder: Path) -> Iterator[Case]:
@@ -112,7 +134,6 @@ def _emoji_features(folder: Path, name: str = "efficientnet-lite0") -> dict[str,
     """Features of clean pictures with their labels, and of corrupted pictures and their mixes; kept in a file."""
     from pseudocal.lab.adapt.backbones import build_backbone, compute_features
     from pseudocal.lab.adapt.choices import Choice
-    from pseudocal.lab.data import load
 
     path = folder / ("corrupted_emoji.npz" if name == "efficientnet-lite0" else f"corrupted_emoji_{name}.npz")
     if path.exists():
@@ -178,14 +199,22 @@ def later_years(path: Path) -> Iterator[Case]:
         yield case_of("two classes", f"census, {shift_of.name}", twins(model, *shift_of.source), *shift_of.target)
 
 
+FILES = (
+    ("USPS", "usps.npz", written_digits),
+    ("two classes", "sentiment_4domains.npz", texts_of_others),
+    ("two classes", "employment_ma.npz", later_years),
+)
+
+
 def families(folder: Path, data: Path | None) -> dict[str, list[Case]]:
     """All that can be had; corrupted emoji need the extra `adapt`, and a quarter of an hour the first time."""
-    found = {"scikit-learn digits": [*small_digits()], "two classes": [*two_digits(), *tumours()]}
-    for name, read in (("sentiment_4domains.npz", texts_of_others), ("employment_ma.npz", later_years)):
+    found = {"scikit-learn digits": [*small_digits()], "USPS": [], "two classes": [*two_digits(), *tumours()]}
+    for family, name, read in FILES:
         if data is not None and (data / name).exists():
-            found["two classes"] += read(data / name)
+            found[family] += read(data / name)
         else:
             print(f"left out: {name}, no such file")
+    found = {family: cases for family, cases in found.items() if cases}
     try:
         return {"corrupted emoji": [*corrupted_emoji(folder)], **found}
     except ImportError as error:

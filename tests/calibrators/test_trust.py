@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from pseudocal import TemperatureScaling
+from pseudocal import TemperatureScaling, fit_temperature
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import reasons
 from pseudocal.calibrators.agreement import Agreement, consensus_of
 from pseudocal.calibrators.confidence import match_confidence, mean_confidence
 from pseudocal.calibrators.trust import Trust, judge
+from pseudocal.scaling.temperature import BOUNDS
 
 SENTENCES = {name: text for name, text in vars(reasons).items() if name.isupper() and isinstance(text, str)}
 
@@ -33,9 +34,9 @@ def two(rate, shared=0.0, classes=10, mistakes=200.0, sure=0.999, inputs=1000):
     return Agreement(classes, inputs, rate, shared, mistakes, sure)
 
 
-def trust_of(real, used="agreement", agreements=(), mixes=4.0, log_se=0.02, bound=None):
+def trust_of(real, used="agreement", agreements=(), mixes=4.0, log_se=0.02):
     """The trust in a temperature; that of the mixes is given, that of the agreement follows from the agreement."""
-    found, consensus = {"mixes": TemperatureScaling(mixes, log_se=log_se, bound=bound)}, consensus_of(agreements)
+    found, consensus = {"mixes": TemperatureScaling(mixes, log_se=log_se)}, consensus_of(agreements)
     if consensus is not None:
         found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy)
         used = used if used == "mixes" else consensus.estimator
@@ -53,12 +54,34 @@ def gap(trust, name):
     return abs(trust.effects[name].gap)
 
 
+def all_wrong():
+    """A fit on mixes of which none has the class that the model gives it: the larger T, the better."""
+    mixes = rows()
+    return fit_temperature(mixes.logits, (mixes.labels + 1) % 10)
+
+
 IMAGES = np.arange(1000) // 10
 CASES = {  # the sentence: what is judged, the verdict, and what must be true then
-    "BOUND": (lambda: trust_of(rows(), bound="upper", mixes=1e6), "do not apply", None),
-    "ONE_CLASS": (lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]), "do not apply", None),
-    "MUCH_OF_ONE_CLASS": (lambda: trust_of(rows(largest=0.5), agreements=[two(0.5)]), "caution", None),
-    "MOSTLY_ONE_CLASS": (lambda: trust_of(rows(largest=0.95, groups=IMAGES)), "caution", None),
+    "BOUND": (
+        lambda: judge(rows(), {"mixes": all_wrong()}, "mixes", mixes=1000),
+        "do not apply",
+        lambda t: t.temperatures["mixes"] == BOUNDS[1] and "the upper end" in t.reasons[0],
+    ),
+    "ONE_CLASS": (
+        lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]),
+        "do not apply",
+        lambda t: t.evidence["largest class"] == 0.97 and "One of 10 classes takes 97%" in t.reasons[0],
+    ),
+    "MUCH_OF_ONE_CLASS": (
+        lambda: trust_of(rows(largest=0.5), agreements=[two(0.5)]),
+        "caution",
+        lambda t: t.evidence["largest class"] == 0.5 and "One of 10 classes takes 50%" in t.reasons[0],
+    ),
+    "MOSTLY_ONE_CLASS": (
+        lambda: trust_of(rows(largest=0.95, groups=IMAGES)),
+        "caution",
+        lambda t: t.evidence["largest class"] == 0.95 and "One class takes 95% of all pixels" in t.reasons[0],
+    ),
     "ALONE": (lambda: trust_of(rows()), "caution", lambda t: "agreement" not in t.temperatures),
     "PIXELS": (lambda: trust_of(rows(groups=IMAGES)), "caution", lambda t: "agreement" not in t.temperatures),
     "SAME_MODEL": (
@@ -137,9 +160,21 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
         "apply",
         lambda t: t.temperatures["agreement"] < 1 and t.effects["agreement"].confidence > 0.9,
     ),
-    "BACKED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.2), "apply", None),
-    "UNDECIDED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.0), "caution", None),
-    "CONTRADICTED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=0.8), "caution", None),
+    "BACKED": (
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.2, log_se=0.05),
+        "apply",
+        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixes"]) > 2 * 0.05,
+    ),
+    "UNDECIDED": (
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.01, log_se=0.05),
+        "caution",
+        lambda t: abs(np.log(t.temperatures["mixes"])) < 0.05,
+    ),
+    "CONTRADICTED": (
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=0.8, log_se=0.05),
+        "caution",
+        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixes"]) < -2 * 0.05,
+    ),
     "NEARER": (
         lambda: trust_of(rows(), "mixes", [two(0.5)], mixes=4.0),
         "apply",
@@ -183,7 +218,7 @@ def test_each_sentence_is_said_where_it_is_true(name):
     trust = make()
     assert said(name, trust), trust.reasons
     assert trust.verdict == verdict
-    assert true is None or true(trust)
+    assert true(trust)
     assert trust.forecast.low <= trust.forecast.accuracy <= trust.forecast.high
     assert "{" not in " ".join(trust.reasons)
 

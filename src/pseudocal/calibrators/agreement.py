@@ -174,7 +174,7 @@ class Agreement:
     student: bool = False
 
     @property
-    def empty(self) -> bool:
+    def too_similar(self) -> bool:
         """Whether the second model is too similar to the first to be a second opinion."""
         return self.shared > SAME
 
@@ -186,7 +186,7 @@ class Agreement:
     @property
     def usable(self) -> bool:
         """Whether the forecast and a temperature can be taken from it."""
-        return not (self.empty or self.blind)
+        return not (self.too_similar or self.blind)
 
     @property
     def rate_error(self) -> float:

@@ -19,8 +19,8 @@ PIXELS = (
     "is consistently wrong looks the same from within as one that is right: masks of a few images can tell."
 )
 SAME_MODEL = (
-    "The second model makes {shared:.0%} of the first one's mistakes as well: it is no opinion of its own, and neither "
-    "the temperature nor the forecast is taken from it. Train another from another seed or on other features."
+    "The second model makes {shared:.0%} of the first one's mistakes as well: it is not an independent opinion, and "
+    "neither the temperature nor the forecast is taken from it. Train another from another seed or on other features."
 )
 TWO_CLASSES = (
     "There are two classes, so no mix can show a mistake that two models share, and their agreement is no more than an "
