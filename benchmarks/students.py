@@ -2,8 +2,8 @@
 
     python benchmarks/students.py --rows 1000000 --features 1280 --classes 100
 
-Features are drawn batch by batch, as an encoder would yield them: around a centre for each class, with noise. The target
-is read as one block, or as fifty that are merged; both must give the same counts. Peak memory is the process's own.
+Features are drawn batch by batch, as an encoder would yield them: around a centre for each class, with noise. The
+target is read as one block, or as fifty that are merged; both must give the same counts. Peak memory is the process's.
 """
 
 from __future__ import annotations
