@@ -138,7 +138,7 @@ def effect_lines(effects: dict[str, dict[str, Any]]) -> Iterator[str]:
     ['from mixes: T = 2.000, mean confidence 70.0%, 12 points above the forecast: refused',
     'from agreement: T = 2.000, mean confidence 70.0%, as forecast']
     """
-    if "agreement" not in effects:  # the forecast then comes from the mixes too
+    if not {"agreement", "student"} & effects.keys():  # the forecast then comes from the mixes too
         return
     for name, effect in effects.items():
         points = round(100 * effect["gap"])
