@@ -42,8 +42,8 @@ def open_model(name: str, *, trust: bool = False, architecture: str | None = Non
     Args:
         name: the path, the hub id, or `module:function`, which is the user's own code.
         trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before torch sees them.
-        architecture: the network of a state dict, a name in `pseudocal.architectures.ARCHITECTURES`; not used for other
-            formats.
+        architecture: the network of a state dict, a name in `app.models.architectures.ARCHITECTURES`; not used for
+            other formats.
         **options: arguments of the opener for that format: `device`, `output`, `outputs`, `binary`.
 
     """
