@@ -43,7 +43,8 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
         moved = at_low[k] - at_high[k]
         narrow = NARROW * (high[k] - low[k]) / moved if moved > 0 else math.inf
         gaps = plain - accuracy.value, after[k] - accuracy.value
-        verdict, _, _ = judge_temperature(fitted.mean[k], Asked(low[k], high[k], narrow, *gaps, len(right)))
+        outside = max(accuracy.low - plain, plain - accuracy.high, 0.0)
+        verdict, _, _ = judge_temperature(fitted.mean[k], Asked(low[k], high[k], narrow, *gaps, len(right), outside))
         found.append(
             Look(
                 temperature=bool(low[k] <= oracle <= high[k]),
