@@ -140,7 +140,7 @@ def by_vendor(store: Store, *, quick: bool) -> Iterator[tuple[str, Predictor, Pr
 
     for task in built_in("scenes", seeds=SEEDS, quick=quick).tasks:
         other = replace(task, seed=(task.seed + 1) % SEEDS)
-        yield f"scenes to {task.target}", segmenter(task), segmenter(other), target_of(task)
+        yield f"scenes to {task.target}", segmenter(task), segmenter(other), target_of(task, store)
 
 
 def camvid(path: Path, folder: Path) -> Iterator[tuple[str, Predictor, Predictor, Scenes]]:

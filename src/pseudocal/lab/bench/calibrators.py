@@ -8,9 +8,13 @@ backbone can share the features of the mixes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+import json
+import re
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.analyses import LAMBDAS
 from pseudocal.synthesis import STRATEGIES
@@ -90,3 +94,64 @@ COMPARED: dict[str, Compared] = {
     **SWEEP,
 }
 SEE_LABELS = frozenset(name for name, how in COMPARED.items() if how.calibrator == "oracle")  # target labels
+
+
+def compared(name: str) -> Compared:
+    """Look up a calibrator of the comparison; settings of its own may follow its name.
+
+    >>> compared("pseudocal, lam=0.7, labels=soft").synthesis
+    Synthesis(strategy='PseudoCal', lam=0.7, labels='soft')
+    >>> compared("vectorscal, penalty=0.1").title
+    'VectorScal, ridge, penalty 0.1'
+
+    Args:
+        name: a name in `COMPARED`, or what `with_settings` returns.
+
+    """
+    base, *given = name.split(", ")
+    if not given:
+        return COMPARED[base]
+    settings = {key: _value(text) for key, _, text in (each.partition("=") for each in given)}
+    how = COMPARED[base]
+    title = ", ".join([how.title, *(f"{key} {value}" for key, value in settings.items())])
+    if how.synthesis is not None:
+        return replace(how, title=title, synthesis=replace(how.synthesis, **settings))
+    return replace(how, title=title, settings=tuple({**dict(how.settings), **settings}.items()))
+
+
+def with_settings(name: str, settings: dict[str, Any]) -> str:
+    """Name a calibrator that has other settings than its usual ones, and refuse settings that it does not have.
+
+    >>> with_settings("vectorscal", {"penalty": 0.1})
+    'vectorscal, penalty=0.1'
+
+    Args:
+        name: a name in `COMPARED`, but no oracle.
+        settings: the settings by name.
+
+    """
+    how = COMPARED[name]
+    if name in MIXING:
+        known = ["lam", "labels"]
+    elif how.synthesis is not None or name in SEE_LABELS:
+        known = []
+    else:
+        taken = inspect.signature(CALIBRATORS[how.calibrator].function).parameters.values()
+        known = [each.name for each in taken if each.kind is each.KEYWORD_ONLY and each.name != "seed"]
+    for key, value in settings.items():
+        if key not in known:
+            raise InputError(f"expected settings of {name} among {', '.join(known) or 'none'}, got {key!r}")
+        if not isinstance(value, bool | int | float | str) or re.search(r"[^\w.+-]", str(value)):
+            raise InputError(f"expected {key} as a number, true, false or a word, got {value!r}")
+    return ", ".join([name, *(f"{key}={_text(value)}" for key, value in settings.items())])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pseudocal.arrays import Floats
-from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS, SWEEP
+from pseudocal.lab.bench.calibrators import SEE_LABELS, SWEEP, compared
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -44,7 +44,8 @@ def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
     for method in unique(task.method for task in tasks):
         folders = [store.folder(task) for task in tasks if task.method == method]
         curves = [json.loads((f / "train.json").read_text())["curve"] for f in folders if (f / "train.json").exists()]
-        if curves and curves[0]:
+        curves = [curve for curve in curves if curve and len(curve) == len(curves[0])]  # those of one budget
+        if curves:
             step, error, nll = (
                 np.array([[point[key] for point in curve] for curve in curves]) for key in ("step", "error", "nll")
             )
@@ -68,7 +69,7 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
         for labels in ("hard", "soft"):
             values: dict[float, list[float]] = {}
             for record in records:
-                how = COMPARED[record.calibrator].synthesis
+                how = compared(record.calibrator).synthesis
                 if record.calibrator in SWEEP and how and how.labels == labels and record.task.method == method:
                     values.setdefault(how.lam, []).append(record.ece)
             if values:

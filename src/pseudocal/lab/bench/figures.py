@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from pseudocal.arrays import InputError
 from pseudocal.extras import require
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import compared
 from pseudocal.lab.bench.curves import real_and_pseudo, reliabilities, sweeps, temperatures, trainings
 from pseudocal.lab.bench.records import read_records, unique
 from pseudocal.lab.bench.store import Store
@@ -21,7 +23,10 @@ FEW_POINTS = 30  # up to this number, points are drawn large
 
 
 def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
-    """Draw all figures that the suite has numbers for; reliability diagrams show the first pair and seed only."""
+    """Draw all figures that the suite has numbers for; reliability diagrams show the first pair and seed only.
+
+    `chosen_tasks` makes a suite of some pairs or methods.
+    """
     plt = pyplot()
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
@@ -51,13 +56,39 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
     return drawn
 
 
+def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
+    """Return the suite with the tasks of one pair of domains, of one method, or of both.
+
+    >>> suite = Suite("s", (Task("emoji", "noto", "fluent"), Task("emoji", "fluent", "noto")), ())
+    >>> [task.pair for task in chosen_tasks(suite, "fluent->noto", None).tasks]
+    ['fluent->noto']
+
+    Args:
+        suite: the suite.
+        pair: the source and the target, with "->" or ":" between them; None for all.
+        method: the method; None for all.
+
+    """
+    tasks = suite.tasks
+    if pair is not None:
+        asked = pair.replace(":", "->")
+        tasks = tuple(task for task in tasks if task.pair == asked)
+        if not tasks:
+            raise InputError(f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got {pair!r}")
+    if method is not None:
+        known, tasks = tasks, tuple(task for task in tasks if task.method == method)
+        if not tasks:
+            raise InputError(f"expected a method among {', '.join(unique(t.method for t in known))}, got {method!r}")
+    return replace(suite, tasks=tasks)
+
+
 def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
     done = [task for task in suite.tasks if store.scores(task)]
     return [next(task for task in done if task.method == method) for method in unique(task.method for task in done)]
 
 
 def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store) -> Any:
-    found = {COMPARED[name].title: each for name, each in reliabilities(task, names, store).items()}
+    found = {compared(name).title: each for name, each in reliabilities(task, names, store).items()}
     return _side_by_side(plt, found, f"{task.method}, {task.pair}")
 
 
@@ -118,7 +149,7 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
         ax.plot([low, high], [low, high], color="0.6", lw=1)
         few = len(best) <= FEW_POINTS
         ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)
-        ax.set(title=COMPARED[name].title, xscale="log", yscale="log")
+        ax.set(title=compared(name).title, xscale="log", yscale="log")
     figure.supxlabel("temperature of the oracle")
     figure.supylabel("temperature found")
     return figure

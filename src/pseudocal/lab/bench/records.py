@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from pseudocal.lab.bench.calibrators import COMPARED
-from pseudocal.lab.bench.store import Store
+from pseudocal.lab.bench.calibrators import compared
+from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
 
 
@@ -22,14 +22,18 @@ class Record:
     accuracy: float
     temperature: float | None = None
     miou: float | None = None  # segmentation only
+    correspondence: float | None = None  # of calibrators that fit to mixup's mixes
+    seconds: float | None = None  # of CPU, to make its mixes and to fit
 
 
 def read_records(suite: Suite, store: Store) -> list[Record]:
     """Read all scores, in the order of the suite."""
     records = []
     for task in suite.tasks:
-        scores = store.scores(task)
-        records += [Record(task, name, **scores[name]) for name in suite.calibrators if name in scores]  # type: ignore[arg-type]
+        scores, times = store.scores(task), read_times(store.folder(task)).get("calibrators", {})
+        for name in (name for name in suite.calibrators if name in scores):
+            seconds = sum(times[name].values()) if name in times else None
+            records.append(Record(task, name, **scores[name], seconds=seconds))  # type: ignore[arg-type]
     return records
 
 
@@ -77,7 +81,7 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:
-            lacking = [COMPARED[c].title for c in suite.calibrators if c not in scores]
+            lacking = [compared(c).title for c in suite.calibrators if c not in scores]
             lines += [f"{name}: no {', '.join(lacking)}"] if lacking else []
     return lines
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators import Calibration, ensemble, oracle
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import compared
 from pseudocal.lab.bench.segmenters import target_of
 from pseudocal.lab.bench.stages.calibrate import PART_READERS
 from pseudocal.lab.bench.store import Store, load_arrays
@@ -53,24 +54,34 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
     logits = load_arrays(folder / "target.npz")["logits"]
     for name in {"oracle", *oracles}:
         with suppress(InputError):  # the released search may turn negative, and then has no score
-            oracle(logits, labels, **dict(COMPARED[name].settings)).save(folder / "calibrations" / f"{name}.json")
+            oracle(logits, labels, **dict(compared(name).settings)).save(folder / "calibrations" / f"{name}.json")
     found = {}
     for path in _calibrations(folder):
         calibration = Calibration.load(path) if path.suffix == ".json" else None
         if calibration is None:  # the calibrator returned other predictions
             corrected = np.load(path, allow_pickle=False)
-        elif COMPARED[path.stem].needs_ensemble:
+        elif compared(path.stem).needs_ensemble:
             corrected = calibration(ensemble(PART_READERS["member_logits"](task, store)))
         else:
             corrected = calibration(logits)
         outcomes = Outcomes.from_logits(corrected, labels)
         metrics = {name: metric(outcomes) for name, metric in CLASSIFIER_METRICS.items()}
+        metrics |= _correspondence(folder / "mixes" / f"{path.stem}.npz", logits, labels)
         found[path.stem] = Scored(metrics, _temperature(calibration), Reliability.of(outcomes))
     return found
 
 
+def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[str, float]:
+    """Return the share of mixes that are right or wrong together with the real input of their larger share."""
+    mixes = load_arrays(path) if path.exists() else {}
+    if "first" not in mixes:  # the ablation's other syntheses keep no row numbers
+        return {}
+    real = logits[mixes["first"]].argmax(axis=1) == labels[mixes["first"]]
+    return {"correspondence": float(np.mean(real == (mixes["logits"].argmax(axis=1) == mixes["labels"])))}
+
+
 def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
-    folder, target = store.folder(task), target_of(task)
+    folder, target = store.folder(task), target_of(task, store)
     model, per_image = (
         load_segmenter(store.folder(task.training)).to(store.device),
         dict(task.options)["pixels_per_image"],
