@@ -25,11 +25,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pseudocal import PseudoCal
+from pseudocal.calibrators.student import Student
 from pseudocal.lab.bench.views import View
 from pseudocal.lab.data import load
 from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import partners
 from trust_cases import LAM, Case, case_of_logits
+from trust_students import OTHER, student_of
 from two_class_data import census, reviews
 
 Images = np.ndarray  # (n, height, width, channels) from 0 to 1
@@ -54,8 +56,10 @@ CORRUPTIONS: dict[str, Corruption] = {
 def case_of(family: str, task: str, models: list[Any], x: np.ndarray, y: np.ndarray) -> Case:
     """The first model on one target, with the others as second opinions."""
     first, *seconds = (as_predictor(model) for model in models)
-    evidence = PseudoCal().collect(first, x, second_opinion=seconds)
-    return Case(family, task, np.asarray(first(x), np.float64), y, evidence.mixes.labelled, tuple(evidence.opinions))
+    evidence = PseudoCal().collect(first, x, second_opinion=[*seconds, Student()])
+    logits, opinions = np.asarray(first(x), np.float64), tuple(evidence.opinions)
+    student = None if evidence.lessons is None else evidence.lessons.opinion(logits.shape[1])
+    return Case(family, task, logits, y, evidence.mixes.labelled, opinions, student=student)
 
 
 def twins(model: Any, x: Any, y: np.ndarray, n: int = 3) -> list[Any]:
@@ -111,7 +115,7 @@ def written_digits(path: Path) -> Iterator[Case]:
 
 def corrupted_emoji(folder: Path) -> Iterator[Case]:
     """Heads on clean pictures of two vendors, used on corrupted others; the careful heads are underconfident."""
-    features = _emoji_features(folder)
+    features, others = _emoji_features(folder), _emoji_features(folder, OTHER["efficientnet-lite0"])
     train, labels = features["train"]
     kinds = {
         "sure": twins(make_pipeline(StandardScaler(), LogisticRegression(C=1.0)), train, labels),
@@ -122,15 +126,17 @@ def corrupted_emoji(folder: Path) -> Iterator[Case]:
         real, mixed = features[name]
         for kind, models in kinds.items():
             both = [[model.decision_function(x) for model in models] for x in (real, mixed)]
-            yield case_of_logits("corrupted emoji", f"{name}, {kind}", *both, partner, features["labels"][0])
+            student = student_of(both[0][0], both[1][0], partner, others[name])
+            labels_of = features["labels"][0]
+            yield case_of_logits("corrupted emoji", f"{name}, {kind}", *both, partner, labels_of, student=student)
 
 
-def _emoji_features(folder: Path) -> dict[str, tuple[np.ndarray, ...]]:
+def _emoji_features(folder: Path, name: str = "efficientnet-lite0") -> dict[str, tuple[np.ndarray, ...]]:
     """Features of clean pictures with their labels, and of corrupted pictures and their mixes; kept in a file."""
     from pseudocal.lab.adapt.backbones import build_backbone, compute_features
     from pseudocal.lab.adapt.choices import Choice
 
-    path = folder / "corrupted_emoji.npz"
+    path = folder / ("corrupted_emoji.npz" if name == "efficientnet-lite0" else f"corrupted_emoji_{name}.npz")
     if path.exists():
         with np.load(path, allow_pickle=False) as file:
             found = dict(file)
@@ -139,13 +145,13 @@ def _emoji_features(folder: Path) -> dict[str, tuple[np.ndarray, ...]]:
     images, labels = (np.concatenate([getattr(domain, part) for domain in domains]) for part in ("inputs", "labels"))
     order = np.random.default_rng(0).permutation(len(labels))
     train, test = order[:1300], order[1300:2000]
-    backbone = build_backbone(Choice("efficientnet-lite0", size=SIDE))
+    backbone = build_backbone(Choice(name, size=SIDE))
     clean = images[test].transpose(0, 2, 3, 1) / 255
     features = {"train": (compute_features(backbone, images[train]), labels[train]), "labels": (labels[test],)}
-    for name, corrupt in CORRUPTIONS.items():
+    for each, corrupt in CORRUPTIONS.items():
         seen = 255 * np.clip(corrupt(clean, np.random.default_rng(1)), 0, 1).transpose(0, 3, 1, 2).astype(np.float32)
         both = seen, View(LAM, 0).of(seen)
-        features[name] = tuple(compute_features(backbone, x) for x in both)
+        features[each] = tuple(compute_features(backbone, x) for x in both)
     flat: dict[str, Any] = {f"{name}/{i}": a for name, arrays in features.items() for i, a in enumerate(arrays)}
     np.savez(path, **flat)
     return features

@@ -57,7 +57,7 @@ def test_a_second_model_that_is_the_first_says_nothing(inputs, own):
         calibration = PseudoCal(estimator=estimator).fit(model, inputs, second_opinion=second)
         assert calibration.temperature == alone.temperature
         assert calibration.trust.verdict == "caution"
-        assert "no opinion of its own" in calibration.trust.reasons[0]
+        assert "not an independent opinion" in calibration.trust.reasons[0]
         assert calibration.trust.forecast == alone.trust.forecast
         assert calibration.trust.forecast.low < accuracy(truth, model, inputs) < calibration.trust.forecast.high
 
@@ -128,8 +128,8 @@ def two_classes(x):
     [
         (models()[1], None, "no second opinion"),
         (models()[1], [], "no second opinion"),
-        (models()[1], models()[1], "no opinion of its own"),
-        (models()[1], [models()[1], models()[1]], "no opinion of its own"),
+        (models()[1], models()[1], "not an independent opinion"),
+        (models()[1], [models()[1], models()[1]], "not an independent opinion"),
         (two_classes, lambda x: two_classes(x + 0.3), "There are two classes"),
     ],
 )

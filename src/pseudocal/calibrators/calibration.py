@@ -146,8 +146,7 @@ class Calibration:
         z = as_logits(logits)
         none = self.bound or self.measured or self.refused or self.method == "none"  # then T is no estimate
         estimates = self.estimates or ({} if none else {self.method: self.temperature})
-        priors = priors_of(estimates, z, widths)
-        scaling, measured = refine(z, answers, priors=priors, groups=groups)
+        scaling, measured = refine(z, answers, priors=priors_of(estimates, z, widths), groups=groups)
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
         return replace(found, versions=versions()).without_refused()
 
@@ -171,8 +170,9 @@ class Calibration:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% interval of the temperature: sampling error only, not the error of the method."""
-        return self._temperature_scaling.interval()
+        """The 95% interval of the temperature, sampling error only; with answers, the 90% interval they give."""
+        known = self.measured.temperature if self.measured and self.refused is None else None
+        return (known.low, known.high) if known else self._temperature_scaling.interval()
 
     @property
     def bound(self) -> str | None:

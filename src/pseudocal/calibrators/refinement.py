@@ -21,9 +21,10 @@ from pseudocal.calibrators.measures import (
     calibration_error,
     design_gain,
     gap,
+    interval_of_alike,
     more_answers,
 )
-from pseudocal.calibrators.posterior import Posterior, Prior, log_likelihood, posterior
+from pseudocal.calibrators.posterior import LOG_T, Posterior, Prior, log_likelihood, posterior
 from pseudocal.calibrators.survey import as_row_groups, survey_order
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
@@ -33,6 +34,7 @@ NARROW = 0.05  # temperatures that change the mean confidence by less than this 
 MIXES_WIDTH = 0.7  # in log T: the root mean square error of mixes, averaged over the families of development
 AGREEMENT_ERROR = 0.05  # of the accuracy that agreement forecasts: its median on the development tasks
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
+FINE_POINTS = 2001  # of a grid of log T, if all answers are alike
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
 MOST_WORTH = 1e6  # the largest effective number of answers per answer, if all rows have one
 
@@ -132,6 +134,7 @@ class Asked(NamedTuple):
         gap_before: Mean confidence minus accuracy without calibration.
         gap_after: Mean confidence minus accuracy with the temperature that is judged.
         answers: The number of answers.
+        outside: How far the mean confidence without calibration is outside the 90% interval of the accuracy.
 
     """
 
@@ -141,6 +144,7 @@ class Asked(NamedTuple):
     gap_before: float
     gap_after: float
     answers: int
+    outside: float = 0.0
 
 
 class _Answered(NamedTuple):
@@ -197,12 +201,13 @@ def _measured(
     target, groups = answered.target, answered.groups
     sample = _sample(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
     right, accuracy = sample.right, accuracy_interval(sample)
-    low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    low, high = _interval(answered, found, right)
     before, after, at_low, at_high = (
         float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
     )
     narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
-    asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right))
+    outside = max(accuracy.low - before, before - accuracy.high, 0.0)
+    asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right), outside)
     verdict, reason, more = judge_temperature(math.log(temperature), asked)
     unanswered = len(target) - len(answered.rows)
     return Measured(
@@ -225,6 +230,17 @@ def _measured(
     )
 
 
+def _interval(answered: _Answered, found: Posterior, right: NDArray[np.bool_]) -> tuple[float, float]:
+    """The 90% interval of log T."""
+    low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    if right.any() and not right.all():
+        return low, high
+    labels = answered.labels if right.all() else np.full(len(right), NONE_OF_THESE)
+    grid = np.linspace(*LOG_T, FINE_POINTS)
+    log_chance = found.worth * log_likelihood(answered.logits, labels, grid).sum(axis=0)
+    return interval_of_alike((low, high), grid, log_chance, right=bool(right.all()))
+
+
 def _sample(answered: _Answered, temperatures: NDArray[np.float64]) -> AnsweredRows:
     """The answered rows, each with the confidence at its own temperature."""
     right = answered.logits.argmax(axis=1) == answered.labels
@@ -243,18 +259,29 @@ def judge_temperature(log_t: float, asked: Asked) -> tuple[MeasuredVerdict, str,
     >>> judge_temperature(0.2, Asked(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, answers=50))[::2]
     ('caution', 63)
 
+    A model of two classes whose confidence is always near 50% and that is right less often than chance:
+
+    >>> asked = Asked(-1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, answers=20, outside=0.19)
+    >>> judge_temperature(0.5, asked)[:2]
+    ('caution', '20 answers ask for a temperature from 0.37 to 8.17, which makes next to no difference; but the mean
+    confidence is 35 points above the accuracy, and no temperature mends that.')
+
     Args:
         log_t: The logarithm of the temperature to judge.
         asked: What the answers say.
 
     """
-    low, high, narrow, before, after, n = asked
+    low, high, narrow, before, after, n, outside = asked
     story = f"{n:,} answers ask for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
     off = max(low - log_t, log_t - high, 0.0)
     if off > max(low, -high, 0.0):
         return "do not apply", f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.", None
     if off > 0:
         return "caution", f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
+    if max(-low, high) <= narrow and outside > NARROW:
+        gap = f"{100 * abs(before):.0f} points {'above' if before > 0 else 'below'} the accuracy"
+        story = f"{story}, which makes next to no difference; but the mean confidence is {gap}"
+        return "caution", f"{story}, and no temperature mends that.", None
     if max(-low, high) <= narrow:
         return "already calibrated", f"{story}, which makes next to no difference: there is nothing to apply.", None
     if not low <= 0 <= high and abs(after) > abs(before):

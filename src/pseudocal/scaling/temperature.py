@@ -169,10 +169,18 @@ def fit_temperature(
         log_b, at_root = _root(partial(slope, logits, targets, row_weights, rows), guesses, close)
         # if all predictions of a sample are right, its root is a bound: try it once, then the guess before it
         guesses = [log_b, guesses[-1]] if log_b in LOG_B else [log_b]
-    bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
-    temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
+    temperature, bound = _temperature_at(log_b)
     fitted = TemperatureScaling(temperature, at_root.log_se(), len(logits), bound, effective_rows=at_root.effective)
     return fitted if groups is None else _clustered(fitted, logits, targets, row_weights, groups)
+
+
+def _temperature_at(log_b: float) -> tuple[float, Literal["lower", "upper"] | None]:
+    """T = 1 / b, and which bound of T it lies at; b is smallest where T is largest."""
+    if log_b == LOG_B[0]:
+        return BOUNDS[1], "upper"
+    if log_b == LOG_B[1]:
+        return BOUNDS[0], "lower"
+    return math.exp(-log_b), None
 
 
 def _clustered(

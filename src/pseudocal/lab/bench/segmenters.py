@@ -9,7 +9,6 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Scenes, scenes
-from pseudocal.lab.segmentation import NETWORKS
 
 OPTIONS: dict[str, Any] = {
     "batch": 8,  # scenes per training step
@@ -22,6 +21,8 @@ SHARE = 0.75  # the share of a source's scenes to train on; TempScal uses the re
 
 def check_settings(task: Task) -> None:
     """Refuse settings that are not valid for a segmenter."""
+    from pseudocal.lab.segmentation import NETWORKS  # which loads torch; the list of suites needs none
+
     if (task.method, task.scenario) != ("source-only", "closed-set"):
         raise InputError(f"expected source-only, closed-set for segmentation, got {task.method}, {task.scenario}")
     if task.backbone not in NETWORKS:
