@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from pseudocal.architectures import ARCHITECTURES
+from pseudocal.app.models.architectures import ARCHITECTURES
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt import BACKBONES, Choice, Network, build_backbone
 from pseudocal.lab.adapt.backbones import cached_features, compute_features

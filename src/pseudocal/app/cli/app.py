@@ -87,7 +87,7 @@ def calibrate(
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[
         list[str] | None,
-        option(metavar="MODEL2", help="another model of the same classes; may be given more than once"),
+        option(metavar="MODEL2", help="another model of the same classes, or student[:BACKBONE]; may be repeated"),
     ] = None,
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
@@ -235,7 +235,7 @@ def refine_result(
         bool, option("--trust-model", help="open .pt2 and TorchScript again: such files can run code")
     ] = False,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
     exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:

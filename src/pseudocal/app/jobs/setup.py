@@ -21,8 +21,7 @@ from pseudocal.app.inputs import (
     preprocessing_for,
     preprocessing_of_second,
 )
-from pseudocal.app.inputs.addresses import files_at
-from pseudocal.app.inputs.blocks import SHARD_SUFFIXES
+from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
 from pseudocal.app.inputs.input_sets import holds_pictures, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
@@ -36,7 +35,6 @@ from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
-from pseudocal.predictors import models_in
 from pseudocal.randomness import Streams
 
 NO_MIXED_IDS = "Token ids are not mixed: they are numbers of words, and what lies between two of them is another word."
@@ -176,8 +174,8 @@ def reading(job: Job) -> dict[str, Any]:
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
-    """Wrap an open model so that it returns logits."""
-    return AsLogits(model.predict, job.outputs, job.binary)
+    """Wrap an open model so that it returns logits, unless it returns features."""
+    return model.predict if model.encodes else AsLogits(model.predict, job.outputs, job.binary)
 
 
 def check_count(names: tuple[str, ...], classes: int) -> None:
@@ -188,8 +186,11 @@ def check_count(names: tuple[str, ...], classes: int) -> None:
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
     """Open the model, and any second opinions."""
-    names = (job.model, *models_in(job.second_opinion))
-    return tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
+    names = (job.model, *job.opinions)
+    models = tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
+    if models[0].encodes:
+        raise InputError(f"expected a model to calibrate, got {job.model}, a student")
+    return models
 
 
 def open_setup(job: Job, models: Models) -> Setup:

@@ -15,7 +15,7 @@ SIDE, EDGE = 224, 256  # torchvision's evaluation: the shorter side is resized t
 def open_state_dict(path: Path, *, architecture: str, device: str = "cpu", **_: Any) -> OpenModel:
     """Open a file of tensors; no code in it is run."""
     require("torch", "torch")
-    from pseudocal.architectures import import_classifier, read_state_dict
+    from pseudocal.app.models.architectures import import_classifier, read_state_dict
     from pseudocal.predictors.torch_module import TorchPredictor
 
     imported = import_classifier(read_state_dict(path), architecture)

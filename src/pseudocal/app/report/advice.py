@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
-from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words
+from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words, opinion_name
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
 from pseudocal.app.report.shapes import Panel, Track
@@ -57,7 +56,7 @@ def _measured(report: Report) -> Iterator[Fact]:
 
 def _few_images(report: Report) -> Iterator[Fact]:
     pairs = report.calibration.pairs
-    if report.segmentation is not None and pairs < FEW_IMAGES:
+    if report.segmentation is not None and report.answers is None and pairs < FEW_IMAGES:
         yield _caution(
             f"The temperature rests on only {pairs:,} pairs of images. Use {FEW_IMAGES} or more: pixels of the same "
             "image carry nearly the same information."
@@ -68,9 +67,9 @@ def _assumed(report: Report) -> Iterator[Fact]:
     """Say what was assumed about the inputs: a wrong guess costs points of accuracy, and looks like a bad model."""
     if report.data.assumed:
         yield _caution(
-            f"Neither the model nor a setting says how pictures are to be prepared: {', '.join(report.data.assumed)} "
-            f"were assumed ({report.data.preparation}). If the model was trained otherwise, it does worse here than it "
-            "can, and so do all figures."
+            "Neither the model nor a setting says how pictures are to be prepared; assumed: "
+            f"{', '.join(report.data.assumed)} ({report.data.preparation}). If the model was trained otherwise, it "
+            "does worse here than it can, and so do all figures."
         )
 
 
@@ -162,7 +161,7 @@ def panel(report: Report) -> Panel | None:
 def _models(report: Report) -> str:
     """Name the model and any second opinions."""
     others = report.settings.get("second_opinion")
-    names = [PurePath(str(name)).name for name in others] if isinstance(others, list | tuple) else []
+    names = [opinion_name(str(name)) for name in others] if isinstance(others, list | tuple) else []
     said = f"Second opinion: {', '.join(names)}." if names else "" if others is None else "No second opinion."
     return f"Model: {report.model.title}. {said}".strip()
 

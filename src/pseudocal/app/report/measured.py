@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
@@ -59,13 +60,15 @@ def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
         f"these answers{rest}.",
     )
     if answers.none_of_these:
+        count = "One answer is" if answers.none_of_these == 1 else f"{answers.none_of_these:,} of the answers are"
         yield Fact(
             "caution",
-            f'{answers.none_of_these:,} of the answers are "none of these": the target has other classes than the '
-            "model. On such inputs it is wrong whatever it says.",
+            f'{count} "none of these": the target has other classes than the model. On such inputs it is wrong '
+            "whatever it says.",
         )
     if answers.cannot_tell:
-        yield Fact("note", f'{answers.cannot_tell:,} questions were answered "cannot tell"; they are left out.')
+        how = "question was" if answers.cannot_tell == 1 else "questions were"
+        yield Fact("note", f'{answers.cannot_tell:,} {how} answered "cannot tell" and left out.')
     if answers.error_after is None:
         yield Fact("note", "The answers are too few to measure the calibration error itself.")
 
@@ -85,3 +88,15 @@ def gap_in_words(answers: Measured) -> str:
 def _points(gap: Interval) -> str:
     value, low, high = (f"{100 * part:+.0f}" for part in (gap.value, gap.low, gap.high))
     return f"{value} ({low} to {high})"
+
+
+def opinion_name(name: str) -> str:
+    """Name a second opinion without its folder; a student for what it is.
+
+    >>> opinion_name("models/other.onnx"), opinion_name("student:encoders/small.onnx")
+    ('other.onnx', "a student of the model's own predictions (small.onnx)")
+    """
+    kind, _, encoder = name.partition(":")
+    if kind == "student":
+        return f"a student of the model's own predictions ({PurePath(encoder).name})"
+    return PurePath(name).name

@@ -15,7 +15,7 @@ from urllib.request import getproxies
 
 from torch import nn
 
-from pseudocal.architectures import ARCHITECTURES, import_backbone, read_state_dict
+from pseudocal.app.models.architectures import ARCHITECTURES, import_backbone, read_state_dict
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.choices import Choice, Normal

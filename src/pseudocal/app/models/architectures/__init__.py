@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pseudocal.architectures.networks import ARCHITECTURES, ResNet, VisionTransformer
-from pseudocal.architectures.state_dicts import Imported, import_backbone, import_classifier, read_state_dict
+from pseudocal.app.models.architectures.networks import ARCHITECTURES, ResNet, VisionTransformer
+from pseudocal.app.models.architectures.state_dicts import Imported, import_backbone, import_classifier, read_state_dict
 
 __all__ = [
     "ARCHITECTURES",

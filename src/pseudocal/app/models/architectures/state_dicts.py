@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from pseudocal.architectures.networks import ARCHITECTURES, ResNet, VisionTransformer
+from pseudocal.app.models.architectures.networks import ARCHITECTURES, ResNet, VisionTransformer
 from pseudocal.arrays import InputError
 
 IMAGENET_NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -18,7 +18,7 @@ transformers = pytest.importorskip("transformers")
 
 from torch import Tensor, nn  # noqa: E402
 
-from pseudocal.architectures import import_backbone, import_classifier, read_state_dict  # noqa: E402
+from pseudocal.app.models.architectures import import_backbone, import_classifier, read_state_dict  # noqa: E402
 from pseudocal.arrays import InputError  # noqa: E402
 
 CLASSES = 7
