@@ -158,3 +158,9 @@ def test_the_differing_pairs_and_what_was_left_out_are_counted(made):
 def test_a_calibration_that_does_not_say_what_it_rests_on_is_refused(made):
     with pytest.raises(InputError, match=r"expected a calibration that counts its pairs, got \{\}"):
         made.make_report(calibration=Calibration("tempscal", TemperatureScaling(2.0)))
+
+
+def test_no_curve_is_drawn_of_a_single_point(made):
+    flat = np.tile([0.1, 0.0, 0.0], (600, 1))  # one confidence for all
+    assert "Answer only when sure" not in page(made.make_report(logits=flat, classes=["a", "b", "c"]))
+    assert "Answer only when sure" in page(made.make_report())
