@@ -15,7 +15,7 @@ import numpy as np
 
 from answers_targets import Target
 from pseudocal import ask
-from pseudocal.calibrators.confidence import gaps
+from pseudocal.calibrators.confidence import below_top
 from pseudocal.calibrators.measures import design_gain
 from pseudocal.calibrators.posterior import LOG_T, Prior, log_likelihood
 from pseudocal.calibrators.survey import survey_order
@@ -34,7 +34,7 @@ class Tables:
     """All of a target that depends on a row and a temperature."""
 
     def __init__(self, target: Target) -> None:
-        logits, below = target.logits, gaps(target.logits)
+        logits, below = target.logits, below_top(target.logits)
         self.target = target
         self.right = logits.argmax(axis=1) == target.labels
         self.likelihood = log_likelihood(logits, target.labels.astype(np.int64), GRID).astype(np.float32)

@@ -3,11 +3,12 @@
     python benchmarks/trust.py prepare --out runs/bench     train what is missing (hours on one core, resumable)
     python benchmarks/trust.py development                  the tasks that every number was chosen on
     python benchmarks/trust.py families --data FOLDER       each family with numbers that the others chose
+    python benchmarks/trust.py formulas --data FOLDER       ways from agreement to accuracy, on the development families
     python benchmarks/trust.py examples                     verdicts of development, beside what is true
     python benchmarks/trust.py held-out                     once: every look is written to `trust_openings.jsonl`
 
-Development has two of the four vendors of emoji as targets, four methods, and the digits after three; what is held out
-has the other two vendors as targets, three more methods, a second backbone, and the digits after three other methods.
+Development has two of the four vendors of emoji as targets, four methods and two backbones, and the digits after three;
+what is held out has the other two vendors as targets, three more methods, and the digits after three other methods.
 `trust_families.py` has the families that need no stored models, `trust_tables.py` the tables.
 """
 
@@ -29,6 +30,7 @@ from pseudocal.calibrators import agreement, trust
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
+from trust_formulas import compared
 from trust_tables import Cases, examples, measured, tables
 
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")
@@ -110,10 +112,10 @@ def prepare(store: Store, family: str | None, *, development: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["prepare", "development", "families", "examples", "held-out"])
+    parser.add_argument("what", choices=["prepare", "development", "families", "formulas", "examples", "held-out"])
     parser.add_argument("--family", choices=[*DEVELOPMENT, *HELD_OUT], help="prepare this one alone")
     parser.add_argument("--development", action="store_true", help="prepare no held-out task")
-    parser.add_argument("--data", type=Path, help="a folder with the reviews and the census")
+    parser.add_argument("--data", type=Path, help="a folder with the reviews, the census and USPS")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     args = parser.parse_args()
     store = Store(args.out)
@@ -125,6 +127,8 @@ def main() -> None:
         cases = load(DEVELOPMENT, store) | families(args.out, args.data)
         for text in chain(left_out(cases), ["With the constants that ship:"], as_shipped(cases)):
             print(text, end="\n\n", flush=True)
+    elif args.what == "formulas":
+        print(*compared(load(DEVELOPMENT, store) | families(args.out, args.data)), sep="\n\n")
     elif args.what == "examples":
         print(examples([case for group in load(DEVELOPMENT, store).values() for case in group[::3]]))
     else:

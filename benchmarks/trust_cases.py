@@ -30,6 +30,7 @@ from pseudocal.lab.bench.views import View, domains_of, shown
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.synthesis import partners
+from trust_students import features_for, student_of
 
 VENDORS = ("noto", "twemoji", "openmoji", "fluent")
 LAM = 0.65
@@ -48,6 +49,7 @@ class Case:
         mixes: The labelled mixes.
         opinions: What each second model says.
         source: Labelled logits of the source, if there are any.
+        student: What a student of the model says.
 
     """
 
@@ -58,6 +60,7 @@ class Case:
     mixes: Labelled
     opinions: tuple[Opinion, ...]
     source: Labelled | None = None
+    student: Opinion | None = None
 
     @cached_property
     def real(self) -> Labelled:
@@ -73,6 +76,11 @@ class Case:
     def agreements(self) -> list[Agreement]:
         """The agreement with each second model."""
         return [agreement_of(opinion, self.real) for opinion in self.opinions]
+
+    @cached_property
+    def students(self) -> list[Agreement]:
+        """The agreement with the student."""
+        return [] if self.student is None else [replace(agreement_of(self.student, self.real), student=True)]
 
     @cached_property
     def mixing(self) -> TemperatureScaling:
@@ -108,6 +116,7 @@ def case_of_logits(
     partner: np.ndarray,
     labels: np.ndarray,
     source: Labelled | None = None,
+    student: Opinion | None = None,
 ) -> Case:
     """From what each model says of the target and of mixes of each row with its partner."""
     first, *others = logits
@@ -119,7 +128,7 @@ def case_of_logits(
         wrong = surely_mistaken(predicted, [c[rows] for c in (own, its) for rows in (kept, partner[kept])])
         same = (other_mixed[kept].argmax(axis=1) == predicted)[wrong]
         opinions.append(count_agreement(first, other) + count_mistakes(predicted[wrong], same, first.shape[1]))
-    return Case(family, task, first, labels, Labelled(mixed[0][kept], own[kept]), tuple(opinions), source)
+    return Case(family, task, first, labels, Labelled(mixed[0][kept], own[kept]), tuple(opinions), source, student)
 
 
 def stored_case(family: str, task: Task, store: Store) -> Case:
@@ -128,6 +137,8 @@ def stored_case(family: str, task: Task, store: Store) -> Case:
     logits = [load_arrays(store.folder(t) / "target.npz")["logits"] for t in tasks]
     images, view = domains_of(task, store)[1].inputs, View(LAM, task.seed)
     mixed = [all_logits(load_classifier(t, store), shown(t, images, view)) for t in tasks]
+    partner = partners(len(logits[0]), seed=task.seed)
+    features = [features_for(task, store, one) for one in (View(), view)]
     val = store.folder(task) / "source_val.npz"
     source = load_arrays(val) if val.exists() else None
     return case_of_logits(
@@ -135,9 +146,10 @@ def stored_case(family: str, task: Task, store: Store) -> Case:
         f"{task.pair}, {task.method}",
         logits,
         mixed,
-        partners(len(logits[0]), seed=task.seed),
+        partner,
         np.load(store.folder(task) / "target_labels.npy"),
         None if source is None else Labelled(source["logits"], source["labels"]),
+        student_of(logits[0], mixed[0], partner, features, task.seed),
     )
 
 
@@ -174,6 +186,7 @@ def digits(methods: tuple[str, ...]) -> list[Task]:
 
 DEVELOPMENT = {
     "emoji, Lite0": emoji(("noto", "fluent"), ("source-only", "mcc", "bnm", "shot")),
+    "emoji, Lite2": emoji(("noto", "fluent"), ("source-only", "mcc", "bnm"), "efficientnet-lite2"),
     "digits": digits(("source-only", "mcc", "bnm")),
 }
 HELD_OUT = {

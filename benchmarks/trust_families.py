@@ -1,15 +1,16 @@
 """Families of cases for `benchmarks/trust.py` that take seconds to minutes to train: no stored models are needed.
 
 Handwritten digits of scikit-learn and emoji (features of the packaged EfficientNet, whose 1,000 ImageNet classes no
-installed package has pictures for), both under corruptions that a camera might cause; and tasks of two classes: digits
-and tumours of scikit-learn, and two files that are no part of the project (`--data`), reviews and a census. What is
-missing is left out.
+installed package has pictures for), both under corruptions that a camera might cause; digits of USPS, and tasks of two
+classes: digits and tumours of scikit-learn, reviews and a census. Three of these are files that are no part of the
+project (`--data`): USPS, reviews and census. What is missing is left out.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pseudocal import PseudoCal
+from pseudocal.calibrators.student import Student
 from pseudocal.lab.bench.views import View
+from pseudocal.lab.data import load
 from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import partners
 from trust_cases import LAM, Case, case_of_logits
+from trust_students import OTHER, student_of
 from two_class_data import census, reviews
 
 Images = np.ndarray  # (n, height, width, channels) from 0 to 1
 Corruption = Callable[[Images, np.random.Generator], Images]
+MOST_DIGITS = 2000  # of each kind
 SIDE = 64  # pixels of an emoji: a quarter of the work of the usual 128
 
 CORRUPTIONS: dict[str, Corruption] = {
@@ -51,8 +56,10 @@ CORRUPTIONS: dict[str, Corruption] = {
 def case_of(family: str, task: str, models: list[Any], x: np.ndarray, y: np.ndarray) -> Case:
     """The first model on one target, with the others as second opinions."""
     first, *seconds = (as_predictor(model) for model in models)
-    evidence = PseudoCal().collect(first, x, second_opinion=seconds)
-    return Case(family, task, np.asarray(first(x), np.float64), y, evidence.mixes.labelled, tuple(evidence.opinions))
+    evidence = PseudoCal().collect(first, x, second_opinion=[*seconds, Student()])
+    logits, opinions = np.asarray(first(x), np.float64), tuple(evidence.opinions)
+    student = None if evidence.lessons is None else evidence.lessons.opinion(logits.shape[1])
+    return Case(family, task, logits, y, evidence.mixes.labelled, opinions, student=student)
 
 
 def twins(model: Any, x: Any, y: np.ndarray, n: int = 3) -> list[Any]:
@@ -68,27 +75,46 @@ def _seeded(model: Any, seed: int) -> dict[str, int]:
     return {name: seed for name in model.get_params() if name.split("__")[-1] == "random_state"}
 
 
+def kinds_of(x: np.ndarray, y: np.ndarray) -> dict[str, list[Any]]:
+    """Three kinds of models with twins, and one pair of two kinds."""
+    kinds = {
+        "network": twins(MLPClassifier((64,), max_iter=100), x, y),
+        "regression": twins(LogisticRegression(C=0.01), x, y),
+        "trees": twins(ExtraTreesClassifier(50, min_samples_leaf=2), x, y),
+    }
+    return kinds | {"network, regression": [kinds["network"][0], *kinds["regression"][1:]]}
+
+
 def small_digits() -> Iterator[Case]:
-    """Three kinds of models and one pair of two kinds; the trees and the careful regression are underconfident."""
+    """Under corruptions; the trees and the careful regression are underconfident."""
     x, y = load_digits(return_X_y=True)
     x, half = x.reshape(-1, 8, 8, 1) / 16, np.random.default_rng(0).permutation(len(y))
     train, test = half[:900], half[900:]
-    flat = x[train].reshape(900, -1)
-    kinds = {
-        "network": twins(MLPClassifier((64,), max_iter=100), flat, y[train]),
-        "regression": twins(LogisticRegression(C=0.01), flat, y[train]),
-        "trees": twins(ExtraTreesClassifier(50, min_samples_leaf=2), flat, y[train]),
-    }
-    kinds["network, regression"] = [kinds["network"][0], *kinds["regression"][1:]]
+    kinds = kinds_of(x[train].reshape(900, -1), y[train])
     for name, corrupt in CORRUPTIONS.items():
         seen = corrupt(x[test], np.random.default_rng(1)).reshape(len(test), -1)
         for kind, models in kinds.items():
             yield case_of("scikit-learn digits", f"{name}, {kind}", models, seen, y[test])
 
 
+def written_digits(path: Path) -> Iterator[Case]:
+    """USPS to each of the built-in kinds of digits and back: the same three kinds of models, on pixels."""
+    with np.load(path, allow_pickle=False) as file:
+        usps = file["train_x"][:MOST_DIGITS], file["train_y"][:MOST_DIGITS].astype(np.int64)
+    found = {"usps": usps} | {
+        name: (domain.inputs[:, 0], domain.labels)
+        for name, domain in load("digits", "mnist", "optdigits", "fonts").items()
+    }
+    flat = {name: (x[:MOST_DIGITS].reshape(-1, 256) / 255, y[:MOST_DIGITS]) for name, (x, y) in found.items()}
+    for source, target in permutations(flat, 2):
+        if "usps" in (source, target):
+            for kind, models in kinds_of(*flat[source]).items():
+                yield case_of("USPS", f"{source} to {target}, {kind}", models, *flat[target])
+
+
 def corrupted_emoji(folder: Path) -> Iterator[Case]:
     """Heads on clean pictures of two vendors, used on corrupted others; the careful heads are underconfident."""
-    features = _emoji_features(folder)
+    features, others = _emoji_features(folder), _emoji_features(folder, OTHER["efficientnet-lite0"])
     train, labels = features["train"]
     kinds = {
         "sure": twins(make_pipeline(StandardScaler(), LogisticRegression(C=1.0)), train, labels),
@@ -99,16 +125,17 @@ def corrupted_emoji(folder: Path) -> Iterator[Case]:
         real, mixed = features[name]
         for kind, models in kinds.items():
             both = [[model.decision_function(x) for model in models] for x in (real, mixed)]
-            yield case_of_logits("corrupted emoji", f"{name}, {kind}", *both, partner, features["labels"][0])
+            student = student_of(both[0][0], both[1][0], partner, others[name])
+            labels_of = features["labels"][0]
+            yield case_of_logits("corrupted emoji", f"{name}, {kind}", *both, partner, labels_of, student=student)
 
 
-def _emoji_features(folder: Path) -> dict[str, tuple[np.ndarray, ...]]:
+def _emoji_features(folder: Path, name: str = "efficientnet-lite0") -> dict[str, tuple[np.ndarray, ...]]:
     """Features of clean pictures with their labels, and of corrupted pictures and their mixes; kept in a file."""
     from pseudocal.lab.adapt.backbones import build_backbone, compute_features
     from pseudocal.lab.adapt.choices import Choice
-    from pseudocal.lab.data import load
 
-    path = folder / "corrupted_emoji.npz"
+    path = folder / ("corrupted_emoji.npz" if name == "efficientnet-lite0" else f"corrupted_emoji_{name}.npz")
     if path.exists():
         with np.load(path, allow_pickle=False) as file:
             found = dict(file)
@@ -117,13 +144,13 @@ def _emoji_features(folder: Path) -> dict[str, tuple[np.ndarray, ...]]:
     images, labels = (np.concatenate([getattr(domain, part) for domain in domains]) for part in ("inputs", "labels"))
     order = np.random.default_rng(0).permutation(len(labels))
     train, test = order[:1300], order[1300:2000]
-    backbone = build_backbone(Choice("efficientnet-lite0", size=SIDE))
+    backbone = build_backbone(Choice(name, size=SIDE))
     clean = images[test].transpose(0, 2, 3, 1) / 255
     features = {"train": (compute_features(backbone, images[train]), labels[train]), "labels": (labels[test],)}
-    for name, corrupt in CORRUPTIONS.items():
+    for each, corrupt in CORRUPTIONS.items():
         seen = 255 * np.clip(corrupt(clean, np.random.default_rng(1)), 0, 1).transpose(0, 3, 1, 2).astype(np.float32)
         both = seen, View(LAM, 0).of(seen)
-        features[name] = tuple(compute_features(backbone, x) for x in both)
+        features[each] = tuple(compute_features(backbone, x) for x in both)
     flat: dict[str, Any] = {f"{name}/{i}": a for name, arrays in features.items() for i, a in enumerate(arrays)}
     np.savez(path, **flat)
     return features
@@ -172,14 +199,22 @@ def later_years(path: Path) -> Iterator[Case]:
         yield case_of("two classes", f"census, {shift_of.name}", twins(model, *shift_of.source), *shift_of.target)
 
 
+FILES = (
+    ("USPS", "usps.npz", written_digits),
+    ("two classes", "sentiment_4domains.npz", texts_of_others),
+    ("two classes", "employment_ma.npz", later_years),
+)
+
+
 def families(folder: Path, data: Path | None) -> dict[str, list[Case]]:
     """All that can be had; corrupted emoji need the extra `adapt`, and a quarter of an hour the first time."""
-    found = {"scikit-learn digits": [*small_digits()], "two classes": [*two_digits(), *tumours()]}
-    for name, read in (("sentiment_4domains.npz", texts_of_others), ("employment_ma.npz", later_years)):
+    found = {"scikit-learn digits": [*small_digits()], "USPS": [], "two classes": [*two_digits(), *tumours()]}
+    for family, name, read in FILES:
         if data is not None and (data / name).exists():
-            found["two classes"] += read(data / name)
+            found[family] += read(data / name)
         else:
             print(f"left out: {name}, no such file")
+    found = {family: cases for family, cases in found.items() if cases}
     try:
         return {"corrupted emoji": [*corrupted_emoji(folder)], **found}
     except ImportError as error:

@@ -26,7 +26,7 @@ def test_no_two_consumers_share_a_stream():
             number = float(named(*index).random())
             assert number not in first, (seed, part, name, index, first[number])
             first[number] = (seed, part, name, index)
-    assert len(first) == 2 * 3 * (2 + 2 + 6 + 6 + 2 + 2 + 4)
+    assert len(first) == 2 * 3 * (2 + 2 + 6 + 6 + 2 + 2 + 5)
 
 
 def test_a_stream_starts_anew_each_time():

@@ -5,8 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-STREAM_NAMES = ("order", "pairs", "past", "synthesis", "real", "kept_mixes", "kept_real", "images", "blocks", "asked")
+STREAM_NAMES = (
+    "order",
+    "pairs",
+    "past",
+    "synthesis",
+    "real",
+    "kept_mixes",
+    "kept_real",
+    "images",
+    "blocks",
+    "asked",
+    "keys",
+)
 
 
 @dataclass(frozen=True)
@@ -68,8 +81,30 @@ class Streams:
         """The pixels of an image that a person may be asked about."""
         return self._stream("asked", image)
 
+    def keys(self) -> np.random.Generator:
+        """The keys of rows, see `row_keys`."""
+        return self._stream("keys")
+
     def _stream(self, name: str, *index: int) -> np.random.Generator:
         part = 0 if self.part is None else self.part + 1
         return np.random.default_rng(
             np.random.SeedSequence(self.seed, spawn_key=(STREAM_NAMES.index(name), part, *index))
         )
+
+
+def row_keys(streams: Streams, rows: ArrayLike) -> NDArray[np.int64]:
+    """A random number from 0 to 2^63 for each row: a function of its number, whatever else is drawn.
+
+    >>> bool(np.all(row_keys(Streams(0), [3, 5]) == row_keys(Streams(0), [5, 3])[::-1]))
+    True
+
+    Args:
+        streams: The random streams of the target, or of the block that numbers its rows for itself.
+        rows: The numbers of the rows.
+
+    """
+    key = np.asarray(rows, dtype=np.uint64) + streams.keys().integers(2**63, dtype=np.uint64)
+    for multiplier, shift in ((0x9E3779B97F4A7C15, 30), (0xBF58476D1CE4E5B9, 27), (0x94D049BB133111EB, 31)):
+        key = key * np.uint64(multiplier)  # SplitMix64, modulo 2^64
+        key ^= key >> np.uint64(shift)
+    return (key >> np.uint64(1)).astype(np.int64)

@@ -59,9 +59,16 @@ class Reservoir:
     def __len__(self) -> int:
         return self._held
 
-    def add(self, labelled: Labelled) -> None:
-        """Add rows; once the memory is full, the rows with the largest keys are dropped."""
-        keys = self._rng.random(len(labelled))
+    def add(self, labelled: Labelled, keys: NDArray[np.float64] | None = None) -> None:
+        """Add rows; once the memory is full, the rows with the largest keys are dropped.
+
+        Args:
+            labelled: The rows.
+            keys: A key for each, from 0 to 1, if they are not to be drawn: rows that have keys are kept or dropped
+                alike, however they are divided into blocks.
+
+        """
+        keys = self._rng.random(len(labelled)) if keys is None else keys
         coming = np.flatnonzero(keys < self._ceiling)
         for piece in np.array_split(coming, max(1, -(-len(coming) // PIECE))):
             self._insert(_rows(labelled, piece, keys))

@@ -14,6 +14,7 @@ from pseudocal.calibrators.agreement import (
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.distributed import LocalExecutor
+from pseudocal.synthesis import STRATEGIES
 
 CLASSES, DIM = 8, 16
 
@@ -56,7 +57,7 @@ def test_a_second_model_that_is_the_first_says_nothing(inputs, own):
         calibration = PseudoCal(estimator=estimator).fit(model, inputs, second_opinion=second)
         assert calibration.temperature == alone.temperature
         assert calibration.trust.verdict == "caution"
-        assert "no opinion of its own" in calibration.trust.reasons[0]
+        assert "not an independent opinion" in calibration.trust.reasons[0]
         assert calibration.trust.forecast == alone.trust.forecast
         assert calibration.trust.forecast.low < accuracy(truth, model, inputs) < calibration.trust.forecast.high
 
@@ -127,8 +128,8 @@ def two_classes(x):
     [
         (models()[1], None, "no second opinion"),
         (models()[1], [], "no second opinion"),
-        (models()[1], models()[1], "no opinion of its own"),
-        (models()[1], [models()[1], models()[1]], "no opinion of its own"),
+        (models()[1], models()[1], "not an independent opinion"),
+        (models()[1], [models()[1], models()[1]], "not an independent opinion"),
         (two_classes, lambda x: two_classes(x + 0.3), "There are two classes"),
     ],
 )
@@ -197,16 +198,37 @@ def test_epochs_repeat_the_inputs_and_do_not_narrow_the_interval(inputs):
 
 
 @pytest.mark.parametrize(
-    ("settings", "second", "message"),
+    ("settings", "second", "more", "message"),
     [
-        ({"estimator": "agreement"}, None, "expected a second opinion"),
-        ({}, lambda x: np.zeros((len(x), 3)), "expected a second opinion on 8 classes, got 3"),
+        ({"estimator": "agreement"}, None, {}, "expected a second opinion"),
+        ({}, lambda x: np.zeros((len(x), 3)), {}, "expected a second opinion on 8 classes, got 3"),
+        ({}, lambda x: np.zeros((len(x), 8, 5, 5)), {}, r"expected a second opinion of shape \(100, 8\), as the model"),
+        ({}, lambda x: np.full((len(x), 8), np.nan), {}, "NaN"),
+        ({}, lambda x: np.zeros((len(x) - 1, 8)), {}, "expected"),
+        (
+            {},
+            models()[2],
+            {"strategy": STRATEGIES["Pseudo-Label"]},
+            "expected no strategy together with a second opinion",
+        ),
     ],
 )
-def test_what_makes_no_second_opinion(inputs, settings, second, message):
+def test_what_makes_no_second_opinion(inputs, settings, second, more, message):
     _, model, _ = models()
     with pytest.raises(InputError, match=message):
-        PseudoCal(**settings).fit(model, inputs[:200], second_opinion=second)
+        PseudoCal(**settings).fit(model, inputs[:200], second_opinion=second, **more)
+
+
+def test_a_second_model_that_agrees_by_chance_leads_to_a_refusal(inputs):
+    """One of another task, on which a temperature is found but not applied."""
+    _, model, _ = models()
+    other = np.random.default_rng(9).normal(size=(DIM, CLASSES))
+    found = PseudoCal(on_distrust="identity").fit(model, inputs, second_opinion=lambda x: 6 * (x @ other))
+    assert found.settings["estimator"] == "agreement"
+    assert found.trust.evidence["agreement"] < 1 / CLASSES + 0.05
+    assert found.trust.verdict == "do not apply"
+    assert "hardly more often than they share" in found.trust.reasons[0]
+    assert (found.temperature, found.refused) == (1.0, found.trust.temperatures["agreement"])
 
 
 def test_maps_have_no_second_opinion():

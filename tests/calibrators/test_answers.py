@@ -109,6 +109,21 @@ def test_all_right_or_all_wrong_is_no_point(right: bool) -> None:
     assert (measured.accuracy.high if right else 1 - measured.accuracy.low) == 1
 
 
+@pytest.mark.parametrize("right", [True, False])
+def test_if_all_are_right_or_wrong_the_interval_of_t_reaches_as_far_as_that_of_the_accuracy(right: bool) -> None:
+    logits = np.tile(6 * np.eye(20), (500, 1))
+    guess = logits.argmax(axis=1)
+    sure = Prior("mixes", 0.3 if right else 20.0, 0.05, doubt=0.0)
+    answers = answered(logits, guess if right else (guess + 1) % 20, 20)
+    measured = refine(logits, answers, priors=[sure])[1]
+    end = measured.temperature.high if right else measured.temperature.low
+    assert float(confidences(logits, end).mean()) == pytest.approx(
+        measured.accuracy.low if right else measured.accuracy.high, abs=0.002
+    )
+    few = refine(logits / 2, answered(logits / 2, (guess + 1) % 20, 2), priors=priors_of({}, logits))[1]
+    assert few.verdict == "caution"  # a model with a confidence of 51% makes two mistakes in 24% of draws
+
+
 def test_the_gap_is_confidence_minus_accuracy() -> None:
     logits, labels = model()
     scaling, measured = refine(logits, answered(logits, labels, 50))

@@ -27,6 +27,13 @@ def test_save_and_load_give_back_the_same(tmp_path):
     assert set(fitted.versions) == {"pseudocal", "python", "numpy", "scipy"}
 
 
+def test_an_unknown_standard_error_is_still_unknown_after_saving(tmp_path):
+    path = tmp_path / "calibration.json"
+    by_hand = Calibration("pseudocal", TemperatureScaling(1.5, rows=20))
+    by_hand.save(path)
+    assert repr(Calibration.load(path)) == repr(by_hand) == "Calibration(pseudocal: T = 1.500, from 20 rows)"
+
+
 def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path):
     path = tmp_path / "calibration.json"
     TWO.save(path)

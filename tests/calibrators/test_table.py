@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
+from pseudocal import calibrators
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import (
     CALIBRATORS,
@@ -18,6 +19,12 @@ from pseudocal.calibrators import (
 )
 
 NAMES = list(CALIBRATORS)
+
+
+def test_every_calibrator_is_a_public_name():
+    public = {name.lower() for name in calibrators.__all__}
+    named = {entry.function.__name__.removeprefix("_") for entry in CALIBRATORS.values()}  # _cpcs fits its ratio first
+    assert named - public == set()
 
 
 class Trap:

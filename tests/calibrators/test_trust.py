@@ -5,14 +5,15 @@ import re
 import numpy as np
 import pytest
 
-from pseudocal import TemperatureScaling
+from pseudocal import TemperatureScaling, fit_temperature
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import reasons
 from pseudocal.calibrators.agreement import Agreement, consensus_of
 from pseudocal.calibrators.confidence import match_confidence, mean_confidence
 from pseudocal.calibrators.trust import Trust, judge
+from pseudocal.scaling.temperature import BOUNDS
 
-SENTENCES = {name: text for name, text in vars(reasons).items() if name.isupper()}
+SENTENCES = {name: text for name, text in vars(reasons).items() if name.isupper() and isinstance(text, str)}
 
 
 def rows(confidence=0.999, classes=10, largest=None, n=1000, groups=None):
@@ -25,15 +26,20 @@ def rows(confidence=0.999, classes=10, largest=None, n=1000, groups=None):
     return Labelled(logits, own, None, groups)
 
 
+def student(rate, shared=0.0, classes=10, mistakes=200.0):
+    return Agreement(classes, 1000, rate, shared, mistakes, student=True)
+
+
 def two(rate, shared=0.0, classes=10, mistakes=200.0, sure=0.999, inputs=1000):
     return Agreement(classes, inputs, rate, shared, mistakes, sure)
 
 
-def trust_of(real, used="agreement", agreements=(), mixes=4.0, log_se=0.02, bound=None):
+def trust_of(real, used="agreement", agreements=(), mixes=4.0, log_se=0.02):
     """The trust in a temperature; that of the mixes is given, that of the agreement follows from the agreement."""
-    found, consensus = {"mixes": TemperatureScaling(mixes, log_se=log_se, bound=bound)}, consensus_of(agreements)
+    found, consensus = {"mixes": TemperatureScaling(mixes, log_se=log_se)}, consensus_of(agreements)
     if consensus is not None:
-        found["agreement"] = match_confidence(real.logits, consensus.accuracy)
+        found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy)
+        used = used if used == "mixes" else consensus.estimator
     return judge(real, found, used if used in found else "mixes", mixes=900, agreements=agreements)
 
 
@@ -48,12 +54,34 @@ def gap(trust, name):
     return abs(trust.effects[name].gap)
 
 
+def all_wrong():
+    """A fit on mixes of which none has the class that the model gives it: the larger T, the better."""
+    mixes = rows()
+    return fit_temperature(mixes.logits, (mixes.labels + 1) % 10)
+
+
 IMAGES = np.arange(1000) // 10
 CASES = {  # the sentence: what is judged, the verdict, and what must be true then
-    "BOUND": (lambda: trust_of(rows(), bound="upper", mixes=1e6), "do not apply", None),
-    "ONE_CLASS": (lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]), "do not apply", None),
-    "MUCH_OF_ONE_CLASS": (lambda: trust_of(rows(largest=0.5), agreements=[two(0.5)]), "caution", None),
-    "MOSTLY_ONE_CLASS": (lambda: trust_of(rows(largest=0.95, groups=IMAGES)), "caution", None),
+    "BOUND": (
+        lambda: judge(rows(), {"mixes": all_wrong()}, "mixes", mixes=1000),
+        "do not apply",
+        lambda t: t.temperatures["mixes"] == BOUNDS[1] and "the upper end" in t.reasons[0],
+    ),
+    "ONE_CLASS": (
+        lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]),
+        "do not apply",
+        lambda t: t.evidence["largest class"] == 0.97 and "One of 10 classes takes 97%" in t.reasons[0],
+    ),
+    "MUCH_OF_ONE_CLASS": (
+        lambda: trust_of(rows(largest=0.5), agreements=[two(0.5)]),
+        "caution",
+        lambda t: t.evidence["largest class"] == 0.5 and "One of 10 classes takes 50%" in t.reasons[0],
+    ),
+    "MOSTLY_ONE_CLASS": (
+        lambda: trust_of(rows(largest=0.95, groups=IMAGES)),
+        "caution",
+        lambda t: t.evidence["largest class"] == 0.95 and "One class takes 95% of all pixels" in t.reasons[0],
+    ),
     "ALONE": (lambda: trust_of(rows()), "caution", lambda t: "agreement" not in t.temperatures),
     "PIXELS": (lambda: trust_of(rows(groups=IMAGES)), "caution", lambda t: "agreement" not in t.temperatures),
     "SAME_MODEL": (
@@ -65,6 +93,36 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
         lambda: trust_of(rows(0.9, classes=2), agreements=[two(0.9, classes=2)]),
         "caution",
         lambda t: "agreement" not in t.temperatures and t.forecast.high < 0.97,
+    ),
+    "STUDENT_TWO_CLASSES": (
+        lambda: trust_of(rows(0.9, classes=2), agreements=[student(0.3, classes=2)]),
+        "caution",
+        lambda t: "student" not in t.temperatures and t.forecast.high > (1 + 0.3) / 2,
+    ),
+    "SAME_STUDENT": (
+        lambda: trust_of(rows(), agreements=[student(0.97, shared=0.95)]),
+        "caution",
+        lambda t: "student" not in t.temperatures and t.evidence["shared mistakes"] == 0.95,
+    ),
+    "BLIND_STUDENT": (
+        lambda: trust_of(rows(), agreements=[student(0.9)]),
+        "caution",
+        lambda t: t.forecast.accuracy - t.forecast.low > t.forecast.high - t.forecast.accuracy,
+    ),
+    "STUDENT_OPINION": (
+        lambda: trust_of(rows(), agreements=[student(0.8, shared=0.5)]),
+        "caution",
+        lambda t: t.forecast.accuracy == pytest.approx(0.6) and "second confidence" not in t.evidence,
+    ),
+    "STUDENT_NO_MISTAKES": (
+        lambda: trust_of(rows(), agreements=[student(0.9, shared=0.5, mistakes=0.0)]),
+        "caution",
+        lambda t: "mistakes on mixes" not in t.reasons[0],
+    ),
+    "STUDENT_AT_CHANCE": (
+        lambda: trust_of(rows(), agreements=[student(0.4, shared=0.5)]),
+        "do not apply",
+        lambda t: 0.1 < t.forecast.accuracy < 0.2,
     ),
     "UNSURE": (
         lambda: trust_of(rows(), agreements=[two(0.4, sure=0.5)]),
@@ -102,9 +160,21 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
         "apply",
         lambda t: t.temperatures["agreement"] < 1 and t.effects["agreement"].confidence > 0.9,
     ),
-    "BACKED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.2), "apply", None),
-    "UNDECIDED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.0), "caution", None),
-    "CONTRADICTED": (lambda: trust_of(rows(), agreements=[two(0.5)], mixes=0.8), "caution", None),
+    "BACKED": (
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.2, log_se=0.05),
+        "apply",
+        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixes"]) > 2 * 0.05,
+    ),
+    "UNDECIDED": (
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.01, log_se=0.05),
+        "caution",
+        lambda t: abs(np.log(t.temperatures["mixes"])) < 0.05,
+    ),
+    "CONTRADICTED": (
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=0.8, log_se=0.05),
+        "caution",
+        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixes"]) < -2 * 0.05,
+    ),
     "NEARER": (
         lambda: trust_of(rows(), "mixes", [two(0.5)], mixes=4.0),
         "apply",
@@ -148,7 +218,7 @@ def test_each_sentence_is_said_where_it_is_true(name):
     trust = make()
     assert said(name, trust), trust.reasons
     assert trust.verdict == verdict
-    assert true is None or true(trust)
+    assert true(trust)
     assert trust.forecast.low <= trust.forecast.accuracy <= trust.forecast.high
     assert "{" not in " ".join(trust.reasons)
 
@@ -158,6 +228,21 @@ def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():
         for mixes in (0.5, 1.5, 3.0, 4.0, 6.0, 10.0):
             trust = trust_of(rows(), "mixes", [two(rate)], mixes=mixes)
             assert trust.verdict != "apply" or gap(trust, "mixes") <= 0.1
+
+
+def test_a_student_alone_is_never_enough_to_apply():
+    """Whatever it says, of whatever temperature; beside a model that is one, it changes nothing."""
+    found = set()
+    for rate in np.arange(0.2, 1.0, 0.1):
+        for mixes in (0.5, 1.5, 4.0):
+            for used, confidence in (("mixes", 0.999), ("student", 0.999), ("mixes", 0.3), ("student", 0.3)):
+                trust = trust_of(rows(confidence), used, [student(rate, shared=0.3)], mixes=mixes)
+                found.add(trust.verdict)
+                assert said("BLIND_STUDENT", trust)
+    assert found == {"caution", "do not apply"}
+    both, alone = (trust_of(rows(), agreements=[two(0.5), *more]) for more in ([student(0.9)], []))
+    assert both == alone
+    assert both.verdict == "apply"
 
 
 def test_an_agreement_is_not_its_own_judge():

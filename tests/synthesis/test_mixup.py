@@ -100,7 +100,7 @@ def test_a_batch_of_one_pairs_with_the_past():
     ("batch", "memory"), [pytest.param(4, 10**6, marks=pytest.mark.slow), (7, 10**6), (5, 16 * (2 * 8 + 2 * 8))]
 )
 def test_anywhere_gives_every_ordered_pair_of_the_stream_the_same_weight(batch, memory):
-    """Whatever the batch size, and with room for 16 waiting rows as with room for all."""
+    """Whatever the batch size, and with room for 16 kept rows as with room for all."""
     n, repeats = 24, 4000
     x = np.arange(2.0 * n).reshape(n, 2)
     total = np.zeros((n, n))
@@ -121,7 +121,7 @@ def test_anywhere_gives_every_ordered_pair_of_the_stream_the_same_weight(batch, 
     assert np.abs(leads / leads.mean() - 1).max() < 0.1
 
 
-def test_waiting_inputs_take_no_more_than_their_memory():
+def test_rows_kept_as_partners_take_no_more_than_their_memory():
     from pseudocal.synthesis.pairs import MOST_PARTNERS, _Past
 
     past = _Past(memory=100 * (8 * 8 + 4 * 8), rng=np.random.default_rng(0))

@@ -2,9 +2,9 @@
 
 Two models agree on an input because the first is right, or because both make the same mistake. How often they share a
 mistake can be measured on mixes. If the first model predicts for a mix a class that neither model predicts for either
-of the two inputs, the prediction is certainly wrong; whether the second model makes the same mistake can be seen
-without labels. Let a be the agreement on real inputs, p the accuracy of the first model, r the fraction of its mistakes
-that the second makes too, and q the fraction of what it gets right that the second gets right too. Then
+of the two inputs, that is certainly wrong; whether the second makes the same mistake needs no labels. Let a be the
+agreement on real inputs, p the accuracy of the first model, r the fraction of its mistakes that the second makes too,
+and q the fraction of what it gets right that the second gets right too. Then
 
     a = p q + (1 - p) r.
 
@@ -37,8 +37,7 @@ PRIOR_MISTAKES = 3.0  # the weight, in mistakes, with which the share of each cl
 class Opinion:
     """What one second model says, counted by the class that the first model predicts. Opinions of two parts add up.
 
-    >>> opinion = Opinion.empty(3) + Opinion.empty(3)
-    >>> opinion.mistakes.tolist()
+    >>> (Opinion.empty(3) + Opinion.empty(3)).mistakes.tolist()
     [0.0, 0.0, 0.0]
 
     Attributes:
@@ -81,9 +80,7 @@ def count_agreement(logits: Logits, its: Logits) -> Opinion:
 
 
 def find_mistakes(seconds: Sequence[Predictor], pairs: Pairs, mixes: Labelled, lam: float) -> list[Opinion]:
-    """Count certain mistakes among the mixes of one batch, and predict only these mixes with each second model.
-
-    Their predictions for the inputs of each pair are known already: `pairs.opinions`.
+    """Count certain mistakes among the mixes of a batch; each second model, asked before for inputs, predicts these.
 
     >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
     >>> pairs = Pairs(x, x, np.array([0]), np.array([1]), opinions=np.array([[0], [1]]))
@@ -95,7 +92,7 @@ def find_mistakes(seconds: Sequence[Predictor], pairs: Pairs, mixes: Labelled, l
     if len(mixes) == 0 or pairs.opinions is None:
         return [Opinion.empty(pairs.outputs.shape[1]) for _ in seconds]
     kept, predicted, opinions = apart(pairs), mixes.logits.argmax(axis=1), []
-    own = kept.outputs.argmax(axis=1)
+    own = pairs.outputs.argmax(axis=1)
     for second, its in zip(seconds, pairs.opinions.T, strict=True):
         shares = [classes[rows] for classes in (own, its) for rows in (kept.first, kept.second)]
         wrong = np.flatnonzero(surely_mistaken(predicted, shares))
@@ -163,7 +160,8 @@ class Agreement:
         rate: The fraction of real inputs on which the models agree.
         shared: The fraction of the first model's mistakes that the second model makes too.
         mistakes: The effective number of certain mistakes on mixes that `shared` rests on.
-        sure: The mean confidence of the second model.
+        sure: The mean confidence of the second model; a student has none.
+        student: Whether the second opinion is a student of the first model.
 
     """
 
@@ -173,9 +171,10 @@ class Agreement:
     shared: float
     mistakes: float
     sure: float = math.nan
+    student: bool = False
 
     @property
-    def empty(self) -> bool:
+    def too_similar(self) -> bool:
         """Whether the second model is too similar to the first to be a second opinion."""
         return self.shared > SAME
 
@@ -187,7 +186,7 @@ class Agreement:
     @property
     def usable(self) -> bool:
         """Whether the forecast and a temperature can be taken from it."""
-        return not (self.empty or self.blind)
+        return not (self.too_similar or self.blind)
 
     @property
     def rate_error(self) -> float:
@@ -199,16 +198,20 @@ class Agreement:
         """The estimated accuracy of the first model. It is never at chance nor at one: no temperature reaches those."""
         least = 1 / self.classes
         room = min(self.error, (1 - least) / 2)  # of very few inputs the error may be larger
-        return float(np.clip(expected_accuracy(self.rate, self.shared), least + room, 1 - room))
+        return float(np.clip(self.implied(self.rate, self.shared), least + room, 1 - room))
 
     @property
     def error(self) -> float:
         """The standard error of `accuracy`, from the number of inputs and of mistakes; never below that of the rate."""
         a, r = self.rate, self.shared
         of_rate, of_shared = self.rate_error, _standard_error(r, self.mistakes)
-        by_rate = expected_accuracy(min(a + of_rate, 1), r) - expected_accuracy(max(a - of_rate, 0), r)
-        by_shared = expected_accuracy(a, max(r - of_shared, 0)) - expected_accuracy(a, min(r + of_shared, 1))
+        by_rate = self.implied(min(a + of_rate, 1), r) - self.implied(max(a - of_rate, 0), r)
+        by_shared = self.implied(a, max(r - of_shared, 0)) - self.implied(a, min(r + of_shared, 1))
         return max(of_rate, math.hypot(by_rate, by_shared) / 2)
+
+    def implied(self, a: float, r: float) -> float:
+        """The accuracy that an agreement and shared mistakes imply; of a student, (a - r) / (1 - r)."""
+        return max(0.0, a - r) / max(1 - r, 1e-9) if self.student else expected_accuracy(a, r)
 
 
 def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
@@ -264,15 +267,19 @@ class Consensus:
         return float(np.mean([agreement.accuracy for agreement in self.agreements]))
 
     @property
+    def estimator(self) -> str:
+        """The name of the temperature that follows: "agreement", or "student" if that is the only opinion."""
+        return "student" if self.agreements[0].student else "agreement"
+
+    @property
     def at_chance(self) -> bool:
         """Whether no opinion agrees more often on real inputs than by shared mistakes and by chance."""
-        return all(expected_accuracy(a.rate, a.shared) <= 1 / a.classes + a.error for a in self.agreements)
+        return all(a.implied(a.rate, a.shared) <= 1 / a.classes + a.error for a in self.agreements)
 
     @property
     def spread(self) -> float:
         """The standard deviation of what they estimate; 0 for one opinion."""
-        estimates = [agreement.accuracy for agreement in self.agreements]
-        return float(np.std(estimates, ddof=1)) if len(estimates) > 1 else 0.0
+        return float(np.std([a.accuracy for a in self.agreements], ddof=1)) if len(self.agreements) > 1 else 0.0
 
     @property
     def error(self) -> float:
@@ -281,9 +288,10 @@ class Consensus:
 
 
 def consensus_of(agreements: Sequence[Agreement]) -> Consensus | None:
-    """What the usable second opinions say together; None if there are none."""
-    usable = tuple(agreement for agreement in agreements if agreement.usable)
-    return Consensus(usable) if usable else None
+    """What the usable second opinions say together; None if there are none. A student counts if no model does."""
+    usable = [agreement for agreement in agreements if agreement.usable]
+    heard = tuple(agreement for agreement in usable if not agreement.student) or tuple(usable)
+    return Consensus(heard) if heard else None
 
 
 def _standard_error(rate: float, n: float) -> float:

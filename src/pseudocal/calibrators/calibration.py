@@ -146,8 +146,7 @@ class Calibration:
         z = as_logits(logits)
         none = self.bound or self.measured or self.refused or self.method == "none"  # then T is no estimate
         estimates = self.estimates or ({} if none else {self.method: self.temperature})
-        priors = priors_of(estimates, z, widths)
-        scaling, measured = refine(z, answers, priors=priors, groups=groups)
+        scaling, measured = refine(z, answers, priors=priors_of(estimates, z, widths), groups=groups)
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
         return replace(found, versions=versions()).without_refused()
 
@@ -171,8 +170,9 @@ class Calibration:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% interval of the temperature: sampling error only, not the error of the method."""
-        return self._temperature_scaling.interval()
+        """The 95% interval of the temperature, sampling error only; with answers, the 90% interval they give."""
+        known = self.measured.temperature if self.measured and self.refused is None else None
+        return (known.low, known.high) if known else self._temperature_scaling.interval()
 
     @property
     def bound(self) -> str | None:
@@ -258,14 +258,15 @@ class Calibration:
 
 
 def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
-    """Convert a scaling to JSON values; numbers that are not finite become None.
+    """Convert a scaling to JSON values. Infinity becomes None; an unknown standard error, NaN, is left out.
 
     >>> scaling_to_dict(TemperatureScaling(2.0, log_se=0.1, rows=100))
     {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None,
     'groups': None, 'skew': 0.0, 'effective_rows': None}
     """
     kind = next(name for name, type_ in KINDS.items() if isinstance(scaling, type_))
-    return {"kind": kind} | {f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling)}
+    unknown = {"log_se"} if math.isnan(getattr(scaling, "log_se", 0)) else set[str]()
+    return {"kind": kind} | {f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling) if f.name not in unknown}
 
 
 def scaling_from_dict(value: Any) -> Scaling:
@@ -282,16 +283,15 @@ def scaling_from_dict(value: Any) -> Scaling:
     if given.keys() - known or {name for name, needed in known.items() if needed} - given.keys():
         raise InputError(f"expected the fields {', '.join(known)} of a {kind} scaling, got {brief(sorted(given))}")
     if kind != "temperature":
-        arrays = {k: _array(v, k) for k, v in given.items()}
-        return VectorScaling(**arrays) if kind == "vector" else MatrixScaling(**arrays)
-    unknown = {"log_se": math.inf, "effective_rows": math.inf, "groups": None}  # what null stands for
+        return KINDS[kind](**{k: _array(v, k) for k, v in given.items()})  # type: ignore[no-any-return]
+    null = {"log_se": math.inf, "effective_rows": math.inf, "groups": None}  # what it stands for
     rows = given.get("rows", 0)
     if type(rows) is not int or not 0 <= rows < 2**63:
         raise InputError(f"expected a number of rows, got {brief(rows)}")
     filled: dict[str, Any] = {
-        k: unknown.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")
+        k: null.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")
     }
-    return TemperatureScaling(**{"log_se": math.inf} | filled, rows=rows, bound=given.get("bound"))
+    return TemperatureScaling(**filled, rows=rows, bound=given.get("bound"))
 
 
 def _plain(value: Any) -> Any:

@@ -63,7 +63,7 @@ def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float
     >>> confidences([[2 * math.log(3), 0.0]], temperature=2.0).round(4)
     array([0.75])
     """
-    below = gaps(logits)
+    below = below_top(logits)
     np.multiply(below, 1 / temperature, out=below)
     np.exp(below, out=below)
     confidence: NDArray[np.float64] = 1 / below.sum(axis=1)
@@ -116,7 +116,7 @@ def match_confidence(logits: ArrayLike, accuracy: float, error: float = math.inf
 
     if not math.isfinite(accuracy):
         raise InputError(f"expected a finite accuracy, got {accuracy}")
-    below = gaps(logits)
+    below = below_top(logits)
 
     def excess(log_t: float) -> float:
         return float((1 / np.exp(below * math.exp(-log_t)).sum(axis=1)).mean()) - accuracy
@@ -148,7 +148,7 @@ def confidence_slope(logits: ArrayLike, temperature: float) -> float:
     return (down - up) / (2 * STEP)
 
 
-def gaps(logits: ArrayLike) -> NDArray[np.float64]:
+def below_top(logits: ArrayLike) -> NDArray[np.float64]:
     """Each logit minus the largest of its row, in float64."""
     z = as_logits(logits)
     check_rows(z)
@@ -158,7 +158,7 @@ def gaps(logits: ArrayLike) -> NDArray[np.float64]:
 
 def nll_loss(labelled: Labelled) -> Callable[[float], float]:
     """The mean negative log-likelihood as a function of the temperature: mean of log sum_c exp(d_c / T) - d_y / T."""
-    below, row = gaps(labelled.logits), np.arange(len(labelled))
+    below, row = below_top(labelled.logits), np.arange(len(labelled))
 
     def loss(temperature: float) -> float:
         d = below / temperature

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Logits
 from pseudocal.calibrators.agreement import Agreement, Opinion, agreement_of
+from pseudocal.calibrators.student import PACKED, Lesson, Lessons
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
@@ -36,6 +37,7 @@ class Step:
         opinions: What each second model says of the inputs and of the mixes; empty if there is none.
         passes: The number of inputs and mixes that all models predicted.
         epoch: The number of the pass over the data, from 0.
+        lessons: What a student learns from the batch; empty if there is none.
 
     """
 
@@ -47,6 +49,7 @@ class Step:
     opinions: Sequence[Opinion]
     passes: int
     epoch: int = 0
+    lessons: Sequence[Lesson] = ()
 
     def __repr__(self) -> str:
         return f"Step({len(self.rows)} inputs, {self.pairs} pairs, {len(self.mixes)} mixes, epoch {self.epoch})"
@@ -81,6 +84,7 @@ class Evidence:
         self.mixes = Reservoir(memory * 2 // 3, streams.kept_mixes())
         self.real = Reservoir(memory // 3, streams.kept_real())
         self.opinions: list[Opinion] = []
+        self.lessons: Lessons | None = None
         self.inputs = 0  # real inputs, each counted once, also if every pixel of it has a row
         self.pairs = 0
         self.shapes: list[tuple[int, ...]] = []  # shapes of the inputs, until two of them have been paired
@@ -107,6 +111,9 @@ class Evidence:
             _make_room(self.real, of_pixels=step.real.groups is not None)
             self.real.add(step.real)
         self._add_opinions(step.opinions)
+        for lesson in step.lessons:
+            self.lessons = self.lessons or Lessons.of(lesson)
+            self.lessons.add(lesson)
         if len(step.mixes):
             self._add_mixes(step.mixes, step.epoch)
 
@@ -127,6 +134,7 @@ class Evidence:
         packed = {"counts": np.array(numbers, dtype=np.int64), "ceilings": np.array([mixes.ceiling, real.ceiling])}
         if self.opinions:
             packed["opinions"] = np.r_[len(self.opinions), np.ravel([astuple(opinion) for opinion in self.opinions])]
+        packed |= {} if self.lessons is None else self.lessons.pack()
         return packed | {name: s.rows for name, s in (("mixes", mixes), ("real", real)) if s.rows is not None}
 
     def merge(self, packed: Packed) -> None:
@@ -143,6 +151,9 @@ class Evidence:
         if "opinions" in packed:
             opinions, numbers = int(packed["opinions"][0]), packed["opinions"][1:]
             self._add_opinions([Opinion(*of_one) for of_one in numbers.reshape(opinions, len(fields(Opinion)), -1)])
+        if PACKED[0] in packed:
+            self.lessons = self.lessons or Lessons.like(packed)
+            self.lessons.merge(packed)
         self.inputs += inputs
         self.pairs += pairs
         self.forward_passes += forward_passes
@@ -156,8 +167,13 @@ class Evidence:
     @property
     def agreements(self) -> list[Agreement]:
         """The agreement with each second opinion. Later epochs repeat the inputs, so they do not reduce its error."""
-        found = (agreement_of(opinion, self.real.labelled) for opinion in self.opinions)
-        return [replace(a, rows=a.rows // self.epochs, mistakes=a.mistakes / self.epochs) for a in found]
+        real, epochs = self.real.labelled, self.epochs
+        found = [agreement_of(opinion, real) for opinion in self.opinions]
+        found = [replace(a, rows=a.rows // epochs, mistakes=a.mistakes / epochs) for a in found]
+        if self.lessons is not None:  # which has each input once
+            student = agreement_of(self.lessons.opinion(real.logits.shape[1]), real)
+            found.append(replace(student, mistakes=student.mistakes / epochs, student=True))
+        return found
 
     def temperature(self) -> TemperatureScaling:
         """Fit the temperature on the mixes.

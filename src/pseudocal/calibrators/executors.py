@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pseudocal.batches import count, fitting, is_array, may_be_large, take
 from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, received, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence, Packed
+from pseudocal.calibrators.student import ready
 from pseudocal.omissions import Omissions
 from pseudocal.predictors import as_predictor, models_in
 from pseudocal.randomness import Streams
@@ -87,7 +88,7 @@ class BlockWork:
     def start(self) -> WorkOnBlock:
         """On a worker: create the models once, and return the function that collects evidence from a block."""
         model, seconds = self.models
-        opinions = [as_predictor(second) for second in models_in(seconds)]
+        opinions = [ready(second) for second in models_in(seconds)]
         return partial(self._evidence, as_predictor(model), opinions, received(self.source))
 
     def _evidence(self, predict: Any, opinions: Any, whole: Any, number: int, block: Any) -> tuple[Packed, Any]:

@@ -89,6 +89,35 @@ def accuracy_interval(sample: AnsweredRows) -> Interval:
     return Interval(value, min(low, value), max(high, value))
 
 
+def interval_of_alike(
+    interval: tuple[float, float], log_t: Numbers64, log_chance: Numbers64, *, right: bool
+) -> tuple[float, float]:
+    """The interval of log T if all answers are right, or all wrong: it reaches to where that happens in 5% of draws.
+
+    The likelihood then has no peak, so the end on the far side of it would be that of the prior alone. It is extended
+    as the interval of the accuracy is. Twenty answers, all right: their confidence is 86.09% where that happens in 5%.
+
+    >>> log_t = np.linspace(-1.0, 1.0, 2001)
+    >>> log_chance = -20 * np.log1p(np.exp(-2.0 * np.exp(-log_t)))        # of two classes, logits of 2 and 0
+    >>> low, high = interval_of_alike((-0.9, -0.5), log_t, log_chance, right=True)
+    >>> low, round(1 / (1 + math.exp(-2.0 * math.exp(-high))), 4)
+    (-0.9, 0.8609)
+
+    Args:
+        interval: The ends of the posterior interval of log T.
+        log_t: A grid of log T, rising.
+        log_chance: The logarithm of the probability that all answers are as they are, on the grid: it falls with T if
+            they are right, and rises if they are wrong.
+        right: Whether they are right.
+
+    """
+    limit = math.log((1 - LEVEL) / 2)
+    low, high = interval
+    if right:
+        return low, max(high, float(np.interp(limit, log_chance[::-1], log_t[::-1])))
+    return min(low, float(np.interp(limit, log_chance, log_t))), high
+
+
 def _weight(sample: AnsweredRows) -> float:
     """The weight of the confidence as a control variate, from 0 to 1: the one that minimises the variance."""
     right, c = sample.right.astype(np.float64), sample.confidence

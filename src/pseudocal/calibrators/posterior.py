@@ -15,14 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, check_temperature
-from pseudocal.calibrators.confidence import gaps
+from pseudocal.calibrators.confidence import below_top
 from pseudocal.scaling.temperature import BOUNDS
 
 LogTs = NDArray[np.float64]
 
 DEGREES = 3  # degrees of freedom
-ANY = (math.log(1.6), 0.7)  # centre and width of log T over typical models: the mean over the four development families
-# is 0.45; 0.5 to 1.0 give the same calibration error on average, and 0.7 covers best
+# The centre and width of log T over typical models. The mean over the four development families is 0.45. Widths from
+# 0.5 to 1.0 give the same calibration error on average; the intervals of 0.7 have the best coverage.
+ANY = (math.log(1.6), 0.7)
 DOUBT = 0.3  # chosen on the development tasks: more loses what a good second opinion knows, less trusts bad mixes
 LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
 GRID_POINTS = 101  # points of each grid
@@ -93,12 +94,14 @@ class Posterior:
         log_t: The grid, of shape `(points,)`.
         log_likelihood: The log-likelihood of each answer, times its effective number of answers, `(n, points)`.
         log_prior: The log prior up to a constant, of shape `(points,)`.
+        worth: That effective number.
 
     """
 
     log_t: LogTs
     log_likelihood: LogTs
     log_prior: LogTs
+    worth: float
 
     @property
     def density(self) -> LogTs:
@@ -143,7 +146,7 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> L
     >>> np.exp(log_likelihood(logits, labels, np.array([0.0]))).ravel().round(4)
     array([0.75, 0.25, 0.25])
     """
-    below, rows = gaps(logits), np.arange(len(logits))
+    below, rows = below_top(logits), np.arange(len(logits))
     wrong = labels < 0
     found = np.empty((len(logits), len(log_t)))
     for k, g in enumerate(log_t):
@@ -170,7 +173,8 @@ def posterior(likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, 
     around = [math.log(prior.temperature) + prior.width / 10 * fine for prior in finite]
     grid = np.unique(np.concatenate([np.linspace(*LOG_T, 2 * GRID_POINTS), peak + width / 10 * fine, *around]))
     grid = grid[(grid >= LOG_T[0]) & (grid <= LOG_T[1])]
-    return Posterior(grid, worth * likelihood(grid), sum((p.log_density(grid) for p in priors), np.zeros(len(grid))))
+    log_prior = sum((p.log_density(grid) for p in priors), np.zeros(len(grid)))
+    return Posterior(grid, worth * likelihood(grid), log_prior, worth)
 
 
 def _peak(log_likelihood: Callable[[LogTs], LogTs]) -> tuple[float, float]:

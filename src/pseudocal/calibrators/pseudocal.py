@@ -20,6 +20,7 @@ from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
+from pseudocal.calibrators.student import Attending, Student
 from pseudocal.calibrators.trust import judge, warn_of_distrust
 from pseudocal.maps import predicted, sampled
 from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
@@ -109,8 +110,9 @@ class PseudoCal:
                 `(n, classes)`, or `(n, classes, height, width)` for segmentation.
             data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it are ignored. With an
                 executor: an array, or a list of blocks such as `pseudocal.app.shards("s3://bucket/*.parquet")`.
-            second_opinion: Another model of the same classes, ideally trained in the same way with another seed, or a
-                list of them. Their agreement tells the accuracy, and so the temperature and how far to trust it.
+            second_opinion: Another model of the same classes, ideally trained in the same way with another seed, a
+                `Student` if there is none, or a list of them. Their agreement tells the accuracy, and so the
+                temperature and how far to trust it.
             batch_size: The number of inputs of an array that are predicted together; fewer for a segmentation model if
                 they do not fit into `memory`.
             strategy: Replaces mixup, as in the paper's ablation.
@@ -182,19 +184,19 @@ class PseudoCal:
 
         """
         self._check(data, second_opinion, batch_size, strategy)
-        predict = _checked(model, self.binary)
-        seconds = [_checked(second, self.binary) for second in models_in(second_opinion)]
+        streams, predict = Streams(self.seed, part), _checked(model, self.binary)
+        given = models_in(second_opinion)
+        seconds = [_checked(second, self.binary) for second in given if not isinstance(second, Student)]
+        students = [Attending(second, streams) for second in given if isinstance(second, Student)]
         synthesise = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
-        streams = Streams(self.seed, part)
         for epoch in range(self.epochs):
             pairing = self._pairing(data, streams, epoch)
             for batch in batches_of(data, batch_size, streams.order(epoch)):
-                before = sum(model.rows for model in (predict, *seconds))
+                before = sum(model.rows for model in (predict, *seconds, *students))
                 logits = predict(batch.inputs)
-                others = second_logits(seconds, batch.inputs, logits)
-                outputs = self._remembered(logits, strategy)
+                others, outputs = second_logits(seconds, batch.inputs, logits), self._remembered(logits, strategy)
                 real = self._real(logits, outputs, streams.real(batch.number))
                 del logits  # a map is large: let it go before the mixes are predicted
                 pairs = pairing.of(batch, outputs, _classes(others))
@@ -208,7 +210,8 @@ class PseudoCal:
                     pairs=len(pairs),
                     mixes=mixes,
                     opinions=[count_agreement(real.logits, o) + m for o, m in zip(others, mistakes, strict=True)],
-                    passes=sum(model.rows for model in (predict, *seconds)) - before,
+                    lessons=[s.lesson(batch, real, pairs, mixes, self.lam, epoch) for s in students],
+                    passes=sum(model.rows for model in (predict, *seconds, *students)) - before,
                     epoch=epoch,
                 )
 
@@ -226,8 +229,8 @@ class PseudoCal:
         real, agreements = evidence.real.labelled, evidence.agreements
         found, consensus = {"mixes": evidence.temperature()}, consensus_of(agreements)
         if consensus is not None:
-            found["agreement"] = match_confidence(real.logits, consensus.accuracy, consensus.error)
-        used = "mixes" if self.estimator == "mixes" or consensus is None else "agreement"
+            found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy, consensus.error)
+        used = "mixes" if self.estimator == "mixes" or consensus is None else consensus.estimator
         scaling, settings = found[used], settings | {"estimator": used}
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
@@ -242,6 +245,8 @@ class PseudoCal:
             raise InputError(f"expected a second opinion for the estimator 'agreement', got {second_opinion}")
         if models_in(second_opinion) and strategy is not None:
             raise InputError(f"expected no strategy together with a second opinion, got {_name(strategy)}")
+        if len(students := [second for second in models_in(second_opinion) if isinstance(second, Student)]) > 1:
+            raise InputError(f"expected at most one student among the second opinions, got {students}")
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
         if not is_array(data) and not is_stream(data):

@@ -19,13 +19,26 @@ PIXELS = (
     "is consistently wrong looks the same from within as one that is right: masks of a few images can tell."
 )
 SAME_MODEL = (
-    "The second model makes {shared:.0%} of the first one's mistakes as well: it is no opinion of its own, and neither "
-    "the temperature nor the forecast is taken from it. Train another from another seed or on other features."
+    "The second model makes {shared:.0%} of the first one's mistakes as well: it is not an independent opinion, and "
+    "neither the temperature nor the forecast is taken from it. Train another from another seed or on other features."
 )
 TWO_CLASSES = (
     "There are two classes, so no mix can show a mistake that two models share, and their agreement is no more than an "
     "upper bound: they agree on {rate:.0%} of the inputs, so the first is right on at most {most:.0%} if the second is "
     "as accurate. A person's answers on a few inputs would tell how often it is right."
+)
+STUDENT_TWO_CLASSES = (
+    "There are two classes, so no mix can show a mistake that a student repeats, and nothing follows from its "
+    "agreement ({rate:.0%}). A person's answers on a few inputs would tell how often the model is right."
+)
+SAME_STUDENT = (
+    "The student makes {shared:.0%} of the model's mistakes on mixes as well: it is no opinion of its own, and neither "
+    "the temperature nor the forecast is taken from it. Other features, or another model, may be one."
+)
+BLIND_STUDENT = (
+    "The only second opinion is a student of the model's own predictions. It is reliable if the model is right on most "
+    "inputs, and blind to whole groups of inputs that have the wrong name: it has learned the name. A second model, or "
+    "a person's answers on a few inputs, would show them."
 )
 UNSURE = (
     "The second opinion has a mean confidence of {second:.0%}, the first model one of {before:.0%}. If it is less "
@@ -44,13 +57,34 @@ NO_MISTAKES = (
     "The models agree on {rate} of the inputs, and no mix was surely mistaken, so how many mistakes they share is not "
     "known: the first is right on about {accuracy:.0%}."
 )
+STUDENT_OPINION = (
+    "A student of its predictions agrees with the model on {rate} of the inputs, and on {shared} of its mistakes on "
+    "mixes: it is right on about {accuracy:.0%}."
+)
+STUDENT_NO_MISTAKES = (
+    "A student of its predictions agrees with the model on {rate} of the inputs, and no mix was surely mistaken, so "
+    "how many mistakes the student repeats is not known: the model is right on about {accuracy:.0%}."
+)
 
 AT_CHANCE = (
     "The models agree on {rate} of the inputs, hardly more often than they share the first one's mistakes on mixes "
     "({shared}). No temperature follows from that."
 )
 
-# on a temperature from the agreement, after one of ONE_OPINION, OPINIONS, NO_MISTAKES
+STUDENT_AT_CHANCE = (
+    "A student of its predictions agrees with the model on {rate} of the inputs, hardly more often than it repeats "
+    "mistakes on mixes ({shared}). No temperature follows from that."
+)
+
+OF_A_STUDENT = {  # what is said instead if the only second opinion is a student
+    TWO_CLASSES: STUDENT_TWO_CLASSES,
+    SAME_MODEL: SAME_STUDENT,
+    ONE_OPINION: STUDENT_OPINION,
+    NO_MISTAKES: STUDENT_NO_MISTAKES,
+    AT_CHANCE: STUDENT_AT_CHANCE,
+}
+
+# on a temperature from the agreement or from a student, after one of ONE_OPINION, OPINIONS, NO_MISTAKES
 TOO_NEAR = (
     "Its mean confidence is {before:.0%} without calibration, which is too near for the forecast to tell whether "
     "T = {agreement:.3g} is better than none."
@@ -78,4 +112,4 @@ NO_TELLING = (
     "nearer."
 )
 FURTHER = "Its mean confidence is {before:.0%} before and {after:.0%} after calibration, which is further off."
-OTHER_TEMPERATURE = "T = {agreement:.3g}, from the agreement, is expected to be nearer."
+OTHER_TEMPERATURE = "T = {agreement:.3g}, from the {source}, is expected to be nearer."

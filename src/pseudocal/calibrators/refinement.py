@@ -21,9 +21,10 @@ from pseudocal.calibrators.measures import (
     calibration_error,
     design_gain,
     gap,
+    interval_of_alike,
     more_answers,
 )
-from pseudocal.calibrators.posterior import Posterior, Prior, log_likelihood, posterior
+from pseudocal.calibrators.posterior import LOG_T, Posterior, Prior, log_likelihood, posterior
 from pseudocal.calibrators.survey import as_row_groups, survey_order
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
@@ -33,6 +34,7 @@ NARROW = 0.05  # temperatures that change the mean confidence by less than this 
 MIXES_WIDTH = 0.7  # in log T: the root mean square error of mixes, averaged over the families of development
 AGREEMENT_ERROR = 0.05  # of the accuracy that agreement forecasts: its median on the development tasks
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
+FINE_POINTS = 2001  # of a grid of log T, if all answers are alike
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
 MOST_WORTH = 1e6  # the largest effective number of answers per answer, if all rows have one
 
@@ -197,7 +199,7 @@ def _measured(
     target, groups = answered.target, answered.groups
     sample = _sample(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
     right, accuracy = sample.right, accuracy_interval(sample)
-    low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    low, high = _interval(answered, found, right)
     before, after, at_low, at_high = (
         float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
     )
@@ -223,6 +225,17 @@ def _measured(
         error_after=calibration_error(right, sample.confidence, groups),
         more=None if more is None else min(more, unanswered),
     )
+
+
+def _interval(answered: _Answered, found: Posterior, right: NDArray[np.bool_]) -> tuple[float, float]:
+    """The 90% interval of log T."""
+    low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    if right.any() and not right.all():
+        return low, high
+    labels = answered.labels if right.all() else np.full(len(right), NONE_OF_THESE)
+    grid = np.linspace(*LOG_T, FINE_POINTS)
+    log_chance = found.worth * log_likelihood(answered.logits, labels, grid).sum(axis=0)
+    return interval_of_alike((low, high), grid, log_chance, right=bool(right.all()))
 
 
 def _sample(answered: _Answered, temperatures: NDArray[np.float64]) -> AnsweredRows:

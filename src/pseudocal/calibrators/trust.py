@@ -38,6 +38,8 @@ NORMAL_90 = 1.645  # the normal quantile of a 90% interval
 ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
 # and at most this far from the forecast of several models, beside the sampling error: c / sqrt(classes), and always
 TOGETHER = (0.78, 0.05)
+# and at most this many times (1 - forecast) below and above the forecast of a student
+STUDENT_BELOW_AND_ABOVE = (2.0, 0.5)
 
 
 class DistrustWarning(UserWarning):
@@ -143,16 +145,15 @@ def judge(
     sure = {name: mean_confidence(real, t) for name, t in temperatures.items()}
     shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=classes)
     evidence = {"confidence before": sure["none"], "confidence after": sure[used], "mixes": float(mixes)}
-    evidence |= _marginal(shares) | _means(agreements)
+    evidence |= _marginal(shares) | _means(agreements if consensus is None else consensus.agreements)
     findings = [*_basics(found[used], evidence["largest class"], classes, pixels=pixels)]
     if consensus is None:
         findings.append(("caution", _why_alone(agreements, pixels=pixels)))
         forecast, score = _forecast_alone(sure[used], agreements), None
     else:
-        accuracy, error = consensus.accuracy, forecast_error(consensus)
-        forecast = Forecast(
-            accuracy, *np.clip([accuracy - NORMAL_90 * error, accuracy + NORMAL_90 * error], 0, 1).tolist()
-        )
+        accuracy, (below, above) = consensus.accuracy, forecast_errors(consensus)
+        ends = np.clip([accuracy - NORMAL_90 * below, accuracy + NORMAL_90 * above], 0, 1)
+        forecast, error = Forecast(accuracy, *ends.tolist()), above if accuracy < sure["none"] else below
         log_se = max(1e-6, min(MOST_LOG_SE, found["mixes"].log_se))
         backed = normal(math.log(temperatures["mixes"]) / log_se * (1 if accuracy < sure["none"] else -1))
         if used == "mixes":  # the error of the confidence after counts half, since the midpoint decides
@@ -162,7 +163,7 @@ def judge(
         findings += _Weighed(consensus, used, sure, temperatures, better, backed).findings()
         far = normal((abs(sure[used] - accuracy) - LARGE_GAP) / error)
         dominance = min(1.0, (evidence["largest class"] - 1 / classes) / (2 * DOMINANT))
-        score = max(1 - better * (backed if used == "agreement" else 1), far, dominance) - 0.5
+        score = max(1 - better * (1 if used == "mixes" else backed), far, dominance) - 0.5
     findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
     effects = {name: Effect(t, sure[name], sure[name] - forecast.accuracy) for name, t in temperatures.items()}
     return Trust(findings[0][0], tuple(text for _, text in findings), forecast, evidence, score, effects)
@@ -172,6 +173,14 @@ def forecast_error(consensus: Consensus) -> float:
     """The standard error of the accuracy: of the method, of sampling, and from opinions that differ."""
     of_method = math.hypot(TOGETHER[0] / math.sqrt(consensus.agreements[0].classes), TOGETHER[1]) / NORMAL_90
     return math.hypot(of_method, consensus.error, consensus.spread)
+
+
+def forecast_errors(consensus: Consensus) -> tuple[float, float]:
+    """The standard errors of the accuracy below the forecast and above it; those of a student are lopsided."""
+    if consensus.estimator != "student":
+        return (forecast_error(consensus),) * 2
+    below, above = (c * (1 - consensus.accuracy) / NORMAL_90 for c in STUDENT_BELOW_AND_ABOVE)
+    return math.hypot(below, consensus.error), math.hypot(above, consensus.error)
 
 
 def _basics(scaling: TemperatureScaling, largest: float, classes: int, *, pixels: bool) -> Iterator[Finding]:
@@ -191,15 +200,16 @@ def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> str:
     """Why nothing is taken from a second opinion."""
     if not agreements:
         return reasons.PIXELS if pixels else reasons.ALONE
-    if agreements[0].blind:
-        rate = min(agreement.rate for agreement in agreements)
-        return reasons.TWO_CLASSES.format(rate=rate, most=(1 + rate) / 2)
-    return reasons.SAME_MODEL.format(shared=min(agreement.shared for agreement in agreements))
+    said = reasons.TWO_CLASSES if agreements[0].blind else reasons.SAME_MODEL
+    said = reasons.OF_A_STUDENT[said] if agreements[0].student else said
+    rate, shared = (min(getattr(agreement, name) for agreement in agreements) for name in ("rate", "shared"))
+    return said.format(rate=rate, most=(1 + rate) / 2, shared=shared)
 
 
 def _forecast_alone(after: float, agreements: Sequence[Agreement]) -> Forecast:
     """The calibrated confidence. With two classes, on half of what the models disagree on the first is wrong."""
-    most = min([1.0, *((1 + a.rate) / 2 + NORMAL_90 * a.rate_error / 2 for a in agreements if a.blind)])
+    blind = [a for a in agreements if a.blind and not a.student]
+    most = min([1.0, *((1 + a.rate) / 2 + NORMAL_90 * a.rate_error / 2 for a in blind)])
     below, above = ALONE_BELOW_AND_ABOVE
     accuracy = min(after, most)
     return Forecast(accuracy, max(0.0, accuracy - below), min(most, accuracy + above))
@@ -217,11 +227,16 @@ class _Weighed(NamedTuple):
 
     def findings(self) -> Iterator[Finding]:
         """The verdict on the temperature."""
-        verdict, said = self._on_agreement() if self.used == "agreement" else self._on_mixes()
+        source = self.consensus.estimator
+        verdict, said = self._on_mixes() if self.used == "mixes" else self._on_agreement()
         before, after = self.sure["none"], self.sure[self.used]
         gap = 100 * abs(after - self.consensus.accuracy)
-        numbers = self.temperatures | {"before": before, "after": after, "gap": gap}
-        yield verdict, " ".join([self._story(), *said]).format(**numbers)
+        words: dict[str, Any] = {"before": before, "after": after, "gap": gap, "mixes": self.temperatures["mixes"]}
+        words |= {"agreement": self.temperatures[source], "source": source}
+        student = source == "student"
+        yield "caution" if student and verdict == "apply" else verdict, " ".join([self._story(), *said]).format(**words)
+        if student:
+            yield "caution", reasons.BLIND_STUDENT
         second = float(np.mean([agreement.sure for agreement in self.consensus.agreements]))
         if second < before - LESS_SURE:
             yield "caution", reasons.UNSURE.format(second=second, before=before)
@@ -232,7 +247,7 @@ class _Weighed(NamedTuple):
             return "do not apply", ()
         if self.better < LIKELY:
             return "caution", (reasons.TOO_NEAR,)
-        moved = reasons.RAISED if self.temperatures["agreement"] < 1 else reasons.LOWERED
+        moved = reasons.RAISED if self.temperatures[self.used] < 1 else reasons.LOWERED
         if self.backed >= LIKELY:
             return "apply", (moved, reasons.BACKED)
         return "caution", (moved, reasons.UNDECIDED if self.backed > 1 - LIKELY else reasons.CONTRADICTED)
@@ -251,10 +266,11 @@ class _Weighed(NamedTuple):
     def _story(self) -> str:
         given = self.consensus.agreements
         story = reasons.ONE_OPINION if len(given) == 1 else reasons.OPINIONS
-        if self.used == "agreement" and self.consensus.at_chance:
+        if self.used != "mixes" and self.consensus.at_chance:
             story = reasons.AT_CHANCE
         elif min(agreement.mistakes for agreement in given) == 0:
             story = reasons.NO_MISTAKES
+        story = reasons.OF_A_STUDENT[story] if given[0].student else story
         rate, shared = (_span([getattr(agreement, name) for agreement in given]) for name in ("rate", "shared"))
         return story.format(others=len(given), rate=rate, shared=shared, accuracy=self.consensus.accuracy)
 
@@ -267,7 +283,8 @@ def _span(values: Sequence[float]) -> str:
 def _means(agreements: Sequence[Agreement]) -> dict[str, float]:
     names = {"agreement": "rate", "second confidence": "sure"} if agreements else {}
     names |= {"shared mistakes": "shared"} if agreements and not agreements[0].blind else {}
-    return {key: float(np.mean([getattr(a, name) for a in agreements])) for key, name in names.items()}
+    found = {key: float(np.mean([getattr(a, name) for a in agreements])) for key, name in names.items()}
+    return {key: value for key, value in found.items() if not math.isnan(value)}  # a student has no confidence
 
 
 def _marginal(shares: Any) -> dict[str, float]:

@@ -13,11 +13,12 @@ from pseudocal.arrays import InputError
 from pseudocal.batches import fitting
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.evidence import Packed
+from pseudocal.calibrators.student import PACKED as LESSONS
 from pseudocal.calibrators.trust import warn_of_distrust
 from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import as_predictor
 
-PACKED_NAMES = ("counts", "ceilings", "opinions", "mixes", "real")
+PACKED_NAMES = ("counts", "ceilings", "opinions", "mixes", "real", *LESSONS)
 
 
 def fit_across_ranks(

@@ -96,6 +96,8 @@ def second_logits(seconds: Sequence[Predictor], inputs: Inputs, logits: Logits |
         raise InputError(f"expected no second opinion for a segmentation model, got one for maps {logits.shape}")
     found = [second(inputs) for second in seconds]
     for its in found:
+        if its.ndim != logits.ndim:
+            raise InputError(f"expected a second opinion of shape {logits.shape}, as the model, got {its.shape}")
         if its.shape != logits.shape:
             raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {its.shape[1]}")
     return found

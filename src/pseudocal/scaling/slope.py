@@ -17,9 +17,8 @@ from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, wor
 from pseudocal.passes import block_starts, in_strips, let_go, picked, row_sums, scaled
 
 SAFE = 1e17  # a row needs no shift if its sum e is between 1 / SAFE and SAFE
-ROUNDING = (
-    1e-5  # the tolerated rounding error of E[x] relative to the variance of x: that of log T if all rows err alike
-)
+# The tolerated rounding error of E[x], relative to the variance of x: that of log T if all rows err alike.
+ROUNDING = 1e-5
 IMPOSSIBLE = -1e100  # replaces -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 and not NaN
 
 

@@ -169,10 +169,18 @@ def fit_temperature(
         log_b, at_root = _root(partial(slope, logits, targets, row_weights, rows), guesses, close)
         # if all predictions of a sample are right, its root is a bound: try it once, then the guess before it
         guesses = [log_b, guesses[-1]] if log_b in LOG_B else [log_b]
-    bound: Literal["lower", "upper"] | None = {LOG_B[0]: "upper", LOG_B[1]: "lower"}.get(log_b)  # type: ignore[assignment]
-    temperature = BOUNDS[bound == "upper"] if bound else math.exp(-log_b)
+    temperature, bound = _temperature_at(log_b)
     fitted = TemperatureScaling(temperature, at_root.log_se(), len(logits), bound, effective_rows=at_root.effective)
     return fitted if groups is None else _clustered(fitted, logits, targets, row_weights, groups)
+
+
+def _temperature_at(log_b: float) -> tuple[float, Literal["lower", "upper"] | None]:
+    """T = 1 / b, and which bound of T it lies at; b is smallest where T is largest."""
+    if log_b == LOG_B[0]:
+        return BOUNDS[1], "upper"
+    if log_b == LOG_B[1]:
+        return BOUNDS[0], "lower"
+    return math.exp(-log_b), None
 
 
 def _clustered(
@@ -255,26 +263,24 @@ def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: f
     while high - low > close:
         look += 1
         unseen.discard(log_b)
-        slope = slope_at(math.exp(log_b))
-        if (
-            slope.value == 0 == slope.first
-        ):  # flat: every prediction is right with probability 1, or the logits are constant
+        found = slope_at(math.exp(log_b))
+        if found.value == 0 == found.first:  # flat: all predictions are right and certain, or the logits are constant
             return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), NOTHING
-        if log_b == LOG_B[slope.value <= 0]:
+        if log_b == LOG_B[found.value <= 0]:
             return log_b, NOTHING
-        low, high = (low, log_b) if slope.value > 0 else (log_b, high)
-        step, error = slope.step()
+        low, high = (low, log_b) if found.value > 0 else (log_b, high)
+        step, error = found.step()
         inside = low <= log_b + step <= high
         if inside and error < close:
-            return log_b + step, slope
-        end = low if slope.value > 0 else high
+            return log_b + step, found
+        end = low if found.value > 0 else high
         if others:
             log_b = others.pop(0)
         elif look % LOOKS_PER_HALVING == 0:
             log_b = (low + high) / 2
         elif end in unseen:
-            log_b = log_b + step if inside and abs(slope.value) < last / 8 else end
+            log_b = log_b + step if inside and abs(found.value) < last / 8 else end
         else:
             log_b = log_b + step if inside else (low + high) / 2
-        last = abs(slope.value)
+        last = abs(found.value)
     return log_b, slope_at(math.exp(log_b))

@@ -101,6 +101,9 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(pseu
     assert after.trust == before.trust
     assert f"verdict: {after.measured.verdict}" in done.out
     assert "measured on 50 answers: accuracy" in done.out
+    assert after.interval == (after.measured.temperature.low, after.measured.temperature.high)
+    assert f"T = {after.temperature:.4f}, 90% interval {after.interval[0]:.3f} to {after.interval[1]:.3f}" in done.out
+    assert " mixes of " not in done.out
     report = json.loads((out / "report.json").read_text())
     assert report["calibration"]["temperature"] == after.temperature
     assert (report["reliability"]["of"], sum(report["reliability"]["before"]["count"])) == ("answers", 50)
@@ -159,8 +162,11 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(pseudocal, 
     logits = np.load(out / "logits.npy")
     expected = Answers(ask(logits, 30), labels)
     assert measured.accuracy == Calibration.load(out / "calibration.json").refined(logits, expected).measured.accuracy
-    cautions = json.loads(done.out)["cautions"]
-    assert any("the target has other classes" in text for text in cautions)
+    said = json.loads(done.out)
+    assert any("the target has other classes" in text for text in said["cautions"])
+    done = pseudocal("refine", out, tmp_path / "a.csv")
+    assert "cannot tell: 1, left out" in done.out
+    assert (f"pseudocal ask {out} -n {30 + (measured.more or 0)}" in done.out) == bool(measured.more)
 
 
 def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
@@ -175,7 +181,7 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
         "line 13: 'dgo', which is no class of the model",
         f"line 14: '{good[1][0]}' as '{other}' and not '{good[1][1]}', which line 3 has already",
         f"line 15: '{good[2][0]}' again, which line 4 has already",
-        "line 16: '3', which is no class of the model",
+        "line 16: '3', which is no class of the model. The classes are ",
     ):
         assert text in done.err
     assert content(out) == before
@@ -184,6 +190,8 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
         done = pseudocal("refine", out, out.parent / "bad.csv")
         assert (done.code, why in done.err) == (3, True)
     assert pseudocal("refine", out, out.parent / "nothing.csv").code == 3
+    done = pseudocal("ask", out.parent / "nowhere")
+    assert (done.code, "no calibration was written there" in done.err) == (3, True)
 
 
 def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(pseudocal, tabular, features, truth, out):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,10 @@ from pseudocal.app.cli.errors import BUG, INPUT, INTERRUPTED, MISSING, OUTPUT, U
 SHIPPED = {"onnx": "model.onnx", "pt2": "model.pt2", "torchscript": "model.pt", "huggingface": "config.json"}
 RECORD = {  # where the refused temperature may stand: the record of why
     ("calibration.json", "refused"),
-    ("calibration.json", "estimates.mixes"),
-    ("calibration.json", "trust.effects.mixes.temperature"),
+    ("calibration.json", "estimates.{}"),
+    ("calibration.json", "trust.effects.{}.temperature"),
     ("report.json", "calibration.refused"),
-    ("report.json", "trust.effects.mixes.temperature"),
+    ("report.json", "trust.effects.{}.temperature"),
 }
 
 
@@ -36,7 +38,7 @@ def numbers(content: Any, where: str = "") -> Iterator[tuple[str, float]]:
         yield where, float(content)
 
 
-def check_refused(out: Path) -> Calibration:
+def check_refused(out: Path, used: str = "mixes") -> Calibration:
     """Nothing in OUT applies the temperature that was fitted, and no file holds it but the record of why."""
     calibration = Calibration.load(out / "calibration.json")
     refused = calibration.refused
@@ -55,7 +57,7 @@ def check_refused(out: Path) -> Calibration:
         if value == pytest.approx(refused, rel=1e-6)
     }
     assert ("calibration.json", "refused") in found
-    assert found <= RECORD
+    assert found <= {(name, where.format(used)) for name, where in RECORD}
     return calibration
 
 
@@ -85,6 +87,19 @@ def test_no_file_holds_what_was_refused(kind, pseudocal, tabular, collapsed, fea
     assert table["confidence_after"] == table["confidence_before"]
     assert table["top_after"] == table["top_before"]
     assert table["confidence_after"] == pytest.approx(softmax(np.load(out / "logits.npy")).max(axis=1), rel=1e-5)
+
+
+def test_no_file_holds_what_a_second_opinion_at_chance_made_of_it(pseudocal, tabular, features, tmp_path):
+    holder = ModuleType("of_another_task")
+    holder.second = lambda x: np.random.default_rng(5).normal(size=(len(x), 3))  # type: ignore[attr-defined]
+    sys.modules["of_another_task"] = holder
+    out = tmp_path / "out"
+    assert pseudocal("calibrate", tabular["onnx"], features, "-o", out).code == 0
+    assert (out / "model.onnx").exists()
+    words = ("calibrate", tabular["onnx"], features, "-o", out, "--second-opinion", "of_another_task:second")
+    done = pseudocal(*words)
+    assert done.code == 0, done.err
+    check_said(out, done.out, check_refused(out, "agreement").refused)
 
 
 def test_no_file_of_a_hugging_face_model_holds_it(pseudocal, hub, collapsed_hub, pictures, tmp_path):

@@ -63,8 +63,8 @@ def test_answers_outrank_the_verdict_without_labels(made):
     )
     assert "of the 49 inputs that a person has answered" in page(report)
     texts = {fact.level: fact.text for fact in reversed(report.facts)}
-    assert texts["caution"].startswith('1 of the answers are "none of these"')
-    assert any('1 questions were answered "cannot tell"' in fact.text for fact in report.facts)
+    assert texts["caution"].startswith('One answer is "none of these"')
+    assert any('1 question was answered "cannot tell"' in fact.text for fact in report.facts)
     assert not any("has not been measured" in fact.text for fact in report.facts)
     assert "T = 1 takes the place" not in page(report)
 

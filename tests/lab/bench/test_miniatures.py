@@ -110,7 +110,8 @@ def test_nothing_of_a_million_source_rows_is_read_or_written(minis, store):
 def test_the_command_with_lists_of_another_machine(minis, script):
     words = ["bench", "run", "office31", "--quick", "--root", str(minis / "data"), "--lists", str(minis / "lists")]
     words += ["--prefix", f"{script.FOREIGN}={minis / 'data'}", "--weights", str(minis / "resnet"), "--iterations", "2"]
-    ran = CliRunner().invoke(app, [*words, "--batch", "4", "--lr", "1e-5", "--workers", "1", "--out", str(minis / "listed")])
+    words += ["--batch", "4", "--lr", "1e-5", "--workers", "1", "--out", str(minis / "listed")]
+    ran = CliRunner().invoke(app, words)
     assert ran.exit_code == 0, ran.output
     assert "6 of 6 tasks of office31-quick are done" in ran.output
     assert "18 models to train, 12 or more of them for ensembles only" in ran.output

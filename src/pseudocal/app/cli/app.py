@@ -235,7 +235,7 @@ def refine_result(
         bool, option("--trust-model", help="open .pt2 and TorchScript again: such files can run code")
     ] = False,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    quiet: Annotated[bool, option("--quiet", "-q", help="say nothing but errors")] = False,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
     exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:

@@ -54,7 +54,7 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
     """Yield the result of a calibration for people, line by line."""
     short = summary(report, out)
     yield _temperature(short)
-    if short["mixes"]:
+    if short["mixes"] and not short["answers"]:
         yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
     yield _confidence(short)
     yield from verdict_lines(short)
@@ -67,6 +67,20 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
         yield from score_lines(short["measured"])
     yield from (f"calibrated model: {out / name}" for name in short["model_files"])
     yield f"report: {out / 'report.html'}"
+    if answers := short["answers"]:
+        yield from _more_answers(answers, out)
+
+
+def _more_answers(answers: dict[str, Any], out: Path) -> Iterator[str]:
+    """Yield how to ask more, if that would settle the verdict and `ask` drew what was asked.
+
+    >>> answers = {"answers": 19, "cannot_tell": 1, "more": 60, "rows": 400, "drawn_by": "ask"}
+    >>> list(_more_answers(answers, Path("out")))
+    ['more questions, which begin with the same ones: pseudocal ask out -n 80']
+    """
+    if answers["more"] and answers["drawn_by"] == "ask":
+        n = min(answers["answers"] + answers["cannot_tell"] + answers["more"], answers["rows"])
+        yield f"more questions, which begin with the same ones: pseudocal ask {out} -n {n}"
 
 
 def _temperature(short: dict[str, Any]) -> str:
@@ -75,7 +89,8 @@ def _temperature(short: dict[str, Any]) -> str:
     if short["mixes"] == 0 and not short["answers"]:
         return "T = 1: nothing was fitted, so the logits do not change"
     low, high = ("inf" if v is None else f"{v:.3f}" for v in short["interval"])
-    return f"T = {short['temperature']:.4f}, 95% interval {low} to {high}"
+    level = "90%" if short["answers"] else "95%"
+    return f"T = {short['temperature']:.4f}, {level} interval {low} to {high}"
 
 
 def _confidence(short: dict[str, Any]) -> str:
@@ -101,6 +116,8 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
         )
         points = f"{100 * before['value']:+.0f} points before, {100 * after['value']:+.0f} after"
         yield f"mean confidence minus accuracy: {points}"
+        if answers["cannot_tell"]:
+            yield f"cannot tell: {answers['cannot_tell']:,}, left out"
         return
     forecast = short["forecast"]
     if forecast["low"] <= 0 and forecast["high"] >= 1:

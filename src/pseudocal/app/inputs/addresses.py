@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from shutil import copyfileobj
 
-from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.tables import ARRAYS, check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
+
+SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")  # of files of rows
 
 
 class MissingFilesystemError(MissingExtraError):
@@ -18,6 +21,15 @@ class MissingFilesystemError(MissingExtraError):
         ImportError.__init__(
             self, f"expected the package for {url.partition('://')[0]}:// addresses, got none: {wanted}"
         )
+
+
+def files_of_rows(data: str) -> list[str]:
+    """List the files of rows if the data is a folder, a pattern or an address of such files."""
+    if "://" not in data and "*" not in data and not Path(data).is_dir():
+        return []
+    files = files_at(data, SHARD_SUFFIXES)
+    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURE_SUFFIXES for p in Path(data).rglob("*"))
+    return [] if mixed else files
 
 
 def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:

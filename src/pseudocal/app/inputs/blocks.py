@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import fetch_to, files_at
+from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, fetch_to, files_at
 from pseudocal.app.inputs.input_sets import ArraySet, InputSet, read_batches
-from pseudocal.app.inputs.tables import ARRAYS, REAL, read_array, read_table
+from pseudocal.app.inputs.tables import REAL, read_array, read_table
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.calibrators.blocks import Contents, RowBlock, received, sendable
 from pseudocal.omissions import Omissions
-
-SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")
 
 
 @dataclass(frozen=True)

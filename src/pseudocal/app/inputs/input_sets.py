@@ -13,6 +13,7 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.addresses import files_of_rows
 from pseudocal.app.inputs.picture_sets import PictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import Preprocessing
@@ -33,8 +34,6 @@ from pseudocal.omissions import Omissions, one_line
 
 CHECKED_AT_ONCE = 2**31  # bytes: a larger array is not checked when it is opened, only while the model reads it
 BATCHES_AHEAD = 2
-
-SHARDS = ARRAYS | {".parquet"}  # files of rows that a folder may hold
 
 
 class InputSet(Protocol):
@@ -254,7 +253,7 @@ def refuse_shards(data: str) -> None:
         raise InputError(
             f'expected ray="local", or the address of a cluster, to read an address or a pattern, got {data} without it'
         )
-    found = {p.suffix.lower() for p in path.iterdir()} & SHARDS if path.is_dir() else set()
-    if found and not any(p.suffix.lower() in PICTURE_SUFFIXES for p in path.rglob("*")):
-        what = ", ".join(sorted(found))
+    files = files_of_rows(data) if path.is_dir() else []
+    if files:
+        what = ", ".join(sorted({Path(file).suffix.lower() for file in files}))
         raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')

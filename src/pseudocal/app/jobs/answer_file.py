@@ -16,6 +16,7 @@ from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
 
 NO_CLASS = dict(zip(OTHER_ANSWERS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
 PROBLEMS_SHOWN = 5
+CLASSES_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def read_answers(
     known, numbers = set(names), {text: i for i, text in enumerate(answer_labels(classes))}
     what = "pixel that was kept of the target" if pixels else "input of the target"
     found: dict[str, tuple[GivenAnswer, int]] = {}
-    problems = []
+    problems, hint = [], ""
     for given in (one for one in answer_lines(path, pixels=pixels) if one.text):
         name = _as_known(given.name, known)
         label = _label(given.text, numbers)
@@ -99,6 +100,7 @@ def read_answers(
             problems.append(f"line {given.line}: {given.name[:80]!r}, which is no {what}")
         elif label is None:
             problems.append(f"line {given.line}: {given.text[:80]!r}, which is no class of the model")
+            hint = f". The classes are {_listed(classes)}"
         elif name in found:
             other = found[name][0]
             how = "again" if found[name][1] == label else f"as {given.text[:80]!r} and not {other.text[:80]!r}"
@@ -108,7 +110,7 @@ def read_answers(
     if problems:
         more = f"; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else ""
         listed = "; ".join(problems[:PROBLEMS_SHOWN])
-        raise InputError(f"expected one answer for each of some inputs in {path}, got {listed}{more}")
+        raise InputError(f"expected one answer for each input that has any in {path}, got {listed}{more}{hint}")
     if not found:
         raise InputError(f"expected at least one answer in {path}, got none")
     return list(found.values())
@@ -121,6 +123,16 @@ def shown_classes(classes: Sequence[str], count: int) -> list[str]:
     (['cat', 'dog'], ['0', '1'])
     """
     return list(classes) if len(classes) == count else [str(i) for i in range(count)]
+
+
+def _listed(classes: Sequence[str]) -> str:
+    """The names of the first classes.
+
+    >>> _listed(["cat", "dog"])
+    "'cat', 'dog'"
+    """
+    more = f", ... ({len(classes):,} in all)" if len(classes) > CLASSES_NAMED else ""
+    return ", ".join(repr(name[:80]) for name in classes[:CLASSES_NAMED]) + more
 
 
 def _label(text: str, numbers: dict[str, int]) -> int | None:

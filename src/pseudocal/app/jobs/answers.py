@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,10 +109,11 @@ def _check_drawn(
 
 
 def _check_different(names: tuple[str, ...], where: Path) -> None:
-    if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InputError(f"expected inputs of different names to tell answers apart, got {twice!r} twice for {where}")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(
+            f"expected inputs of different names to tell answers apart, got {twice[0]!r} twice for {where}"
+        )
 
 
 def _filled_in(path: Path, names: list[str], *, pixels: bool) -> dict[str, str]:

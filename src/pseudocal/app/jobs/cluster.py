@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
-from pseudocal.app.inputs.addresses import files_at
-from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, InputBlock, SentInputs, Shard, shards
+from pseudocal.app.inputs.addresses import files_of_rows
+from pseudocal.app.inputs.blocks import InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks
@@ -201,11 +200,11 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     asked = {f'labels="{job.labels}"': job.labels, 'table="csv"': job.table == "csv"}
     for name in (name for name, value in asked.items() if value):
         raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
-    if job.answers is not None and ("://" in job.data or job.predict == "seen" or _files_of_rows(job.data)):
+    if job.answers is not None and ("://" in job.data or job.predict == "seen" or files_of_rows(job.data)):
         what = "files of rows, addresses and inputs that are not predicted"
         raise InputError(f'expected no answers about {what}, got answers="{job.answers}" for {job.data}')
     model, *seconds = models
-    if files := _files_of_rows(job.data):
+    if files := files_of_rows(job.data):
         return _shard_plan(job, models, files)
     data = remote_pictures(job, model) if "://" in job.data else open_data(job, model)
     if data.unmixed is not None:
@@ -218,15 +217,6 @@ def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     opened: dict[str, Any] = {"views": views, "assumed": data.assumed}
     setup = Setup(job, model, tuple(seconds), inputs, data.preparation, order, batch_size, **opened)
     return setup, _input_plan(setup)
-
-
-def _files_of_rows(data: str) -> list[str]:
-    """List the files of rows if the data is a folder, a pattern or an address of such files."""
-    if "://" not in data and "*" not in data and not Path(data).is_dir():
-        return []
-    files = files_at(data, SHARD_SUFFIXES)
-    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURE_SUFFIXES for p in Path(data).rglob("*"))
-    return [] if mixed else files
 
 
 def _shard_plan(job: Job, models: Models, files: list[str]) -> tuple[Setup, BlockPlan]:

@@ -80,7 +80,7 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
             kind = type(value).__name__
             raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
     files = {key: Path(settings[key]) for key in ("answers", "labels") if isinstance(settings.get(key), str)}
-    result = _last(job_steps(Job(str(model), str(data), Path(out), **(settings | files))))
+    result = _result_of(job_steps(Job(str(model), str(data), Path(out), **(settings | files))))
     if result.calibration.measured is None:  # answers outrank the label-free verdict
         warn_of_distrust(result.calibration.trust)
     return result
@@ -104,11 +104,11 @@ def refine_out(
         device: where the model runs, to try what was written.
 
     """
-    return _last(refine_steps(Path(out), Path(answers), drawn_by=drawn_by, trust=trust, device=device))
+    return _result_of(refine_steps(Path(out), Path(answers), drawn_by=drawn_by, trust=trust, device=device))
 
 
-def _last(steps: Generator[Note | Tick, None, Result]) -> Result:
-    """What a job gives back, without its notes and its progress."""
+def _result_of(steps: Generator[Note | Tick, None, Result]) -> Result:
+    """Run a job to its end, and return its result; its notes and its progress are dropped."""
     while True:
         try:
             next(steps)
@@ -126,7 +126,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
 
     """
     started = time.monotonic()
-    # inputs come in random order; what is refused is not written anywhere but into the record of why
+    # the inputs are shuffled already, so pairs within a batch will do; a refused temperature becomes T = 1
     job = replace(job, method=replace(job.method, pairing="batch", on_distrust="identity"))
     in_parts = job.ray is not None and job.predict == "all" and job.answers is None
     with staged(job.out, keeps=(PARTS,) if in_parts else ()) as aside:
@@ -186,7 +186,7 @@ def _refined(
     done = standing(folder, kept.target)
     calibration, answered = refined_by(done.calibration, kept, answers, drawn_by)
     files: tuple[str, ...] = ()
-    # a model file holds T, or would if T had not been refused, or if there had been one
+    # write the model again if it was written, or if only a refusal or the lack of a temperature was in the way
     held = done.model.files or done.calibration.refused or done.calibration.method == "none"
     if held and calibration.refused is None and not kept.target.saved and kind_of(kept.target.model) != "callable":
         probe = np.array(read_array(folder / "probe.npy"))

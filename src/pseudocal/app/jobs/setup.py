@@ -21,8 +21,7 @@ from pseudocal.app.inputs import (
     preprocessing_for,
     preprocessing_of_second,
 )
-from pseudocal.app.inputs.addresses import files_at
-from pseudocal.app.inputs.blocks import SHARD_SUFFIXES
+from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
 from pseudocal.app.inputs.input_sets import holds_pictures, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.picture_sets import RemotePictureSet

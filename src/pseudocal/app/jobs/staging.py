@@ -87,7 +87,7 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
 
 
 def finish(out: Path) -> None:
-    """Finish what a killed run had decided to publish, and sweep what another had not; leave a run that lives alone."""
+    """Finish what a killed run had decided to publish, sweep what another had not, and leave a running one alone."""
     if (out / STAGED).exists() or (out / DECIDED).exists():
         with locked(out), writing(out, out):
             _finish(out)

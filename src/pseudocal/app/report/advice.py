@@ -57,7 +57,7 @@ def _measured(report: Report) -> Iterator[Fact]:
 
 def _few_images(report: Report) -> Iterator[Fact]:
     pairs = report.calibration.pairs
-    if report.segmentation is not None and pairs < FEW_IMAGES:
+    if report.segmentation is not None and report.answers is None and pairs < FEW_IMAGES:
         yield _caution(
             f"The temperature rests on only {pairs:,} pairs of images. Use {FEW_IMAGES} or more: pixels of the same "
             "image carry nearly the same information."
@@ -68,9 +68,9 @@ def _assumed(report: Report) -> Iterator[Fact]:
     """Say what was assumed about the inputs: a wrong guess costs points of accuracy, and looks like a bad model."""
     if report.data.assumed:
         yield _caution(
-            f"Neither the model nor a setting says how pictures are to be prepared: {', '.join(report.data.assumed)} "
-            f"were assumed ({report.data.preparation}). If the model was trained otherwise, it does worse here than it "
-            "can, and so do all figures."
+            "Neither the model nor a setting says how pictures are to be prepared; assumed: "
+            f"{', '.join(report.data.assumed)} ({report.data.preparation}). If the model was trained otherwise, it "
+            "does worse here than it can, and so do all figures."
         )
 
 

@@ -59,13 +59,15 @@ def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
         f"these answers{rest}.",
     )
     if answers.none_of_these:
+        count = "One answer is" if answers.none_of_these == 1 else f"{answers.none_of_these:,} of the answers are"
         yield Fact(
             "caution",
-            f'{answers.none_of_these:,} of the answers are "none of these": the target has other classes than the '
-            "model. On such inputs it is wrong whatever it says.",
+            f'{count} "none of these": the target has other classes than the model. On such inputs it is wrong '
+            "whatever it says.",
         )
     if answers.cannot_tell:
-        yield Fact("note", f'{answers.cannot_tell:,} questions were answered "cannot tell"; they are left out.')
+        how = "question was" if answers.cannot_tell == 1 else "questions were"
+        yield Fact("note", f'{answers.cannot_tell:,} {how} answered "cannot tell" and left out.')
     if answers.error_after is None:
         yield Fact("note", "The answers are too few to measure the calibration error itself.")
 

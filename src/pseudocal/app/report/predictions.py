@@ -129,7 +129,8 @@ class Target:
         if not path.is_file():
             raise InputError(
                 f"expected a folder in which a calibration has kept its logits, got {folder} without {path.name}: "
-                "a job on a cluster over files of rows or an address, and one with keep_logits=False keep none"
+                "either no calibration was written there, or it kept none, like one with keep_logits=False, or on a "
+                "cluster over files of rows or an address"
             )
         try:
             target: Target = from_json(cls, json.loads(path.read_text(encoding="utf-8")), "target")

@@ -60,7 +60,7 @@ class AboutData:
 
 @dataclass(frozen=True)
 class AboutFit:
-    """The temperature, its 95% interval, and what it was fitted on.
+    """The temperature, its interval (95%, or 90% if it comes from answers), and what it was fitted on.
 
     Attributes:
         method: the name of the calibrator.

@@ -147,7 +147,7 @@ class RowSummary:
         return row_table(names, seen, self.classes)
 
     def seen(self) -> tuple[Outcomes, Outcomes] | None:
-        """Return the outcomes before and after calibration, be it refused, for metrics; None without labels."""
+        """Return the outcomes before and after calibration, also if T was refused; None without labels."""
         if not self._outcomes:
             return None
         before, after = (Outcomes.concatenate(parts) for parts in zip(*self._outcomes, strict=True))
@@ -245,7 +245,7 @@ class ImageSummary:
             self._maps.append(map_pictures(image, name, self.calibration.temperature, picture, mask))
 
     def seen(self) -> tuple[Segmented, Segmented] | None:
-        """Return the sums before and after calibration, be it refused, for metrics; None without masks."""
+        """Return the sums before and after calibration, also if T was refused; None without masks."""
         return self._joined() if self._sums else None
 
     def _joined(self) -> tuple[Segmented, Segmented]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Floats, Labelled
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import checked, gaps
+from pseudocal.calibrators.confidence import below_top, checked
 from pseudocal.calibrators.rivals.search import bound_at, least, released
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import as_weights
@@ -48,7 +48,7 @@ def cpcs(source: Labelled, ratio: ArrayLike, *, reference: bool = False) -> Cali
 
 def _weighted_brier(source: Labelled, weights: Floats) -> Callable[[float], float]:
     """The weighted mean of sum_c (p_c - y_c)^2 = sum_c p_c^2 - 2 p_y + 1, as a function of the temperature."""
-    below, row = gaps(source.logits), np.arange(len(source))
+    below, row = below_top(source.logits), np.arange(len(source))
     share = weights / weights.sum()
 
     def loss(temperature: float) -> float:

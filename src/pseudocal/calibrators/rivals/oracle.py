@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import checked, gaps, nll_loss
+from pseudocal.calibrators.confidence import below_top, checked, nll_loss
 from pseudocal.calibrators.rivals.search import bound_at, least, released
 from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.scaling import TemperatureScaling, fit_temperature
@@ -83,7 +83,7 @@ def _labelled(
 
 def _binned_error(target: Labelled, bins: int) -> Callable[[float], float]:
     """The ECE as a function of the temperature."""
-    below, edges = gaps(target.logits), equal_width(bins)
+    below, edges = below_top(target.logits), equal_width(bins)
     right = target.logits.argmax(axis=1) == target.labels
     weights = np.ones(len(target)) if target.weights is None else target.weights
 

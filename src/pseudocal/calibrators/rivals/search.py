@@ -1,7 +1,7 @@
-"""Grid search for the temperature that minimises a loss that is neither convex nor smooth.
+"""Searches for the temperature that minimises a loss that is neither convex nor smooth: ours, and the released one.
 
-A calibration error jumps whenever a row changes its bin, so there is no gradient to follow: evaluate it on a grid, then
-on finer grids around the best points.
+A calibration error jumps whenever a row changes its bin, so there is no gradient to follow: `least` evaluates it on a
+grid, then on finer grids around the best points. `released` does as the released code of TransCal and PseudoCal.
 """
 
 from __future__ import annotations

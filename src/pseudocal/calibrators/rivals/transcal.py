@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from pseudocal.arrays import Floats, InputError, Labelled
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import checked, confidences, gaps, match_confidence
+from pseudocal.calibrators.confidence import below_top, checked, confidences, match_confidence
 from pseudocal.calibrators.rivals.tempscal import tempscal
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import as_weights
@@ -110,7 +110,7 @@ def controlled(values: Column, by: Column, mean: float, *, still: float = 0.0) -
 def _released(errors: _Errors, target_logits: ArrayLike, bias: bool) -> TemperatureScaling:
     from scipy.optimize import minimize
 
-    below = gaps(target_logits)
+    below = below_top(target_logits)
 
     def gap(at: Column) -> float:
         temperature, exponent = at
