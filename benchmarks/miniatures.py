@@ -189,8 +189,8 @@ def write_networks(folder: Path) -> None:
     images = torch.from_numpy(pictures.transpose(0, 3, 1, 2) / 64 - 2).float()
     with torch.no_grad():
         resnet(images)
-        norms[-1].weight *= SPREAD
-        norms[-1].bias -= SPREAD  # so that each picture moves a few features only
+        norms[-1].weight.mul_(SPREAD)
+        norms[-1].bias.sub_(SPREAD)  # so that each picture moves a few features only
     resnet.save_pretrained(folder / "resnet")
     thin = ViTConfig(
         hidden_size=16,
