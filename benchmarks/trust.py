@@ -4,6 +4,8 @@
     python benchmarks/trust.py development                  the tasks that every number was chosen on
     python benchmarks/trust.py families --data FOLDER       each family with numbers that the others chose
     python benchmarks/trust.py formulas --data FOLDER       ways from agreement to accuracy, on the development families
+    python benchmarks/trust.py students --data FOLDER       a student of each model beside PseudoCal and a second seed
+    python benchmarks/trust.py students-held-out            once, like held-out
     python benchmarks/trust.py examples                     verdicts of development, beside what is true
     python benchmarks/trust.py held-out                     once: every look is written to `trust_openings.jsonl`
 
@@ -31,10 +33,12 @@ from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
 from trust_formulas import compared
+from trust_student_tables import student_tables
 from trust_tables import Cases, examples, measured, tables
 
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")
 CHOICES = list(product((0.1, 0.25, 0.4, 0.6), (0.0, 0.05, 0.1)))  # of INDEPENDENCE and UNSEEN
+VERBS = ("families", "formulas", "students", "students-held-out", "examples")
 WIDTHS = np.arange(0.2, 2.0, 0.02)  # of the first number of TOGETHER
 
 
@@ -94,6 +98,11 @@ def load(families: dict[str, list[Task]], store: Store) -> Cases:
     return {family: [stored_case(family, task, store) for task in tasks] for family, tasks in families.items()}
 
 
+def trained(families: dict[str, list[Task]], store: Store) -> dict[str, list[Task]]:
+    """The families whose models are there."""
+    return {name: tasks for name, tasks in families.items() if (store.folder(tasks[-1]) / "target.npz").exists()}
+
+
 def opened(what: str) -> None:
     """Write down that the held-out tasks were looked at."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
@@ -112,7 +121,7 @@ def prepare(store: Store, family: str | None, *, development: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["prepare", "development", "families", "formulas", "examples", "held-out"])
+    parser.add_argument("what", choices=["prepare", "development", *VERBS, "held-out"])
     parser.add_argument("--family", choices=[*DEVELOPMENT, *HELD_OUT], help="prepare this one alone")
     parser.add_argument("--development", action="store_true", help="prepare no held-out task")
     parser.add_argument("--data", type=Path, help="a folder with the reviews, the census and USPS")
@@ -129,6 +138,11 @@ def main() -> None:
             print(text, end="\n\n", flush=True)
     elif args.what == "formulas":
         print(*compared(load(DEVELOPMENT, store) | families(args.out, args.data)), sep="\n\n")
+    elif args.what == "students":
+        print(*student_tables(load(trained(DEVELOPMENT, store), store) | families(args.out, args.data)), sep="\n\n")
+    elif args.what == "students-held-out":
+        opened("students: ECE, forecast and verdict")
+        print(*student_tables(load(HELD_OUT, store), choose=False), sep="\n\n")
     elif args.what == "examples":
         print(examples([case for group in load(DEVELOPMENT, store).values() for case in group[::3]]))
     else:

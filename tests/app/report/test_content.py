@@ -12,7 +12,7 @@ import pytest
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
 from pseudocal.app.cli.printing import summary_lines
 from pseudocal.app.report import page
-from pseudocal.app.report.advice import panel
+from pseudocal.app.report.advice import headline, panel
 from pseudocal.app.report.sections import Estimate
 from pseudocal.metrics import Outcomes, ece
 
@@ -82,7 +82,9 @@ def test_harm_that_labels_show_is_the_first_thing_to_know(made):
         assert numbers == pytest.approx([before, after], abs=6e-4)
         assert len(report.facts) > 3
         assert report.trust.verdict == "caution"
-        assert f"caution: {text}" in list(summary_lines(report, Path("out")))
+        first, *lines = summary_lines(report, Path("out"))
+        assert first == headline(report)
+        assert f"warning: {text}" in lines
     unlabelled = made.make_report(calibration=harmful)
     for report in (unlabelled, made.make_report(labelled=True), made.make_segmented(labelled=True)):
         assert not any("worse" in fact.text for fact in report.facts)

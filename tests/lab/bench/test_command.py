@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -146,3 +148,14 @@ def test_a_folder_that_cannot_be_written(tiny_file, tmp_path, capsys):
     assert (
         said == f"pseudocal: expected an output that can be written, got {tmp_path / 'file' / 'out'}: Not a directory\n"
     )
+
+
+def test_the_list_of_suites_needs_no_torch():
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("matplotlib", "pyarrow", "sklearn", "threadpoolctl", "torch")))
+from pseudocal.app.cli import main
+sys.exit(main(["bench", "list"]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "visda                     1 pair, 6 methods" in done.stdout

@@ -87,7 +87,7 @@ def calibrate(
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[
         list[str] | None,
-        option(metavar="MODEL2", help="another model of the same classes; may be given more than once"),
+        option(metavar="MODEL2", help="another model of the same classes, or student[:BACKBONE]; may be repeated"),
     ] = None,
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")

@@ -165,12 +165,12 @@ def compare(
 @bench.command(name="list", epilog=EPILOG)
 def list_suites() -> None:
     """List the built-in suites."""
-    _package()
     from pseudocal.lab.bench.suites import PLANS
 
     for name, plan in PLANS.items():
         tasks = plan.tasks()
-        size = f"{len({task.pair for task in tasks})} pairs, {len({task.method for task in tasks})} methods"
+        counts = {"pair": len({task.pair for task in tasks}), "method": len({task.method for task in tasks})}
+        size = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())
         typer.echo(f"{name:26}{size:24}{plan.about}")
 
 
@@ -228,7 +228,7 @@ def _name(suite: str, *, quick: bool) -> str:
 
 def _package() -> Any:
     try:
-        import pseudocal.lab.bench
+        import pseudocal.lab.bench.grid
     except ModuleNotFoundError as error:
         raise MissingExtraError(error.name or "torch", "bench") from error
     return pseudocal.lab.bench

@@ -19,7 +19,7 @@ from pseudocal.app.inputs.blocks import InputBlock, SentInputs, Shard, shards
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
-from pseudocal.app.jobs.local import Predicted, Ticks
+from pseudocal.app.jobs.local import Predicted, Ticks, as_opinion
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
 from pseudocal.app.jobs.setup import (
     Models,
@@ -42,7 +42,6 @@ from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.executors import BlockWork, Merging, block_order
 from pseudocal.distributed import Deferred, RayExecutor
 from pseudocal.extras import MissingExtraError
-from pseudocal.predictors import models_in
 
 EVERYONE = 100_000  # more workers than any cluster has
 PREDICTED_ROWS = 2048  # inputs per block of predictions
@@ -148,12 +147,12 @@ class RayRun:
         path = str(Path(name).resolve()) if Path(name).exists() else name
         return model_file(path, device=self.setup.job.device, **reading(self.setup.job))
 
-    def _sent_models(self) -> tuple[Deferred, list[Deferred]]:
+    def _sent_models(self) -> tuple[Deferred, list[Any]]:
         """Return the model and the second opinions as the workers use them."""
         job, views = self.setup.job, self.setup.views
-        sent = [self._sent(name) for name in (job.model, *models_in(job.second_opinion))]
+        sent = [self._sent(name) for name in (job.model, *job.opinions)]
         first, *seconds = sent if views is None else views.split(*sent)
-        return first, seconds
+        return first, [as_opinion(one, each) for one, each in zip(self.setup.seconds, seconds, strict=True)]
 
     def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
         plan, used = self._plan, evidence.inputs

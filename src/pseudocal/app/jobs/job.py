@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
+from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.models.encoders import COLUMNS, USUAL_ENCODER
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
 from pseudocal.app.report.advice import headline
@@ -20,6 +22,7 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.notebook import card
 from pseudocal.omissions import one_line
+from pseudocal.predictors import models_in
 
 DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
@@ -43,6 +46,7 @@ class Job:
         out: the folder for the results.
         method: the settings of the calibration. A temperature that should not be applied is always replaced by T = 1.
         second_opinion: another model of the same classes, named like `model`, or several of them; None for none.
+            "student" or "student:BACKBONE" is a student of the model's own predictions.
         trust: whether the files of both models may run code.
         architecture: the network of a state dict, such as "resnet50"; None if no model is one.
         preprocessing: how pictures are prepared, as far as the user says: settings of `Preprocessing` (size, mean, std,
@@ -99,6 +103,19 @@ class Job:
     answers: Path | None = None
     drawn_by: DrawnBy = "ask"
     ray: str | None = None
+
+    @property
+    def opinions(self) -> tuple[str, ...]:
+        """The names of the second opinions; a student gets the features that suit the data if it has none."""
+        usual = USUAL_ENCODER if "://" in self.data or holds_pictures(self.data) else COLUMNS
+        names = (f"student:{usual}" if name == "student" else name for name in models_in(self.second_opinion))
+        return tuple(_absolute(name) for name in names)
+
+
+def _absolute(name: str) -> str:
+    """The name of a second opinion; the file of a student's encoder as an absolute path, for workers elsewhere."""
+    kind, colon, file = name.partition(":")
+    return f"{kind}{colon}{Path(file).resolve()}" if kind == "student" and Path(file).exists() else name
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from pseudocal.app.inputs import read_batches
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_target import KeptPixels, frame_of, pixels_each, small_maps
 from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, open_setup
+from pseudocal.app.models.encoders import COLUMNS
+from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Target
@@ -26,6 +28,7 @@ from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence, Step
+from pseudocal.calibrators.student import Student
 from pseudocal.calibrators.unmixed import unmixed_steps
 from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics.images import ImageRow
@@ -88,7 +91,10 @@ class LocalRun:
         self._aside = aside
         raw = [as_logits_of(job, one) for one in (self.setup.model, *self.setup.seconds)]
         predictors = raw if self.setup.views is None else self.setup.views.split(*raw)
-        self._predict, *self._seconds = (Checked(one, doubt=False) for one in predictors)
+        self._predict, *self._seconds = (
+            as_opinion(one, predict if one.encodes else Checked(predict, doubt=False))
+            for one, predict in zip((self.setup.model, *self.setup.seconds), predictors, strict=True)
+        )
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
         self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
 
@@ -183,6 +189,11 @@ class LocalRun:
         most = pixels_each(len(self.setup.order), len(image))
         row = ImageRow(np.asarray(table["shares"])[0], float(np.asarray(table["confidence_before"])[0]), np.nan)
         return KeptPixels.of(image, row, i, most=most, frame=frame_of(self.setup.inputs, i), mask=mask)
+
+
+def as_opinion(model: OpenModel, predict: Any) -> Any:
+    """A model as the method takes it: ready to predict, or a student with its encoder."""
+    return Student(None if model.kind == COLUMNS else predict) if model.encodes else predict
 
 
 def row_tables(summary: RowSummary, logits: Logits, target: Target) -> Iterator[PredictionTable]:

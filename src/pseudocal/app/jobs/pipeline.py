@@ -46,7 +46,6 @@ from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.pseudocal import NO_MIXES
 from pseudocal.calibrators.trust import warn_of_distrust
 from pseudocal.calibrators.unmixed import unmixed_calibration
-from pseudocal.predictors import models_in
 
 KEPT = ("logits.npy", "pixels.npz", "probe.npy", "target.json")  # what questions and answers need
 SAMPLED = "; figures from a sample of the pixels"
@@ -239,7 +238,7 @@ def _concluded(job: Job, unmixed: str | None, evidence: Evidence, record: dict[s
     """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
-        "second_opinion": models_in(job.second_opinion),
+        "second_opinion": list(job.opinions),
         "data": data_name(job),
         "max_samples": job.max_samples,
     }

@@ -35,7 +35,6 @@ from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
-from pseudocal.predictors import models_in
 from pseudocal.randomness import Streams
 
 NO_MIXED_IDS = "Token ids are not mixed: they are numbers of words, and what lies between two of them is another word."
@@ -175,8 +174,8 @@ def reading(job: Job) -> dict[str, Any]:
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
-    """Wrap an open model so that it returns logits."""
-    return AsLogits(model.predict, job.outputs, job.binary)
+    """Wrap an open model so that it returns logits, unless it returns features."""
+    return model.predict if model.encodes else AsLogits(model.predict, job.outputs, job.binary)
 
 
 def check_count(names: tuple[str, ...], classes: int) -> None:
@@ -187,8 +186,11 @@ def check_count(names: tuple[str, ...], classes: int) -> None:
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
     """Open the model, and any second opinions."""
-    names = (job.model, *models_in(job.second_opinion))
-    return tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
+    names = (job.model, *job.opinions)
+    models = tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
+    if models[0].encodes:
+        raise InputError(f"expected a model to calibrate, got {job.model}, a student")
+    return models
 
 
 def open_setup(job: Job, models: Models) -> Setup:
@@ -233,7 +235,8 @@ def open_data(job: Job, model: OpenModel) -> OpenData:
     """Open the data as the model takes it."""
     if model.expects.text or job.text is not None:
         texts = open_texts(Path(job.data), job.text)
-        return OpenData(texts, f"{len(texts):,} texts, as they are", unmixed=NO_MIXED_TEXTS)
+        where = "" if texts.column is None else f" of the column {texts.column!r}"
+        return OpenData(texts, f"{len(texts):,} texts{where}, as they are", unmixed=NO_MIXED_TEXTS)
     if not holds_pictures(job.data):
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)

@@ -56,6 +56,10 @@ def open_model(name: str, *, trust: bool = False, architecture: str | None = Non
             f"got {name}, {CAN_RUN_CODE[kind]}, which can: "
             'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
         )
+    if kind == "student":
+        from pseudocal.app.models.encoders import open_student  # which opens its own files by `open_model`
+
+        return open_student(name, device=options.get("device", "cpu"), trust=trust)
     is_path = kind not in ("callable", "huggingface") or Path(name).exists()
     return OPENERS[kind](Path(name) if is_path else name, **options)
 
@@ -78,16 +82,19 @@ def model_file(
 
 
 def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: Any) -> Predictor:
-    return AsLogits(open_model(name, outputs=outputs, binary=binary, **options).predict, outputs, binary)
+    model = open_model(name, outputs=outputs, binary=binary, **options)
+    return model.predict if model.encodes else AsLogits(model.predict, outputs, binary)
 
 
 def kind_of(name: str) -> str:
     """Recognise the format of a model.
 
-    >>> kind_of("package.models:predict"), kind_of("microsoft/resnet-18")
-    ('callable', 'huggingface')
+    >>> kind_of("package.models:predict"), kind_of("microsoft/resnet-18"), kind_of("student:columns")
+    ('callable', 'huggingface', 'student')
     """
     path = Path(name)
+    if name.startswith("student:"):
+        return "student"
     if path.is_dir():
         if not (path / "config.json").exists():
             raise InputError(f"expected a Hugging Face folder with a config.json, got {name}")

@@ -38,7 +38,7 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         raise InputError(f"expected a Hugging Face classifier with safetensors, got {name}: {why}") from error
     if kind == TEXT_MODEL:
         return _text_model(name, model.to(device).eval(), classes)
-    settings = _preprocessor(name)
+    settings = read_preprocessor(name)
     preprocessing = preprocessing_of(settings)
     shape = (config.num_channels, None, None) if hasattr(config, "num_channels") else None
     return OpenModel(
@@ -189,7 +189,7 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
     return (sides[0], sides[-1])
 
 
-def _preprocessor(name: str | Path) -> dict[str, Any]:
+def read_preprocessor(name: str | Path) -> dict[str, Any]:
     """Read the model's preprocessor_config.json; empty if there is none."""
     find = require("transformers.utils.hub", "hf").cached_file
     path = find(name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)

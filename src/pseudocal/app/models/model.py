@@ -54,6 +54,7 @@ class OpenModel:
         notes: what is worth printing about the file.
         output: the name of the output that holds the logits, if a caller can ask for it by name.
         ship: writes the model with a temperature inside; None if the format cannot hold one.
+        encodes: whether it returns features for a student, not logits.
 
     """
 
@@ -64,6 +65,7 @@ class OpenModel:
     notes: tuple[str, ...] = ()
     output: str | None = None
     ship: Ship | None = None
+    encodes: bool = False
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
-from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words
+from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words, opinion_name
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
 from pseudocal.app.report.shapes import Panel, Track
@@ -162,7 +161,7 @@ def panel(report: Report) -> Panel | None:
 def _models(report: Report) -> str:
     """Name the model and any second opinions."""
     others = report.settings.get("second_opinion")
-    names = [PurePath(str(name)).name for name in others] if isinstance(others, list | tuple) else []
+    names = [opinion_name(str(name)) for name in others] if isinstance(others, list | tuple) else []
     said = f"Second opinion: {', '.join(names)}." if names else "" if others is None else "No second opinion."
     return f"Model: {report.model.title}. {said}".strip()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.adapt.weights import paper_file
-from pseudocal.lab.bench.store import Store
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Scenes, scenes, streets
-from pseudocal.lab.segmentation import NETWORKS
+
+if TYPE_CHECKING:
+    from pseudocal.lab.bench.store import Store
 
 OPTIONS: dict[str, dict[str, Any]] = {  # by data set
     "scenes": {
@@ -37,6 +37,8 @@ STREET_CLASS_COUNTS = {"gta5": 19, "synthia": 16}
 
 def check_settings(task: Task) -> None:
     """Refuse settings that are not valid for a segmenter."""
+    from pseudocal.lab.segmentation import NETWORKS  # which loads torch; the list of suites needs none
+
     if (task.method, task.scenario) != ("source-only", "closed-set"):
         raise InputError(f"expected source-only, closed-set for segmentation, got {task.method}, {task.scenario}")
     if task.data == "street-scenes" and (task.source not in STREET_CLASS_COUNTS or task.target != "cityscapes"):
@@ -65,6 +67,8 @@ WEIGHTS_OF = {
 
 def network_settings(task: Task) -> dict[str, Any]:
     """Return the settings of the network that differ from its defaults."""
+    from pseudocal.lab.adapt.weights import paper_file  # which loads torch
+
     weights = paper_file("resnet101", task.weights) if task.backbone == "deeplab" else task.weights
     asked = {"width": task.width, "weights": None if weights in ("default", "random") else weights}
     return {name: value for name, value in asked.items() if value is not None}

