@@ -18,7 +18,7 @@ import numpy as np
 from pseudocal.arrays import InputError, softmax
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench import Store, Suite, Task, built_in, run
-from pseudocal.lab.bench.calibrators import SEE_LABELS, compared
+from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
 from pseudocal.lab.bench.executors import Pool
 from pseudocal.lab.bench.figures import draw_figures
 from pseudocal.lab.bench.formats import comparisons, markdown
@@ -221,7 +221,7 @@ def losses(records: list[Record]) -> list[str]:
         better = sorted((value, name) for name, value in means.items() if value < mine)
         if better:
             harm = means.get("none", 1.0) < mine
-            names = ", ".join(f"{compared(name).title} {100 * value:.1f}" for value, name in better)
+            names = ", ".join(f"{COMPARED[name].title} {100 * value:.1f}" for value, name in better)
             rows.append(
                 (not harm, -mine, f"| {key[0]} | {key[1]} | {100 * mine:.1f} | {'yes' if harm else ''} | {names} |")
             )

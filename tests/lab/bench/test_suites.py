@@ -4,7 +4,7 @@ import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import PLANS, Suite, Task, built_in
-from pseudocal.lab.bench.calibrators import ABLATION, Synthesis, compared
+from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, Synthesis
 from pseudocal.lab.bench.published import ORIGINS, published
 from pseudocal.lab.bench.suite_file import parse_suite, read_suite
 
@@ -76,10 +76,10 @@ def test_calibrators_with_settings_of_their_own():
     given = ["none", {"name": "vectorscal", "penalty": 0.1}, {"name": "pseudocal", "lam": 0.7, "labels": "soft"}]
     suite = parse_suite({"tasks": [TASK], "calibrators": given}, "mine")
     assert suite.calibrators == ("none", "vectorscal, penalty=0.1", "pseudocal, lam=0.7, labels=soft")
-    ridge, mixes = (compared(name) for name in suite.calibrators[1:])
+    ridge, mixes = (COMPARED[name] for name in suite.calibrators[1:])
     assert (ridge.calibrator, dict(ridge.settings)) == ("vectorscal", {"penalty": 0.1})
     assert mixes.synthesis == Synthesis(lam=0.7, labels="soft")
-    assert compared("transcal, reference=true").settings == (("reference", True),)
+    assert COMPARED["transcal, reference=true"].settings == (("reference", True),)
 
 
 @pytest.mark.parametrize(

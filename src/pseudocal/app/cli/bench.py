@@ -68,7 +68,8 @@ def run(
     store = package.Store(out, threads=threads, **here)
     using = _executor(store.device, workers, ray=ray, address=ray_address)
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
-        outlook = Outlook(len({task.training for task in chosen.tasks}), quiet=quiet)
+        trained = len({task.training for task in chosen.tasks})
+        outlook = Outlook(trained, _processes(store.device, workers), quiet=quiet)
 
         def progress(what: str, done: int, total: int) -> None:
             if (what, done, quiet) == ("features", 0, False):  # everything is checked, and nothing has run yet
@@ -200,6 +201,13 @@ def _of_file(suite: str) -> dict[str, Any]:
     return read_local(Path(suite)) if suite.endswith(".toml") else {}
 
 
+def _processes(device: str, workers: int) -> int:
+    """Return how many jobs run at a time on this machine."""
+    from pseudocal.lab.bench.executors import visible_gpus
+
+    return workers or len(visible_gpus() if device == "cuda" else []) or cores()
+
+
 def _executor(device: str, workers: int, *, ray: bool, address: str | None) -> Any:
     """Return what runs the jobs: on "cuda" each process has a GPU of its own, and Ray gives each job one."""
     from pseudocal.lab.bench.executors import Pool, Ray, visible_gpus
@@ -207,7 +215,7 @@ def _executor(device: str, workers: int, *, ray: bool, address: str | None) -> A
     if address is None:  # the GPUs of a cluster are elsewhere
         check_device(device)
     gpus = visible_gpus() if device == "cuda" else []
-    processes = workers or len(gpus) or cores()
+    processes = _processes(device, workers)
     if ray or address:
         return Ray(address, processes, gpus=int(device.startswith("cuda")))
     return Pool(processes, gpus) if processes > 1 else nullcontext(map)

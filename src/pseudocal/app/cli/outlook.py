@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from datetime import datetime, timedelta
@@ -12,12 +13,13 @@ class Outlook:
 
     Args:
         tasks: the number of models that the tasks themselves need; more are for ensembles.
+        workers: how many are trained at a time.
         quiet: whether to say nothing.
 
     """
 
-    def __init__(self, tasks: int, *, quiet: bool) -> None:
-        self._tasks, self._quiet = tasks, quiet
+    def __init__(self, tasks: int, workers: int, *, quiet: bool) -> None:
+        self._tasks, self._workers, self._quiet = tasks, workers, quiet
         self._started = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
@@ -35,7 +37,8 @@ class Outlook:
             self._started = time.monotonic()
             sys.stderr.write(count_sentence(total, self._tasks) + "\n")
         elif done == 1 and total > 1:
-            sys.stderr.write(time_sentence(time.monotonic() - self._started, total, datetime.now()) + "\n")
+            rounds = math.ceil(total / self._workers) - 1  # after the first
+            sys.stderr.write(time_sentence(time.monotonic() - self._started, rounds, datetime.now()) + "\n")
 
 
 def count_sentence(total: int, tasks: int) -> str:
@@ -48,12 +51,12 @@ def count_sentence(total: int, tasks: int) -> str:
     return f"{total} models to train{more}"
 
 
-def time_sentence(seconds: float, total: int, now: datetime) -> str:
-    """Say how long the first model took and when the last will be there, if they are trained at that rate.
+def time_sentence(seconds: float, rounds: int, now: datetime) -> str:
+    """Say how long the first model took and when the last will be there, after so many more of that length.
 
-    >>> time_sentence(60, 61, datetime(2024, 5, 1, 23, 30))
+    >>> time_sentence(60, 60, datetime(2024, 5, 1, 23, 30))
     'the first took 60 s: all models on 2 May at 00:30'
     """
-    end = now + timedelta(seconds=seconds * (total - 1))
+    end = now + timedelta(seconds=seconds * rounds)
     day = "" if end.date() == now.date() else f" on {end.day} {end:%B}"
     return f"the first took {seconds:.0f} s: all models{day} at {end:%H:%M}"

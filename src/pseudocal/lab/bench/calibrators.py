@@ -58,6 +58,27 @@ class Compared:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
+class ComparedTable(dict[str, Compared]):
+    """Calibrators by name; one with settings of its own is made when it is asked for by what `with_settings` returns.
+
+    >>> COMPARED["pseudocal, lam=0.7, labels=soft"].synthesis
+    Synthesis(strategy='PseudoCal', lam=0.7, labels='soft')
+    >>> COMPARED["vectorscal, penalty=0.1"].title
+    'VectorScal, ridge, penalty 0.1'
+    """
+
+    def __missing__(self, name: str) -> Compared:
+        base, *given = name.split(", ")
+        if not given:
+            raise KeyError(name)
+        settings = {key: _value(text) for key, _, text in (each.partition("=") for each in given)}
+        how = self[base]
+        title = ", ".join([how.title, *(f"{key} {value}" for key, value in settings.items())])
+        if how.synthesis is not None:
+            return replace(how, title=title, synthesis=replace(how.synthesis, **settings))
+        return replace(how, title=title, settings=tuple({**dict(how.settings), **settings}.items()))
+
+
 ABLATION = {name.lower(): Compared(name, Synthesis(name)) for name in STRATEGIES if name != "PseudoCal"}
 SWEEP = {
     f"lambda-{lam}-{labels}": Compared(f"λ = {lam}, {labels}", Synthesis(lam=lam, labels=labels))
@@ -81,42 +102,24 @@ LIKELIHOOD = {
     )
     for name in RIDGE
 }
-COMPARED: dict[str, Compared] = {
-    **{
-        name: Compared(
-            RIDGE.get(name, entry.title), Synthesis() if name in MIXING else None, "member_logits" in entry.parts, name
-        )
-        for name, entry in CALIBRATORS.items()
-    },
-    **RELEASED,
-    **LIKELIHOOD,
-    **ABLATION,
-    **SWEEP,
-}
+COMPARED = ComparedTable(
+    {
+        **{
+            name: Compared(
+                RIDGE.get(name, entry.title),
+                Synthesis() if name in MIXING else None,
+                "member_logits" in entry.parts,
+                name,
+            )
+            for name, entry in CALIBRATORS.items()
+        },
+        **RELEASED,
+        **LIKELIHOOD,
+        **ABLATION,
+        **SWEEP,
+    }
+)
 SEE_LABELS = frozenset(name for name, how in COMPARED.items() if how.calibrator == "oracle")  # target labels
-
-
-def compared(name: str) -> Compared:
-    """Look up a calibrator of the comparison; settings of its own may follow its name.
-
-    >>> compared("pseudocal, lam=0.7, labels=soft").synthesis
-    Synthesis(strategy='PseudoCal', lam=0.7, labels='soft')
-    >>> compared("vectorscal, penalty=0.1").title
-    'VectorScal, ridge, penalty 0.1'
-
-    Args:
-        name: a name in `COMPARED`, or what `with_settings` returns.
-
-    """
-    base, *given = name.split(", ")
-    if not given:
-        return COMPARED[base]
-    settings = {key: _value(text) for key, _, text in (each.partition("=") for each in given)}
-    how = COMPARED[base]
-    title = ", ".join([how.title, *(f"{key} {value}" for key, value in settings.items())])
-    if how.synthesis is not None:
-        return replace(how, title=title, synthesis=replace(how.synthesis, **settings))
-    return replace(how, title=title, settings=tuple({**dict(how.settings), **settings}.items()))
 
 
 def with_settings(name: str, settings: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pseudocal.arrays import Floats
-from pseudocal.lab.bench.calibrators import SEE_LABELS, SWEEP, compared
+from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS, SWEEP
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -69,7 +69,7 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
         for labels in ("hard", "soft"):
             values: dict[float, list[float]] = {}
             for record in records:
-                how = compared(record.calibrator).synthesis
+                how = COMPARED[record.calibrator].synthesis
                 if record.calibrator in SWEEP and how and how.labels == labels and record.task.method == method:
                     values.setdefault(how.lam, []).append(record.ece)
             if values:

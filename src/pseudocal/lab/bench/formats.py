@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 
-from pseudocal.lab.bench.calibrators import compared
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
 from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
@@ -91,7 +91,7 @@ def comparisons(found: Sequence[Comparison]) -> str:
     where = unique(each.where for each in found)
     lookup = {(each.rival, each.where): each for each in found}
     rows = [
-        [compared(rival).title, *(_compared(lookup.get((rival, place))) for place in where)]
+        [COMPARED[rival].title, *(_compared(lookup.get((rival, place))) for place in where)]
         for rival in unique(each.rival for each in found)
     ]
     head = ["PseudoCal against", *where]
@@ -115,7 +115,7 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
     head = ["calibrator", *(f"{METRIC_NAMES.get(key, key)}{', %' * (key in PERCENT)}" for key in SAVED_METRICS), "T"]
     rows = [
         [
-            compared(each.calibrator).title,
+            COMPARED[each.calibrator].title,
             *(_number(each.metrics[key], key) for key in SAVED_METRICS),
             "" if each.temperature is None else f"{each.temperature:.3f}",
         ]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
-from pseudocal.lab.bench.calibrators import compared
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmenters import check_segmentation
 from pseudocal.lab.bench.stages import compare_calibrators, describe, forget_stages, is_compared, make_model
@@ -77,7 +77,7 @@ def run(
 
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:
     """List all models that the tasks need: their own and, if a calibrator needs ensembles, the other members."""
-    ensembles = any(compared(name).needs_ensemble for name in calibrators)
+    ensembles = any(COMPARED[name].needs_ensemble for name in calibrators)
     alone = [task.checkpoint for task in tasks if task.checkpoint is not None and "{seed}" not in task.checkpoint]
     if ensembles and alone:
         raise InputError(f"expected {{seed}} in a checkpoint, for the members of an ensemble, got {alone[0]}")
@@ -167,7 +167,7 @@ class SharedFeatures:
 
 def shared_features(models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]) -> list[SharedFeatures]:
     """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
-    hows = [compared(name).synthesis for name in calibrators]
+    hows = [COMPARED[name].synthesis for name in calibrators]
     shares = sorted({how.lam for how in hows if how is not None and how.strategy == "PseudoCal"})
     needed = [SharedFeatures(task, domain, View()) for task in models for domain in ("source", "target")]
     needed += [SharedFeatures(task, "target", View(lam, task.seed)) for task in tasks for lam in shares]

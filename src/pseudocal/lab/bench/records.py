@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from pseudocal.lab.bench.calibrators import compared
+from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
 
@@ -81,7 +81,7 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:
-            lacking = [compared(c).title for c in suite.calibrators if c not in scores]
+            lacking = [COMPARED[c].title for c in suite.calibrators if c not in scores]
             lines += [f"{name}: no {', '.join(lacking)}"] if lacking else []
     return lines
 

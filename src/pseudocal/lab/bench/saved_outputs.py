@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import CALIBRATORS, Calibration, Material, calibrate_by_name
-from pseudocal.lab.bench.calibrators import RANDOM, compared
+from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
 from pseudocal.lab.bench.stages.score import CLASSIFIER_METRICS
 from pseudocal.lab.bench.suites import ALL
 from pseudocal.metrics import Outcomes
@@ -165,7 +165,7 @@ def _calibration(name: str, material: Material, mixes: list[NDArray[Any]], seed:
     """Fit a calibrator; None if the outputs do not suffice for it."""
     if name == "pseudocal":
         return Calibration(name, fit_temperature(*mixes)) if len(mixes) == 2 else None
-    how = compared(name)
+    how = COMPARED[name]
     if how.calibrator not in CALIBRATORS or any(
         getattr(material, p) is None for p in CALIBRATORS[how.calibrator].parts
     ):

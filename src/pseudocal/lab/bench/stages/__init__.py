@@ -22,7 +22,7 @@ from pathlib import Path
 
 from pseudocal.arrays import InputError
 from pseudocal.files import save_json
-from pseudocal.lab.bench.calibrators import SEE_LABELS, compared
+from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
 from pseudocal.lab.bench.stages.predict import predict_outputs
 from pseudocal.lab.bench.stages.score import score_calibrations
@@ -134,7 +134,7 @@ def describe(error: Exception) -> str:
 
 def _lacks_mixes(task: Task, name: str, folder: Path) -> bool:
     """Whether a calibrator lacks its pseudo-target set, because it was not made yet or the synthesis failed."""
-    needed = not task.segments and compared(name).synthesis is not None
+    needed = not task.segments and COMPARED[name].synthesis is not None
     return needed and not (folder / "mixes" / f"{name}.npz").exists()
 
 

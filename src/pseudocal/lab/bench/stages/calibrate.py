@@ -15,7 +15,7 @@ from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.adapt.training import find_preset
-from pseudocal.lab.bench.calibrators import RANDOM, compared
+from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
 from pseudocal.lab.bench.segmenters import halves, target_of
 from pseudocal.lab.bench.stages.predict import load_classifier, write_outputs
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
@@ -37,10 +37,10 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
         save_json(path, {"seeds": [member.seed for member in store.members(task)]})
     elif task.segments:
         _of_segmenter(task, name, store).save(path)
-    elif compared(name).synthesis is not None:
+    elif COMPARED[name].synthesis is not None:
         _of_mixes(task, name, store).save(path)
     else:
-        how = compared(name)
+        how = COMPARED[name]
         seed = {"seed": task.seed} if how.calibrator in RANDOM else {}
         corrected = calibrate_by_name(
             how.calibrator, material_for(how.calibrator, task, store), **seed, **dict(how.settings)
@@ -65,7 +65,7 @@ def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
 
 
 def _of_mixes(task: Task, name: str, store: Store) -> Calibration:
-    mixes, how = load_arrays(store.folder(task) / "mixes" / f"{name}.npz"), compared(name).synthesis
+    mixes, how = load_arrays(store.folder(task) / "mixes" / f"{name}.npz"), COMPARED[name].synthesis
     assert how is not None
     settings = {"strategy": how.strategy, "lam": how.lam, "labels": how.labels, "seed": task.seed}
     scaling = fit_temperature(mixes["logits"], mixes["labels"])

@@ -16,7 +16,7 @@ from pseudocal.arrays import InputError, Labelled, Logits, Predictor
 from pseudocal.batches import batches_of
 from pseudocal.calibrators import ensemble
 from pseudocal.lab.adapt.tensors import save_arrays
-from pseudocal.lab.bench.calibrators import Synthesis, compared
+from pseudocal.lab.bench.calibrators import COMPARED, Synthesis
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -32,16 +32,16 @@ NORMALISATION = {"mean": 0.0, "std": 1 / 255}  # images have values 0 to 255, an
 
 def synthesise(task: Task, name: str, store: Store) -> None:
     """Write `mixes/NAME.npz`."""
-    how = compared(name).synthesis
+    how = COMPARED[name].synthesis
     assert how is not None
-    tasks = store.members(task) if compared(name).needs_ensemble else [task]
+    tasks = store.members(task) if COMPARED[name].needs_ensemble else [task]
     logits = _joined([load_arrays(store.folder(each) / "target.npz")["logits"] for each in tasks])
     if how.strategy == "PseudoCal":
         found = _mixes(task, tasks, how, logits, store)
     else:
         found = _alternative(task, how, logits, store)
     if len(found["labels"]) == 0:
-        raise InputError(f"expected at least one row from {compared(name).title}, got none of {len(logits)} pairs")
+        raise InputError(f"expected at least one row from {COMPARED[name].title}, got none of {len(logits)} pairs")
     save_arrays(store.folder(task) / "mixes" / f"{name}.npz", **found)
 
 
