@@ -60,6 +60,7 @@ test-core: $(CORE_READY)
 		--ignore-glob '*/density.py' $(CORE_TESTS) $(CORE_EXAMPLES)
 
 docs: setup
+	$(BIN)/python benchmarks/gallery.py docs/gallery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The docs are in site/index.html"
 
@@ -79,4 +80,4 @@ bench: setup
 	$(BIN)/python benchmarks/packages.py cli,onnx
 
 clean:
-	rm -rf $(VENV) $(CORE) site demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(CORE) site docs/gallery demo-output .coverage .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from answers_grid import GRID, NUMBERS, Draws, Posteriors
-from pseudocal.calibrators.measures import LEVEL, AnsweredRows, accuracy_interval
+from pseudocal.calibrators.measures import LEVEL, AnsweredRows, accuracy_interval, interval_of_alike
 from pseudocal.calibrators.refinement import NARROW, Asked, judge_temperature
 
 
@@ -29,7 +29,7 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
     """Every draw."""
     t = draws.tables
     truth, oracle = float(t.right.mean()), t.target.oracle
-    low, high = (fitted.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    low, high = intervals(draws, fitted)
     others = fitted.without()
     confidence = draws.confidence_at(others)
     at_low, at_high, after = (np.interp(g, GRID, t.mean) for g in (low, high, fitted.mean))
@@ -43,7 +43,8 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
         moved = at_low[k] - at_high[k]
         narrow = NARROW * (high[k] - low[k]) / moved if moved > 0 else math.inf
         gaps = plain - accuracy.value, after[k] - accuracy.value
-        verdict, _, _ = judge_temperature(fitted.mean[k], Asked(low[k], high[k], narrow, *gaps, len(right)))
+        outside = max(accuracy.low - plain, plain - accuracy.high, 0.0)
+        verdict, _, _ = judge_temperature(fitted.mean[k], Asked(low[k], high[k], narrow, *gaps, len(right), outside))
         found.append(
             Look(
                 temperature=bool(low[k] <= oracle <= high[k]),
@@ -58,17 +59,30 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
     return found
 
 
+def intervals(draws: Draws, fitted: Posteriors) -> tuple[np.ndarray, np.ndarray]:
+    """The 90% intervals of log T, as `refine` has them."""
+    low, high = (fitted.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    for k in np.flatnonzero(draws.right.all(axis=1) | ~draws.right.any(axis=1)):
+        confidence, right = draws.tables.confidence[draws.rows[k]].astype(float), bool(draws.right[k, 0])
+        log_chance = fitted.worths[k] * np.log(np.maximum(confidence if right else 1 - confidence, 1e-30)).sum(axis=0)
+        low[k], high[k] = interval_of_alike((low[k], high[k]), GRID, log_chance, right=right)
+    return low, high
+
+
 def coverage_table(found: dict[tuple[str, int], list[Look]]) -> str:
     """How often the 90% intervals hold the truth; the gap's is that of the accuracy."""
     lines = [
-        "| family | n | T | accuracy, gap | width in points | all answers alike: accuracy |",
-        "|---|---|---|---|---|---|",
+        "| family | n | T | accuracy, gap | width in points | all answers alike | T | accuracy, gap |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for (family, n), some in found.items():
-        alike = [one.accuracy for one in some if one.extreme]
-        cell = f"{share(alike)} of {len(alike)}" if alike else "-"
-        t, a = (share([getattr(one, name) for one in some]) for name in ("temperature", "accuracy"))
-        lines.append(f"| {family} | {n} | {t} | {a} | {np.mean([one.width for one in some]):.0f} | {cell} |")
+        alike = [one for one in some if one.extreme]
+        (t, a), (t_alike, a_alike) = (
+            [share([getattr(one, name) for one in which]) for name in ("temperature", "accuracy")]
+            for which in (some, alike)
+        )
+        width = f"{np.mean([one.width for one in some]):.0f}"
+        lines.append(f"| {family} | {n} | {t} | {a} | {width} | {len(alike)} draws | {t_alike} | {a_alike} |")
     return "\n".join(lines)
 
 

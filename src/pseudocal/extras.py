@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -42,3 +43,27 @@ def require(module: str, extra: str) -> Any:
     except ImportError as error:
         package = (error.name or module).partition(".")[0]
         raise MissingExtraError(DISTRIBUTIONS.get(package, package), extra) from error
+
+
+def on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Make the `__getattr__` of a package that imports what it offers when it is first asked for.
+
+    >>> get = on_demand("json", {"JSONDecoder": "decoder"})
+    >>> get("JSONDecoder").__name__
+    'JSONDecoder'
+    >>> get("nothing")
+    Traceback (most recent call last):
+    AttributeError: module 'json' has no attribute 'nothing'
+
+    Args:
+        package: The name of the package.
+        modules: The module of the package that defines each name. No module may have one of these names.
+
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{modules[name]}"), name)
+
+    return get

@@ -273,3 +273,14 @@ def test_what_was_measured_survives_a_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="record of what was measured"):
         Calibration.load(tmp_path / "calibration.json")
     assert replace(found, measured=None).verdict is None
+
+
+def test_a_gap_that_no_temperature_mends_is_not_called_calibrated():
+    logits = np.random.default_rng(0).normal(scale=0.01, size=(400, 2))  # about 50% sure of everything
+    rows = ask(logits, 40)
+    wrong, right = logits[rows].argmin(axis=1), logits[rows].argmax(axis=1)
+    _, measured = refine(logits, Answers(rows, np.where(np.arange(40) % 8, wrong, right)))
+    assert measured.verdict == "caution"
+    assert "points above the accuracy, and no temperature mends that" in measured.reasons[0]
+    _, measured = refine(logits, Answers(rows, np.where(np.arange(40) % 2, wrong, right)))
+    assert measured.verdict == "already calibrated"

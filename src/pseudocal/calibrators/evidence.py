@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Labelled, Logits
-from pseudocal.calibrators.agreement import Agreement, Opinion, agreement_of
+from pseudocal.arrays import Labelled, Logits, Predictor
+from pseudocal.calibrators.agreement import Agreement, Opinion, agreement_of, count_agreement, find_mistakes
 from pseudocal.calibrators.student import PACKED, Lesson, Lessons
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
+from pseudocal.synthesis.pairs import Pairs
 
 LESS_FOR_PIXELS = 4  # pixels of an image are strongly correlated: a quarter of the memory is enough for them
 MOST_SHAPES = 1000  # shapes of inputs that are remembered for the error message
@@ -58,6 +59,14 @@ class Step:
     def logits(self) -> Logits | None:
         """The logits of the inputs, of shape `(n, classes)`; None for maps, which are too large to carry along."""
         return self.real.logits if self.real.groups is None else None
+
+
+def count_opinions(
+    seconds: Sequence[Predictor], others: Sequence[Logits], real: Labelled, pairs: Pairs, mixes: Labelled, lam: float
+) -> list[Opinion]:
+    """Count what each second model says of one batch: of its inputs, whose logits are `others`, and of its mixes."""
+    mistakes = find_mistakes(seconds, pairs, mixes, lam)
+    return [count_agreement(real.logits, its) + wrong for its, wrong in zip(others, mistakes, strict=True)]
 
 
 class Evidence:

@@ -25,6 +25,7 @@ IMAGINED = 4.0  # pseudo-answers, as the calibrated confidence expects them, tha
 FEWEST_FOR_ECE = 100  # with fewer answers the interval of a calibration error is too wide to be useful
 ROWS_OF_A_BIN = 20
 STEADY = 20.0  # pseudo-answers, with unrelated neighbours, that stabilise the variance between neighbours
+ALL_ALIKE = 1e-12  # variances below this share of the sum of squares are rounding errors
 MOST_GAIN = 3.0  # the largest factor by which the effective number of answers may exceed the actual one
 MOST_BINS = 15
 
@@ -166,7 +167,7 @@ def spread_gain(rest: Numbers64) -> float:
     (True, 1.0)
     """
     n, total = len(rest), float(rest.var())
-    if n < 3 or total == 0:
+    if n < 3 or total <= ALL_ALIKE * float(rest @ rest):
         return 1.0
     between = float(np.square(np.diff(rest)).mean()) / 2
     return min(max((n + STEADY) * total / (n * between + STEADY * total), 1.0), MOST_GAIN)

@@ -15,10 +15,10 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
 from pseudocal.batches import batches_of, fitting, is_array, is_stream
-from pseudocal.calibrators.agreement import consensus_of, count_agreement, find_mistakes
+from pseudocal.calibrators.agreement import consensus_of
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.evidence import Evidence, Step
+from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
 from pseudocal.calibrators.student import Attending, Student
 from pseudocal.calibrators.trust import judge, warn_of_distrust
@@ -187,13 +187,14 @@ class PseudoCal:
         streams, predict, given = Streams(self.seed, part), _checked(model, self.binary), models_in(second_opinion)
         seconds = [_checked(second, self.binary) for second in given if not isinstance(second, Student)]
         students = [Attending(second, streams) for second in given if isinstance(second, Student)]
+        asked: list[Checked | Attending] = [predict, *seconds, *students]
         synthesise = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
         for epoch in range(self.epochs):
             pairing = self._pairing(data, streams, epoch)
             for batch in batches_of(data, batch_size, streams.order(epoch)):
-                before = sum(model.rows for model in (predict, *seconds, *students))
+                before = sum(model.rows for model in asked)
                 logits = predict(batch.inputs)
                 others, outputs = second_logits(seconds, batch.inputs, logits), self._remembered(logits, strategy)
                 real = self._real(logits, outputs, streams.real(batch.number))
@@ -201,18 +202,11 @@ class PseudoCal:
                 pairs = pairing.of(batch, outputs, _classes(others))
                 rng = streams.synthesis(batch.number, epoch)
                 mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
-                mistakes = find_mistakes(seconds, pairs, mixes, self.lam)
-                yield Step(
-                    rows=batch.rows,
-                    shape=tuple(batch.inputs.shape[1:]),
-                    real=real,
-                    pairs=len(pairs),
-                    mixes=mixes,
-                    opinions=[count_agreement(real.logits, o) + m for o, m in zip(others, mistakes, strict=True)],
-                    lessons=[s.lesson(batch, real, pairs, mixes, self.lam, epoch) for s in students],
-                    passes=sum(model.rows for model in (predict, *seconds, *students)) - before,
-                    epoch=epoch,
-                )
+                opinions = count_opinions(seconds, others, real, pairs, mixes, self.lam)
+                lessons = [student.lesson(batch, real, pairs, mixes, self.lam, epoch) for student in students]
+                passes = sum(model.rows for model in asked) - before
+                shape = tuple(batch.inputs.shape[1:])
+                yield Step(batch.rows, shape, real, len(pairs), mixes, opinions, passes, epoch, lessons)
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
         """The second half of `fit`: a calibration from the evidence.

@@ -135,6 +135,7 @@ class Asked(NamedTuple):
         gap_before: Mean confidence minus accuracy without calibration.
         gap_after: Mean confidence minus accuracy with the temperature that is judged.
         answers: The number of answers.
+        outside: How far the mean confidence without calibration is outside the 90% interval of the accuracy.
 
     """
 
@@ -144,6 +145,7 @@ class Asked(NamedTuple):
     gap_before: float
     gap_after: float
     answers: int
+    outside: float = 0.0
 
 
 class _Answered(NamedTuple):
@@ -205,7 +207,8 @@ def _measured(
         float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
     )
     narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
-    asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right))
+    outside = max(accuracy.low - before, before - accuracy.high, 0.0)
+    asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right), outside)
     verdict, reason, more = judge_temperature(math.log(temperature), asked)
     unanswered = len(target) - len(answered.rows)
     return Measured(
@@ -257,18 +260,29 @@ def judge_temperature(log_t: float, asked: Asked) -> tuple[MeasuredVerdict, str,
     >>> judge_temperature(0.2, Asked(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, answers=50))[::2]
     ('caution', 63)
 
+    A model of two classes whose confidence is always near 50% and that is right less often than chance:
+
+    >>> asked = Asked(-1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, answers=20, outside=0.19)
+    >>> judge_temperature(0.5, asked)[:2]
+    ('caution', '20 answers ask for a temperature from 0.37 to 8.17, which makes next to no difference; but the mean
+    confidence is 35 points above the accuracy, and no temperature mends that.')
+
     Args:
         log_t: The logarithm of the temperature to judge.
         asked: What the answers say.
 
     """
-    low, high, narrow, before, after, n = asked
+    low, high, narrow, before, after, n, outside = asked
     story = f"{n:,} answers ask for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
     off = max(low - log_t, log_t - high, 0.0)
     if off > max(low, -high, 0.0):
         return "do not apply", f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.", None
     if off > 0:
         return "caution", f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
+    if max(-low, high) <= narrow and outside > NARROW:
+        gap = f"{100 * abs(before):.0f} points {'above' if before > 0 else 'below'} the accuracy"
+        story = f"{story}, which makes next to no difference; but the mean confidence is {gap}"
+        return "caution", f"{story}, and no temperature mends that.", None
     if max(-low, high) <= narrow:
         return "already calibrated", f"{story}, which makes next to no difference: there is nothing to apply.", None
     if not low <= 0 <= high and abs(after) > abs(before):

@@ -82,7 +82,7 @@ def killed(folder: Path, moments: list[int]) -> dict[int, int]:
     command = [sys.executable, "-c", KILLED, *given]
     done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return dict(map(int, line.split()) for line in done.stdout.splitlines())
+    return {int(moment): int(end) for moment, end in map(str.split, done.stdout.splitlines())}
 
 
 def check_killed(folder: Path, moments: list[int], pseudocal) -> set[str]:

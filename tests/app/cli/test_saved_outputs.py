@@ -80,12 +80,27 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     assert "It was, er,\\n" in page
     assert "<b>review" not in page
     assert '"label", "good"' not in page  # the answer is not given away
-    answers = answered(tmp_path / "answers.csv", logits, truth, names)
+    assert '"classes": ["bad", "fair", "good"]' in page  # the names of the columns
+    said = np.array(["bad", "fair", "good"])[truth]
+    answers = answered(tmp_path / "answers.csv", logits, said, names)
     done = pseudocal("refine", tmp_path / "out", answers)
     assert done.code == 0, done.err
     rows = ask(np.load(tmp_path / "out" / "logits.npy"), 60)
     expected = uncalibrated().refined(np.log(softmax(logits)), Answers(rows, truth[rows]))
     assert Calibration.load(tmp_path / "out" / "calibration.json").temperature == pytest.approx(expected.temperature)
+    (tmp_path / "truth.txt").write_text("\n".join(said))
+    np.save(tmp_path / "truth.npy", truth)
+    by_name, by_number = (
+        pseudocal("evaluate", table, tmp_path / labels, *options[:2]).out for labels in ("truth.txt", "truth.npy")
+    )
+    assert by_name == by_number != ""
+
+
+def test_a_table_without_names_of_columns_is_refused(pseudocal, logits, tmp_path):
+    table = write(tmp_path / "p.csv", softmax(logits).tolist())
+    done = pseudocal("ask", table, "--outputs", "probabilities")
+    assert done.code == 3
+    assert f"expected the names of the columns in the first line of {table}, got numbers: " in done.err
 
 
 def test_pictures_that_a_table_names_are_shown(pseudocal, pictures, logits, tmp_path):

@@ -188,7 +188,9 @@ def test_each_model_gets_the_pictures_as_it_wants_them(pseudocal, vision, hub, c
         more = ("--second-preprocess", "0/0.00392156862745") if name == "other" else ()
         done = pseudocal(*one, "-o", tmp_path / name, "--second-opinion", second, *more)
         assert done.code == 0, done.err
-    assert "for the second opinion: stretched to 32 x 32, bilinear, (v * 0.00392 - 0) / 0.003922, nhwc" in done.err
+    assert (
+        "for the second opinion: stretched to 32 x 32, bilinear, pixels / 255, mean 0, std 0.003922, nhwc" in done.err
+    )
     alone = pseudocal(*one, "-o", tmp_path / "alone")
     assert alone.code == 0, alone.err
     before, logits = (np.load(tmp_path / name / "logits.npy") for name in ("alone", "other"))
@@ -200,7 +202,7 @@ def test_each_model_gets_the_pictures_as_it_wants_them(pseudocal, vision, hub, c
     assert read(tmp_path / "wrong").trust.evidence["agreement"] < 0.9
     own = pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "own", "--second-opinion", hub)
     assert own.code == 0, own.err
-    assert "for the second opinion: stretched to 16 x 16, bilinear, (v * 0.00392 - (0.5, 0.4, 0.3))" in own.err
+    assert "for the second opinion: stretched to 16 x 16, bilinear, pixels / 255, mean (0.5, 0.4, 0.3)" in own.err
 
 
 @pytest.mark.slow

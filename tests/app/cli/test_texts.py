@@ -71,9 +71,10 @@ def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(
     import torch
     import transformers
 
-    done = pseudocal("calibrate", bert, reviews, "-o", tmp_path / "out", "--text", "review", "--batch-size", 50)
+    done = pseudocal("calibrate", bert, reviews, "-o", tmp_path / "out", "--batch-size", 50)  # one column of texts
     assert done.code == 0, done.err
-    assert "120 texts" in done.err
+    assert "120 texts of the column 'review', as they are" in done.err
+    assert f"next: a few answers of a person settle it: pseudocal ask {tmp_path / 'out'} -n 20" in done.out
     assert "verdict: caution" in done.out
     assert "Texts are not mixed" in done.out
     assert "no forecast" in done.out
@@ -143,8 +144,9 @@ def test_what_is_not_understood_leads_to_texts(pseudocal, bert, hub, tabular, re
     assert "name the features" not in named.err
     listed = pseudocal("calibrate", hub, "reviews.txt", "-o", "out")
     assert (listed.code, "if it holds texts, give --text text" in listed.err) == (3, True)
-    missing = pseudocal("calibrate", bert, reviews, "-o", "out")
-    assert (missing.code, "--text NAME, got 'text', with columns id, review, label" in missing.err) == (3, True)
+    Path("two.csv").write_text("title,review\nStory,Superb.\nStory,Dull.\n")
+    missing = pseudocal("calibrate", bert, "two.csv", "-o", "out")
+    assert (missing.code, "--text NAME, got 'text', with columns title, review" in missing.err) == (3, True)
     number = pseudocal("calibrate", bert, reviews, "-o", "out", "--text", "id")
     assert (number.code, "expected texts in column 'id'" in number.err) == (3, True)
     second = pseudocal("calibrate", bert, reviews, "-o", "out", "--text", "review", "--second-opinion", bert)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
@@ -11,7 +12,9 @@ import pytest
 from pseudocal import InputError
 from pseudocal.app.inputs import ArraySet, Preprocessing, open_inputs, preprocessing_for, read_batches
 from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.tables import read_columns, read_table
 from pseudocal.batches import unread_batches
+from pseudocal.extras import MissingExtraError
 from pseudocal.omissions import Omissions
 
 
@@ -159,3 +162,34 @@ def test_labels_that_are_none(tmp_path, labels, problem):
 def test_labels_as_whole_floats(tmp_path):
     np.save(tmp_path / "y.npy", np.array([0.0, 2.0]))
     np.testing.assert_array_equal(read_labels(tmp_path / "y.npy", ["a", "b"]), [0, 2])
+
+
+def test_a_csv_is_read_without_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
+    path = tmp_path / "x.csv"
+    path.write_bytes(b'\xef\xbb\xbfid,size, label,review\r\n1,0.5,cat,"Two\nlines, ""really"""\r\n\r\n2,,dog,\r\n')
+    columns = read_columns(path)
+    assert list(columns) == ["id", "size", "label", "review"]
+    assert [column.dtype.kind for column in columns.values()] == ["i", "f", "O", "O"]
+    assert columns["review"].tolist() == ['Two\nlines, "really"', ""]
+    np.testing.assert_array_equal(columns["size"], [0.5, np.nan])
+    np.testing.assert_array_equal(read_labels(path, ["a", "b"], ["dog", "cat"]), [1, 0])
+    with pytest.raises(InputError, match=r"expected finite numbers, got nan in row 1, column 'size'"):
+        read_table(path, ["id", "size"])
+    (tmp_path / "x.parquet").touch()
+    with pytest.raises(MissingExtraError, match=r"pip install 'pseudocal\[parquet\]'"):
+        read_columns(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n3\n", "expected 2 cells as in the first line, got 1 in line 3"),
+        ('a,b\n1,"2\n', "unexpected end of data"),
+        ("", "an empty file"),
+    ],
+)
+def test_a_damaged_csv_is_refused(tmp_path, content, message):
+    (tmp_path / "x.csv").write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_columns(tmp_path / "x.csv")

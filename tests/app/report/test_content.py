@@ -12,7 +12,7 @@ import pytest
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
 from pseudocal.app.cli.printing import summary_lines
 from pseudocal.app.report import page
-from pseudocal.app.report.advice import panel
+from pseudocal.app.report.advice import headline, panel
 from pseudocal.app.report.sections import Estimate
 from pseudocal.metrics import Outcomes, ece
 
@@ -82,7 +82,9 @@ def test_harm_that_labels_show_is_the_first_thing_to_know(made):
         assert numbers == pytest.approx([before, after], abs=6e-4)
         assert len(report.facts) > 3
         assert report.trust.verdict == "caution"
-        assert f"caution: {text}" in list(summary_lines(report, Path("out")))
+        first, *lines = summary_lines(report, Path("out"))
+        assert first == headline(report)
+        assert f"warning: {text}" in lines
     unlabelled = made.make_report(calibration=harmful)
     for report in (unlabelled, made.make_report(labelled=True), made.make_segmented(labelled=True)):
         assert not any("worse" in fact.text for fact in report.facts)
@@ -156,3 +158,9 @@ def test_the_differing_pairs_and_what_was_left_out_are_counted(made):
 def test_a_calibration_that_does_not_say_what_it_rests_on_is_refused(made):
     with pytest.raises(InputError, match=r"expected a calibration that counts its pairs, got \{\}"):
         made.make_report(calibration=Calibration("tempscal", TemperatureScaling(2.0)))
+
+
+def test_no_curve_is_drawn_of_a_single_point(made):
+    flat = np.tile([0.1, 0.0, 0.0], (600, 1))  # one confidence for all
+    assert "Answer only when sure" not in page(made.make_report(logits=flat, classes=["a", "b", "c"]))
+    assert "Answer only when sure" in page(made.make_report())

@@ -190,6 +190,14 @@ def test_back_skip_and_undo(ask):
         tab.keyboard.press("ArrowRight")
     assert tab.locator("#prompt").text_content() == "3 of 4 still open"
     assert saved(tab) == [["0", "cat"]]  # those that are open are left out
+    assert tab.locator("#gap").is_hidden()
+    tab.keyboard.press("ArrowLeft")
+    give(tab, "keyboard", "bus")  # the last one
+    assert saved(tab) == [["0", "cat"], ["3", "bus"]]
+    assert tab.locator("#gap").text_content().startswith("Question 2 is open and a later one is not")
+    assert tab.locator("#gap").is_visible()
+    give(tab, "keyboard", "dog")
+    assert tab.locator("#gap").is_hidden()  # until it is saved again
 
 
 def test_a_key_that_is_held_or_a_double_click_answers_once(ask):

@@ -123,7 +123,7 @@ def test_one_temperature_is_not_compared_with_itself(made):
 
 def test_a_refusal_is_printed(made):
     report = made.make_report(verdict="do not apply")
-    first, _, third, verdict, *_ = lines = list(summary_lines(report, OUT))
+    _, first, _, third, verdict, *_ = lines = list(summary_lines(report, OUT))
     assert first == "T = 1: the temperature that was fitted, 2.9000, should not be applied; nothing changes"
     assert third == f"mean confidence {report.confidence.mean_before:.1%}"
     assert verdict == "verdict: do not apply"

@@ -11,9 +11,10 @@ from typing import Any, Protocol, TextIO
 
 from pseudocal.app.jobs.job import Note, Result, Tick
 from pseudocal.app.report import Report
-from pseudocal.app.report.advice import ANSWERED
+from pseudocal.app.report.advice import ANSWERED, headline
 
 METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
+TO_SAY_HOW = "to say how, for example: --resize 256 --crop 224 --preprocess imagenet (pseudocal calibrate --help)"
 EVERY = 10.0  # seconds between lines
 BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are built
 
@@ -24,6 +25,7 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
     fit, data, trust = report.calibration, report.data, content["trust"]
     effects = {} if trust is None else trust["effects"]
     return {
+        "headline": headline(report),
         "temperature": fit.temperature,
         "interval": [fit.low, fit.high],
         "bound": fit.bound,
@@ -53,6 +55,7 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
 def summary_lines(report: Report, out: Path) -> Iterator[str]:
     """Yield the result of a calibration for people, line by line."""
     short = summary(report, out)
+    yield short["headline"]
     yield _temperature(short)
     if short["mixes"] and not short["answers"]:
         yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
@@ -62,13 +65,17 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
         yield f"{short['unreadable']:,} inputs could not be read; the report lists them"
     if short["left_out"]:
         yield f"{short['left_out']:,} of {report.data.blocks} were left out; the report lists them"
-    yield from (f"caution: {text}" for text in short["cautions"])
+    yield from (f"warning: {text}" for text in short["cautions"])
+    if short["assumed"]:
+        yield TO_SAY_HOW
     if short["measured"]:
         yield from score_lines(short["measured"])
     yield from (f"calibrated model: {out / name}" for name in short["model_files"])
     yield f"report: {out / 'report.html'}"
     if answers := short["answers"]:
         yield from _more_answers(answers, out)
+    elif short["verdict"] != "apply" and (out / "target.json").is_file():
+        yield f"next: a few answers of a person settle it: pseudocal ask {out} -n 20"
 
 
 def _more_answers(answers: dict[str, Any], out: Path) -> Iterator[str]:

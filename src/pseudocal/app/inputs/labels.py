@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.csv_tables import NUMBER
 from pseudocal.app.inputs.tables import REAL, check_regular, read_array, read_columns
 from pseudocal.arrays import InputError
-
-NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # fits into 64 bits
 
 
 def read_labels(path: Path, names: Sequence[str], classes: Sequence[str] = ()) -> NDArray[np.int64]:
@@ -69,7 +67,7 @@ def _whole_numbers(values: NDArray[Any], path: Path) -> NDArray[np.int64]:
 
 def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
     """Return the number of one class; `value` is text, or any object from a table."""
-    if value is None:
+    if value is None or value == "":
         raise InputError(f"expected a label for each input in {path}, got an empty one")
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     if text in numbers:

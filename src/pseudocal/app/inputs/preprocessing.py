@@ -167,7 +167,7 @@ class Preprocessing:
         """Describe the preprocessing in words.
 
         >>> Preprocessing((32, 48), mean=(0.5,), std=(0.5,)).words()
-        'resized to cover 32 x 48, centre crop, bilinear, (v * 0.00392 - 0.5) / 0.5, nchw'
+        'resized to cover 32 x 48, centre crop, bilinear, pixels / 255, mean 0.5, std 0.5, nchw'
         """
         height, width = self.size
         fit = f"stretched to {height} x {width}"
@@ -178,8 +178,8 @@ class Preprocessing:
         mean, std = (", ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
         wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
         name = next(name for name, code in FILTERS.items() if code == self.resample)
-        line = f"(v * {self.scale:.3g} - {wrap.format(mean)}) / {wrap.format(std)}"
-        return f"{fit}, {name}, {line}, {self.layout}"
+        scaled = "pixels / 255" if math.isclose(self.scale, 1 / 255) else f"pixels * {self.scale:.3g}"
+        return f"{fit}, {name}, {scaled}, mean {wrap.format(mean)}, std {wrap.format(std)}, {self.layout}"
 
 
 def preprocessing_for(
@@ -222,7 +222,7 @@ def preprocessing_of_second(
 
     >>> first = Preprocessing((224, 224), edge=256, mean=(0.5,), std=(0.5,))
     >>> preprocessing_of_second(first, (260, 260, 3), {}, {}).words()
-    'shorter side to 297, centre crop 260 x 260, bilinear, (v * 0.00392 - 0.5) / 0.5, nhwc'
+    'shorter side to 297, centre crop 260 x 260, bilinear, pixels / 255, mean 0.5, std 0.5, nhwc'
 
     Args:
         first: how they are preprocessed for the first model.

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.csv_tables import check_header, read_csv
 from pseudocal.arrays import InputError
-from pseudocal.extras import require
+from pseudocal.extras import MissingExtraError, require
 from pseudocal.omissions import one_line
 
 ARRAYS = frozenset({".npy", ".npz"})
@@ -106,21 +107,28 @@ def _field(fields: list[str], field: str | None, path: Path) -> str:
 def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     """Read the columns of a CSV or parquet file by name."""
     check_regular(path, "a table")
-    csv, parquet = require("pyarrow.csv", "cli"), require("pyarrow.parquet", "cli")
     is_csv = path.suffix.lower() == ".csv"
     if is_csv:
         _check_encoding(path)
+    read = read_csv if is_csv else _read_parquet
     try:
-        broken = csv.ParseOptions(newlines_in_values=True)  # texts may have several lines
-        table = csv.read_csv(path, parse_options=broken) if is_csv else parquet.read_table(path)
-        names = list(table.column_names)
-        columns = [column.to_numpy() for column in table.columns]
-    except Exception as error:  # Arrow's own errors, OSError for a damaged file, UnicodeDecodeError for column names
+        columns = read(path)
+    except MissingExtraError:
+        raise
+    except Exception as error:  # Arrow's own errors, csv.Error, OSError for a damaged file, UnicodeDecodeError
         raise InputError(f"expected a table, got {path}: {one_line(error)}") from error
+    names = [name for name, _ in columns]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise InputError(f"expected columns with different names, got {twice!r} twice in {path}")
-    return dict(zip(names, columns, strict=True))
+    if is_csv:
+        check_header(path, names)
+    return dict(columns)
+
+
+def _read_parquet(path: Path) -> list[tuple[str, NDArray[Any]]]:
+    table = require("pyarrow.parquet", "parquet").read_table(path)
+    return [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
 
 
 def _check_encoding(path: Path) -> None:

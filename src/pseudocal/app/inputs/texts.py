@@ -49,10 +49,12 @@ class TextSet:
 
     Attributes:
         texts: the texts.
+        column: the column of a table that they were read from; None for the lines of a file.
 
     """
 
     texts: list[str]
+    column: str | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -75,11 +77,11 @@ def open_texts(path: Path, column: str | None) -> TextSet:
 
     Args:
         path: the file.
-        column: the name of the column; None for `text`.
+        column: the name of the column; None for `text`, or for the only one that holds texts.
 
     """
     described = read_descriptions(path)
-    name = USUAL_COLUMN if column is None or path.suffix.lower() not in TABLES else column
+    name = column if column is not None and path.suffix.lower() in TABLES else _usual_column(described)
     if name not in described:
         raise InputError(
             f"expected the column of texts in {path}, text=NAME, got {name!r}, with columns {', '.join(described)}"
@@ -88,7 +90,17 @@ def open_texts(path: Path, column: str | None) -> TextSet:
     other = next((text for text in texts if not isinstance(text, str)), None)
     if other is not None:
         raise InputError(f"expected texts in column {name!r} of {path}, got {other!r}")
-    return TextSet(texts)
+    return TextSet(texts, name if path.suffix.lower() in TABLES else None)
+
+
+def _usual_column(described: dict[str, Any]) -> str:
+    """The column of texts of a table, if the user names none.
+
+    >>> _usual_column({"stars": np.array([5]), "review": np.array(["Nice."], dtype=object)})
+    'review'
+    """
+    texts = [name for name, values in described.items() if name != "label" and np.asarray(values).dtype.kind in "OU"]
+    return texts[0] if USUAL_COLUMN not in described and len(texts) == 1 else USUAL_COLUMN
 
 
 def refuse_texts(data: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pseudocal.app.inputs.labels import NUMBER
+from pseudocal.app.inputs.csv_tables import NUMBER
 from pseudocal.app.inputs.tables import check_regular
 from pseudocal.app.jobs.kept_target import spot_name
 from pseudocal.app.report.labelling import OTHER_ANSWERS, answer_labels, plain_cell

@@ -294,5 +294,5 @@ def read_images(out: Path) -> Iterator[tuple[str, ImageRow]]:
 
 
 def _pyarrow() -> Any:
-    require("pyarrow.parquet", "cli")
-    return require("pyarrow", "cli")
+    require("pyarrow.parquet", "parquet")
+    return require("pyarrow", "parquet")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
-from pseudocal.app.inputs.tables import TABLES, check_regular, read_array, read_table
+from pseudocal.app.inputs.tables import TABLES, check_regular, read_array, read_columns, read_table
 from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.jobs.kept_target import KeptTarget
 from pseudocal.app.jobs.setup import check_count
@@ -51,11 +51,12 @@ def keep_outputs(
             probabilities.
         binary: whether there is one number per row, for the second of two classes.
         field: the name of the array to use if an .npz file holds several.
-        classes: the class names; empty for numbers.
+        classes: the class names; empty for the names of the columns of a table, or for numbers.
 
     """
-    path, out, names = Path(path), Path(out), tuple(classes)
+    path, out = Path(path), Path(out)
     logits = AsLogits(lambda x: x, outputs, binary)(saved_array(path, field))
+    names = tuple(classes) or (() if binary else saved_classes(path))
     if logits.ndim != 2:
         raise InputError(f"expected outputs of shape (n, classes) to ask about, got {logits.shape} in {path}")
     check_rows(logits)
@@ -86,6 +87,11 @@ def saved_array(path: Path, field: str | None = None) -> NDArray[Any]:
     check_regular(path, "a file of outputs")
     array = read_table(path) if path.suffix.lower() in TABLES else read_array(path, field)
     return as_numpy(array)
+
+
+def saved_classes(path: Path) -> tuple[str, ...]:
+    """Return the names of the classes: those of the columns of a table; none of an array."""
+    return tuple(read_columns(path)) if path.suffix.lower() in TABLES else ()
 
 
 def _descriptions(path: Path, rows: int) -> dict[str, Any]:

@@ -12,13 +12,13 @@ import numpy as np
 
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import ARRAYS, read_array
-from pseudocal.app.jobs.saved_outputs import saved_array
+from pseudocal.app.jobs.saved_outputs import saved_array, saved_classes
 from pseudocal.app.jobs.staging import finish
 from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
 from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
 from pseudocal.app.report.record import to_json
-from pseudocal.arrays import InputError, Logits, Maps, as_logits, as_maps
+from pseudocal.arrays import InputError, Labels, Logits, Maps, as_logits, as_maps
 from pseudocal.calibrators import Calibration
 from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics import Outcomes, Segmented
@@ -36,13 +36,16 @@ def score_files(
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration."""
     values = load_outputs(logits, outputs=outputs, field=field)
-    scored = _scored_maps if values.ndim == 4 else _scored_rows
-    rows = [to_json(row) for row in measure(*scored(values, labels, calibration))]
+    if values.ndim == 4:
+        scored: Any = _scored_maps(values, labels, calibration)
+    else:
+        truth = read_labels(labels, [str(i) for i in range(len(values))], saved_classes(logits))
+        scored = _scored_rows(values, truth, calibration)
+    rows = [to_json(row) for row in measure(*scored)]
     return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
-def _scored_rows(logits: Logits, labels: Path, calibration: Calibration | None) -> tuple[Outcomes, Outcomes | None]:
-    truth = read_labels(labels, [str(i) for i in range(len(logits))])
+def _scored_rows(logits: Logits, truth: Labels, calibration: Calibration | None) -> tuple[Outcomes, Outcomes | None]:
     after = None if calibration is None else Outcomes.from_logits(calibration(logits), truth)
     return Outcomes.from_logits(logits, truth), after
 

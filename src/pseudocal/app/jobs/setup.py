@@ -235,7 +235,8 @@ def open_data(job: Job, model: OpenModel) -> OpenData:
     """Open the data as the model takes it."""
     if model.expects.text or job.text is not None:
         texts = open_texts(Path(job.data), job.text)
-        return OpenData(texts, f"{len(texts):,} texts, as they are", unmixed=NO_MIXED_TEXTS)
+        where = "" if texts.column is None else f" of the column {texts.column!r}"
+        return OpenData(texts, f"{len(texts):,} texts{where}, as they are", unmixed=NO_MIXED_TEXTS)
     if not holds_pictures(job.data):
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)

@@ -31,6 +31,7 @@ def page(report: Report) -> str:
     """
     diagrams, refused = report.reliability, report.calibration.refused is not None
     measured = all(row.wrong is not None for row in report.selection)
+    curved = any(row.coverage < 1 for row in report.selection) and (measured or not refused)  # or else it is a point
     html: str = templates()["page.html"].render(
         {field.name: getattr(report, field.name) for field in fields(report)},
         unit=report.unit,
@@ -45,7 +46,7 @@ def page(report: Report) -> str:
         ]
         if sum(diagrams.before.count)
         else [],
-        risk=None if refused and not measured else risk(report.selection, report.unit, expected=not refused),
+        risk=risk(report.selection, report.unit, expected=not refused) if curved else None,
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
         effect=_effect(report.calibration, report.verdict),
         frame=FRAME,

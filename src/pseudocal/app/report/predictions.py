@@ -239,7 +239,7 @@ def _column(parts: list[Any]) -> list[str] | NDArray[Any]:
 
 
 def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
-    pa, pq = require("pyarrow", "cli"), require("pyarrow.parquet", "cli")
+    pa, pq = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
     writer = None
     try:
         for part in tables:

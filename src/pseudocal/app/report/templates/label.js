@@ -153,8 +153,18 @@ function show() {
   element("undo").disabled = !past.length;
   element("save").disabled = !done();
   element("save").classList.toggle("ready", done() === questions.length && saved !== table());
+  showGap();
   if (ended) showEnd();
   else showQuestion(questions[at]);
+}
+
+// A file that was saved with an answer after an open question: the answers are no fair sample.
+function showGap() {
+  const open = answers.indexOf(undefined);
+  element("gap").hidden = open < 0 || done() <= open || saved !== table();
+  element("gap").textContent =
+    `Question ${open + 1} is open and a later one is not: pseudocal refine refuses such a file. ` +
+    `Answer it, if only with "${others[0]}", and save again.`;
 }
 
 function showQuestion(question) {
