@@ -76,6 +76,7 @@ bench: setup
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/clusters.py
 	$(BIN)/python benchmarks/segmentation_memory.py
+	$(BIN)/python benchmarks/students.py
 	$(BIN)/python benchmarks/packages.py cli,onnx
 
 clean:

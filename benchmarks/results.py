@@ -8,7 +8,6 @@ python benchmarks/results.py --out runs/bench --no-run --only emoji-rivals    # 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from dataclasses import replace
@@ -24,7 +23,7 @@ from pseudocal.lab.bench.executors import Pool
 from pseudocal.lab.bench.figures import draw_figures
 from pseudocal.lab.bench.formats import comparisons, markdown
 from pseudocal.lab.bench.records import Record, missing_scores, read_records, unique
-from pseudocal.lab.bench.store import load_arrays
+from pseudocal.lab.bench.store import load_arrays, read_times
 from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.bench.tables import compare_over_tasks, tables
 from pseudocal.scaling import fit_temperature
@@ -39,7 +38,7 @@ SEEDS = {
     "digits": 1,
     "scenes": 3,
 }
-OWN = tuple(Path(__file__).parent / f"{name}.toml" for name in ("emoji-rivals", "bnm-weight-0.1"))
+OWN = tuple(Path(__file__).parent / f"{name}.toml" for name in ("emoji-seven", "emoji-rivals", "bnm-weight-0.1"))
 FIGURES = {
     "emoji": ("temperatures", "training", "reliability-mcc", "pseudo-mcc"),
     "emoji-lambda": ("lambda",),
@@ -120,8 +119,8 @@ def preface(store: Store, suites: list[Suite]) -> str:
 
 
 def _times(folder: Path) -> dict[str, dict[str, float]]:
-    path = folder / "times.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    """The times of the stages, which have those of the calibrators in them."""
+    return {name: spent for name, spent in read_times(folder).items() if name != "calibrators"}
 
 
 def _processor() -> str:

@@ -11,17 +11,18 @@ images are mixed. Its error is resampled by image. Trains what is missing: a min
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from itertools import chain, permutations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from camvid import read
-from pseudocal import PseudoCal
+from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators.agreement import Opinion, agreement_of, count_agreement, count_mistakes, surely_mistaken
@@ -32,7 +33,8 @@ from pseudocal.lab.bench.segmenters import target_of
 from pseudocal.lab.bench.stages import make_model
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.segmentation import SegmenterRun, load_segmenter, train_segmenter
-from pseudocal.lab.segmentation.comparison import evaluate_maps, fit_oracle
+from pseudocal.maps import IGNORED
+from pseudocal.metrics import Outcomes, ece
 from pseudocal.predictors import as_predictor
 from pseudocal.synthesis import partners
 from trust_families import CORRUPTIONS
@@ -40,7 +42,8 @@ from trust_tables import table
 
 SEEDS, BATCH, LAM = 3, 20, 0.65
 DRAWS = 400  # of images, for the sampling error
-SHIFTS = ("none", "little noise", "noise", "blur", "low contrast", "fog")  # of held-out day frames
+PIXELS = 1000  # of each image, for temperatures and scores
+SHIFTS = ("none", "noise", "fog")  # of held-out day frames
 
 
 class Row(NamedTuple):
@@ -60,74 +63,82 @@ class Row(NamedTuple):
         return abs(self.forecast - self.accuracy) <= NORMAL_90 * self.error
 
 
-def rows_of(maps: Any) -> np.ndarray:
-    """The logits of all pixels of one image, `(pixels, classes)`."""
-    return maps.reshape(len(maps), -1).T.astype(np.float64)
+class Said(NamedTuple):
+    """What one model says of the images and of their mixes: logits `(images, pixels, classes)`."""
+
+    real: np.ndarray
+    mixed: np.ndarray
+
+    @property
+    def own(self) -> np.ndarray:
+        """The predicted class of each real pixel."""
+        return self.real.argmax(axis=2)
 
 
-def counted(first: Predictor, second: Predictor, images: np.ndarray) -> tuple[list[Opinion], Labelled]:
-    """What the second model says, image by image, and a tenth of the first one's pixels."""
-    rng, partner, own, its = np.random.default_rng(0), partners(len(images), batch_size=BATCH), [], []
-    opinions, kept = [], []
-    for start in range(0, len(images), BATCH):
-        x = images[start : start + BATCH].astype(np.float32)
-        for mine, other in zip(first(x), second(x), strict=True):
-            logits, others = rows_of(mine), rows_of(other)
-            opinions.append(count_agreement(logits, others))
-            own.append(logits.argmax(axis=1))
-            its.append(others.argmax(axis=1))
-            kept.append(logits[rng.choice(len(logits), len(logits) // 10, replace=False)])
+def said(predict: Predictor, images: np.ndarray, partner: np.ndarray) -> Said:
+    """Predict the images, and each of them mixed with its partner."""
+    real, mixed = [], []
     for start in range(0, len(images), BATCH):
         here = np.arange(start, min(start + BATCH, len(images)))
-        both = images[np.r_[here, partner[here]]].astype(np.float32)
-        mixed = np.asarray(blend(both, np.arange(len(here)), len(here) + np.arange(len(here)), LAM), np.float32)
-        for i, mine, other in zip(here, first(mixed), second(mixed), strict=True):
-            predicted, its_own = rows_of(mine).argmax(axis=1), rows_of(other).argmax(axis=1)
-            shares = [classes[k] for classes in (own, its) for k in (i, partner[i])]
-            wrong = surely_mistaken(predicted, shares) & (own[i] != own[partner[i]])
-            same = (its_own == predicted)[wrong]
-            opinions[i] += count_mistakes(predicted[wrong], same, len(mine))
-    sample = np.concatenate(kept)
-    return opinions, Labelled(sample, sample.argmax(axis=1))
+        both, n = images[np.r_[here, partner[here]]].astype(np.float32), len(here)
+        blended = np.asarray(blend(both, np.arange(n), n + np.arange(n), LAM), np.float32)
+        real.append(predict(both[:n]))
+        mixed.append(predict(blended))
+    flat = [np.concatenate(maps).reshape(len(images), maps[0].shape[1], -1) for maps in (real, mixed)]
+    return Said(*(maps.transpose(0, 2, 1) for maps in flat))
 
 
-def truly_shared(first: Predictor, second: Predictor, target: Scenes) -> float:
-    """The share of the first one's mistakes on real pixels that the second makes too: what mixes should show."""
-    wrong = shared = 0
-    for start in range(0, len(target), BATCH):
-        x, masks = target.inputs[start : start + BATCH].astype(np.float32), target.masks[start : start + BATCH]
-        one, other = (predict(x).argmax(axis=1) for predict in (first, second))
-        mistaken = (one != masks) & (masks != 255)
-        wrong, shared = wrong + int(mistaken.sum()), shared + int((mistaken & (one == other)).sum())
-    return shared / wrong
+def counted(one: Said, two: Said, partner: np.ndarray) -> list[Opinion]:
+    """What the second model says, image by image."""
+    opinions, own, its = [], one.own, two.own
+    for i, k in enumerate(partner):
+        predicted = one.mixed[i].argmax(axis=1)
+        wrong = surely_mistaken(predicted, [own[i], own[k], its[i], its[k]]) & (own[i] != own[k])
+        same = (two.mixed[i].argmax(axis=1) == predicted)[wrong]
+        mistakes = count_mistakes(predicted[wrong], same, one.real.shape[2])
+        opinions.append(count_agreement(one.real[i], two.real[i]) + mistakes)
+    return opinions
+
+
+def some(maps: np.ndarray, labels: np.ndarray, kept: np.ndarray) -> Labelled:
+    """At most so many labelled pixels of each image."""
+    rng, rows, found = np.random.default_rng(0), [], []
+    for image, classes, valid in zip(maps, labels, kept, strict=True):
+        at = np.flatnonzero(valid)
+        at = rng.choice(at, min(PIXELS, len(at)), replace=False)
+        rows.append(image[at])
+        found.append(classes[at])
+    return Labelled(np.concatenate(rows).astype(np.float64), np.concatenate(found).astype(np.int64))
 
 
 def row(first: Predictor, second: Predictor, target: Scenes) -> Row:
     """Forecast and temperatures without masks, then what the masks say."""
-    images = np.asarray(target.inputs)
-    opinions, real = counted(first, second, images)
+    images, partner = np.asarray(target.inputs), partners(len(target), batch_size=BATCH)
+    one, two = (said(model, images, partner) for model in (first, second))
+    own, masks = one.own, np.asarray(target.masks).reshape(len(images), -1)
+    opinions, real = counted(one, two, partner), some(one.real, own, np.ones_like(own))
     agreement = agreement_of(sum(opinions[1:], opinions[0]), real)
     by_image, rng = np.array([astuple(opinion) for opinion in opinions]), np.random.default_rng(1)
     draws = (by_image[rng.integers(len(by_image), size=len(by_image))] for _ in range(DRAWS))
-    drawn = [agreement_of(Opinion(*images_of.sum(axis=0)), real).accuracy for images_of in draws]
+    drawn = [agreement_of(Opinion(*of_images.sum(axis=0)), real).accuracy for of_images in draws]
     of_method = np.hypot(TOGETHER[0] / np.sqrt(agreement.classes), TOGETHER[1]) / NORMAL_90
+    mixes, truth = some(one.mixed, own, own != own[partner]), some(one.real, masks, masks != IGNORED)
     temperatures = {
         "none": 1.0,
-        "PseudoCal": PseudoCal().fit(first, images.astype(np.float32), batch_size=BATCH).temperature,
+        "PseudoCal": fit_temperature(mixes.logits, mixes.labels).temperature,
         "raw agreement": match_confidence(real.logits, agreement.rate).temperature,
         "agreement": match_confidence(real.logits, agreement.accuracy).temperature,
-        "oracle": fit_oracle(first, target, 2000, 0).temperature,
+        "oracle": fit_temperature(truth.logits, truth.labels).temperature,
     }
-    seen = evaluate_maps(first, target, temperatures=tuple(temperatures.values()))
-    scores = [each.score() for each in seen]
+    wrong = (own != masks) & (masks != IGNORED)
     return Row(
-        scores[0]["accuracy"],
+        1 - wrong.sum() / (masks != IGNORED).sum(),
         agreement.accuracy,
         float(np.hypot(of_method, np.std(drawn))),
         agreement.rate,
         agreement.shared,
-        truly_shared(first, second, target),
-        {name: 100 * score["ece"] for name, score in zip(temperatures, scores, strict=True)},
+        float((own == two.own)[wrong].mean()),
+        {name: 100 * ece(Outcomes.from_logits(truth.logits / t, truth.labels)) for name, t in temperatures.items()},
     )
 
 
@@ -140,7 +151,7 @@ def by_vendor(store: Store, *, quick: bool) -> Iterator[tuple[str, Predictor, Pr
 
     for task in built_in("scenes", seeds=SEEDS, quick=quick).tasks:
         other = replace(task, seed=(task.seed + 1) % SEEDS)
-        yield f"scenes to {task.target}", segmenter(task), segmenter(other), target_of(task)
+        yield f"scenes to {task.target}", segmenter(task), segmenter(other), target_of(task, store)
 
 
 def camvid(path: Path, folder: Path) -> Iterator[tuple[str, Predictor, Predictor, Scenes]]:
@@ -171,6 +182,7 @@ def main() -> None:
     )
     for family, first, second, target in cases:
         found[family].append(row(first, second, target))
+        print(family, found[family][-1], file=sys.stderr, flush=True)
     found["all"] = [one for group in found.values() for one in group]
     lines = []
     for family, group in found.items():

@@ -1,6 +1,6 @@
 """A student of a million inputs: time and memory of what is kept of a pass, and of the students.
 
-    python benchmarks/students.py --rows 1000000 --features 1280 --classes 100
+    python benchmarks/students.py          a million inputs; --rows 20000 --features 256 is a quick look
 
 Features are drawn batch by batch, as an encoder would yield them: around a centre for each class, with noise. The
 target is read as one block, or as fifty that are merged; both must give the same counts. Peak memory is the process's.
@@ -65,8 +65,8 @@ class Target:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--features", type=int, default=1280)
     parser.add_argument("--classes", type=int, default=100)
     parser.add_argument("--blocks", type=int, default=50)
     args = parser.parse_args()

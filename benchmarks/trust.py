@@ -22,7 +22,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import chain, product
+from itertools import chain
 from pathlib import Path
 from unittest.mock import patch
 
@@ -37,37 +37,34 @@ from trust_student_tables import student_tables
 from trust_tables import Cases, examples, measured, tables
 
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")
-CHOICES = list(product((0.1, 0.25, 0.4, 0.6), (0.0, 0.05, 0.1)))  # of INDEPENDENCE and UNSEEN
+LEANS = (0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5)
 VERBS = ("families", "formulas", "students", "students-held-out", "examples")
 WIDTHS = np.arange(0.2, 2.0, 0.02)  # of the first number of TOGETHER
 
 
 @contextmanager
-def numbers(independence: float, unseen: float, width: float) -> Iterator[None]:
+def numbers(lean: float, width: float) -> Iterator[None]:
     """Other constants than those that ship."""
     together = (width, trust.TOGETHER[1])
-    with (
-        patch.multiple(agreement, INDEPENDENCE=independence, UNSEEN=unseen),
-        patch.object(trust, "TOGETHER", together),
-    ):
+    with patch.object(agreement, "LEAN", lean), patch.object(trust, "TOGETHER", together):
         yield
 
 
-def chosen(cases: Cases) -> tuple[float, float, float]:
-    """The constants with the smallest error of the forecast, and the least width that covers 90%, families alike."""
+def chosen(cases: Cases) -> tuple[float, float]:
+    """The lean with the smallest error of the forecast, and the least width that covers 90%, families alike."""
     usable = [group for group in cases.values() if group[0].logits.shape[1] > 2]
 
-    def error(independence: float, unseen: float) -> float:
-        with numbers(independence, unseen, 1.0):
+    def error(lean: float) -> float:
+        with numbers(lean, 1.0):
             return float(np.mean([np.mean([abs(off(case)[0]) for case in group]) for group in usable]))
 
-    independence, unseen = min(CHOICES, key=lambda pair: error(*pair))
+    lean = min(LEANS, key=error)
     for width in WIDTHS:
-        with numbers(independence, unseen, width):
+        with numbers(lean, width):
             covered = [[gap <= most for gap, most in map(off, group)] for group in usable]
         if np.mean([np.mean(of_family) for of_family in covered]) >= 0.9:
             break
-    return independence, unseen, float(width)
+    return lean, float(width)
 
 
 def off(case: Case) -> tuple[float, float]:
@@ -81,9 +78,10 @@ def off(case: Case) -> tuple[float, float]:
 def left_out(cases: Cases) -> Iterator[str]:
     """Each family with the constants that the others choose, and all of them together."""
     found = {}
+    yield "all families choose: lean {:.2f}, width {:.2f}".format(*chosen(cases))
     for family, group in cases.items():
         choice = chosen({name: others for name, others in cases.items() if name != family})
-        yield f"{family} left out: independence {choice[0]}, unseen {choice[1]}, width {choice[2]:.2f}"
+        yield f"{family} left out: lean {choice[0]:.2f}, width {choice[1]:.2f}"
         with numbers(*choice):
             found[family] = measured(family, group)
     yield from tables(found)

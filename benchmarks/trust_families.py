@@ -36,7 +36,7 @@ from two_class_data import census, reviews
 
 Images = np.ndarray  # (n, height, width, channels) from 0 to 1
 Corruption = Callable[[Images, np.random.Generator], Images]
-MOST_DIGITS = 2000  # of each kind
+MOST_DIGITS = 1500  # of each kind
 SIDE = 64  # pixels of an emoji: a quarter of the work of the usual 128
 
 CORRUPTIONS: dict[str, Corruption] = {
@@ -100,16 +100,17 @@ def small_digits() -> Iterator[Case]:
 def written_digits(path: Path) -> Iterator[Case]:
     """USPS to each of the built-in kinds of digits and back: the same three kinds of models, on pixels."""
     with np.load(path, allow_pickle=False) as file:
-        usps = file["train_x"][:MOST_DIGITS], file["train_y"][:MOST_DIGITS].astype(np.int64)
-    found = {"usps": usps} | {
-        name: (domain.inputs[:, 0], domain.labels)
-        for name, domain in load("digits", "mnist", "optdigits", "fonts").items()
-    }
-    flat = {name: (x[:MOST_DIGITS].reshape(-1, 256) / 255, y[:MOST_DIGITS]) for name, (x, y) in found.items()}
-    for source, target in permutations(flat, 2):
+        found = {"usps": (file["train_x"], file["train_y"].astype(np.int64))}
+    found |= {name: (d.inputs[:, 0], d.labels) for name, d in load("digits", "mnist", "optdigits", "fonts").items()}
+    rng, some, models = np.random.default_rng(0), {}, {}
+    for name, (x, y) in found.items():
+        rows = rng.permutation(len(y))[:MOST_DIGITS]
+        some[name] = x[rows].reshape(-1, 256) / 255, y[rows]
+        models[name] = kinds_of(*some[name])
+    for source, target in permutations(some, 2):
         if "usps" in (source, target):
-            for kind, models in kinds_of(*flat[source]).items():
-                yield case_of("USPS", f"{source} to {target}, {kind}", models, *flat[target])
+            for kind, twins_of in models[source].items():
+                yield case_of("USPS", f"{source} to {target}, {kind}", twins_of, *some[target])
 
 
 def corrupted_emoji(folder: Path) -> Iterator[Case]:

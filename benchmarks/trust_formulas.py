@@ -38,7 +38,7 @@ class Formula(NamedTuple):
 
 def kappa(a: float, r: float) -> float:
     """The accuracy if the second model is right wherever the first is."""
-    return max(0.0, (a - r) / (1 - r))
+    return (a - r) / (1 - r)
 
 
 def upper(a: float, r: float) -> float:

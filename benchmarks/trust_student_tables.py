@@ -7,13 +7,14 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
+from scipy.stats import wilcoxon
 
 from pseudocal import fit_temperature
 from pseudocal.calibrators import trust
 from pseudocal.calibrators.agreement import consensus_of
 from pseudocal.calibrators.confidence import match_confidence
 from trust_cases import Case
-from trust_tables import Cases, by_estimator, share, table
+from trust_tables import Cases, by_estimator, by_task, share, table
 
 BINS = (0.0, 0.4, 0.6, 0.75, 1.0)  # of the true accuracy
 ERRORS = ("none", "PseudoCal", "student", "second seed", "oracle")
@@ -50,17 +51,18 @@ def off(case: Case, *, student: bool) -> float:
 
 
 def chosen(cases: Cases) -> tuple[float, float]:
-    """How many times 1 - forecast the truth is below and above it in all but 5% of cases, families alike."""
+    """How many times 1 - forecast the truth is below it, and how far above, in all but 5% of cases, families alike."""
     weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in cases.values()])
-    found = []
-    for side in (1, -1):
-        ratios = [
-            side * off(case, student=True) / (1 - case.students[0].accuracy) for g in cases.values() for case in g
-        ]
-        order = np.argsort(ratios)
-        reached = np.searchsorted(np.cumsum(weights[order]), 0.95 * weights.sum())
-        found.append(round(max(0.0, float(np.array(ratios)[order[reached]])), 2))
-    return found[0], found[1]
+    every = [case for group in cases.values() for case in group]
+    gaps = np.array([off(case, student=True) for case in every])
+    doubts = np.array([1 - case.students[0].accuracy for case in every])
+    return tuple(round(max(0.0, _quantile(values, weights)), 2) for values in (gaps / doubts, -gaps))
+
+
+def _quantile(values: np.ndarray, weights: np.ndarray) -> float:
+    """What 95% of the weight reaches at most."""
+    order = np.argsort(values)
+    return float(values[order[np.searchsorted(np.cumsum(weights[order]), 0.95 * weights.sum())]])
 
 
 def student_tables(cases: Cases, *, choose: bool = True) -> Iterator[str]:
@@ -90,9 +92,10 @@ def calibration_table(cases: Cases) -> str:
         worse = " | ".join(
             f"{np.mean([each[name] > each['none'] + 1 for each in found]):.0%}" for name in ("PseudoCal", "student")
         )
-        better = np.mean([each["student"] < each["PseudoCal"] for each in found])
-        rows.append(f"| {family} | {len(group)} | {means} | {better:.0%} | {worse} |")
-    heads = f"| family | cases | {' | '.join(ERRORS)} | student below PseudoCal "
+        own, reference = (by_task(group, [each[name] for each in found]) for name in ("student", "PseudoCal"))
+        better = f"{np.mean(own < reference):.0%} of {len(own)} tasks | {wilcoxon(own, reference).pvalue:.1g}"
+        rows.append(f"| {family} | {len(group)} | {means} | {better} | {worse} |")
+    heads = f"| family | cases | {' | '.join(ERRORS)} | student below PseudoCal | p "
     return table(f"{heads}| worse than none: PseudoCal | student |", rows)
 
 

@@ -15,8 +15,8 @@ ALONE = (
     "only another model, trained from another seed or on other features, can tell."
 )
 PIXELS = (
-    "For models that label every pixel no second opinion is supported, so the verdict is caution at best. A model that "
-    "is consistently wrong looks the same from within as one that is right: masks of a few images can tell."
+    "For models that label every pixel no second opinion is taken, so the verdict is caution at best: in our tests two "
+    "of them shared far more mistakes on real pixels than on mixes. Masks of a few images tell how often it is right."
 )
 SAME_MODEL = (
     "The second model makes {shared:.0%} of the first one's mistakes as well: it is not an independent opinion, and "

@@ -37,9 +37,9 @@ NORMAL_90 = 1.645  # the normal quantile of a 90% interval
 # on 90% of the development tasks the accuracy was at most this far below and above the calibrated confidence
 ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
 # and at most this far from the forecast of several models, beside the sampling error: c / sqrt(classes), and always
-TOGETHER = (0.78, 0.05)
-# and at most this many times (1 - forecast) below and above the forecast of a student
-STUDENT_BELOW_AND_ABOVE = (2.0, 0.5)
+TOGETHER = (0.84, 0.05)
+# and at most this many times (1 - forecast) below, and this far above, the forecast of a student
+STUDENT_BELOW_AND_ABOVE = (1.4, 0.11)
 
 
 class DistrustWarning(UserWarning):
@@ -128,7 +128,7 @@ def judge(
     >>> found = {"mixes": TemperatureScaling(22.0, log_se=0.02), "agreement": TemperatureScaling(22.8)}
     >>> trust = judge(Labelled(logits, logits.argmax(axis=1)), found, "agreement", mixes=900, agreements=[agreement])
     >>> trust.verdict, round(trust.forecast.accuracy, 2)
-    ('apply', 0.54)
+    ('apply', 0.5)
 
     If the rows have groups, they are pixels of images, for which the reasons differ.
 
@@ -179,8 +179,8 @@ def forecast_errors(consensus: Consensus) -> tuple[float, float]:
     """The standard errors of the accuracy below the forecast and above it; those of a student are lopsided."""
     if consensus.estimator != "student":
         return (forecast_error(consensus),) * 2
-    below, above = (c * (1 - consensus.accuracy) / NORMAL_90 for c in STUDENT_BELOW_AND_ABOVE)
-    return math.hypot(below, consensus.error), math.hypot(above, consensus.error)
+    below, above = STUDENT_BELOW_AND_ABOVE[0] * (1 - consensus.accuracy), STUDENT_BELOW_AND_ABOVE[1]
+    return math.hypot(below / NORMAL_90, consensus.error), math.hypot(above / NORMAL_90, consensus.error)
 
 
 def _basics(scaling: TemperatureScaling, largest: float, classes: int, *, pixels: bool) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ from torch import nn
 
 from pseudocal.app.models.architectures import ARCHITECTURES
 from pseudocal.arrays import InputError
-from pseudocal.lab.adapt import BACKBONES, Choice, Network, build_backbone
+from pseudocal.lab.adapt import BACKBONES, Choice, Network, TrainingRun, build_backbone, train
 from pseudocal.lab.adapt.backbones import cached_features, compute_features
 from pseudocal.lab.adapt.networks import HEADS, Discriminator, NormKeepingDropout, QuickDropout, build_head
-from pseudocal.lab.adapt.weights import about_weights
+from pseudocal.lab.adapt.weights import about_weights, paper_file, pretrained_classifier
+from pseudocal.lab.data import Domain, Unlabelled
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -128,6 +130,34 @@ def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     with pytest.raises(InputError, match="expected weights that are on this machine, got nobody/resnet"):
         build_backbone(Choice("resnet34", "nobody/resnet"))
+
+
+def test_the_classifier_that_pretrained_weights_come_with(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    small = {"embedding_size": 4, "hidden_sizes": [4, 4, 4, 8], "depths": [1, 1, 1, 1], "layer_type": "basic"}
+    model = transformers.ResNetForImageClassification(transformers.ResNetConfig(**small, num_labels=7))
+    model.save_pretrained(tmp_path)
+    found = pretrained_classifier(Choice("resnet50", str(tmp_path)))
+    assert torch.equal(found.weight, model.classifier[1].weight)
+    images = np.random.default_rng(0).integers(0, 256, (6, 3, 224, 224)).astype(np.uint8)
+    target, run = Unlabelled("sketch", images), TrainingRun(tmp_path / "run", iterations=1, frozen=False)
+    source = Domain("imagenet", images[:0], np.zeros(0, int), tuple("abcdefg"))
+    choice = Choice("resnet50", str(tmp_path))
+    trained = train(source, target, run, method="shot", preset="imagenet", backbone=choice)
+    kept = trained.load().head.classifier.state_dict()["weight"]
+    assert torch.equal(kept, model.classifier[1].state_dict()["weight"])
+    assert not (tmp_path / "run" / "source").exists()
+    with pytest.raises(InputError, match="expected pretrained weights of 3 classes for resnet50, got 7"):
+        train(replace(source, classes=tuple("abc")), target, run, method="dine", preset="imagenet", backbone=choice)
+    with pytest.raises(InputError, match="expected weights with a linear classifier for resnet50, got random"):
+        pretrained_classifier(Choice("resnet50", "random"))
+
+
+def test_a_folder_of_state_dicts_has_one_for_each_backbone(tmp_path: Path) -> None:
+    (tmp_path / "resnet34-b627a593.pth").touch()
+    assert paper_file("resnet34", str(tmp_path)) == str(tmp_path / "resnet34-b627a593.pth")
+    assert paper_file("resnet50", str(tmp_path)) == str(tmp_path)
+    assert about_weights("resnet34", str(tmp_path)).endswith("(torchvision's V1, the paper's)")
 
 
 @pytest.mark.slow

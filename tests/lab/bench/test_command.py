@@ -30,11 +30,28 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert bench("table", tiny_file, "--out", done.out, "--metric", "nll", "--format", "csv", "--by", "task") == 0
     assert "optdigits->fonts,nll," in capsys.readouterr().out
     assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
-    assert "expected a segmentation suite for the metric miou, got tiny" in capsys.readouterr().err
+    assert "expected a suite with scores of miou, got tiny, which has none" in capsys.readouterr().err
+    assert bench("table", tiny_file, "--out", done.out, "--metric", "correspondence") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("| Correspondence, mean over targets, % |")
+    assert "| PseudoCal |" in said
+    assert "| No calibration |" not in said
     assert bench("figures", tiny_file, "--out", done.out, "--to", tmp_path) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert {"tiny-reliability-mcc.svg", "tiny-pseudo-mcc.svg", "tiny-training.svg", "tiny-lambda.svg"} <= names
     assert set(capsys.readouterr().out.split()) == {str(tmp_path / name) for name in names}
+
+
+def test_figures_of_some_tasks(tiny_file, done, tmp_path, capsys):
+    words = ("figures", tiny_file, "--out", done.out, "--to", tmp_path, "--pair", "optdigits:fonts")
+    assert bench(*words, "--method", "bnm") == 0
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "tiny-reliability-bnm.svg" in names
+    assert "tiny-reliability-mcc.svg" not in names
+    assert bench(*words, "--method", "cdan") == 3
+    assert "expected a method among source-only, mcc, bnm, got 'cdan'" in capsys.readouterr().err
+    assert bench("figures", tiny_file, "--out", done.out, "--pair", "a->b") == 3
+    assert "expected a pair among optdigits->fonts, got 'a->b'" in capsys.readouterr().err
 
 
 def test_a_figure_is_the_same_every_time(tiny, done, tmp_path):

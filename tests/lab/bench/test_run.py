@@ -16,7 +16,7 @@ import pytest
 from pseudocal import Calibration, TemperatureScaling
 from pseudocal.lab.bench import Store, Suite, run
 from pseudocal.lab.bench.executors import Pool, Ray
-from pseudocal.lab.bench.records import missing_scores
+from pseudocal.lab.bench.records import missing_scores, read_records
 from pseudocal.lab.bench.store import alone
 
 # the tiny networks of these tests say nearly one class
@@ -96,13 +96,27 @@ def test_a_failed_task_is_recorded_and_stops_nobody(tiny, cache, tmp_path):
 
 def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
     store = Store(tmp_path)
-    task = replace(tiny.tasks[0], scenario="source-free", method="shot", iterations=4)
+    task = replace(tiny.tasks[0], scenario="source-free", method="dine", iterations=4)
     suite = Suite("free", (task,), ("none", "tempscal", "pseudocal", "oracle"))
     assert run(suite, store) == []
     assert set(store.scores(task)) == {"none", "pseudocal", "oracle"}
-    assert missing_scores(suite, store) == ["optdigits->fonts shot seed 0: no TempScal"]
+    assert missing_scores(suite, store) == ["optdigits->fonts dine seed 0: no TempScal"]
     note = json.loads((store.folder(task) / "calibrations" / "tempscal.error.json").read_text())
-    assert "expected source data" in note["error"]
+    assert "expected source data, got dine, source-free, which has none" in note["error"]
+
+
+def test_after_shot_source_rows_are_predicted_if_a_calibrator_asks(tiny, cache, tmp_path):
+    store = Store(tmp_path)
+    task = replace(tiny.tasks[0], scenario="source-free", method="shot", iterations=4)
+    assert run(Suite("free", (task,), ("none", "pseudocal, lam=0.7", "oracle")), store) == []
+    assert not list(store.folder(task).glob("source*"))
+    suite = Suite("appendix", (task,), ("none", "tempscal", "transcal", "pseudocal, lam=0.7", "oracle"))
+    assert run(suite, store) == []
+    assert set(store.scores(task)) == set(suite.calibrators)
+    assert {path.name for path in store.folder(task).glob("source*")} == {"source_val.npz", "source_train.npz"}
+    assert {record.calibrator for record in read_records(suite, store) if record.seconds is not None} == {
+        *("none", "tempscal", "transcal", "pseudocal, lam=0.7"),
+    }
 
 
 @pytest.mark.slow

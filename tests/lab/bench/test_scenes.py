@@ -10,15 +10,20 @@ import sys
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from pseudocal.app.cli import main
-from pseudocal.lab.bench import Store, run
+from pseudocal.arrays import InputError
+from pseudocal.lab.bench import Store, built_in, run
 from pseudocal.lab.bench.executors import Pool, Ray
-from pseudocal.lab.bench.records import missing_scores
+from pseudocal.lab.bench.published import published
+from pseudocal.lab.bench.records import missing_scores, read_records
 from pseudocal.lab.bench.stages import compare_calibrators, forget_stages
 from pseudocal.lab.bench.stages import train as train_stage
 from pseudocal.lab.bench.suite_file import read_suite
+from pseudocal.lab.bench.tables import tables
 from pseudocal.lab.data import scenes
 from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_ensemble, compare_on_scenes
@@ -185,6 +190,43 @@ def test_tables_and_figures(file, done, tmp_path, capsys):
     assert main(["bench", "figures", str(file), "--out", str(done.out), "--to", str(tmp_path)]) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"tiny-scenes-reliability-source-only.svg", "tiny-scenes-temperatures.svg"}
+
+
+@pytest.fixture
+def streets(tmp_path):
+    """Eight frames of each data set, below one folder."""
+    rng = np.random.default_rng(0)
+    frame, mask = "{}_000000_00000{}_leftImg8bit.png", "{}_000000_00000{}_gtFine_labelIds.png"
+    for i in range(8):
+        kinds = rng.integers(0, 3, (16, 32))
+        pixels = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200]])[kinds] + rng.integers(0, 50, (16, 32, 3))
+        numbers = np.array([7, 8, 11])[kinds]
+        city = ("cityscapes/leftImg8bit/val/ulm/" + frame.format("ulm", i), "cityscapes/gtFine/val/ulm/")
+        for path, pixel in (
+            *((f"GTA5/images/{i}.png", pixels), (f"GTA5/labels/{i}.png", numbers)),
+            *((city[0], pixels), (city[1] + mask.format("ulm", i), numbers)),
+        ):
+            file = tmp_path / "data" / "street-scenes" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixel.astype(np.uint8)).save(file)
+    return tmp_path
+
+
+def test_street_scenes_stand_beside_the_papers_numbers(streets):
+    options = (("batch", 2), ("lr", 0.1), ("pixels_per_image", 50), ("scenes", 6), ("height", 16))
+    whole = built_in("street-scenes", backbone="unet", width=4, iterations=4, options=options)
+    suite = replace(whole, tasks=whole.tasks[:1], calibrators=("none", "tempscal", "pseudocal", "oracle"))
+    store = Store(streets / "out", root=streets / "data")
+    assert run(suite, store) == []
+    (table,) = tables(suite, read_records(suite, store))
+    cells = {name: row[0] for name, row in table.rows}
+    assert cells["PseudoCal"].mean > 0
+    assert cells["PseudoCal"].paper == published(suite.tasks, "ece")["pseudocal", suite.tasks[0]]
+    missing = replace(suite, tasks=whole.tasks[1:])
+    with pytest.raises(InputError, match=r"expected a folder synthia in .*, got GTA5, cityscapes"):
+        run(missing, store)
+    with pytest.raises(InputError, match="expected root, a folder with cityscapes, gta5, synthia in it, got None"):
+        run(suite, Store(streets / "other"))
 
 
 def test_a_backbone_for_classification_is_refused(cache, tmp_path, capsys):

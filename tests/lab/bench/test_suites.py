@@ -4,7 +4,7 @@ import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import PLANS, Suite, Task, built_in
-from pseudocal.lab.bench.calibrators import ABLATION
+from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, Synthesis
 from pseudocal.lab.bench.published import ORIGINS, published
 from pseudocal.lab.bench.suite_file import parse_suite, read_suite
 
@@ -33,8 +33,8 @@ def test_a_suite_survives_its_file():
 
 @pytest.mark.parametrize("name", PLANS)
 def test_built_in_suites(name):
-    suite, quick = built_in(name), built_in(name, quick=True)
-    assert len(suite.tasks) == len(set(suite.tasks)) == len(PLANS[name].pairs) * len(PLANS[name].methods)
+    suite, quick, plans = built_in(name), built_in(name, quick=True), (PLANS[name], *PLANS[name].parts)
+    assert len(suite.tasks) == len(set(suite.tasks)) == sum(len(plan.pairs) * len(plan.methods) for plan in plans)
     assert len(quick.tasks) <= 6
     assert {"none", "oracle"} <= set(suite.calibrators)
 
@@ -63,6 +63,52 @@ def test_published_numbers_stand_beside_the_rivals_as_released():
     assert beside <= set(suite.calibrators) | set(ABLATION)
     assert "vectorscal-released" in beside
     assert not beside & {"vectorscal", "vectorscal-likelihood", "matrixscal", "cpcs", "transcal", "oracle"}
+
+
+def test_the_ablation_has_the_papers_tasks():
+    tasks = built_in("paper-ablation").tasks
+    for name in ("mocov2aug", "pseudocal-same", "pseudocal"):
+        assert {task for each, task in published(tasks, "ece") if each == name} == set(tasks)
+    assert len(published(tasks, "correspondence")) == len(tasks) == 9
+
+
+def test_calibrators_with_settings_of_their_own():
+    given = ["none", {"name": "vectorscal", "penalty": 0.1}, {"name": "pseudocal", "lam": 0.7, "labels": "soft"}]
+    suite = parse_suite({"tasks": [TASK], "calibrators": given}, "mine")
+    assert suite.calibrators == ("none", "vectorscal, penalty=0.1", "pseudocal, lam=0.7, labels=soft")
+    ridge, mixes = (COMPARED[name] for name in suite.calibrators[1:])
+    assert (ridge.calibrator, dict(ridge.settings)) == ("vectorscal", {"penalty": 0.1})
+    assert mixes.synthesis == Synthesis(lam=0.7, labels="soft")
+    assert COMPARED["transcal, reference=true"].settings == (("reference", True),)
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "message"),
+    [
+        ({"name": "vectorscal", "lam": 0.6}, "expected settings of vectorscal among .*penalty.*, got 'lam'"),
+        ({"name": "oracle", "by": "ece"}, "expected settings of oracle among none, got 'by'"),
+        ({"name": "cutmix", "lam": 0.6}, "expected settings of cutmix among none, got 'lam'"),
+        ({"name": "pseudocal", "labels": "a/b"}, "expected labels as a number, true, false or a word, got 'a/b'"),
+        ({"lam": 0.6}, "expected a calibrator among none, .*, got None"),
+    ],
+)
+def test_settings_that_a_calibrator_does_not_have_are_refused(calibrator, message):
+    with pytest.raises(InputError, match=message):
+        parse_suite({"tasks": [TASK], "calibrators": [calibrator]}, "mine")
+
+
+STREETS = {"data": "street-scenes", "source": "gta5", "target": "cityscapes", "method": "source-only"}
+
+
+def test_a_file_may_name_street_scenes():
+    (task,) = parse_suite({"tasks": [{**STREETS, "weights": "random", "options": {"height": 64}}]}, "mine").tasks
+    assert (task.backbone, dict(task.options)["height"], dict(task.options)["batch"]) == ("deeplab", 64, 2)
+    assert not task.augments
+    assert dict(task.training.options) == {"batch": 2, "lr": 2.5e-3, "height": 64, "backbone_scale": 0.1}
+    with pytest.raises(InputError, match="expected weights for deeplab: a state dict of a ResNet-101"):
+        parse_suite({"tasks": [STREETS]}, "mine")
+    with pytest.raises(InputError, match="expected gta5 or synthia as the source and cityscapes as the target, got"):
+        parse_suite({"tasks": [{**STREETS, "weights": "random", "source": "cityscapes", "target": "gta5"}]}, "mine")
 
 
 def test_ours_has_none():

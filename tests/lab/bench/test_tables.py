@@ -55,6 +55,28 @@ def test_segmentation_has_a_row_of_miou():
     assert {row["metric"] for row in rows if row["calibrator"] == "mIoU"} == {"miou"}
 
 
+def test_the_last_column_of_the_table_of_ece_is_time():
+    timed = [replace(r, seconds=2.0 + r.task.seed) for r in records() if r.calibrator == "pseudocal"]
+    rest = [r for r in records() if r.calibrator != "pseudocal"]
+    (table,) = tables(SUITE, timed + rest)
+    lines = markdown(table).splitlines()
+    assert lines[0].endswith("| average | CPU s a task |")
+    assert next(line for line in lines if line.startswith("| PseudoCal |")).endswith("| 2.50 |")
+    assert next(line for line in lines if line.startswith("| No calibration |")).endswith("| - |")
+    assert r"lrrr}" in latex(table)
+    rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
+    assert [row["mean"] for row in rows if row["metric"] == "seconds"] == ["2.5"]
+    assert "CPU" not in markdown(tables(SUITE, timed + rest, "nll")[0])
+
+
+def test_correspondence_is_a_table_of_those_that_mix():
+    mixed = [replace(r, correspondence=1 - r.ece) if r.calibrator == "pseudocal" else r for r in records()]
+    (table,) = tables(SUITE, mixed, "correspondence")
+    assert [name for name, _ in table.rows] == ["PseudoCal"]
+    assert cells(table, "PseudoCal")["mcc"].mean == pytest.approx(0.85)
+    assert markdown(table).startswith("| Correspondence, mean over targets, % | mcc |")
+
+
 def test_of_an_miou_more_is_better():
     found = [replace(r, miou=1 - r.ece) for r in records()]
     (table,) = tables(SUITE, found, "miou")

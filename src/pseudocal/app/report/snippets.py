@@ -28,6 +28,12 @@ import torch
 model = torch.jit.load("model.pt")                   # from this folder; the division by T is inside
 probabilities = model(x).softmax(dim=1)
 """
+STATE_DICT = """\
+import torch
+
+network.load_state_dict(torch.load("model.pth", weights_only=True))    # from this folder; the division by T is inside
+probabilities = network(x).softmax(dim=1)
+"""
 HUGGING_FACE = """\
 from transformers import AutoModelForImageClassification
 
@@ -65,5 +71,6 @@ SNIPPETS = {
     "onnx-inside": ONNX_INSIDE,
     "pt2": PT2,
     "sklearn": SKLEARN,
+    "state dict": STATE_DICT,
     "torchscript": TORCHSCRIPT,
 }

@@ -142,6 +142,8 @@ class Preset:
         backbone_scale: the backbone's learning rate relative to the head's, if it starts from trained weights.
         backbone_momentum: the backbone's momentum.
         options: settings of the method that differ from its defaults.
+        own_classifier: whether the source model of a source-free method is the pretrained network with its own
+            classifier, as for ImageNet; else one is trained on the source.
 
     """
 
@@ -155,6 +157,7 @@ class Preset:
     backbone_scale: float = 0.1
     backbone_momentum: float = 0.9
     options: dict[str, Any] = field(default_factory=dict)
+    own_classifier: bool = False
 
 
 SCHEDULES: dict[str, Callable[[float], float]] = {  # of the share of the training that is done

@@ -26,7 +26,9 @@ from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.methods.dine import FINE_TUNE
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.runs import Trained, seeded
-from pseudocal.lab.adapt.stages import TrainingRun, TrainingStage, check_options, train_stage
+from pseudocal.lab.adapt.stages import TrainingRun, TrainingStage, check_options, cropped, train_stage
+from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
+from pseudocal.lab.adapt.weights import pretrained_classifier
 from pseudocal.lab.data import Domain, Unlabelled
 
 
@@ -44,7 +46,8 @@ def train(
     """Train on 80 percent of the source and on the target without labels; the last iterate is kept.
 
     Source-free methods train a source model first, in the folder `source` of the run, and see no more of the source
-    than that model (SHOT) or its outputs (DINE).
+    than that model (SHOT) or its outputs (DINE). With the preset "imagenet" the source model is the pretrained network
+    with its own classifier; of the source only the class names are used.
 
     Args:
         source: labelled images.
@@ -62,6 +65,8 @@ def train(
     with seeded(run.seed):
         body = build_backbone(backbone)
     run = replace(run, frozen=run.freezes(body))
+    if chosen.own_classifier:
+        return _train_from_own(source.classes, target, body, method, chosen, run)
     if method == "shot":
         return _train_shot(source, target, body, chosen, run)
     if method == "dine":
@@ -144,6 +149,24 @@ def _train_shot(source: Domain, target: Unlabelled, body: Backbone, preset: Pres
     stage = TrainingStage("source-only", before, source.classes)
     first = _train_both(source, target, body, stage, run.within("source"))
     return _shot(first.load(), target, run, source.classes, preset)
+
+
+def _train_from_own(
+    classes: tuple[str, ...], target: Unlabelled, body: Backbone, method: str, preset: Preset, run: TrainingRun
+) -> Trained:
+    """Adapt a pretrained network that keeps its own classifier: no source data, and no training on any."""
+    classifier = pretrained_classifier(body.choice)
+    if classifier.out_features != len(classes):
+        raise InputError(
+            f"expected pretrained weights of {len(classes)} classes for {body.choice.name}, "
+            f"got {classifier.out_features} in {body.choice.weights}"
+        )
+    model = _network(body, replace(preset, head="direct"), len(classes), run.seed)
+    model.head.classifier.load_state_dict(classifier.state_dict())
+    if method == "shot":
+        return _shot(model, target, run, classes, preset)
+    outputs = predict_arrays(model.to(run.device), Tensors(cropped(target).inputs, run.device))
+    return _dine(softmax(outputs["logits"]), target, body, run, classes, preset)
 
 
 def _shot(model: Network, target: Unlabelled, run: TrainingRun, classes: tuple[str, ...], preset: Preset) -> Trained:

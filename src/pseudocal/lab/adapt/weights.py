@@ -15,7 +15,7 @@ from urllib.request import getproxies
 
 from torch import nn
 
-from pseudocal.app.models.architectures import ARCHITECTURES, import_backbone, read_state_dict
+from pseudocal.app.models.architectures import ARCHITECTURES, import_backbone, import_classifier, read_state_dict
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.choices import Choice, Normal
@@ -45,6 +45,7 @@ def about_weights(name: str, weights: str) -> str:
         weights: the weights that were chosen for it.
 
     """
+    weights = paper_file(name, weights)
     if weights == "random" or (weights == "default" and name == "digits"):
         return f"{name}: random weights"
     if weights == "default":
@@ -62,14 +63,45 @@ def is_state_dict(weights: str) -> bool:
     return Path(weights).suffix in STATE_DICTS
 
 
+def paper_file(name: str, weights: str) -> str:
+    """Return the file of the paper's weights for a backbone if `weights` is a folder that has it, else `weights`.
+
+    >>> paper_file("resnet50", "random")
+    'random'
+    """
+    file = Path(weights) / PAPER_FILES.get(name, "")
+    return str(file) if name in PAPER_FILES and file.is_file() else weights
+
+
 def own_trunk(choice: Choice) -> tuple[nn.Module, Normal, Choice] | None:
     """Return a network with the weights of a state dict, or one to load them into; None for those of transformers."""
     if choice.config is not None and "normal" in choice.config:
         return ARCHITECTURES[choice.name](), choice.config["normal"], choice
+    choice = replace(choice, weights=paper_file(choice.name, choice.weights))
     if not is_state_dict(choice.weights):
         return None
     trunk, normal = import_backbone(read_state_dict(choice.weights), choice.name)
     return trunk, normal, replace(choice, config={"normal": normal})
+
+
+def pretrained_classifier(choice: Choice) -> nn.Linear:
+    """Return the layer of classes that pretrained weights come with, above the backbone of the same choice."""
+    if is_state_dict(choice.weights):
+        imported = import_classifier(read_state_dict(choice.weights), choice.name)
+        found = imported.network.get_submodule("classifier") if imported.head == "direct" else None
+    elif choice.weights in ("random", "default"):
+        found = None
+    else:
+        model_type = getattr(require("transformers", "adapt"), f"{_family(choice)}ForImageClassification")
+        found = _pretrained(model_type, choice, {}).classifier
+        found = found[-1] if isinstance(found, nn.Sequential) else found
+    if not isinstance(found, nn.Linear):
+        raise InputError(f"expected weights with a linear classifier for {choice.name}, got {choice.weights}")
+    return found
+
+
+def _family(choice: Choice) -> str:
+    return "ViT" if choice.name.startswith("vit") else "ResNet"
 
 
 def from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, Choice]:

@@ -8,9 +8,13 @@ backbone can share the features of the mixes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+import json
+import re
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.analyses import LAMBDAS
 from pseudocal.synthesis import STRATEGIES
@@ -54,6 +58,27 @@ class Compared:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
+class ComparedTable(dict[str, Compared]):
+    """Calibrators by name; one with settings of its own is made when it is asked for by what `with_settings` returns.
+
+    >>> COMPARED["pseudocal, lam=0.7, labels=soft"].synthesis
+    Synthesis(strategy='PseudoCal', lam=0.7, labels='soft')
+    >>> COMPARED["vectorscal, penalty=0.1"].title
+    'VectorScal, ridge, penalty 0.1'
+    """
+
+    def __missing__(self, name: str) -> Compared:
+        base, *given = name.split(", ")
+        if not given:
+            raise KeyError(name)
+        settings = {key: _value(text) for key, _, text in (each.partition("=") for each in given)}
+        how = self[base]
+        title = ", ".join([how.title, *(f"{key} {value}" for key, value in settings.items())])
+        if how.synthesis is not None:
+            return replace(how, title=title, synthesis=replace(how.synthesis, **settings))
+        return replace(how, title=title, settings=tuple({**dict(how.settings), **settings}.items()))
+
+
 ABLATION = {name.lower(): Compared(name, Synthesis(name)) for name in STRATEGIES if name != "PseudoCal"}
 SWEEP = {
     f"lambda-{lam}-{labels}": Compared(f"λ = {lam}, {labels}", Synthesis(lam=lam, labels=labels))
@@ -77,16 +102,59 @@ LIKELIHOOD = {
     )
     for name in RIDGE
 }
-COMPARED: dict[str, Compared] = {
-    **{
-        name: Compared(
-            RIDGE.get(name, entry.title), Synthesis() if name in MIXING else None, "member_logits" in entry.parts, name
-        )
-        for name, entry in CALIBRATORS.items()
-    },
-    **RELEASED,
-    **LIKELIHOOD,
-    **ABLATION,
-    **SWEEP,
-}
+COMPARED = ComparedTable(
+    {
+        **{
+            name: Compared(
+                RIDGE.get(name, entry.title),
+                Synthesis() if name in MIXING else None,
+                "member_logits" in entry.parts,
+                name,
+            )
+            for name, entry in CALIBRATORS.items()
+        },
+        **RELEASED,
+        **LIKELIHOOD,
+        **ABLATION,
+        **SWEEP,
+    }
+)
 SEE_LABELS = frozenset(name for name, how in COMPARED.items() if how.calibrator == "oracle")  # target labels
+
+
+def with_settings(name: str, settings: dict[str, Any]) -> str:
+    """Name a calibrator that has other settings than its usual ones, and refuse settings that it does not have.
+
+    >>> with_settings("vectorscal", {"penalty": 0.1})
+    'vectorscal, penalty=0.1'
+
+    Args:
+        name: a name in `COMPARED`, but no oracle.
+        settings: the settings by name.
+
+    """
+    how = COMPARED[name]
+    if name in MIXING:
+        known = ["lam", "labels"]
+    elif how.synthesis is not None or name in SEE_LABELS:
+        known = []
+    else:
+        taken = inspect.signature(CALIBRATORS[how.calibrator].function).parameters.values()
+        known = [each.name for each in taken if each.kind is each.KEYWORD_ONLY and each.name != "seed"]
+    for key, value in settings.items():
+        if key not in known:
+            raise InputError(f"expected settings of {name} among {', '.join(known) or 'none'}, got {key!r}")
+        if not isinstance(value, bool | int | float | str) or re.search(r"[^\w.+-]", str(value)):
+            raise InputError(f"expected {key} as a number, true, false or a word, got {value!r}")
+    return ", ".join([name, *(f"{key}={_text(value)}" for key, value in settings.items())])
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -44,7 +44,8 @@ def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
     for method in unique(task.method for task in tasks):
         folders = [store.folder(task) for task in tasks if task.method == method]
         curves = [json.loads((f / "train.json").read_text())["curve"] for f in folders if (f / "train.json").exists()]
-        if curves and curves[0]:
+        curves = [curve for curve in curves if curve and len(curve) == len(curves[0])]  # those of one budget
+        if curves:
             step, error, nll = (
                 np.array([[point[key] for point in curve] for curve in curves]) for key in ("step", "error", "nll")
             )

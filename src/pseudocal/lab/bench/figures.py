@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.curves import real_and_pseudo, reliabilities, sweeps, temperatures, trainings
@@ -21,7 +23,10 @@ FEW_POINTS = 30  # up to this number, points are drawn large
 
 
 def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
-    """Draw all figures that the suite has numbers for; reliability diagrams show the first pair and seed only."""
+    """Draw all figures that the suite has numbers for; reliability diagrams show the first pair and seed only.
+
+    `chosen_tasks` makes a suite of some pairs or methods.
+    """
     plt = pyplot()
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
@@ -49,6 +54,32 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
         if data:
             save(name, figure(plt, data))
     return drawn
+
+
+def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
+    """Return the suite with the tasks of one pair of domains, of one method, or of both.
+
+    >>> suite = Suite("s", (Task("emoji", "noto", "fluent"), Task("emoji", "fluent", "noto")), ())
+    >>> [task.pair for task in chosen_tasks(suite, "fluent->noto", None).tasks]
+    ['fluent->noto']
+
+    Args:
+        suite: the suite.
+        pair: the source and the target, with "->" or ":" between them; None for all.
+        method: the method; None for all.
+
+    """
+    tasks = suite.tasks
+    if pair is not None:
+        asked = pair.replace(":", "->")
+        tasks = tuple(task for task in tasks if task.pair == asked)
+        if not tasks:
+            raise InputError(f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got {pair!r}")
+    if method is not None:
+        known, tasks = tasks, tuple(task for task in tasks if task.method == method)
+        if not tasks:
+            raise InputError(f"expected a method among {', '.join(unique(t.method for t in known))}, got {method!r}")
+    return replace(suite, tasks=tasks)
 
 
 def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:

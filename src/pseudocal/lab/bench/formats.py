@@ -12,21 +12,26 @@ from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
 from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
 
-PERCENT = {"ece", "accuracy", "miou"}
-DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4, "miou": 2}
-METRIC_NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU"}
+PERCENT = {"ece", "accuracy", "miou", "correspondence"}
+DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4, "miou": 2, "correspondence": 2}
+METRIC_NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU", "correspondence": "Correspondence"}
+TIME = "CPU s a task"
 
 
 def markdown(table: Table) -> str:
     """Format a table in Markdown; the paper's values are in brackets.
 
-    >>> print(markdown(Table("ECE", "ece", ("mcc",), (("PseudoCal", (TableCell(0.125, 0.01, best=True),)),))))
-    | ECE, % | mcc |
-    |---|---|
-    | PseudoCal | **12.50** ± 1.00 |
+    >>> cells = (TableCell(0.125, 0.01, best=True),)
+    >>> print(markdown(Table("ECE", "ece", ("mcc",), (("PseudoCal", cells),), {"PseudoCal": 1.5})))
+    | ECE, % | mcc | CPU s a task |
+    |---|---|---|
+    | PseudoCal | **12.50** ± 1.00 | 1.50 |
     """
-    head = [_title(table), *table.columns]
-    rows = [[name, *(_written(cell, table.metric, "**{}**", "±") for cell in cells)] for name, cells in table.rows]
+    head = [_title(table), *table.columns, *_time_of(table)]
+    rows = [
+        [name, *(_written(cell, table.metric, "**{}**", "±") for cell in cells), *_time_of(table, name)]
+        for name, cells in table.rows
+    ]
     return "\n".join(_line(row) for row in [head, *rows]).replace("\n", f"\n{_rule(len(head))}\n", 1)
 
 
@@ -42,13 +47,17 @@ def latex(table: Table) -> str:
     \hline
     \end{tabular}
     """
-    head = [_escaped(_title(table)), *map(_escaped, table.columns)]
+    head = [_escaped(_title(table)), *map(_escaped, table.columns), *_time_of(table)]
     rows = [
-        [_escaped(name), *(_written(cell, table.metric, r"\textbf{{{}}}", r"$\pm$") for cell in cells)]
+        [
+            _escaped(name),
+            *(_written(cell, table.metric, r"\textbf{{{}}}", r"$\pm$") for cell in cells),
+            *_time_of(table, name),
+        ]
         for name, cells in table.rows
     ]
     body = [" & ".join(row) + r" \\" for row in rows]
-    columns = "l" + "r" * len(table.columns)
+    columns = "l" + "r" * (len(head) - 1)
     lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", " & ".join(head) + r" \\", r"\hline", *body, r"\hline"]
     return "\n".join([*lines, r"\end{tabular}"])
 
@@ -63,6 +72,8 @@ def comma_separated(table: Table) -> str:
         for column, cell in zip(table.columns, cells, strict=True):
             values = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.sd, cell.paper)]
             writer.writerow([table.title, name, column, metric, *values])
+        if name in table.seconds:
+            writer.writerow([table.title, name, "average", "seconds", repr(table.seconds[name]), "", ""])
     return out.getvalue().rstrip("\n")
 
 
@@ -114,6 +125,15 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
 
 
 SAVED_METRICS = ("ece", "nll", "brier", "accuracy")
+
+
+def _time_of(table: Table, row: str | None = None) -> list[str]:
+    """Return the cell of a row in the column of times, or its heading; nothing if the table has no such column."""
+    if not table.seconds:
+        return []
+    if row is None:
+        return [TIME]
+    return [f"{table.seconds[row]:.2f}" if row in table.seconds else "-"]
 
 
 def _compared(each: Comparison | None) -> str:

@@ -92,7 +92,7 @@ def _check_data(tasks: Sequence[Task], store: Store) -> None:
     """Refuse invalid settings, missing data and missing weights before anything runs."""
     for task in {(task.data, task.source, task.target): task for task in tasks}.values():
         if task.segments:
-            check_segmentation(task)
+            check_segmentation(task, store)
         else:
             check_same_classes(*domains_of(task, store))
     for task in {(task.backbone, task.weights): task for task in tasks if _starts_from_weights(task)}.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from pseudocal.lab.bench.calibrators import COMPARED
-from pseudocal.lab.bench.store import Store
+from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
 
 
@@ -22,14 +22,18 @@ class Record:
     accuracy: float
     temperature: float | None = None
     miou: float | None = None  # segmentation only
+    correspondence: float | None = None  # of calibrators that fit to mixup's mixes
+    seconds: float | None = None  # of CPU, to make its mixes and to fit
 
 
 def read_records(suite: Suite, store: Store) -> list[Record]:
     """Read all scores, in the order of the suite."""
     records = []
     for task in suite.tasks:
-        scores = store.scores(task)
-        records += [Record(task, name, **scores[name]) for name in suite.calibrators if name in scores]  # type: ignore[arg-type]
+        scores, times = store.scores(task), read_times(store.folder(task)).get("calibrators", {})
+        for name in (name for name in suite.calibrators if name in scores):
+            seconds = sum(times[name].values()) if name in times else None
+            records.append(Record(task, name, **scores[name], seconds=seconds))  # type: ignore[arg-type]
     return records
 
 

@@ -16,7 +16,8 @@
         calibrations/NAME.npy     corrected target logits, for calibrators that return other predictions
         scores.json               metrics by calibrator
         reliability.npz           edges of the bins; by calibrator the count, sum of confidence and number correct
-        times.json                seconds of each stage: wall, CPU
+        times.json                seconds of each stage, wall and CPU, and CPU seconds of each calibrator; a file of its
+                                  own, since times differ from run to run
         error.json                the stage that failed and its error, if any
 
 All targets of a source and seed share one segmenter, in the folder of a task with the target "any". Segmentation has no
@@ -55,10 +56,12 @@ class Store:
 
     Attributes:
         out: the folder.
-        root: the folder of the images of a data set that is not built in.
+        root: the folder of the images of a data set that is not built in, or one that has a folder for each data set,
+            named as a task names it.
         threads: the threads of torch and BLAS in each process; another number may change the last digits.
         device: the device of torch: "cpu", "cuda" (with several workers, one GPU for each), "cuda:1", ...
-        lists: the folder of the list files of a data set that is not built in; `root` by default.
+        lists: the folder of the list files of a data set that is not built in, or one that has a folder for each data
+            set; `root` by default.
         prefix: `(old, new)` replaces the beginning of paths in lists that were written on another machine.
 
     """
@@ -69,6 +72,24 @@ class Store:
     device: str = "cpu"
     lists: Path | None = None
     prefix: tuple[str, str] | None = None
+
+    def place(self, data: str) -> Path | None:
+        """Return the folder of a data set: the one of its name in `root`, or else `root` itself.
+
+        Args:
+            data: the name of the data set.
+
+        """
+        return _named_folder(self.root, data)
+
+    def lists_of(self, data: str) -> Path | None:
+        """Return the folder of the list files of a data set; None for that of its images.
+
+        Args:
+            data: the name of the data set.
+
+        """
+        return _named_folder(self.lists, data)
 
     def folder(self, task: Task) -> Path:
         """Return the folder of a task.
@@ -178,6 +199,16 @@ class Store:
             if not self.has_model(member):
                 raise InputError(f"expected all members of the ensemble, got no model of seed {member.seed}")
         return task.members()
+
+
+def _named_folder(folder: Path | None, name: str) -> Path | None:
+    return folder / name if folder is not None and (folder / name).is_dir() else folder
+
+
+def read_times(folder: Path) -> dict[str, Any]:
+    """Read the times of a task's stages and calibrators; empty if none was recorded."""
+    path = folder / "times.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
 def load_arrays(path: Path) -> NamedArrays:

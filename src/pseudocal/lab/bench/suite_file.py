@@ -34,7 +34,7 @@ from pseudocal.lab.adapt import BACKBONES
 from pseudocal.lab.adapt.stages import check_options
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import segmenters
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import COMPARED, with_settings
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
@@ -100,12 +100,11 @@ def parse_suite(
     given = content.get("tasks")
     if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
         raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
-    kinds = {each.get("data") == "scenes" for each in given}
+    kinds = {each.get("data") in SEGMENTERS for each in given}
     if len(kinds) > 1:
         raise InputError(f"expected scenes in a suite of their own, got {[each.get('data') for each in given]}")
     known = SEGMENTATION_CALIBRATORS if True in kinds else tuple(COMPARED)
-    calibrators = content.get("calibrators", [name for name in CALIBRATORS if name in known])
-    _check_among("a calibrator", calibrators, known)
+    calibrators = _calibrators(content.get("calibrators", [name for name in CALIBRATORS if name in known]), known)
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
         raise InputError(f"expected seeds as an integer of at least 1, got {count!r}")
@@ -114,6 +113,15 @@ def parse_suite(
     tasks = [Task(**cell, seed=seed) for seed in range(1 if quick and seeds is None else count) for cell in cells]
     about = str(content.get("about", ""))
     return Suite(f"{name}-quick" if quick else name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about)
+
+
+def _calibrators(given: Any, known: tuple[str, ...]) -> list[str]:
+    """Return the names of calibrators; one with settings of its own is a table with its name among them."""
+    if not isinstance(given, list):
+        raise InputError(f"expected a list of names, got {given!r}")
+    tables = [dict(each) if isinstance(each, dict) else {"name": each} for each in given]
+    _check_among("a calibrator", [table.get("name") for table in tables], known)
+    return [with_settings(table.pop("name"), table) if len(table) > 1 else table["name"] for table in tables]
 
 
 def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -128,18 +136,20 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
     if table["data"] == "digits":  # too small for the usual backbone
         table = {**dict(TRAINED), **table}
     settings = table | {"options": tuple(options.items())}
-    if table["data"] == "scenes":
+    segmented = table["data"] in SEGMENTERS
+    if segmented:
         _check_among("a key of a task of segmentation", table, SEGMENTED)
-        settings = dict(SEGMENTERS) | table | {"options": tuple({**segmenters.OPTIONS, **options}.items())}
+        defaults = dict(SEGMENTERS[table["data"]])
+        settings = defaults | table | {"options": tuple({**dict(defaults["options"]), **options}.items())}
     else:
-        _check_among("a data set", [table["data"]], (*DATASETS, "scenes"))
+        _check_among("a data set", [table["data"]], (*DATASETS, *SEGMENTERS))
         _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
         for method in _listed(table["method"]):
             check_options(find_preset(method, table.get("preset", "paper")), options)
     several = [_listed(table[key]) for key in LISTED_KEYS]
     cells = [settings | dict(zip(LISTED_KEYS, names, strict=True)) for names in product(*several)]
     cells = [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
-    for cell in cells if table["data"] == "scenes" else ():
+    for cell in cells if segmented else ():
         segmenters.check_settings(Task(**cell))
     return cells
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
@@ -52,28 +52,38 @@ class SuitePlan:
     calibrators: tuple[str, ...] = ALL
     settings: tuple[tuple[str, Any], ...] = ()
     quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = None  # three pairs, two methods
+    parts: tuple[SuitePlan, ...] = ()  # whose tasks come after its own, with its calibrators
 
     def suite(self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
         """Make the suite with seeds 0 to `seeds` - 1; `changes` are settings of all tasks."""
+        tasks = [task.of_seed(seed) for seed in range(seeds or 1) for task in self.tasks(quick=quick, **changes)]
+        return Suite(f"{name}-quick" if quick else name, tuple(tasks), self.calibrators, self.about)
+
+    def tasks(self, *, quick: bool = False, **changes: Any) -> list[Task]:
+        """Make the tasks of seed 0."""
         pairs, methods = (self.quick or (self.pairs[:3], self.methods[:2])) if quick else (self.pairs, self.methods)
         settings = {**dict(self.settings), **changes}
         small = SMALL if self.settings == FROZEN else {}
-        tasks = [
-            Task(
-                self.data, source, target, self.scenario, method, seed, **{"options": small.get(method, ()), **settings}
-            )
-            for seed in range(seeds or 1)
+        own = [
+            Task(self.data, *pair, self.scenario, method, **{"options": small.get(method, ()), **settings})
             for method in methods
-            for source, target in pairs
+            for pair in pairs
         ]
-        return Suite(f"{name}-quick" if quick else name, tuple(tasks), self.calibrators, self.about)
+        others = [task for part in self.parts for task in part.tasks(quick=quick, **changes)]
+        return [*own, *others][: 6 if quick else None]
 
 
 TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
-SEGMENTERS = (
-    *(("runner", "segmentation"), ("backbone", "unet"), ("iterations", 250)),
-    ("options", tuple(segmenters.OPTIONS.items())),
-)
+SEGMENTERS: dict[str, tuple[tuple[str, Any], ...]] = {  # by data set
+    "scenes": (
+        *(("runner", "segmentation"), ("backbone", "unet"), ("iterations", 250)),
+        ("options", tuple(segmenters.OPTIONS["scenes"].items())),
+    ),
+    "street-scenes": (
+        *(("runner", "segmentation"), ("backbone", "deeplab"), ("iterations", 100_000)),
+        ("options", tuple(segmenters.OPTIONS["street-scenes"].items())),
+    ),
+}
 QUICK_EMOJI = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
 
 PLANS: dict[str, SuitePlan] = {
@@ -131,7 +141,7 @@ PLANS: dict[str, SuitePlan] = {
         tuple(permutations(EMOJI, 2)),  # the first three, the quick suite, share their segmenters
         ("source-only",),
         calibrators=SEGMENTATION_CALIBRATORS,
-        settings=SEGMENTERS,
+        settings=SEGMENTERS["scenes"],
     ),
     "office31": SuitePlan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet_settings(50)),
     "office-home": SuitePlan(
@@ -171,14 +181,53 @@ PLANS: dict[str, SuitePlan] = {
         SOURCE_FREE,
         settings=resnet_settings(34),
     ),
+    "domainnet126-shot": SuitePlan(
+        "SHOT on DomainNet-126 with the source-based rows of the paper's appendix",
+        "domainnet-126",
+        DOMAINNET,
+        ("shot",),
+        "source-free",
+        settings=resnet_settings(34),
+    ),
     "imagenet-sketch": SuitePlan(
-        "the paper's ImageNet to ImageNet-Sketch, source-free",
+        "the paper's ImageNet to ImageNet-Sketch, source-free, from the pretrained network's own classifier",
         "imagenet-sketch",
         (("imagenet", "sketch"),),
         ("shot", "dine"),
         "source-free",
         SOURCE_FREE,
-        settings=resnet_settings(50),
+        settings=(*resnet_settings(50), ("preset", "imagenet")),
+    ),
+    "street-scenes": SuitePlan(
+        "the paper's segmentation: GTA5 and SYNTHIA to Cityscapes, DeepLab-v2 on ResNet-101",
+        "street-scenes",
+        (("gta5", "cityscapes"), ("synthia", "cityscapes")),
+        ("source-only",),
+        calibrators=SEGMENTATION_CALIBRATORS,
+        settings=SEGMENTERS["street-scenes"],
+    ),
+}
+MCD_31 = replace(PLANS["office31"], pairs=OFFICE_31[2:], methods=("mcd",))
+BNM_HOME = replace(PLANS["office-home"], pairs=(("Clipart", "Product"), ("Product", "RealWorld")), methods=("bnm",))
+CDAN_NET = replace(PLANS["domainnet126"], pairs=(("real", "clipart"),), methods=("cdan",))
+SHOT_SKETCH = replace(PLANS["imagenet-sketch"], methods=("shot",))
+DINE_NET = replace(PLANS["domainnet126-source-free"], pairs=(("real", "clipart"),), methods=("dine",))
+PADA_HOME = replace(PLANS["office-home-partial"], pairs=(("Art", "Clipart"), ("RealWorld", "Art")), methods=("pada",))
+PLANS |= {
+    "paper-ablation": replace(
+        MCD_31,
+        about="the paper's ablation and correspondence rates: nine tasks of four data sets, below one root",
+        calibrators=("none", *ABLATION, "pseudocal", "oracle-released", "oracle"),
+        parts=(BNM_HOME, CDAN_NET, SHOT_SKETCH, DINE_NET, PADA_HOME),
+    ),
+    "paper-lambda": replace(
+        CDAN_NET,
+        about="the paper's sweep over lambda: DomainNet-126 and partial Office-Home, below one root",
+        calibrators=("none", *SWEEP, "oracle-released", "oracle"),
+        parts=(
+            replace(DINE_NET, methods=("shot",)),
+            replace(PADA_HOME, pairs=(("Art", "Clipart"),), methods=("mcc", "pada")),
+        ),
     ),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -14,11 +14,11 @@ from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import Record, unique, variants
 from pseudocal.lab.bench.task import Suite, Task
 
-TableMetric = Literal["ece", "nll", "brier", "miou"]
+TableMetric = Literal["ece", "nll", "brier", "miou", "correspondence"]
 By = Literal["overall", "target", "task"]
 TaskGroups = list[list[Task]]  # tasks of seed 0; a cell is the mean over groups of the mean over their tasks
 SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the uncalibrated models, below the table of ECE
-SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1}  # a larger mIoU is better
+SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1, "correspondence": -1}  # the larger, the better
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Table:
     metric: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[TableCell, ...]], ...]  # each with its name
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of CPU a task, by row; empty for no such column
 
 
 def tables(suite: Suite, records: Sequence[Record], metric: TableMetric = "ece", by: By = "overall") -> list[Table]:
@@ -51,13 +52,26 @@ def tables(suite: Suite, records: Sequence[Record], metric: TableMetric = "ece",
     methods = {name: [task for task in names if names[task] == name] for name in unique(names.values())}
     if by == "overall":
         columns = {name: by_target(tasks) for name, tasks in methods.items()}
-        return [_table(f"{metric}, mean over targets", suite, records, metric, columns)]
+        whole = _table(f"{metric}, mean over targets", suite, records, metric, columns)
+        return [replace(whole, seconds=mean_seconds(records) if metric == "ece" else {})]
     each = []
     for name, tasks in methods.items():
         groups = [[task] for task in tasks] if by == "task" else by_target(tasks)
         columns = {(group[0].pair if by == "task" else f"->{group[0].target}"): [group] for group in groups}
         each.append(_table(f"{name}: {metric}", suite, records, metric, columns))
     return each
+
+
+def mean_seconds(records: Sequence[Record]) -> dict[str, float]:
+    """Return the mean CPU seconds of each calibrator over tasks, by its title; those that were not timed are left out.
+
+    The features that models above a frozen backbone share are not in it.
+    """
+    found: dict[str, list[float]] = {}
+    for record in records:
+        if record.seconds is not None:
+            found.setdefault(COMPARED[record.calibrator].title, []).append(record.seconds)
+    return {title: float(np.mean(each)) for title, each in found.items()}
 
 
 def by_target(tasks: Sequence[Task]) -> TaskGroups:
@@ -75,6 +89,7 @@ def _table(
     title: str, suite: Suite, records: Sequence[Record], metric: TableMetric, columns: dict[str, TaskGroups]
 ) -> Table:
     columns = {**columns, "average": [group for groups in columns.values() for group in groups]}
+    records = [record for record in records if getattr(record, metric) is not None]
     names = [name for name in suite.calibrators if any(record.calibrator == name for record in records)]
     paper = published(suite.tasks, metric)
     cells = {name: [_cell(records, name, metric, groups, paper) for groups in columns.values()] for name in names}

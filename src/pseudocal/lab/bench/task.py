@@ -21,7 +21,7 @@ Precision = Literal["single", "mixed"]
 # Fields that came after stores existed. They are no part of a task's identity while they have these values, so that
 # what was computed before is found.
 LATER: dict[str, Any] = {"precision": "single", "batch": None, "lr": None, "augment": None, "checkpoint": None}
-SEGMENTER_TRAINING = ("batch", "lr")  # the options that the training of a segmenter depends on
+SEGMENTER_TRAINING = ("batch", "lr", "height", "backbone_scale")  # options that the training of a segmenter depends on
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Task:
     'emoji/closed-set/noto-fluent/mcc/4-3fc0fa4b'
 
     Attributes:
-        data: the data set, one of `pseudocal.lab.data.DATASETS` or "scenes".
+        data: the data set, one of `pseudocal.lab.data.DATASETS` or, for segmentation, "scenes" or "street-scenes".
         source: the labelled domain that the model is trained on.
         target: the unlabelled domain that it is adapted to and calibrated on.
         scenario: "partial-set" keeps some of the target's classes; "source-free" hides the source from calibrators.
@@ -118,6 +118,8 @@ class Task:
     @property
     def augments(self) -> bool:
         """Whether a step sees random crops and mirror images."""
+        if self.segments:  # mirrored in any case, and never cropped
+            return False
         trained = self.frozen is False or (self.frozen is None and self.weights == "random")
         return trained and self.data not in BUILT_IN if self.augment is None else self.augment
 
@@ -134,7 +136,8 @@ class Task:
         if not self.segments:
             return self
         options = dict(self.options)
-        return replace(self, target="any", options=tuple((name, options[name]) for name in SEGMENTER_TRAINING))
+        kept = tuple((name, options[name]) for name in SEGMENTER_TRAINING if name in options)
+        return replace(self, target="any", options=kept)
 
     def of_seed(self, seed: int) -> Task:
         """Return the same task with another seed.

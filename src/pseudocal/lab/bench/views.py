@@ -21,6 +21,7 @@ from pseudocal.lab.adapt.backbones import Backbone, build_backbone, compute_feat
 from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.runs import seeded
 from pseudocal.lab.adapt.stages import cropped
+from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
@@ -77,10 +78,16 @@ class Mixed:
 
 
 def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
-    """Load the source and the target with their labels; the target of a partial set has a subset of the classes."""
-    source, target = (
-        _loaded(task.data, name, store.root, store.lists, store.prefix) for name in (task.source, task.target)
-    )
+    """Load the source and the target with their labels; the target of a partial set has a subset of the classes.
+
+    The source of a network that keeps its own classifier has no images here: only its classes are needed.
+    """
+    place = store.place(task.data), store.lists_of(task.data), store.prefix
+    target = _loaded(task.data, task.target, *place)
+    if find_preset(task.method, task.preset).own_classifier:
+        nothing = np.empty((0, *target.inputs.shape[1:]), np.uint8)
+        return Domain(task.source, nothing, target.labels[:0], target.classes), target
+    source = _loaded(task.data, task.source, *place)
     return source, partial_set(task.data, target) if task.scenario == "partial-set" else target
 
 

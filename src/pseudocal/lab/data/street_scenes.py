@@ -18,6 +18,7 @@ from pseudocal.arrays import InputError
 from pseudocal.lab.data.builtin_scenes import Scenes
 from pseudocal.lab.data.domains import ImageArray, Selector, Unlabelled
 from pseudocal.lab.data.images import image_size, read_image
+from pseudocal.lab.data.wide_png import first_channel, is_wide
 from pseudocal.maps import IGNORED
 
 Size = tuple[int, int]  # height, width
@@ -60,7 +61,6 @@ class StreetLayout:
     frames: str
     masks: tuple[str, ...]  # folders in use; the first that exists is read
     ending: tuple[str, str]
-    hint: str = ""  # for those who have other folders
 
 
 STREET_LAYOUTS = {
@@ -68,12 +68,7 @@ STREET_LAYOUTS = {
         "leftImg8bit/{split}", ("gtFine/{split}",), ("_leftImg8bit.png", "_gtFine_labelIds.png")
     ),
     "gta5": StreetLayout("images", ("labels",), (".png", ".png")),
-    "synthia": StreetLayout(
-        "RGB",
-        ("parsed_LABELS", "synthia_mapped_to_cityscapes"),
-        (".png", ".png"),
-        "; GT/LABELS, as downloaded, must be parsed to one number a pixel first: the class is the first channel",
-    ),
+    "synthia": StreetLayout("RGB", ("parsed_LABELS", "synthia_mapped_to_cityscapes", "GT/LABELS"), (".png", ".png")),
 }
 
 
@@ -99,7 +94,7 @@ def streets(
     folder = next((each for each in tried if each.is_dir()), None)
     if folder is None:
         where = " or ".join(map(str, tried))
-        raise InputError(f"expected the masks of {dataset} in {where}, got no such folder{layout.hint}")
+        raise InputError(f"expected the masks of {dataset} in {where}, got no such folder")
     top = Path(root) / layout.frames.format(split=split)
     names = [str(path.relative_to(top)).removesuffix(layout.ending[0]) + layout.ending[1] for path in frames]
     masks = [folder / name for name in names]
@@ -168,8 +163,17 @@ class MaskFiles:
         path = self.paths[i]
         if self.frames is not None and self.size is None:
             _check_sizes(path, self.frames[i])
-        numbers = read_mask(path, self.size)
-        return np.asarray(self.table[numbers], dtype=np.uint8)
+        if is_wide(path):  # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
+            return _nearest(self.table[first_channel(path)], self.size)
+        return np.asarray(self.table[read_mask(path, self.size)], dtype=np.uint8)
+
+
+def _nearest(mask: NDArray[np.uint8], size: Size | None) -> NDArray[np.uint8]:
+    """Resize a mask by the nearest pixel."""
+    if size is None:
+        return mask
+    rows, columns = (((np.arange(n) + 0.5) * m / n).astype(int) for n, m in zip(size, mask.shape, strict=True))
+    return np.asarray(mask[rows[:, None], columns])
 
 
 def _frame_files(dataset: str, root: str | Path, split: str) -> tuple[list[Path], StreetLayout]:

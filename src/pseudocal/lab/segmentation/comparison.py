@@ -15,6 +15,8 @@ from pseudocal.metrics import Segmented
 from pseudocal.predictors import as_predictor
 
 SCENE_BATCH = 20
+LARGE_BATCH = 4  # of frames with more pixels than the next line says
+LARGE = 100_000
 
 Fit = Callable[[Any, Scenes, Unlabelled, int | None, int], Calibration]
 FITS: dict[str, Fit] = {  # arguments: the model, labelled source scenes, the target, pixels per image, the seed
@@ -95,10 +97,14 @@ def fit_oracle(model: Any, target: Scenes, pixels_per_image: int | None, seed: i
 
 
 def _batches(domain: Scenes) -> Iterator[tuple[Any, Any]]:
-    for start in range(0, len(domain), SCENE_BATCH):
-        rows = slice(start, min(start + SCENE_BATCH, len(domain)))
+    for rows in _slices(domain):
         yield domain.inputs[rows].astype(np.float32), domain.masks[rows]
 
 
 def _inputs(target: Unlabelled) -> Iterator[Any]:
-    return (target.inputs[i : i + SCENE_BATCH].astype(np.float32) for i in range(0, len(target), SCENE_BATCH))
+    return (target.inputs[rows].astype(np.float32) for rows in _slices(target))
+
+
+def _slices(domain: Scenes | Unlabelled) -> Iterator[slice]:
+    batch = SCENE_BATCH if np.prod(domain.inputs.shape[-2:]) <= LARGE else LARGE_BATCH
+    return (slice(start, min(start + batch, len(domain))) for start in range(0, len(domain), batch))

@@ -133,6 +133,34 @@ def frozen_norm(width: int) -> nn.BatchNorm2d:
     return norm
 
 
+def deeplab(
+    classes: int, *, weights: str | None = None, branches: int = 4, depths: tuple[int, ...] = DEPTHS
+) -> DeepLab:
+    """Build a network with a new head; the trunk has random weights, or those of a state dict of a ResNet-101.
+
+    Public state dicts of ResNet-101 have the same names and shapes, whichever convolution of a unit has the stride.
+    """
+    network = DeepLab(classes, branches=branches, depths=depths)
+    if weights is not None:
+        given = {_plain_name(name): tensor for name, tensor in _read_checkpoint(Path(weights)).items()}
+        own = {name: x for name, x in network.state_dict().items() if not name.startswith("layer6.")}
+        _check_shapes(own, given)
+        lacking = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+        if lacking:
+            raise InputError(
+                f"expected the tensors of a ResNet-101 in {weights}, got {len(lacking)} missing: {lacking[0]}"
+            )
+        network.load_state_dict({name: given[name] for name in own if name in given}, strict=False)
+    return network
+
+
+def _check_shapes(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    for name, tensor in own.items():
+        if name in given and given[name].shape != tensor.shape:
+            shapes = tuple(tensor.shape), tuple(given[name].shape)
+            raise InputError(f"expected {name} of shape {shapes[0]}, as DeepLab-v2 has it, got {shapes[1]}")
+
+
 def load_deeplab(
     checkpoint: str | Path | Mapping[str, Tensor], *, branches: int = 4, depths: tuple[int, ...] = DEPTHS
 ) -> DeepLab:
@@ -155,10 +183,7 @@ def load_deeplab(
     if head is None or head.ndim != 4:
         raise InputError("expected a DeepLab-v2 checkpoint with layer5 or layer6.conv2d_list, got one without")
     network = DeepLab(len(head), branches=branches, depths=depths)
-    for name, own in network.state_dict().items():
-        if name in tensors and tensors[name].shape != own.shape:
-            shapes = tuple(own.shape), tuple(tensors[name].shape)
-            raise InputError(f"expected {name} of shape {shapes[0]}, as DeepLab-v2 has it, got {shapes[1]}")
+    _check_shapes(network.state_dict(), tensors)
     lacking, unknown = network.load_state_dict(tensors, strict=False)
     lacking = [name for name in lacking if not name.endswith("num_batches_tracked")]  # older torch did not count
     if lacking or unknown:

@@ -4,7 +4,7 @@
 |---|---|---|
 | `unet` | the input's size | at random: some 100,000, for small images and a CPU |
 | `segformer` | a quarter of it | a local folder or hub id for transformers, or at random |
-| `deeplab` | an eighth of it | see `load_deeplab`, or at random |
+| `deeplab` | an eighth of it | a state dict of a ResNet-101 below the head, or at random; see `load_deeplab` too |
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.backbones import IMAGENET
-from pseudocal.lab.segmentation.deeplab import DeepLab
+from pseudocal.lab.segmentation.deeplab import deeplab
 
 
 class Segmenter(nn.Module):
@@ -133,7 +133,7 @@ def segformer(classes: int, *, weights: str | None = None, config: dict[str, Any
     return Segmenter(SegformerLogits(net), nn.Identity())
 
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"unet": unet, "segformer": segformer, "deeplab": DeepLab}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"unet": unet, "segformer": segformer, "deeplab": deeplab}
 
 
 def build_segmenter(name: str, classes: int, **settings: Any) -> nn.Module:

@@ -189,6 +189,8 @@ def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
     weights = settings.get("weights")
     if weights is None:
         return settings
+    if Path(weights).is_file():  # a state dict: the network is the same without it
+        return {name: value for name, value in settings.items() if name != "weights"}
     config = require("transformers", "adapt").SegformerConfig.from_pretrained(weights).to_diff_dict()
     named = ("id2label", "label2id", "architectures", "transformers_version")  # of the model that it came from
     return {"config": {key: value for key, value in config.items() if key not in named}}

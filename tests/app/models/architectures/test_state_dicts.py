@@ -18,7 +18,13 @@ transformers = pytest.importorskip("transformers")
 
 from torch import Tensor, nn  # noqa: E402
 
-from pseudocal.app.models.architectures import import_backbone, import_classifier, read_state_dict  # noqa: E402
+from pseudocal.app.models.architectures import (  # noqa: E402
+    import_backbone,
+    import_classifier,
+    read_state_dict,
+    with_temperature,
+)
+from pseudocal.app.models.state_dict_file import open_state_dict  # noqa: E402
 from pseudocal.arrays import InputError  # noqa: E402
 
 CLASSES = 7
@@ -84,8 +90,10 @@ def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def check(tensors: dict[str, Any], expected: Tensor, images: Tensor, path: Path, head: str) -> None:
     torch.save(tensors, path)
     found = import_classifier(read_state_dict(path), "resnet50")
-    with torch.no_grad():
-        np.testing.assert_allclose(found.network(images).numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5)
+    calibrated = import_classifier(with_temperature(read_state_dict(path), 2.5), "resnet50")
+    for network, logits in ((found.network, expected), (calibrated.network, expected / 2.5)):
+        with torch.no_grad():
+            np.testing.assert_allclose(network(images).numpy(), logits.detach().numpy(), rtol=1e-5, atol=1e-5)
     assert (found.head, found.classes) == (head, CLASSES)
 
 
@@ -99,6 +107,13 @@ def test_torchvision_and_timm(body, images, tmp_path) -> None:
         tmp_path / "a.pth",
         "direct",
     )
+    model = open_state_dict(tmp_path / "a.pth", architecture="resnet50")
+    (tmp_path / "out").mkdir()
+    assert model.ship is not None
+    assert model.ship(2.5, tmp_path / "out", images.numpy()) == ["model.pth"]
+    shipped = torch.load(tmp_path / "out" / "model.pth", weights_only=True)
+    assert shipped.keys() == tensors.keys()
+    torch.testing.assert_close(shipped["fc.weight"], tensors["fc.weight"] / 2.5)
     found = import_classifier(tensors, "resnet50")
     assert found.about == f"{len(tensors)} tensors mapped, none missing, none left over; 7 classes, direct head"
 

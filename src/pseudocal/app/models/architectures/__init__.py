@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from pseudocal.app.models.architectures.networks import ARCHITECTURES, ResNet, VisionTransformer
-from pseudocal.app.models.architectures.state_dicts import Imported, import_backbone, import_classifier, read_state_dict
+from pseudocal.app.models.architectures.state_dicts import (
+    Imported,
+    import_backbone,
+    import_classifier,
+    read_state_dict,
+    with_temperature,
+)
 
 __all__ = [
     "ARCHITECTURES",
@@ -13,4 +19,5 @@ __all__ = [
     "import_backbone",
     "import_classifier",
     "read_state_dict",
+    "with_temperature",
 ]

@@ -186,6 +186,25 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     return Imported(network.eval(), kind, width, classes, _normal(named, architecture), len(used), left)
 
 
+def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[str, Tensor]:
+    """Return a state dict, by the same names, whose classifier gives the logits divided by a temperature.
+
+    >>> kept = with_temperature({"fc.weight": torch.ones(2, 3), "conv1.weight": torch.ones(1)}, 2.0)
+    >>> kept["fc.weight"][0], kept["conv1.weight"]
+    (tensor([0.5000, 0.5000, 0.5000]), tensor([1.]))
+
+    Args:
+        tensors: a state dict, as `read_state_dict` returns it.
+        temperature: the temperature.
+
+    """
+    ours = {original: name for name, (original, _) in _named(tensors).items()}
+    divided = {  # of a classifier with weight norm the lengths, not the directions
+        name for name, own in ours.items() if own.startswith("classifier.") and not own.endswith(".original1")
+    }
+    return {name: tensor / temperature if name in divided else tensor for name, tensor in tensors.items()}
+
+
 Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
 
 

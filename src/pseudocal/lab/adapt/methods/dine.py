@@ -78,5 +78,6 @@ class FineTune(nn.Module):
 DINE_PRESETS = {
     "paper": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
     "official": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
+    "imagenet": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep", own_classifier=True),
 }
 FINE_TUNE = Preset(FineTune, head="weightnorm", width=256, batch=64, schedule="late")

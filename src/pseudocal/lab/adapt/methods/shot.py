@@ -45,4 +45,5 @@ SHOT_PRESETS = {
     "paper": Preset(SHOT, head="weightnorm", width=256, batch=64),
     "official": Preset(SHOT, head="weightnorm", width=256, batch=64),
     "partial": Preset(SHOT, head="weightnorm", width=256, batch=64, options={"diversity": False, "threshold": 10}),
+    "imagenet": Preset(SHOT, head="direct", batch=64, own_classifier=True),
 }

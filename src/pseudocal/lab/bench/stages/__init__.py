@@ -13,7 +13,6 @@ model that predicts one class for everything cannot be mixed, but its logits can
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 import traceback
@@ -29,7 +28,7 @@ from pseudocal.lab.bench.stages.predict import predict_outputs
 from pseudocal.lab.bench.stages.score import score_calibrations
 from pseudocal.lab.bench.stages.synthesise import synthesise
 from pseudocal.lab.bench.stages.train import train_model
-from pseudocal.lab.bench.store import Store, alone
+from pseudocal.lab.bench.store import Store, alone, read_times
 from pseudocal.lab.bench.task import Task
 
 STAGES: dict[str, tuple[str, ...]] = {  # the files that each stage writes
@@ -105,20 +104,23 @@ def _stage(name: str, folder: Path) -> Iterator[None]:
         text = "".join(traceback.format_exception(error))
         save_json(folder / "error.json", {"stage": name, "error": describe(error), "traceback": text})
         raise
-    path = folder / "times.json"  # a separate file, since times differ from run to run
-    times = json.loads(path.read_text()) if path.exists() else {}
-    save_json(path, {**times, name: {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}})
+    spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    save_json(folder / "times.json", {**read_times(folder), name: spent})
 
 
 @contextmanager
 def _noted(stage: str, folder: Path, calibrator: str) -> Iterator[None]:
-    """Record the error if a calibrator refuses its data, and continue with the others."""
-    note = folder / "calibrations" / f"{calibrator}.error.json"
+    """Record the error if a calibrator refuses its data, and how long it took; continue with the others."""
+    note, cpu = folder / "calibrations" / f"{calibrator}.error.json", time.process_time()
     note.unlink(missing_ok=True)
     try:
         yield
     except InputError as error:
         save_json(note, {"stage": stage, "error": describe(error)})
+    times = read_times(folder)
+    own = times.setdefault("calibrators", {}).setdefault(calibrator, {})
+    own[stage] = time.process_time() - cpu
+    save_json(folder / "times.json", times)
 
 
 def describe(error: Exception) -> str:

@@ -14,9 +14,10 @@ from pseudocal.calibrators import CALIBRATORS, Calibration, Material, Part, cali
 from pseudocal.calibrators.trust import DistrustWarning
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
+from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
 from pseudocal.lab.bench.segmenters import halves, target_of
-from pseudocal.lab.bench.stages.predict import load_classifier
+from pseudocal.lab.bench.stages.predict import load_classifier, write_outputs
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, shown
@@ -60,7 +61,7 @@ def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
-        return FITS[name](model, halves(task)[1], target_of(task).unlabelled(), per_image, task.seed)
+        return FITS[name](model, halves(task, store)[1], target_of(task, store).unlabelled(), per_image, task.seed)
 
 
 def _of_mixes(task: Task, name: str, store: Store) -> Calibration:
@@ -81,9 +82,13 @@ def _target(task: Task, store: Store) -> NamedArrays:
 
 
 def _source(task: Task, store: Store, part: str = "source_val") -> NamedArrays:
+    """Read outputs on the source; after SHOT they are computed when a calibrator asks, as in the paper's appendix."""
     path = store.folder(task) / f"{part}.npz"
     if not path.exists():
-        raise InputError(f"expected source data, got a {task.scenario} task, which has none")
+        own = find_preset(task.method, task.preset).own_classifier
+        if task.method != "shot" or own:
+            raise InputError(f"expected source data, got {task.method}, {task.scenario}, which has none")
+        write_outputs(part, task, store)
     return load_arrays(path)
 
 

@@ -30,15 +30,20 @@ TRAINED_SHARE = 0.8  # the share of the source to train on, as in `pseudocal.lab
 
 def predict_outputs(task: Task, store: Store) -> None:
     """Write the model's outputs on the target and, unless the task is source-free, on the source; the target's last."""
+    for name in () if task.scenario == "source-free" else ("source_val", "source_train"):
+        write_outputs(name, task, store)
+    save_array(store.folder(task) / "target_labels.npy", domains_of(task, store)[1].labels)
+    write_outputs("target", task, store)
+
+
+def write_outputs(name: str, task: Task, store: Store) -> None:
+    """Write one file of outputs: those that training has left, or else what the model predicts now."""
     folder = store.folder(task)
-    for name in ("target",) if task.scenario == "source-free" else ("source_val", "source_train", "target"):
-        trained = folder / "training" / f"{name}.npz"
-        outputs = load_arrays(trained) if trained.exists() else _outputs(name, task, store)
-        if name == "target":
-            save_array(folder / "target_labels.npy", domains_of(task, store)[1].labels)
-        if name == "source_train":  # density ratios need only the features
-            outputs = {"features": outputs["features"]}
-        save_arrays(folder / f"{name}.npz", **outputs)
+    trained = folder / "training" / f"{name}.npz"
+    outputs = load_arrays(trained) if trained.exists() else _outputs(name, task, store)
+    if name == "source_train":  # density ratios need only the features
+        outputs = {"features": outputs["features"]}
+    save_arrays(folder / f"{name}.npz", **outputs)
 
 
 def _outputs(name: str, task: Task, store: Store) -> NamedArrays:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators import Calibration, ensemble, oracle
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
@@ -65,12 +66,22 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
             corrected = calibration(logits)
         outcomes = Outcomes.from_logits(corrected, labels)
         metrics = {name: metric(outcomes) for name, metric in CLASSIFIER_METRICS.items()}
+        metrics |= _correspondence(folder / "mixes" / f"{path.stem}.npz", logits, labels)
         found[path.stem] = Scored(metrics, _temperature(calibration), Reliability.of(outcomes))
     return found
 
 
+def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[str, float]:
+    """Return the share of mixes that are right or wrong together with the real input of their larger share."""
+    mixes = load_arrays(path) if path.exists() else {}
+    if "first" not in mixes:  # the ablation's other syntheses keep no row numbers
+        return {}
+    real = logits[mixes["first"]].argmax(axis=1) == labels[mixes["first"]]
+    return {"correspondence": float(np.mean(real == (mixes["logits"].argmax(axis=1) == mixes["labels"])))}
+
+
 def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
-    folder, target = store.folder(task), target_of(task)
+    folder, target = store.folder(task), target_of(task, store)
     model, per_image = (
         load_segmenter(store.folder(task.training)).to(store.device),
         dict(task.options)["pixels_per_image"],

@@ -22,7 +22,10 @@ from pseudocal.lab.bench.segmenters import halves, network_settings
 from pseudocal.lab.bench.store import Store
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import domains_of, has_frozen_backbone
+from pseudocal.lab.data import Domain
 from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+
+WATCHED = 2000  # images of a target on disk whose error is followed during training
 
 
 def train_model(task: Task, store: Store) -> None:
@@ -48,7 +51,7 @@ def _train_classifier(task: Task, store: Store) -> None:
             seed=task.seed,
             iterations=task.iterations,
             frozen=frozen,
-            evaluate=target if isinstance(target.inputs, np.ndarray) else None,  # only if it costs next to nothing
+            evaluate=_watched(target, task.seed),
             device=store.device,
             augment=task.augments,
             mixed=task.precision == "mixed",
@@ -63,6 +66,13 @@ def _train_classifier(task: Task, store: Store) -> None:
     tensors, note = load_tensors(trained.out / "model.safetensors")
     kept = {name: tensor for name, tensor in tensors.items() if name.startswith("head.") or not frozen}
     save_tensors(folder / "model.safetensors", kept, note)
+
+
+def _watched(target: Domain, seed: int) -> Domain:
+    """Return the images for the curve: all that are in memory, and a sample of those on disk, which take time."""
+    if isinstance(target.inputs, np.ndarray) or len(target) <= WATCHED:
+        return target
+    return target[np.sort(np.random.default_rng(seed).permutation(len(target))[:WATCHED])]
 
 
 def _import_checkpoint(task: Task, store: Store) -> None:
@@ -95,13 +105,14 @@ def _preset(task: Task) -> Preset:
 def _train_segmenter(task: Task, store: Store) -> None:
     folder, options = store.start(task), dict(task.options)
     trained = train_segmenter(
-        halves(task)[0],
+        halves(task, store)[0],
         SegmenterRun(
             folder / "training",
             seed=task.seed,
             iterations=task.iterations,
             batch=task.batch or options["batch"],
             lr=task.lr or options["lr"],
+            backbone_scale=options.get("backbone_scale", 1.0),
             device=store.device,
             mixed=task.precision == "mixed",
         ),
