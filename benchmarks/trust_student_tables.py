@@ -60,7 +60,8 @@ def chosen(cases: Cases) -> tuple[float, float]:
     every = [case for group in cases.values() for case in group]
     gaps = np.array([off(case, student=True) for case in every])
     doubts = np.array([1 - case.students[0].accuracy for case in every])
-    return tuple(round(max(0.0, _quantile(values, weights)), 2) for values in (gaps / doubts, -gaps))
+    below, above = (round(max(0.0, _quantile(values, weights)), 2) for values in (gaps / doubts, -gaps))
+    return below, above
 
 
 def _quantile(values: np.ndarray, weights: np.ndarray) -> float:
