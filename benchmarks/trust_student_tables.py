@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from unittest.mock import patch
@@ -9,14 +10,17 @@ from unittest.mock import patch
 import numpy as np
 from scipy.stats import wilcoxon
 
-from pseudocal import fit_temperature
-from pseudocal.calibrators import trust
+from pseudocal import Answers, Outcomes, ask, fit_temperature
+from pseudocal.calibrators import Prior, refine, trust
 from pseudocal.calibrators.agreement import consensus_of
 from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.refinement import agreement_width, priors_of
+from pseudocal.metrics import ece
 from trust_cases import Case
 from trust_tables import Cases, by_estimator, by_task, share, table
 
 BINS = (0.0, 0.4, 0.6, 0.75, 1.0)  # of the true accuracy
+STUDENT_ERRORS = (0.05, 0.08, 0.12)  # of the accuracy, for the width of a student's prior
 ERRORS = ("none", "PseudoCal", "student", "second seed", "oracle")
 
 
@@ -56,7 +60,8 @@ def chosen(cases: Cases) -> tuple[float, float]:
     every = [case for group in cases.values() for case in group]
     gaps = np.array([off(case, student=True) for case in every])
     doubts = np.array([1 - case.students[0].accuracy for case in every])
-    return tuple(round(max(0.0, _quantile(values, weights)), 2) for values in (gaps / doubts, -gaps))
+    below, above = (round(max(0.0, _quantile(values, weights)), 2) for values in (gaps / doubts, -gaps))
+    return below, above
 
 
 def _quantile(values: np.ndarray, weights: np.ndarray) -> float:
@@ -82,6 +87,8 @@ def student_tables(cases: Cases, *, choose: bool = True) -> Iterator[str]:
     yield forecast_table(cases, widths)
     yield verdict_table(cases, widths)
     yield accuracy_table([case for group in cases.values() for case in group])
+    if choose:
+        yield answers_table(cases)
 
 
 def calibration_table(cases: Cases) -> str:
@@ -153,3 +160,34 @@ def accuracy_table(cases: list[Case]) -> str:
             rows.append(f"| {low:.0%} to {high:.0%} | {len(group)} | {means} | {both} |")
     heads = f"| true accuracy | cases | {' | '.join(ERRORS)} | student: error | bias | second seed: error | bias |"
     return table(heads, rows)
+
+
+def answers_table(cases: Cases) -> str:
+    """The ECE on the rest after a few chosen answers, by what the priors are; one seed of each task."""
+    rows = []
+    for family, group in cases.items():
+        scores: dict[tuple[int, str], list[float]] = defaultdict(list)
+        for case in {case.task: case for case in reversed(group)}.values():
+            for n in (10, 20):
+                at = ask(case.logits, n)
+                rest = np.setdiff1d(np.arange(len(case.labels)), at)
+                for name, priors in priors_by_name(case).items():
+                    scaling, _ = refine(case.logits, Answers(at, case.labels[at]), priors=priors)
+                    outcomes = Outcomes.from_logits(case.logits[rest] / scaling.temperature, case.labels[rest])
+                    scores[n, name].append(100 * ece(outcomes))
+        rows += [f"| {family} | {n} | {name} | {np.mean(values):.2f} |" for (n, name), values in scores.items()]
+    return table("| family | answers | priors | ECE |", rows)
+
+
+def priors_by_name(case: Case) -> dict[str, list[Prior]]:
+    """Mixes alone, with a second seed, and with a student of several widths."""
+    mixes, temperature = {"mixes": case.mixing.temperature}, student_temperature(case)
+    alone = priors_of(mixes, case.logits)
+    found = {
+        "mixes": alone,
+        "and a second seed": priors_of(mixes | {"agreement": by_estimator("agreement")(case)}, case.logits),
+    }
+    for error in STUDENT_ERRORS:
+        width = agreement_width(case.logits, temperature, error)
+        found[f"and a student, {error}"] = [*alone, Prior("student", temperature, width)]
+    return found

@@ -45,7 +45,7 @@ class Prior:
     array([-0.99,  0.  , -0.99])
 
     Attributes:
-        estimator: The name of the estimator: "mixes", "agreement" or another.
+        estimator: The name of the estimator: "mixes", "agreement", "student" or another.
         temperature: The estimate.
         width: The scale of Student's t in log T around it. `math.inf` leaves the estimate out.
         doubt: The probability that the estimate is useless, from 0 to 1.

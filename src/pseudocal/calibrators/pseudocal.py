@@ -184,8 +184,7 @@ class PseudoCal:
 
         """
         self._check(data, second_opinion, batch_size, strategy)
-        streams, predict = Streams(self.seed, part), _checked(model, self.binary)
-        given = models_in(second_opinion)
+        streams, predict, given = Streams(self.seed, part), _checked(model, self.binary), models_in(second_opinion)
         seconds = [_checked(second, self.binary) for second in given if not isinstance(second, Student)]
         students = [Attending(second, streams) for second in given if isinstance(second, Student)]
         asked: list[Checked | Attending] = [predict, *seconds, *students]

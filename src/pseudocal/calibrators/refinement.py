@@ -33,6 +33,7 @@ ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # the distribution of temperature
 NARROW = 0.05  # temperatures that change the mean confidence by less than this are equivalent
 MIXES_WIDTH = 0.7  # in log T: the root mean square error of mixes, averaged over the families of development
 AGREEMENT_ERROR = 0.05  # of the accuracy that agreement forecasts: its median on the development tasks
+STUDENT_ERROR = 0.12  # of the accuracy that a student forecasts, as a prior: best of 0.05, 0.08 and 0.12 on development
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 FINE_POINTS = 2001  # of a grid of log T, if all answers are alike
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
@@ -113,8 +114,8 @@ def priors_of(
 
 def _width(estimator: str, temperature: float, logits: Logits) -> float:
     """The default width of a prior in log T."""
-    if estimator == "agreement":
-        return agreement_width(logits, temperature)
+    if estimator in ("agreement", "student"):
+        return agreement_width(logits, temperature, STUDENT_ERROR if estimator == "student" else AGREEMENT_ERROR)
     return MIXES_WIDTH if estimator == "mixes" else OTHER_WIDTH
 
 

@@ -86,12 +86,12 @@ def test_no_excuse_is_out_of_date() -> None:
 def save_graph(path: Path, nodes: list[Any], weights: dict[str, Any], shapes: tuple[list[Any], list[Any]]) -> None:
     from onnx import TensorProto, helper, numpy_helper, save
 
-    values = [
+    image, logits = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name, shape in zip(("image", "logits"), shapes, strict=True)
-    ]
+    )
     constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
-    graph = helper.make_graph([helper.make_node(*node) for node in nodes], "net", *([v] for v in values), constants)
+    graph = helper.make_graph([helper.make_node(*node) for node in nodes], "net", [image], [logits], constants)
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
 
 

@@ -44,7 +44,7 @@ def test_a_student_of_the_columns(work, pseudocal):
     assert set(calibration.estimates) <= {"mixes", "student"}
     assert "a student of the model's own predictions" in done.out
     page = html.unescape(Path("out/report.html").read_text())
-    assert "Second opinion: a student of the model's own predictions (columns)." in page
+    assert "Second opinion: a student of the model's own predictions, by columns." in page
     assert "blind to whole groups of inputs that have the wrong name" in page
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
 from pseudocal.app.inputs.addresses import files_of_rows
 from pseudocal.app.inputs.blocks import InputBlock, SentInputs, Shard, shards
+from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
@@ -150,7 +151,7 @@ class RayRun:
     def _sent_models(self) -> tuple[Deferred, list[Any]]:
         """Return the model and the second opinions as the workers use them."""
         job, views = self.setup.job, self.setup.views
-        sent = [self._sent(name) for name in (job.model, *job.opinions)]
+        sent = [self._sent(name) for name in (job.model, *opinion_names(job.second_opinion, job.data))]
         first, *seconds = sent if views is None else views.split(*sent)
         return first, [as_opinion(one, each) for one, each in zip(self.setup.seconds, seconds, strict=True)]
 

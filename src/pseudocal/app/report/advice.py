@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
-from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words, opinion_name
+from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
 from pseudocal.app.report.shapes import Panel, Track
@@ -15,6 +16,7 @@ FEW_DIFFER = 0.1
 LEAST = 20  # inputs of a confidence, to say how many of them are right
 ALIKE = 0.04  # two confidences that differ by less are called by one name
 SURE = 0.995
+A_STUDENT = "a student of the model's own predictions, by "
 TRACK_LEFT, TRACK_RIGHT = 14, 346  # x of the ends of each track in the panel
 TRACK_FIRST, TRACK_STEP = 30, 40  # y of the first track, and the distance to the next
 HEADINGS = {
@@ -112,8 +114,7 @@ def _unreadable(report: Report) -> Iterator[Fact]:
 
 def _left_out(report: Report) -> Iterator[Fact]:
     """Say how many blocks the workers could not process."""
-    count = len(report.data.left_out)
-    if count:
+    if count := len(report.data.left_out):
         yield _note(f"{count:,} of {report.data.blocks} were left out; they are listed below.")
 
 
@@ -161,7 +162,8 @@ def panel(report: Report) -> Panel | None:
 def _models(report: Report) -> str:
     """Name the model and any second opinions."""
     others = report.settings.get("second_opinion")
-    names = [opinion_name(str(name)) for name in others] if isinstance(others, list | tuple) else []
+    parts = [str(name).partition("student:") for name in others] if isinstance(others, list | tuple) else []
+    names = [f"{A_STUDENT if kind else ''}{PurePath(start + file).name}" for start, kind, file in parts]
     said = f"Second opinion: {', '.join(names)}." if names else "" if others is None else "No second opinion."
     return f"Model: {report.model.title}. {said}".strip()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
@@ -88,15 +87,3 @@ def gap_in_words(answers: Measured) -> str:
 def _points(gap: Interval) -> str:
     value, low, high = (f"{100 * part:+.0f}" for part in (gap.value, gap.low, gap.high))
     return f"{value} ({low} to {high})"
-
-
-def opinion_name(name: str) -> str:
-    """Name a second opinion without its folder; a student for what it is.
-
-    >>> opinion_name("models/other.onnx"), opinion_name("student:encoders/small.onnx")
-    ('other.onnx', "a student of the model's own predictions (small.onnx)")
-    """
-    kind, _, encoder = name.partition(":")
-    if kind == "student":
-        return f"a student of the model's own predictions ({PurePath(encoder).name})"
-    return PurePath(name).name
