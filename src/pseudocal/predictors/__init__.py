@@ -95,7 +95,7 @@ def second_logits(seconds: Sequence[Predictor], inputs: Inputs, logits: Logits |
     if logits.ndim > 2 and seconds:
         raise InputError(
             f"expected no second opinion for a segmentation model, got one for maps {logits.shape}: in our tests "
-            "two such models shared far more mistakes on real pixels than on mixes, so the forecast was far too high"
+            "two such models shared far more mistakes on real pixels than on mixes, so the forecast was too high"
         )
     found = [second(inputs) for second in seconds]
     for its in found:
