@@ -14,6 +14,8 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,7 @@ def write_dataset(data: str, root: Path, layout: DiskLayout | None = None, *, ea
         for place, path in enumerate(paths):
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
-                _picture(place // (each or EACH[data]), number, place).save(path)
+                path.write_bytes(_png(place // (each or EACH[data]), number, place))
         parts = np.array_split(np.array([str(path.relative_to(root)) for path in paths]), max(len(layout.lists), 1))
         for pattern, part in zip(layout.lists, parts, strict=bool(layout.lists)):
             write_list(root / pattern.format(d=spelled), part.tolist(), CLASSES[data])
@@ -206,6 +208,13 @@ def write_networks(folder: Path) -> None:
         vit.vit.layernorm.weight *= SPREAD
         vit.vit.layernorm.bias -= vit.vit(images).last_hidden_state[:, 0].mean(dim=0)
     vit.save_pretrained(folder / "vit")
+
+
+@lru_cache(maxsize=4096)  # the same in every layout
+def _png(kind: int, domain: int, number: int) -> bytes:
+    content = BytesIO()
+    _picture(kind, domain, number).save(content, "png")
+    return content.getvalue()
 
 
 def _picture(kind: int, domain: int, number: int) -> Image.Image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -10,6 +11,8 @@ from scipy.linalg import solve
 
 from pseudocal import InputError, PseudoCal, Student
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators.blocks import row_blocks
+from pseudocal.calibrators.executors import BlockWork
 from pseudocal.calibrators.folded_ridge import ROWS_TO_STRENGTH, STUDENT_FOLDS, FoldedRidge, UnitRows
 from pseudocal.calibrators.student import Lesson, Lessons, feature_rows
 from pseudocal.distributed import Deferred, LocalExecutor
@@ -139,6 +142,28 @@ def test_many_parts_merge_into_the_sample_of_one():
     assert 0 < one.inputs.sum() < 3000
     for name in ("inputs", "agreed", "mistakes", "shared"):
         assert np.array_equal(getattr(one, name), getattr(fifty, name)), name
+
+
+def encoder():
+    return np.tanh
+
+
+def tripled():
+    return lambda x: 3 * x
+
+
+def test_a_student_is_sent_to_workers_which_open_its_encoder_once():
+    x = clusters(400, classes=12)[0]
+    work = BlockWork(PseudoCal(pairing="batch"), (Deferred(tripled), [Student(Deferred(encoder))]), x)
+    on_worker = pickle.loads(pickle.dumps(work)).start()
+    [block] = row_blocks(Streams(0).order().permutation(400), 128)
+    packed, _ = on_worker(0, block)
+    merged = PseudoCal().no_evidence()
+    merged.merge(packed)
+    here = PseudoCal().collect(lambda x: 3 * x, x, second_opinion=Student(np.tanh))
+    said = [(found.rate, found.shared, found.mistakes) for found in (*merged.agreements, *here.agreements)]
+    assert said[0] == said[1]
+    assert PseudoCal().conclude(merged).trust.verdict != "apply"
 
 
 def test_each_input_and_each_suspect_is_encoded_once():
