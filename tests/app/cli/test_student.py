@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration
+from pseudocal.app.models.files import open_model
 
 CODE = """
 import numpy as np
@@ -67,6 +68,32 @@ def test_a_student_is_no_model_to_calibrate(work, pseudocal):
     done = pseudocal("calibrate", "student:columns", "x.npy", "-o", "out")
     assert done.code != 0
     assert "expected a model to calibrate, got student:columns" in done.err
+
+
+@pytest.mark.parametrize("pooled", [True, False])  # an encoder, and a classifier, which has no pooler
+def test_a_vit_of_hugging_face_is_an_encoder(pooled, pseudocal, hub, pictures, tmp_path):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    tiny = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.ViTConfig(**tiny, image_size=16, patch_size=8, num_labels=4)
+    network = (transformers.ViTModel if pooled else transformers.ViTForImageClassification)(config).eval()
+    network.save_pretrained(tmp_path / "vit")
+    settings = {"size": {"height": 16, "width": 16}, "image_mean": [0.5] * 3, "image_std": [0.3] * 3}
+    (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(settings))
+    encoder = open_model(f"student:{tmp_path / 'vit'}")
+    x = torch.rand(2, 3, 16, 16)
+    with torch.inference_mode():
+        own = network(x).pooler_output if pooled else network.vit(x).last_hidden_state
+    np.testing.assert_allclose(encoder.predict(x.numpy()), own.numpy(), rtol=1e-4, atol=1e-5)
+    words = ("calibrate", hub, pictures, "--second-opinion", f"student:{tmp_path / 'vit'}")
+    for name in ("one", "other"):
+        done = pseudocal(*words, "-o", tmp_path / name)
+        assert done.code == 0, done.err
+    assert "for the second opinion: stretched to 16 x 16, bilinear, pixels / 255, mean (0.5, 0.5, 0.5)" in done.err
+    assert read(tmp_path / "one").trust == read(tmp_path / "other").trust
+    assert read(tmp_path / "one").trust.verdict in ("caution", "do not apply")
 
 
 @pytest.mark.slow
