@@ -123,7 +123,7 @@ def opinion_names(given: Any, data: str) -> list[str]:
     usual = "efficientnet-lite2" if "://" in data or holds_pictures(data) else "columns"
     names = [f"student:{usual}" if name == "student" else name for name in models_in(given)]
     files = [name.removeprefix("student:") for name in names]
-    found = [file != name and Path(file).exists() for name, file in zip(names, files, strict=True)]
+    found = [file not in ("", name) and Path(file).exists() for name, file in zip(names, files, strict=True)]
     return [f"student:{Path(file).resolve()}" if f else name for name, file, f in zip(names, files, found, strict=True)]
 
 

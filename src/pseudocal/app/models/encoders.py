@@ -34,6 +34,12 @@ def open_student(name: str, *, device: str = "cpu", trust: bool = False) -> Open
     backbone = name.partition(":")[2]
     if backbone == COLUMNS:
         return OpenModel(COLUMNS, _same, notes=("a student of the standardised columns",), encodes=True)
+    if backbone not in PACKAGED and not _is_place(backbone):
+        known = ", ".join((*PACKAGED, COLUMNS))
+        raise InputError(
+            f"expected the features of a student: {known}, a model file, a Hugging Face folder or id, or "
+            f"module:function, got {backbone!r}, which is none of them"
+        )
     if backbone in PACKAGED:
         found = _efficientnet(backbone, device)
     elif kind_of(backbone) == "huggingface":
@@ -41,6 +47,11 @@ def open_student(name: str, *, device: str = "cpu", trust: bool = False) -> Open
     else:
         found = open_model(backbone, trust=trust, device=device, outputs="logits")
     return replace(found, classes=(), notes=(f"a student of the features of {backbone}",), encodes=True, ship=None)
+
+
+def _is_place(backbone: str) -> bool:
+    """Whether it is a file or a folder that is there, or may be a hub id or `module:function`."""
+    return backbone != "" and (Path(backbone).exists() or bool({":", "/"} & set(backbone)))
 
 
 def _same(x: Inputs) -> Inputs:

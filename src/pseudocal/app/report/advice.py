@@ -107,8 +107,7 @@ def _labels(report: Report) -> Iterator[Fact]:
 
 
 def _unreadable(report: Report) -> Iterator[Fact]:
-    count = len(report.data.unreadable)
-    if count:
+    if count := len(report.data.unreadable):
         yield _note(f"{count:,} of {report.data.inputs:,} inputs could not be read; they are listed below.")
 
 
@@ -162,9 +161,10 @@ def panel(report: Report) -> Panel | None:
 def _models(report: Report) -> str:
     """Name the model and any second opinions."""
     others = report.settings.get("second_opinion")
-    parts = [str(name).partition("student:") for name in others] if isinstance(others, list | tuple) else []
-    names = [f"{A_STUDENT if kind else ''}{PurePath(start + file).name}" for start, kind, file in parts]
-    said = f"Second opinion: {', '.join(names)}." if names else "" if others is None else "No second opinion."
+    given = [str(name) for name in others] if isinstance(others, list | tuple) else []
+    files = {name: name.removeprefix("student:") for name in given}
+    names = [f"{'' if file == name else A_STUDENT}{PurePath(file).name}" for name, file in files.items()]
+    said = f"Second opinion: {'; '.join(names)}." if names else "" if others is None else "No second opinion."
     return f"Model: {report.model.title}. {said}".strip()
 
 
