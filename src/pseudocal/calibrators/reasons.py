@@ -73,7 +73,8 @@ AT_CHANCE = (
 
 STUDENT_AT_CHANCE = (
     "A student of its predictions agrees with the model on {rate} of the inputs, hardly more often than it repeats "
-    "mistakes on mixes ({shared}). No temperature follows from that."
+    "mistakes on mixes ({shared}). No temperature follows from that. Either the model is hardly ever right, or these "
+    "features do not tell the classes apart: other features would show which."
 )
 
 OF_A_STUDENT = {  # what is said instead if the only second opinion is a student
