@@ -93,13 +93,14 @@ def test_a_student_forecasts_the_accuracy_of_a_model_that_is_right_on_most_input
 
 def test_a_student_is_blind_to_a_group_with_a_wrong_name_and_its_forecast_is_not_applied():
     """A model that calls all of one class another is as predictable as one that is right."""
-    x, _, model = clusters()
-    renamed = [0, 1, 2, 4, 3, 5]
+    x, labels, model = clusters()
+    renamed = [0, 2, 1, 4, 3, 5]
     wrong = PseudoCal().fit(lambda x: model(x)[:, renamed], x, second_opinion=Student()).trust
     right = PseudoCal().fit(model, x, second_opinion=Student()).trust
     assert wrong.forecast == right.forecast
+    assert (model(x)[:, renamed].argmax(axis=1) == labels).mean() < wrong.forecast.low
     assert wrong.verdict == "caution"
-    assert any("wrong name" in reason for reason in wrong.reasons)
+    assert any("neither the forecast nor its interval shows them" in reason for reason in wrong.reasons)
 
 
 @pytest.mark.parametrize("memory", [2**29, 2**16])  # everything, and a sample
