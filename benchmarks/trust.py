@@ -92,8 +92,11 @@ def as_shipped(cases: Cases) -> Iterator[str]:
     return tables({family: measured(family, group) for family, group in cases.items()})
 
 
-def load(families: dict[str, list[Task]], store: Store) -> Cases:
-    return {family: [stored_case(family, task, store) for task in tasks] for family, tasks in families.items()}
+def load(families: dict[str, list[Task]], store: Store, *, with_students: bool = False) -> Cases:
+    return {
+        family: [stored_case(family, task, store, with_student=with_students) for task in tasks]
+        for family, tasks in families.items()
+    }
 
 
 def trained(families: dict[str, list[Task]], store: Store) -> dict[str, list[Task]]:
@@ -137,10 +140,11 @@ def main() -> None:
     elif args.what == "formulas":
         print(*compared(load(DEVELOPMENT, store) | families(args.out, args.data)), sep="\n\n")
     elif args.what == "students":
-        print(*student_tables(load(trained(DEVELOPMENT, store), store) | families(args.out, args.data)), sep="\n\n")
+        cases = load(trained(DEVELOPMENT, store), store, with_students=True) | families(args.out, args.data)
+        print(*student_tables(cases), sep="\n\n")
     elif args.what == "students-held-out":
         opened("students: ECE, forecast and verdict")
-        print(*student_tables(load(HELD_OUT, store), choose=False), sep="\n\n")
+        print(*student_tables(load(HELD_OUT, store, with_students=True), choose=False), sep="\n\n")
     elif args.what == "examples":
         print(examples([case for group in load(DEVELOPMENT, store).values() for case in group[::3]]))
     else:

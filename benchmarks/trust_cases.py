@@ -131,14 +131,17 @@ def case_of_logits(
     return Case(family, task, first, labels, Labelled(mixed[0][kept], own[kept]), tuple(opinions), source, student)
 
 
-def stored_case(family: str, task: Task, store: Store) -> Case:
+def stored_case(family: str, task: Task, store: Store, *, with_student: bool = False) -> Case:
     """A model of the benchmark, with those of the other seeds; mixes come from the features that all heads share."""
     tasks = [replace(task, seed=(task.seed + i) % SEEDS) for i in range(SEEDS)]
     logits = [load_arrays(store.folder(t) / "target.npz")["logits"] for t in tasks]
     images, view = domains_of(task, store)[1].inputs, View(LAM, task.seed)
     mixed = [all_logits(load_classifier(t, store), shown(t, images, view)) for t in tasks]
     partner = partners(len(logits[0]), seed=task.seed)
-    features = [features_for(task, store, one) for one in (View(), view)]
+    student = None
+    if with_student:  # its features take much longer than all else
+        features = [features_for(task, store, one) for one in (View(), view)]
+        student = student_of(logits[0], mixed[0], partner, features, task.seed)
     val = store.folder(task) / "source_val.npz"
     source = load_arrays(val) if val.exists() else None
     return case_of_logits(
@@ -149,7 +152,7 @@ def stored_case(family: str, task: Task, store: Store) -> Case:
         partner,
         np.load(store.folder(task) / "target_labels.npy"),
         None if source is None else Labelled(source["logits"], source["labels"]),
-        student_of(logits[0], mixed[0], partner, features, task.seed),
+        student,
     )
 
 

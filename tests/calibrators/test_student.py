@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve
 
-from pseudocal import InputError, PseudoCal, Student
+from pseudocal import DistrustWarning, InputError, PseudoCal, Student
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.blocks import row_blocks
 from pseudocal.calibrators.executors import BlockWork
@@ -93,13 +93,14 @@ def test_a_student_forecasts_the_accuracy_of_a_model_that_is_right_on_most_input
 
 def test_a_student_is_blind_to_a_group_with_a_wrong_name_and_its_forecast_is_not_applied():
     """A model that calls all of one class another is as predictable as one that is right."""
-    x, _, model = clusters()
-    renamed = [0, 1, 2, 4, 3, 5]
+    x, labels, model = clusters()
+    renamed = [0, 2, 1, 4, 3, 5]
     wrong = PseudoCal().fit(lambda x: model(x)[:, renamed], x, second_opinion=Student()).trust
     right = PseudoCal().fit(model, x, second_opinion=Student()).trust
     assert wrong.forecast == right.forecast
+    assert (model(x)[:, renamed].argmax(axis=1) == labels).mean() < wrong.forecast.low
     assert wrong.verdict == "caution"
-    assert any("wrong name" in reason for reason in wrong.reasons)
+    assert any("neither the forecast nor its interval shows them" in reason for reason in wrong.reasons)
 
 
 @pytest.mark.parametrize("memory", [2**29, 2**16])  # everything, and a sample
@@ -184,6 +185,32 @@ def test_a_student_beside_a_model_leaves_the_verdict_to_the_model():
         both = PseudoCal().fit(model, x, second_opinion=[lambda x: second(x + 0.2), Student()])
         alone = PseudoCal().fit(model, x, second_opinion=lambda x: second(x + 0.2))
     assert both.trust == alone.trust
+
+
+def test_a_model_that_is_not_used_beside_a_student_is_spoken_of():
+    x, _, model = clusters(500)
+    alone = PseudoCal().fit(model, x, second_opinion=Student()).trust
+    trust = PseudoCal().fit(model, x, second_opinion=[model, Student()]).trust
+    assert trust.reasons[0].startswith("The second model makes 96% of the first one's mistakes as well")
+    assert trust.reasons[1:] == alone.reasons
+    assert trust.forecast == alone.forecast
+    assert trust.verdict == "caution"
+
+
+def test_features_that_say_nothing_are_named_as_a_cause():
+    x, _, model = clusters(500)
+    with pytest.warns(DistrustWarning, match="these features do not tell the classes apart"):
+        PseudoCal().fit(model, x, second_opinion=Student(np.zeros_like))
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [(Student, "got the class Student"), (Student("encoder.onnx"), "got 'encoder.onnx': open a file with")],
+)
+def test_slips_are_explained(second, said):
+    x, _, model = clusters(100)
+    with pytest.raises(InputError, match=said):
+        PseudoCal().fit(model, x, second_opinion=second)
 
 
 @pytest.mark.parametrize("estimator", ["auto", "mixes", "agreement"])

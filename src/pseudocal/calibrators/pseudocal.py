@@ -238,6 +238,8 @@ class PseudoCal:
             raise InputError(f"expected a second opinion for the estimator 'agreement', got {second_opinion}")
         if models_in(second_opinion) and strategy is not None:
             raise InputError(f"expected no strategy together with a second opinion, got {_name(strategy)}")
+        if any(second is Student for second in models_in(second_opinion)):
+            raise InputError("expected Student() or Student(features) as a second opinion, got the class Student")
         if len(students := [second for second in models_in(second_opinion) if isinstance(second, Student)]) > 1:
             raise InputError(f"expected at most one student among the second opinions, got {students}")
         if batch_size < 2:

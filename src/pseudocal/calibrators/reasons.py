@@ -37,8 +37,8 @@ SAME_STUDENT = (
 )
 BLIND_STUDENT = (
     "The only second opinion is a student of the model's own predictions. It is reliable if the model is right on most "
-    "inputs, and blind to whole groups of inputs that have the wrong name: it has learned the name. A second model, or "
-    "a person's answers on a few inputs, would show them."
+    "inputs, and blind to whole groups of inputs that have the wrong name: it has learned the name, and neither the "
+    "forecast nor its interval shows them. A second model, or a person's answers on a few inputs, would."
 )
 UNSURE = (
     "The second opinion has a mean confidence of {second:.0%}, the first model one of {before:.0%}. If it is less "
@@ -73,7 +73,8 @@ AT_CHANCE = (
 
 STUDENT_AT_CHANCE = (
     "A student of its predictions agrees with the model on {rate} of the inputs, hardly more often than it repeats "
-    "mistakes on mixes ({shared}). No temperature follows from that."
+    "mistakes on mixes ({shared}). No temperature follows from that. Either the model is hardly ever right, or these "
+    "features do not tell the classes apart: other features would show which."
 )
 
 OF_A_STUDENT = {  # what is said instead if the only second opinion is a student

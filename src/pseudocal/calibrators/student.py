@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,6 +153,11 @@ def as_encoder(features: Any) -> Predictor:
         return as_encoder(features.make())
     if features is None:
         return _as_they_are
+    if isinstance(features, str | PathLike):
+        raise InputError(
+            "expected a function, a torch module or something with a method `transform` as the features of a student, "
+            f"got {str(features)!r}: open a file with pseudocal.app.model_file"
+        )
     if hasattr(features, "transform") and not callable(features):
         return features.transform  # type: ignore[no-any-return]
     return as_predictor(features)

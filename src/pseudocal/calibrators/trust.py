@@ -160,6 +160,8 @@ def judge(
             moved = mean_confidence(real, temperatures["mixes"] * math.exp(log_se))
             error = math.hypot(error, (moved - sure["mixes"]) / 2)
         better = nearer(accuracy, sure["none"], sure[used], error)
+        if consensus.estimator == "student" and (unusable := [a for a in agreements if not a.student]):
+            findings.append(("caution", _why_alone(unusable, pixels=pixels)))
         findings += _Weighed(consensus, used, sure, temperatures, better, backed).findings()
         far = normal((abs(sure[used] - accuracy) - LARGE_GAP) / error)
         dominance = min(1.0, (evidence["largest class"] - 1 / classes) / (2 * DOMINANT))

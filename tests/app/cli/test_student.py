@@ -29,7 +29,8 @@ def work(tmp_path, monkeypatch):
     Path("coded.py").write_text(CODE)
     np.save("x.npy", np.random.default_rng(1).normal(size=(900, 8)))
     yield tmp_path
-    sys.modules.pop("coded", None)
+    for name in ("coded", "my_student"):
+        sys.modules.pop(name, None)
 
 
 def read(out):
@@ -94,6 +95,22 @@ def test_a_vit_of_hugging_face_is_an_encoder(pooled, pseudocal, hub, pictures, t
     assert "for the second opinion: stretched to 16 x 16, bilinear, pixels / 255, mean (0.5, 0.5, 0.5)" in done.err
     assert read(tmp_path / "one").trust == read(tmp_path / "other").trust
     assert read(tmp_path / "one").trust.verdict in ("caution", "do not apply")
+
+
+@pytest.mark.parametrize("backbone", ["", "Columns", "efficientnet-lite9", "nofile.onnx"])
+def test_features_that_do_not_exist_are_refused_with_those_that_do(backbone, work, pseudocal):
+    done = pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", "--second-opinion", f"student:{backbone}")
+    assert done.code == 3
+    assert "efficientnet-lite2, columns, a model file" in done.err
+    assert f"got {backbone!r}, which is none of them" in done.err
+
+
+def test_a_model_in_a_module_that_ends_in_student_is_a_model(work, pseudocal):
+    Path("my_student.py").write_text("from coded import encode, model\ndef other(x): return model(x + 0.3)")
+    words = ("--second-opinion", "my_student:other", "--second-opinion", "student")
+    assert pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", *words).code == 0
+    page = html.unescape(Path("out/report.html").read_text())
+    assert "Second opinion: my_student:other; a student of the model's own predictions, by columns." in page
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, InputError
-from pseudocal.app.models.files import as_logits, open_model
+from pseudocal.app.models.files import logits_reader, open_model
 
 NAMES = ("Red_fox", "grey wolf", "hare", "owl")
 SIDE = 16
@@ -105,7 +105,7 @@ def test_logits_are_the_scaled_cosines_of_the_encoder(kind, encoders):
 def test_it_returns_logits_whatever_the_model_returns(encoders):
     found = open_model(f"zero-shot:{encoders['clip']}", classes=NAMES, outputs="probabilities", binary=True)
     x = np.zeros((2, 3, SIDE, SIDE), dtype=np.float32)
-    np.testing.assert_array_equal(as_logits(found, "probabilities", True)(x), found.predict(x))
+    np.testing.assert_array_equal(logits_reader(found, "probabilities", True)(x), found.predict(x))
 
 
 def test_a_second_opinion_by_names(pseudocal, hub, pictures, encoders, named, tmp_path, monkeypatch):

@@ -181,7 +181,7 @@ def opinion_names(given: Any, data: str) -> list[str]:
 
 def _found_anywhere(name: str) -> str:
     kind, _, file = name.partition(":")
-    return f"{kind}:{Path(file).resolve()}" if Path(file).exists() else name
+    return f"{kind}:{Path(file).resolve()}" if file and Path(file).exists() else name
 
 
 def read_job(path: Path) -> Job:

@@ -30,7 +30,7 @@ from pseudocal.app.inputs.texts import open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job, opinion_names
 from pseudocal.app.jobs.masks import Masks, open_masks
-from pseudocal.app.models.files import as_logits, open_model
+from pseudocal.app.models.files import logits_reader, open_model
 from pseudocal.app.models.model import SECOND_ONLY, OpenModel, check_class_names, fits
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
@@ -175,7 +175,7 @@ def reading(job: Job) -> dict[str, Any]:
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
     """Wrap an open model so that it returns logits, unless it returns features."""
-    return as_logits(model, job.outputs, job.binary)
+    return logits_reader(model, job.outputs, job.binary)
 
 
 def check_count(names: tuple[str, ...], classes: int) -> None:

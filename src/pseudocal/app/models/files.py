@@ -89,7 +89,7 @@ def model_file(
 
 
 def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: Any) -> Predictor:
-    return as_logits(open_model(name, outputs=outputs, binary=binary, **options), outputs, binary)
+    return logits_reader(open_model(name, outputs=outputs, binary=binary, **options), outputs, binary)
 
 
 def kind_of(name: str) -> str:
@@ -239,7 +239,7 @@ class AsLogits:
         return binary_logits(values) if self.binary else values
 
 
-def as_logits(model: OpenModel, outputs: Meaning | None, binary: bool) -> Predictor:
+def logits_reader(model: OpenModel, outputs: Meaning | None, binary: bool) -> Predictor:
     """Wrap an open model so that it returns logits, unless it returns features; a zero-shot encoder has only logits.
 
     Args:

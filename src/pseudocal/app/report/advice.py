@@ -107,8 +107,7 @@ def _labels(report: Report) -> Iterator[Fact]:
 
 
 def _unreadable(report: Report) -> Iterator[Fact]:
-    count = len(report.data.unreadable)
-    if count:
+    if count := len(report.data.unreadable):
         yield _note(f"{count:,} of {report.data.inputs:,} inputs could not be read; they are listed below.")
 
 
@@ -164,7 +163,7 @@ def _models(report: Report) -> str:
     others = report.settings.get("second_opinion")
     parts = [str(name).partition(":") for name in others] if isinstance(others, list | tuple) else []
     names = [ASKED.get(a + b, "") + PurePath(c if a + b in ASKED else a + b + c).name for a, b, c in parts]
-    said = f"Second opinion: {', '.join(names)}." if names else "" if others is None else "No second opinion."
+    said = f"Second opinion: {'; '.join(names)}." if names else "" if others is None else "No second opinion."
     return f"Model: {report.model.title}. {said}".strip()
 
 
