@@ -62,7 +62,9 @@ def check_refused(out: Path, used: str = "mixes") -> Calibration:
 
 
 def check_said(out: Path, printed: str, refused: float) -> None:
-    assert printed.startswith(f"T = 1: the temperature that was fitted, {refused:.4f}, should not be applied")
+    headline, temperature = printed.splitlines()[:2]
+    assert headline.endswith("Nothing was changed.")
+    assert temperature.startswith(f"T = 1: the temperature that was fitted, {refused:.4f}, should not be applied")
     assert "calibrated model:" not in printed
     page, usage = (out / "report.html").read_text(), json.loads((out / "report.json").read_text())["usage"]
     assert usage.endswith("# T = 1: the model as it is\n")

@@ -165,7 +165,8 @@ def test_labels_as_whole_floats(tmp_path):
 
 
 def test_a_csv_is_read_without_pyarrow(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it were not installed
+    for name in ("pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     path = tmp_path / "x.csv"
     path.write_bytes(b'\xef\xbb\xbfid,size, label,review\r\n1,0.5,cat,"Two\nlines, ""really"""\r\n\r\n2,,dog,\r\n')
     columns = read_columns(path)
