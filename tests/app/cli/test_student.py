@@ -45,7 +45,7 @@ def test_a_student_of_the_columns(work, pseudocal):
     assert set(calibration.estimates) <= {"mixes", "student"}
     assert "a student of the model's own predictions" in done.out
     page = html.unescape(Path("out/report.html").read_text())
-    assert "Second opinion: a student of the model's own predictions, by columns." in page
+    assert "Second opinion: a student of the model's own predictions, features: columns." in page
     assert "blind to whole groups of inputs that have the wrong name" in page
 
 
@@ -83,7 +83,7 @@ def test_a_model_in_a_module_that_ends_in_student_is_a_model(work, pseudocal):
     words = ("--second-opinion", "my_student:other", "--second-opinion", "student")
     assert pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", *words).code == 0
     page = html.unescape(Path("out/report.html").read_text())
-    assert "Second opinion: my_student:other; a student of the model's own predictions, by columns." in page
+    assert "Second opinion: my_student:other; a student of the model's own predictions, features: columns." in page
 
 
 @pytest.mark.slow

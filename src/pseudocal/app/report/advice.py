@@ -16,7 +16,7 @@ FEW_DIFFER = 0.1
 LEAST = 20  # inputs of a confidence, to say how many of them are right
 ALIKE = 0.04  # two confidences that differ by less are called by one name
 SURE = 0.995
-A_STUDENT = "a student of the model's own predictions, by "
+A_STUDENT = "a student of the model's own predictions, features: "
 TRACK_LEFT, TRACK_RIGHT = 14, 346  # x of the ends of each track in the panel
 TRACK_FIRST, TRACK_STEP = 30, 40  # y of the first track, and the distance to the next
 HEADINGS = {
@@ -195,13 +195,13 @@ def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
     """What labels say of the predictions in bin k before, and of those in the same bin after."""
     before, after = report.reliability.before, report.reliability.after
     level, right = before.confidence[k], before.accuracy[k]
-    new_level, new_right, moved = after.confidence[k], after.accuracy[k], None
-    if report.confidence.edges == before.edges:
-        moved = report.confidence.sure_after[k]
+    new_level, new_right = after.confidence[k], after.accuracy[k]
+    moved = report.confidence.sure_after[k] if report.confidence.edges == before.edges else None
+    said = "are right, by a person's answers" if report.reliability.of == "answers" else "are right"
     refused = report.calibration.refused is not None
     assert level is not None
     assert right is not None
-    first = f"Of 100 {noun} that the model {verb} with {_level(level)} confidence, {_count(right)} are right"
+    first = f"Of 100 {noun} that the model {verb} with {_level(level)} confidence, {_count(right)} {said}"
     if after.count[k] >= LEAST and new_level is not None and new_right is not None and abs(new_level - level) < ALIKE:
         when = f"with the refused temperature, {_count(new_right)} would be" if refused else ""
         return f"{first}; {when or f'after calibration, {_count(new_right)} are'}."
