@@ -30,6 +30,7 @@ ELSEWHERE = {  # what a command begins with: what it needs, and which test does 
     "pseudocal bench compare saved/": "saved features: tests/lab/bench/test_saved_outputs.py",
     "pseudocal calibrate models:first": "the networks of the demo: tests/app/cli/test_demo.py",
     "pseudocal calibrate sentiment/": "a Hugging Face model: tests/app/cli/test_texts.py",
+    "pseudocal calibrate birds.onnx": "a CLIP: tests/app/cli/test_zero_shot.py",
     "pseudocal calibrate segformer/": "a Hugging Face model: tests/app/cli/test_segment.py",
     "pseudocal calibrate model.pt2": "a torch.export file: tests/app/cli/test_calibrate.py",
     "pseudocal calibrate model.onnx s3://": "a cluster and a bucket: tests/app/cli/test_ray.py",

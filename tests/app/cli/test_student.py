@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration
+from pseudocal.app.models.files import open_model
 
 CODE = """
 import numpy as np
@@ -45,7 +46,7 @@ def test_a_student_of_the_columns(work, pseudocal):
     assert set(calibration.estimates) <= {"mixes", "student"}
     assert "a student of the model's own predictions" in done.out
     page = html.unescape(Path("out/report.html").read_text())
-    assert "Second opinion: a student of the model's own predictions, features: columns." in page
+    assert "Second opinion: a student of the model's own predictions, by columns." in page
     assert "blind to whole groups of inputs that have the wrong name" in page
 
 
@@ -70,6 +71,32 @@ def test_a_student_is_no_model_to_calibrate(work, pseudocal):
     assert "expected a model to calibrate, got student:columns" in done.err
 
 
+@pytest.mark.parametrize("pooled", [True, False])  # an encoder, and a classifier, which has no pooler
+def test_a_vit_of_hugging_face_is_an_encoder(pooled, pseudocal, hub, pictures, tmp_path):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    tiny = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.ViTConfig(**tiny, image_size=16, patch_size=8, num_labels=4)
+    network = (transformers.ViTModel if pooled else transformers.ViTForImageClassification)(config).eval()
+    network.save_pretrained(tmp_path / "vit")
+    settings = {"size": {"height": 16, "width": 16}, "image_mean": [0.5] * 3, "image_std": [0.3] * 3}
+    (tmp_path / "vit" / "preprocessor_config.json").write_text(json.dumps(settings))
+    encoder = open_model(f"student:{tmp_path / 'vit'}")
+    x = torch.rand(2, 3, 16, 16)
+    with torch.inference_mode():
+        own = network(x).pooler_output if pooled else network.vit(x).last_hidden_state
+    np.testing.assert_allclose(encoder.predict(x.numpy()), own.numpy(), rtol=1e-4, atol=1e-5)
+    words = ("calibrate", hub, pictures, "--second-opinion", f"student:{tmp_path / 'vit'}")
+    for name in ("one", "other"):
+        done = pseudocal(*words, "-o", tmp_path / name)
+        assert done.code == 0, done.err
+    assert "for the second opinion: stretched to 16 x 16, bilinear, pixels / 255, mean (0.5, 0.5, 0.5)" in done.err
+    assert read(tmp_path / "one").trust == read(tmp_path / "other").trust
+    assert read(tmp_path / "one").trust.verdict in ("caution", "do not apply")
+
+
 @pytest.mark.parametrize("backbone", ["", "Columns", "efficientnet-lite9", "nofile.onnx"])
 def test_features_that_do_not_exist_are_refused_with_those_that_do(backbone, work, pseudocal):
     done = pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", "--second-opinion", f"student:{backbone}")
@@ -83,7 +110,7 @@ def test_a_model_in_a_module_that_ends_in_student_is_a_model(work, pseudocal):
     words = ("--second-opinion", "my_student:other", "--second-opinion", "student")
     assert pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", *words).code == 0
     page = html.unescape(Path("out/report.html").read_text())
-    assert "Second opinion: my_student:other; a student of the model's own predictions, features: columns." in page
+    assert "Second opinion: my_student:other; a student of the model's own predictions, by columns." in page
 
 
 @pytest.mark.slow

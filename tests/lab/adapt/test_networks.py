@@ -101,7 +101,10 @@ def test_a_state_dict_gives_its_weights_and_is_rebuilt_without_its_file(tmp_path
     with torch.no_grad():
         expected = theirs.eval()((images / 255 - mean[:, None, None]) / std[:, None, None])
         torch.testing.assert_close(backbone(images), expected)
-        file.unlink()
+        file.rename(tmp_path / "theirs.pth.tar")  # as many of these checkpoints are called
+        renamed = build_backbone(Choice("resnet34", str(tmp_path / "theirs.pth.tar"))).eval()
+        torch.testing.assert_close(renamed(images), expected)
+        (tmp_path / "theirs.pth.tar").unlink()
         again = build_backbone(Choice("resnet34", "random", None, backbone.choice.config)).eval()
         again.load_state_dict(backbone.state_dict())
         torch.testing.assert_close(again(images), expected)
@@ -118,6 +121,19 @@ def test_weights_are_never_random_in_silence(monkeypatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(InputError, match=r"got nobody/resnet, which is not: .*resnet50-0676ba61\.pth"):
         build_backbone(Choice("resnet50", "nobody/resnet"))
+
+
+def test_a_folder_of_another_network_is_refused(tmp_path: Path) -> None:
+    from transformers import ViTConfig, ViTModel
+
+    tiny = ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32)
+    ViTModel(tiny).save_pretrained(tmp_path / "vit")
+    with pytest.raises(InputError, match=r"expected the tensors of resnet34 in .*vit, got \d+ missing, the first emb"):
+        build_backbone(Choice("resnet34", str(tmp_path / "vit")))
+    with pytest.raises(InputError, match=r"got 2 missing, the first classifier\.bias"):
+        pretrained_classifier(Choice("vit-b16", str(tmp_path / "vit")))
+    with pytest.raises(InputError, match=r"which has none: .*resnet34-b627a593\.pth"):
+        build_backbone(Choice("resnet34", str(tmp_path)))
 
 
 def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch) -> None:

@@ -110,6 +110,13 @@ def test_data_that_are_built_are_told_of(tiny_file, tmp_path, monkeypatch, capsy
     assert capsys.readouterr().err == ""
 
 
+def test_figures_of_a_suite_without_scores_are_missed(tiny, tmp_path, capsys):
+    Store(tmp_path).save_suite(tiny)
+    for command in ("table", "figures"):
+        assert bench(command, "tiny", "--out", tmp_path) == 3
+        assert f"expected scores of tiny in {tmp_path}, got none: run it first" in capsys.readouterr().err
+
+
 def test_the_list_names_every_suite(capsys):
     assert bench("list") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(PLANS)

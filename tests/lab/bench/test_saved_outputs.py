@@ -71,6 +71,7 @@ def test_the_target_alone_has_the_oracles_only(tmp_path):
             "as many rows in all arrays of tgt, got 3 of tgt_",
         ),
         ({"tgt_output": np.zeros(3)}, r"expected numbers of shape \(n, columns\) in .*, got float64 of shape \(3,\)"),
+        ({"tgt_output": np.full((3, 2), 0.5)}, "expected logits in .*tgt_output.npy, got probabilities"),
         ({"tgt_label": np.array([0.5])}, "expected whole numbers as labels in .*, got 0.5"),
         ({"tgt_label": np.array(["a"])}, r"expected numbers of shape \(n,\) in"),
     ],

@@ -87,7 +87,9 @@ def calibrate(
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[
         list[str] | None,
-        option(metavar="MODEL2", help="another model of the same classes, or student[:BACKBONE]; may be repeated"),
+        option(
+            metavar="MODEL2", help="another model of the same classes, student[:BACKBONE], zero-shot:FOLDER; repeatable"
+        ),
     ] = None,
     trust_model: Annotated[
         bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")

@@ -144,7 +144,10 @@ def figures(
 
     store = package.Store(out)
     found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
-    for path in draw_figures(found, store, folder or out / "figures", form=form):
+    paths = draw_figures(found, store, folder or out / "figures", form=form)
+    if not paths:
+        raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
+    for path in paths:
         typer.echo(path)
 
 

@@ -25,11 +25,12 @@ from pseudocal.files import OutputError
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
 SETTING_NAMES = (
-    "answers|binary|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|text|trust"
+    "answers|binary|classes|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|text|trust"
 )
 SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
 # flags whose name differs from the setting's
 OTHER_FLAGS = {"drawn_by": "--labels-are", "table": "--format", "trust": "--trust-model"}
+SPELLED_OUT = {"classes": "--classes FILE", "size": "--size HEIGHTxWIDTH"}
 MODEL_FAILED = "pseudocal: while the model predicted"
 
 
@@ -63,7 +64,7 @@ def _flag(setting: re.Match[str]) -> str:
     'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'
     """
     name, value = setting.groups()
-    if name == "size":
-        return "--size HEIGHTxWIDTH"
+    if name in SPELLED_OUT:
+        return SPELLED_OUT[name]
     flag = OTHER_FLAGS.get(name, f"--{name.replace('_', '-')}")
     return flag if value in ("True", "False") else f"{flag} {value}".replace('"', "")

@@ -31,7 +31,6 @@ from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
 from pseudocal.omissions import Omissions, one_line
-from pseudocal.predictors import models_in
 
 CHECKED_AT_ONCE = 2**31  # bytes: a larger array is not checked when it is opened, only while the model reads it
 BATCHES_AHEAD = 2
@@ -112,19 +111,6 @@ def holds_pictures(data: str) -> bool:
     (True, False)
     """
     return Path(data).suffix.lower() not in ARRAYS | TABLES or Path(data).is_dir()
-
-
-def opinion_names(given: Any, data: str) -> list[str]:
-    """The names of second opinions; a student gets the features that suit the data, and files their absolute path.
-
-    >>> opinion_names("student", "features.parquet"), opinion_names(["other.onnx"], "images/")
-    (['student:columns'], ['other.onnx'])
-    """
-    usual = "efficientnet-lite2" if "://" in data or holds_pictures(data) else "columns"
-    names = [f"student:{usual}" if name == "student" else name for name in models_in(given)]
-    files = [name.removeprefix("student:") for name in names]
-    found = [file not in ("", name) and Path(file).exists() for name, file in zip(names, files, strict=True)]
-    return [f"student:{Path(file).resolve()}" if f else name for name, file, f in zip(names, files, found, strict=True)]
 
 
 def open_inputs(

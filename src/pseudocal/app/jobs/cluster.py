@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
 from pseudocal.app.inputs.addresses import files_of_rows
 from pseudocal.app.inputs.blocks import InputBlock, SentInputs, Shard, shards
-from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
-from pseudocal.app.jobs.job import Job, Tick
+from pseudocal.app.jobs.job import Job, Tick, opinion_names
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks, as_opinion
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images
@@ -146,7 +145,8 @@ class RayRun:
     def _sent(self, name: str) -> Deferred:
         """Return a model that each worker opens for itself."""
         path = str(Path(name).resolve()) if Path(name).exists() else name
-        return model_file(path, device=self.setup.job.device, **reading(self.setup.job))
+        settings = reading(self.setup.job) | {"classes": self.setup.classes}
+        return model_file(path, device=self.setup.job.device, **settings)
 
     def _sent_models(self) -> tuple[Deferred, list[Any]]:
         """Return the model and the second opinions as the workers use them."""

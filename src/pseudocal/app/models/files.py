@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.app.models.hugging_face import open_hugging_face
-from pseudocal.app.models.model import SIGMOID_EPS, OpenModel, UntrustedError
+from pseudocal.app.models.model import SECOND_ONLY, SIGMOID_EPS, OpenModel, UntrustedError
 from pseudocal.app.models.onnx_file import open_onnx
 from pseudocal.app.models.skops_file import of_classifier, open_skops
 from pseudocal.app.models.state_dict_file import TENSOR_FILES, open_state_dict
@@ -36,7 +36,9 @@ CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file
 Meaning = Literal["logits", "probabilities"]
 
 
-def open_model(name: str, *, trust: bool = False, architecture: str | None = None, **options: Any) -> OpenModel:
+def open_model(
+    name: str, *, trust: bool = False, architecture: str | None = None, classes: tuple[str, ...] = (), **options: Any
+) -> OpenModel:
     """Open a model file, a Hugging Face folder or hub id, or `module:function`.
 
     Args:
@@ -44,6 +46,7 @@ def open_model(name: str, *, trust: bool = False, architecture: str | None = Non
         trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before torch sees them.
         architecture: the network of a state dict, a name in `app.models.architectures.ARCHITECTURES`; not used for
             other formats.
+        classes: the class names, for a zero-shot encoder; not used for other formats.
         **options: arguments of the opener for that format: `device`, `output`, `outputs`, `binary`.
 
     """
@@ -60,6 +63,10 @@ def open_model(name: str, *, trust: bool = False, architecture: str | None = Non
         from pseudocal.app.models.encoders import open_student  # which opens its own files by `open_model`
 
         return open_student(name, device=options.get("device", "cpu"), trust=trust)
+    if kind == "zero-shot":
+        from pseudocal.app.models.zero_shot import open_zero_shot  # which few need
+
+        return open_zero_shot(name, classes, device=options.get("device", "cpu"))
     is_path = kind not in ("callable", "huggingface") or Path(name).exists()
     return OPENERS[kind](Path(name) if is_path else name, **options)
 
@@ -75,15 +82,14 @@ def model_file(
             probabilities.
         binary: whether the model returns one number per row, for the second of two classes.
         trust: whether the file may run code, as `.pt2` and TorchScript can; they are refused without it.
-        **options: other arguments of the opener for that format: `device`, `output`.
+        **options: other arguments of `open_model`, and of the opener for that format: `device`, `output`.
 
     """
     return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, trust=trust, **options))
 
 
 def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: Any) -> Predictor:
-    model = open_model(name, outputs=outputs, binary=binary, **options)
-    return model.predict if model.encodes else AsLogits(model.predict, outputs, binary)
+    return logits_reader(open_model(name, outputs=outputs, binary=binary, **options), outputs, binary)
 
 
 def kind_of(name: str) -> str:
@@ -93,8 +99,8 @@ def kind_of(name: str) -> str:
     ('callable', 'huggingface', 'student')
     """
     path = Path(name)
-    if name.startswith("student:"):
-        return "student"
+    if name.startswith(SECOND_ONLY):
+        return name.partition(":")[0]
     if path.is_dir():
         if not (path / "config.json").exists():
             raise InputError(f"expected a Hugging Face folder with a config.json, got {name}")
@@ -233,6 +239,20 @@ class AsLogits:
         return binary_logits(values) if self.binary else values
 
 
+def logits_reader(model: OpenModel, outputs: Meaning | None, binary: bool) -> Predictor:
+    """Wrap an open model so that it returns logits, unless it returns features; a zero-shot encoder has only logits.
+
+    Args:
+        model: the model.
+        outputs: as in `AsLogits`.
+        binary: as in `AsLogits`.
+
+    """
+    if model.encodes:
+        return model.predict
+    return AsLogits(model.predict, "logits") if model.kind == "zero-shot" else AsLogits(model.predict, outputs, binary)
+
+
 def _check_shape(values: Floats, binary: bool) -> None:
     if values.ndim > 2 and (values.ndim != 4 or binary):
         what = "of every pixel (n, classes, height, width)" + (" for two classes or more" if binary else "")
@@ -262,24 +282,3 @@ def _logit(p: Floats) -> Logits:
         raise InputError(f"expected probabilities from 0 to 1, got {p.min()} to {p.max()}")
     p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS)
     return binary_logits(np.log(p) - np.log1p(-p))
-
-
-def check_class_names(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
-    """Refuse a second opinion whose classes have other names."""
-    if not ours or not theirs or ours == theirs:
-        return
-    longest = max(len(ours), len(theirs))
-    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
-    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
-    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")
-
-
-def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether inputs of a shape fit a model, as far as its input shape is known.
-
-    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
-    (True, True, False)
-    """
-    if wanted is None:
-        return True
-    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))

@@ -53,6 +53,27 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     )
 
 
+def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
+    """Open a model without its head, in single precision.
+
+    The second result names the weights that its files lack, which are then random.
+
+    Args:
+        name: the folder, or the hub id as text.
+        what: what the model is, for messages.
+
+    """
+    require("safetensors", "hf")
+    opener = require("transformers", "hf").AutoModel
+    require("transformers.utils.logging", "hf").disable_progress_bar()
+    safe: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True, "output_loading_info": True}
+    try:
+        model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
+    except Exception as error:  # a damaged config may raise anything
+        raise InputError(f"expected {what} with safetensors, got {name}: {one_line(error)}") from error
+    return model.float().eval(), sorted(found["missing_keys"])
+
+
 def _kind_of(architectures: Sequence[Any]) -> str:
     """Return the class of transformers that opens a model.
 
@@ -67,14 +88,7 @@ def _kind_of(architectures: Sequence[Any]) -> str:
 
 def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenModel:
     """Open the tokenizer of a text classifier."""
-    transformers = require("transformers", "hf")
-    if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
-        raise InputError(f"expected a text classifier with its tokenizer, got {name} without one")
-    try:
-        here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **here)
-    except Exception as error:  # a damaged or missing file may raise anything
-        raise InputError(f"expected a text classifier with its tokenizer, got {name}: {one_line(error)}") from error
+    tokenizer = open_tokenizer(name, "a text classifier")
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
             raise InputError(f"expected a tokenizer with a token for padding, got {name} without one")
@@ -91,6 +105,23 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
         notes=(type(model).__name__, f"texts of up to {longest} tokens; longer ones are cut"),
         ship=lambda temperature, folder, probe: ship_folder(model, running, temperature, folder, probe, tokenizer),
     )
+
+
+def open_tokenizer(name: str | Path, of: str) -> Any:
+    """Open the tokenizer of a model.
+
+    Args:
+        name: the folder or hub id.
+        of: what the model is, for messages.
+
+    """
+    if isinstance(name, Path) and not any(any(name.glob(pattern)) for pattern in TOKENIZERS):
+        raise InputError(f"expected {of} with its tokenizer, got {name} without one")
+    try:
+        here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
+        return require("transformers", "hf").AutoTokenizer.from_pretrained(name, **here)
+    except Exception as error:  # a damaged or missing file may raise anything
+        raise InputError(f"expected {of} with its tokenizer, got {name}: {one_line(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -190,9 +221,14 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def read_preprocessor(name: str | Path) -> dict[str, Any]:
-    """Read the model's preprocessor_config.json; empty if there is none."""
+    """Read the model's preprocessor_config.json, or its part of processor_config.json; empty if there is none."""
+    settings = _read_json(name, "preprocessor_config.json")
+    return settings or _read_json(name, "processor_config.json").get("image_processor") or {}
+
+
+def _read_json(name: str | Path, file: str) -> dict[str, Any]:
     find = require("transformers.utils.hub", "hf").cached_file
-    path = find(name, "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
+    path = find(name, file, _raise_exceptions_for_missing_entries=False)
     if not path:
         return {}
     try:

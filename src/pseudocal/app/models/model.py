@@ -11,6 +11,7 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Predictor
 
+SECOND_ONLY = ("student:", "zero-shot:")  # how names begin of what can be a second opinion but not the model
 LARGEST_BATCH = 2**16  # the largest fixed batch size that a model may have
 
 # From a temperature, a folder and a few real inputs to check with, to the names of the files written to the folder.
@@ -102,3 +103,24 @@ def check_shipped(found: Any, expected: Any, what: str) -> None:
     """Refuse a calibrated file whose outputs for a few inputs are not as expected."""
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-4):
         raise InputError(f"expected the calibrated {what} to give {expected[0]} for the first input, got {found[0]}")
+
+
+def check_class_names(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
+    """Refuse a second opinion whose classes have other names."""
+    if not ours or not theirs or ours == theirs:
+        return
+    longest = max(len(ours), len(theirs))
+    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
+    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
+    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
+    """Whether inputs of a shape fit a model, as far as its input shape is known.
+
+    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
+    (True, True, False)
+    """
+    if wanted is None:
+        return True
+    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))

@@ -16,7 +16,7 @@ FEW_DIFFER = 0.1
 LEAST = 20  # inputs of a confidence, to say how many of them are right
 ALIKE = 0.04  # two confidences that differ by less are called by one name
 SURE = 0.995
-A_STUDENT = "a student of the model's own predictions, features: "
+ASKED = {"student:": "a student of the model's own predictions, by ", "zero-shot:": "class names (untested), by "}
 TRACK_LEFT, TRACK_RIGHT = 14, 346  # x of the ends of each track in the panel
 TRACK_FIRST, TRACK_STEP = 30, 40  # y of the first track, and the distance to the next
 HEADINGS = {
@@ -161,9 +161,8 @@ def panel(report: Report) -> Panel | None:
 def _models(report: Report) -> str:
     """Name the model and any second opinions."""
     others = report.settings.get("second_opinion")
-    given = [str(name) for name in others] if isinstance(others, list | tuple) else []
-    files = {name: name.removeprefix("student:") for name in given}
-    names = [f"{'' if file == name else A_STUDENT}{PurePath(file).name}" for name, file in files.items()]
+    parts = [str(name).partition(":") for name in others] if isinstance(others, list | tuple) else []
+    names = [ASKED.get(a + b, "") + PurePath(c if a + b in ASKED else a + b + c).name for a, b, c in parts]
     said = f"Second opinion: {'; '.join(names)}." if names else "" if others is None else "No second opinion."
     return f"Model: {report.model.title}. {said}".strip()
 

@@ -59,8 +59,8 @@ def about_weights(name: str, weights: str) -> str:
 
 
 def is_state_dict(weights: str) -> bool:
-    """Whether weights are a file of tensors rather than a folder or a hub id."""
-    return Path(weights).suffix in STATE_DICTS
+    """Whether weights are a file of tensors, such as `a.pth` or `a.pth.tar`, rather than a folder or a hub id."""
+    return Path(weights).suffix in STATE_DICTS or Path(weights).is_file()
 
 
 def paper_file(name: str, weights: str) -> str:
@@ -121,16 +121,39 @@ def from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, C
 def _pretrained(model_type: Any, choice: Choice, options: dict[str, Any]) -> Any:
     """Load a folder, what the hub's cache holds, or what the hub has if it can be reached."""
     try:
-        return model_type.from_pretrained(choice.weights, local_files_only=True, **options)
+        return _loaded(model_type, choice, local_files_only=True, **options)
     except OSError as error:
-        if Path(choice.weights).exists() or not _hub_answers():
+        if Path(choice.weights).exists():
+            raise InputError(
+                f"expected weights for {choice.name}, got {choice.weights}, which has none: {_advice(choice)}"
+            ) from error
+        if not _hub_answers():
             raise InputError(
                 f"expected weights that are on this machine, got {choice.weights}, which is not: {_advice(choice)}"
             ) from error
     try:
-        return model_type.from_pretrained(choice.weights, **options)
+        return _loaded(model_type, choice, **options)
     except OSError as error:
         raise InputError(f"expected weights on the hub, got {choice.weights}: {_advice(choice)}") from error
+
+
+def _loaded(model_type: Any, choice: Choice, **options: Any) -> Any:
+    """Load a model, quietly, and refuse tensors that the weights lack: transformers would make random ones."""
+    logs = require("transformers.utils.logging", "adapt")
+    logs.disable_progress_bar()
+    verbosity = logs.get_verbosity()
+    logs.set_verbosity_error()
+    try:
+        net, found = model_type.from_pretrained(choice.weights, output_loading_info=True, **options)
+    finally:
+        logs.set_verbosity(verbosity)
+    missing = sorted(name for name in found["missing_keys"] if not name.endswith("num_batches_tracked"))
+    if missing:
+        raise InputError(
+            f"expected the tensors of {choice.name} in {choice.weights}, got {len(missing)} missing, "
+            f"the first {missing[0]}"
+        )
+    return net
 
 
 def _advice(choice: Choice) -> str:

@@ -20,7 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Labelled
+from pseudocal.arrays import InputError, Labelled, looks_like_probabilities
 from pseudocal.calibrators import CALIBRATORS, Calibration, Material, calibrate_by_name
 from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
 from pseudocal.lab.bench.stages.score import CLASSIFIER_METRICS
@@ -144,6 +144,8 @@ def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
         if not np.array_equal(array, np.round(array)):
             raise InputError(f"expected whole numbers as labels in {path}, got {array[array != np.round(array)][0]}")
         return array.astype(np.int64)
+    if kind == "output" and looks_like_probabilities(array):
+        raise InputError(f"expected logits in {path}, got probabilities: their logarithms may stand for logits")
     return array
 
 

@@ -64,7 +64,8 @@ def _place(
     layout: Benchmark, root: str | Path | None, lists: str | Path | None, prefix: Prefix | None, ignore_case: bool
 ) -> Place:
     if root is None or not Path(root).is_dir():
-        raise InputError(f"expected root, the folder of {layout.name} ({layout.shape()}), got {root}")
+        got = "None" if root is None else f"{root}, which is no folder"
+        raise InputError(f"expected root, the folder of {layout.name} ({layout.shape()}), got {got}")
     if lists is not None and not Path(lists).is_dir():
         raise InputError(f"expected lists, the folder of the list files of {layout.name}, got {lists}")
     return Place(Path(root), Path(lists or root), prefix, ignore_case)
