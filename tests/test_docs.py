@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,16 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 def code_in(page: Path) -> list[str]:
     """The Python that a page shows, one text for each place."""
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def ci_module(name: str) -> Any:
+    """A module of `.ci`, which is no package."""
+    spec = spec_from_file_location(name, ROOT / ".ci" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def architecture() -> str:
@@ -88,11 +99,19 @@ def test_the_page_on_python_lists_every_argument() -> None:
 
 def test_examples_of_the_reference_are_code() -> None:
     pytest.importorskip("griffe")
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("reference_examples", ROOT / ".ci" / "reference_examples.py")
-    extension = module_from_spec(spec)
-    spec.loader.exec_module(extension)
+    extension = ci_module("reference_examples")
     text = "Add.\n\n>>> 1 + 1\n2\n\nArgs:\n    x: one.\n\n>>> 3"
     fenced = "Add.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nArgs:\n    x: one.\n\n```pycon\n>>> 3\n```"
     assert extension.fenced(text) == fenced
+
+
+def test_lines_of_a_page_do_not_break_inside_an_option_or_a_table() -> None:
+    mended = ci_module("page_wrapping").on_page_content
+    assert mended('<code class="a --b">ask -n 5</code>') == (
+        '<code class="a --b">ask <span class="whole">-n</span> 5</code>'
+    )
+    assert mended("<td><strong>1.5</strong> ± 0.1</td>") == "<td><strong>1.5</strong>\u00a0±\u00a00.1</td>"
+    assert mended("<th>noto-&gt;fluent</th>") == '<th><span class="whole">noto-&gt;fluent</span></th>'
+    block = '<div class="language-text highlight"><pre><code>{}</code></pre></div>'
+    assert "highlight columns" in mended(block.format("one    two\n" * 5))
+    assert "columns" not in mended(block.format("one    # two\n" * 5))

@@ -194,13 +194,13 @@ def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
     """What labels say of the predictions in bin k before, and of those in the same bin after."""
     before, after = report.reliability.before, report.reliability.after
     level, right = before.confidence[k], before.accuracy[k]
-    new_level, new_right, moved = after.confidence[k], after.accuracy[k], None
-    if report.confidence.edges == before.edges:
-        moved = report.confidence.sure_after[k]
+    new_level, new_right = after.confidence[k], after.accuracy[k]
+    moved = report.confidence.sure_after[k] if report.confidence.edges == before.edges else None
+    said = "are right, by a person's answers" if report.reliability.of == "answers" else "are right"
     refused = report.calibration.refused is not None
     assert level is not None
     assert right is not None
-    first = f"Of 100 {noun} that the model {verb} with {_level(level)} confidence, {_count(right)} are right"
+    first = f"Of 100 {noun} that the model {verb} with {_level(level)} confidence, {_count(right)} {said}"
     if after.count[k] >= LEAST and new_level is not None and new_right is not None and abs(new_level - level) < ALIKE:
         when = f"with the refused temperature, {_count(new_right)} would be" if refused else ""
         return f"{first}; {when or f'after calibration, {_count(new_right)} are'}."
