@@ -31,6 +31,7 @@ from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
 from pseudocal.omissions import Omissions, one_line
+from pseudocal.predictors import models_in
 
 CHECKED_AT_ONCE = 2**31  # bytes: a larger array is not checked when it is opened, only while the model reads it
 BATCHES_AHEAD = 2
@@ -111,6 +112,38 @@ def holds_pictures(data: str) -> bool:
     (True, False)
     """
     return Path(data).suffix.lower() not in ARRAYS | TABLES or Path(data).is_dir()
+
+
+def opinion_names(given: Any, data: str) -> list[str]:
+    """The names of second opinions; a student gets the features that suit the data, and its files an absolute path.
+
+    >>> opinion_names("student", "features.parquet"), opinion_names(["other.onnx"], "images/")
+    (['student:columns'], ['other.onnx'])
+
+    Args:
+        given: the second opinions of a job.
+        data: the data of the job.
+
+    """
+    usual = "efficientnet-lite2" if "://" in data or holds_pictures(data) else "columns"
+    names = [f"student:{usual}" if name == "student" else name for name in models_in(given)]
+    return [_found_anywhere(name) if name.startswith(("student:", "zero-shot:")) else name for name in names]
+
+
+def _found_anywhere(name: str) -> str:
+    kind, _, file = name.partition(":")
+    return f"{kind}:{Path(file).resolve()}" if file and Path(file).exists() else name
+
+
+def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
+    """Whether inputs of a shape fit a model, as far as its input shape is known.
+
+    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
+    (True, True, False)
+    """
+    if wanted is None:
+        return True
+    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
 
 
 def open_inputs(

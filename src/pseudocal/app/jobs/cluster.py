@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
 from pseudocal.app.inputs.addresses import files_of_rows
 from pseudocal.app.inputs.blocks import InputBlock, SentInputs, Shard, shards
+from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
-from pseudocal.app.jobs.job import Job, Tick, opinion_names
+from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks, as_opinion
 from pseudocal.app.jobs.predictions import Parts, PartWork, read_images

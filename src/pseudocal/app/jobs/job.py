@@ -11,10 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from pseudocal.app.inputs.input_sets import holds_pictures
 from pseudocal.app.inputs.tables import check_regular
 from pseudocal.app.models.files import Meaning
-from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.report import Report
 from pseudocal.app.report.advice import headline
 from pseudocal.app.report.record import from_json
@@ -22,7 +20,6 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.notebook import card
 from pseudocal.omissions import one_line
-from pseudocal.predictors import models_in
 
 DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
@@ -161,27 +158,6 @@ class Tick:
     done: int
     total: int
     unit: str = "inputs"
-
-
-def opinion_names(given: Any, data: str) -> list[str]:
-    """The names of second opinions; a student gets the features that suit the data, and its files an absolute path.
-
-    >>> opinion_names("student", "features.parquet"), opinion_names(["other.onnx"], "images/")
-    (['student:columns'], ['other.onnx'])
-
-    Args:
-        given: the second opinions of a job.
-        data: the data of the job.
-
-    """
-    usual = "efficientnet-lite2" if "://" in data or holds_pictures(data) else "columns"
-    names = [f"student:{usual}" if name == "student" else name for name in models_in(given)]
-    return [_found_anywhere(name) if name.startswith(SECOND_ONLY) else name for name in names]
-
-
-def _found_anywhere(name: str) -> str:
-    kind, _, file = name.partition(":")
-    return f"{kind}:{Path(file).resolve()}" if file and Path(file).exists() else name
 
 
 def read_job(path: Path) -> Job:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import refined_by
-from pseudocal.app.jobs.job import JOB_FILE, DrawnBy, Job, Note, Result, Tick, opinion_names
+from pseudocal.app.jobs.job import JOB_FILE, DrawnBy, Job, Note, Result, Tick
 from pseudocal.app.jobs.kept_target import KeptTarget, image_tables
 from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, data_name, row_tables
 from pseudocal.app.jobs.saved_outputs import standing

@@ -22,16 +22,16 @@ from pseudocal.app.inputs import (
     preprocessing_of_second,
 )
 from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
-from pseudocal.app.inputs.input_sets import holds_pictures, refuse_shards
+from pseudocal.app.inputs.input_sets import fits, holds_pictures, opinion_names, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.texts import open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
-from pseudocal.app.jobs.job import USUAL_BATCH, Job, opinion_names
+from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
-from pseudocal.app.models.files import logits_reader, open_model
-from pseudocal.app.models.model import SECOND_ONLY, OpenModel, check_class_names, fits
+from pseudocal.app.models.files import check_class_names, logits_reader, open_model
+from pseudocal.app.models.model import SECOND_ONLY, OpenModel
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting

@@ -19,6 +19,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.jobs.job import (
     FOUND_ANYWHERE,
     JOB_FILE,
@@ -27,7 +28,6 @@ from pseudocal.app.jobs.job import (
     SOME,
     TABLES_OF_JOB,
     Job,
-    opinion_names,
 )
 from pseudocal.app.jobs.setup import Setup
 from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD

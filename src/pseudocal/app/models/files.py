@@ -282,3 +282,13 @@ def _logit(p: Floats) -> Logits:
         raise InputError(f"expected probabilities from 0 to 1, got {p.min()} to {p.max()}")
     p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS)
     return binary_logits(np.log(p) - np.log1p(-p))
+
+
+def check_class_names(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
+    """Refuse a second opinion whose classes have other names."""
+    if not ours or not theirs or ours == theirs:
+        return
+    longest = max(len(ours), len(theirs))
+    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
+    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
+    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")

@@ -103,24 +103,3 @@ def check_shipped(found: Any, expected: Any, what: str) -> None:
     """Refuse a calibrated file whose outputs for a few inputs are not as expected."""
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-4):
         raise InputError(f"expected the calibrated {what} to give {expected[0]} for the first input, got {found[0]}")
-
-
-def check_class_names(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
-    """Refuse a second opinion whose classes have other names."""
-    if not ours or not theirs or ours == theirs:
-        return
-    longest = max(len(ours), len(theirs))
-    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
-    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
-    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")
-
-
-def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether inputs of a shape fit a model, as far as its input shape is known.
-
-    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
-    (True, True, False)
-    """
-    if wanted is None:
-        return True
-    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
