@@ -138,7 +138,8 @@ def main() -> None:
         for text in chain(left_out(cases), ["With the constants that ship:"], as_shipped(cases)):
             print(text, end="\n\n", flush=True)
     elif args.what == "formulas":
-        print(*compared(load(DEVELOPMENT, store) | families(args.out, args.data)), sep="\n\n")
+        cases = load(DEVELOPMENT, store, with_students=True) | families(args.out, args.data)
+        print(*compared(cases), sep="\n\n")
     elif args.what == "students":
         cases = load(trained(DEVELOPMENT, store), store, with_students=True) | families(args.out, args.data)
         print(*student_tables(cases), sep="\n\n")
