@@ -27,7 +27,7 @@ from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators.agreement import Opinion, agreement_of, count_agreement, count_mistakes, surely_mistaken
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.trust import NORMAL_90, TOGETHER
+from pseudocal.calibrators.forecast import NORMAL_90, TOGETHER
 from pseudocal.lab.bench import Store, Task, built_in
 from pseudocal.lab.bench.segmenters import target_of
 from pseudocal.lab.bench.stages import make_model

@@ -28,7 +28,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from pseudocal.calibrators import agreement, trust
+from pseudocal.calibrators import agreement, forecast
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
@@ -45,8 +45,8 @@ WIDTHS = np.arange(0.2, 2.0, 0.02)  # of the first number of TOGETHER
 @contextmanager
 def numbers(lean: float, width: float) -> Iterator[None]:
     """Other constants than those that ship."""
-    together = (width, trust.TOGETHER[1])
-    with patch.object(agreement, "LEAN", lean), patch.object(trust, "TOGETHER", together):
+    together = (width, forecast.TOGETHER[1])
+    with patch.object(agreement, "LEAN", lean), patch.object(forecast, "TOGETHER", together):
         yield
 
 
@@ -72,7 +72,7 @@ def off(case: Case) -> tuple[float, float]:
     consensus = agreement.consensus_of(case.agreements[:1])
     if consensus is None:
         return 0.0, 0.0
-    return abs(consensus.accuracy - case.accuracy), trust.NORMAL_90 * trust.forecast_error(consensus)
+    return abs(consensus.accuracy - case.accuracy), forecast.NORMAL_90 * forecast.forecast_errors(consensus)[0]
 
 
 def left_out(cases: Cases) -> Iterator[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import wilcoxon
 
 from pseudocal import Answers, Outcomes, ask, fit_temperature
-from pseudocal.calibrators import Prior, refine, trust
+from pseudocal.calibrators import Prior, forecast, refine, trust
 from pseudocal.calibrators.agreement import consensus_of
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.refinement import agreement_width, priors_of
@@ -79,7 +79,7 @@ def student_tables(cases: Cases, *, choose: bool = True) -> Iterator[str]:
 
     """
     cases = usable(cases)
-    widths = dict.fromkeys(cases, trust.STUDENT_BELOW_AND_ABOVE)
+    widths = dict.fromkeys(cases, forecast.STUDENT_BELOW_AND_ABOVE)
     if choose:
         widths = {name: chosen({n: g for n, g in cases.items() if n != name}) for name in cases}
         yield "\n".join(f"{name} left out: {width}" for name, width in widths.items()) + f"\nof all: {chosen(cases)}"
@@ -112,7 +112,7 @@ def forecast_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
         gaps = {
             one: 100 * np.array([off(case, student=one == "student") for case in group]) for one in ("student", "2")
         }
-        with patch.object(trust, "STUDENT_BELOW_AND_ABOVE", widths[family]):
+        with patch.object(forecast, "STUDENT_BELOW_AND_ABOVE", widths[family]):
             said = [trust_in(case).forecast for case in group]
         covered = [f.low <= case.accuracy <= f.high for f, case in zip(said, group, strict=True)]
         width = np.median([100 * (f.high - f.low) for f in said])
@@ -135,7 +135,7 @@ def verdict_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
     rows = []
     for used in ("student", "mixes"):
         for family, group in cases.items():
-            with patch.object(trust, "STUDENT_BELOW_AND_ABOVE", widths[family]):
+            with patch.object(forecast, "STUDENT_BELOW_AND_ABOVE", widths[family]):
                 verdicts = np.array([trust_in(case, used).verdict for case in group])
             found = [errors(case) for case in group]
             name = "student" if used == "student" else "PseudoCal"

@@ -11,7 +11,7 @@ np.True_
 
 from pseudocal.arrays import InputError, Labelled, binary_logits, softmax
 from pseudocal.calibrators import Answers, Calibration, PseudoCal, ask
-from pseudocal.calibrators.confidence import Forecast
+from pseudocal.calibrators.forecast import Forecast
 from pseudocal.calibrators.student import Student
 from pseudocal.calibrators.trust import DistrustWarning, Trust
 from pseudocal.metrics import Outcomes, Reliability

@@ -22,26 +22,6 @@ STEP = 1e-4  # step in log T for a numerical derivative
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """The accuracy on the target, with a 90% interval that includes the error of the method.
-
-    >>> forecast = Forecast(0.58, 0.46, 0.7)
-    >>> forecast.low <= forecast.accuracy <= forecast.high
-    True
-
-    Attributes:
-        accuracy: The expected accuracy.
-        low: The lower end of the interval.
-        high: The upper end of the interval.
-
-    """
-
-    accuracy: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Effect:
     """What a temperature does to the confidence.
 

@@ -19,7 +19,8 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import reasons
 from pseudocal.calibrators.agreement import Agreement, Consensus, consensus_of
-from pseudocal.calibrators.confidence import Effect, Forecast, mean_confidence, nearer, normal
+from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal
+from pseudocal.calibrators.forecast import Forecast, forecast_alone, forecast_errors, forecast_together
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
 
@@ -33,13 +34,6 @@ DOMINANT = 0.25  # a fraction of predictions of one class above 1 / classes that
 COLLAPSED = 0.9  # a fraction at which the model hardly tells inputs apart; of two classes, half as far from 1
 LESS_SURE = 0.2  # a second model whose mean confidence is this much lower may be much less accurate
 MOST_LOG_SE = 1.0  # the standard error of log T if it is larger or not known
-NORMAL_90 = 1.645  # the normal quantile of a 90% interval
-# on 90% of the development tasks the accuracy was at most this far below and above the calibrated confidence
-ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
-# and at most this far from the forecast of several models, beside the sampling error: c / sqrt(classes), and always
-TOGETHER = (0.84, 0.05)
-# and at most this many times (1 - forecast) below, and this far above, the forecast of a student
-STUDENT_BELOW_AND_ABOVE = (1.4, 0.11)
 
 
 class DistrustWarning(UserWarning):
@@ -140,49 +134,27 @@ def judge(
         agreements: The agreement with each second opinion.
 
     """
-    classes, consensus, pixels = real.logits.shape[1], consensus_of(agreements), real.groups is not None
+    classes, pixels, consensus = real.logits.shape[1], real.groups is not None, consensus_of(agreements)
     temperatures = {"none": 1.0} | {name: fitted.temperature for name, fitted in found.items()}
     sure = {name: mean_confidence(real, t) for name, t in temperatures.items()}
     shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=classes)
     evidence = {"confidence before": sure["none"], "confidence after": sure[used], "mixes": float(mixes)}
     evidence |= _marginal(shares) | _means(agreements if consensus is None else consensus.agreements)
-    findings = [*_basics(found[used], evidence["largest class"], classes, pixels=pixels)]
+    largest = evidence["largest class"]
+    findings = [*_basics(found[used], largest, classes, pixels=pixels)]
     if consensus is None:
         findings.append(("caution", _why_alone(agreements, pixels=pixels)))
-        forecast, score = _forecast_alone(sure[used], agreements), None
+        forecast, score = forecast_alone(sure[used], agreements), None
     else:
-        accuracy, (below, above) = consensus.accuracy, forecast_errors(consensus)
-        ends = np.clip([accuracy - NORMAL_90 * below, accuracy + NORMAL_90 * above], 0, 1)
-        forecast, error = Forecast(accuracy, *ends.tolist()), above if accuracy < sure["none"] else below
-        log_se = max(1e-6, min(MOST_LOG_SE, found["mixes"].log_se))
-        backed = normal(math.log(temperatures["mixes"]) / log_se * (1 if accuracy < sure["none"] else -1))
-        if used == "mixes":  # the error of the confidence after counts half, since the midpoint decides
-            moved = mean_confidence(real, temperatures["mixes"] * math.exp(log_se))
-            error = math.hypot(error, (moved - sure["mixes"]) / 2)
-        better = nearer(accuracy, sure["none"], sure[used], error)
         if consensus.estimator == "student" and (unusable := [a for a in agreements if not a.student]):
             findings.append(("caution", _why_alone(unusable, pixels=pixels)))
-        findings += _Weighed(consensus, used, sure, temperatures, better, backed).findings()
-        far = normal((abs(sure[used] - accuracy) - LARGE_GAP) / error)
-        dominance = min(1.0, (evidence["largest class"] - 1 / classes) / (2 * DOMINANT))
-        score = max(1 - better * (1 if used == "mixes" else backed), far, dominance) - 0.5
+        weighed = _weigh(real, found, used, consensus, sure)
+        findings += weighed.findings()
+        dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
+        forecast, score = forecast_together(consensus), max(weighed.doubt, dominance) - 0.5
     findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
     effects = {name: Effect(t, sure[name], sure[name] - forecast.accuracy) for name, t in temperatures.items()}
     return Trust(findings[0][0], tuple(text for _, text in findings), forecast, evidence, score, effects)
-
-
-def forecast_error(consensus: Consensus) -> float:
-    """The standard error of the accuracy: of the method, of sampling, and from opinions that differ."""
-    of_method = math.hypot(TOGETHER[0] / math.sqrt(consensus.agreements[0].classes), TOGETHER[1]) / NORMAL_90
-    return math.hypot(of_method, consensus.error, consensus.spread)
-
-
-def forecast_errors(consensus: Consensus) -> tuple[float, float]:
-    """The standard errors of the accuracy below the forecast and above it; those of a student are lopsided."""
-    if consensus.estimator != "student":
-        return (forecast_error(consensus),) * 2
-    below, above = STUDENT_BELOW_AND_ABOVE[0] * (1 - consensus.accuracy), STUDENT_BELOW_AND_ABOVE[1]
-    return math.hypot(below / NORMAL_90, consensus.error), math.hypot(above / NORMAL_90, consensus.error)
 
 
 def _basics(scaling: TemperatureScaling, largest: float, classes: int, *, pixels: bool) -> Iterator[Finding]:
@@ -208,13 +180,23 @@ def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> str:
     return said.format(rate=rate, most=(1 + rate) / 2, shared=shared)
 
 
-def _forecast_alone(after: float, agreements: Sequence[Agreement]) -> Forecast:
-    """The calibrated confidence. With two classes, on half of what the models disagree on the first is wrong."""
-    blind = [a for a in agreements if a.blind and not a.student]
-    most = min([1.0, *((1 + a.rate) / 2 + NORMAL_90 * a.rate_error / 2 for a in blind)])
-    below, above = ALONE_BELOW_AND_ABOVE
-    accuracy = min(after, most)
-    return Forecast(accuracy, max(0.0, accuracy - below), min(most, accuracy + above))
+def _weigh(
+    real: Labelled, found: Mapping[str, TemperatureScaling], used: str, consensus: Consensus, sure: dict[str, float]
+) -> _Weighed:
+    """Weigh a temperature by the error of the forecast, and by that of the mixes."""
+    overconfident, (below, above) = consensus.accuracy < sure["none"], forecast_errors(consensus)
+    error = above if overconfident else below
+    log_se = max(1e-6, min(MOST_LOG_SE, found["mixes"].log_se))
+    from_mixes = found["mixes"].temperature
+    backed = normal(math.log(from_mixes) / log_se * (1 if overconfident else -1))
+    if used == "mixes":  # the error of the confidence after counts half, since the midpoint decides
+        moved = mean_confidence(real, from_mixes * math.exp(log_se))
+        error = math.hypot(error, (moved - sure["mixes"]) / 2)
+    better = nearer(consensus.accuracy, sure["none"], sure[used], error)
+    far = normal((abs(sure[used] - consensus.accuracy) - LARGE_GAP) / error)
+    doubt = max(1 - better * (1 if used == "mixes" else backed), far)
+    temperatures = {name: fitted.temperature for name, fitted in found.items()}
+    return _Weighed(consensus, used, sure, temperatures, better, backed, doubt)
 
 
 class _Weighed(NamedTuple):
@@ -226,6 +208,7 @@ class _Weighed(NamedTuple):
     temperatures: dict[str, float]
     better: float  # the probability that the accuracy is nearer to the confidence after than to that before
     backed: float  # the probability that the temperature of the mixes is on the same side of 1 as the forecast
+    doubt: float  # the probability that it does harm, or leaves the confidence far off
 
     def findings(self) -> Iterator[Finding]:
         """The verdict on the temperature."""

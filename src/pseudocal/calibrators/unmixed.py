@@ -8,8 +8,9 @@ from typing import Any
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import Batch, count
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import Forecast, confidences
+from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.evidence import Evidence, Step
+from pseudocal.calibrators.forecast import Forecast
 from pseudocal.calibrators.pseudocal import NO_MIXES
 from pseudocal.calibrators.trust import Trust
 from pseudocal.scaling import TemperatureScaling

@@ -14,7 +14,7 @@ from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.cli.demo import AGREEMENT, NONE, ORACLE, PSEUDOCAL, Demo, Shown, _above, run_demo
 from pseudocal.app.cli.demo_table import compare, lesson_lines, lines_of
 from pseudocal.calibrators import oracle, uncalibrated
-from pseudocal.calibrators.confidence import Forecast
+from pseudocal.calibrators.forecast import Forecast
 from pseudocal.calibrators.trust import Trust
 
 

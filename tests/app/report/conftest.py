@@ -22,7 +22,8 @@ from pseudocal.app.report import (
 )
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
-from pseudocal.calibrators.confidence import Effect, Forecast
+from pseudocal.calibrators.confidence import Effect
+from pseudocal.calibrators.forecast import Forecast
 from pseudocal.calibrators.trust import Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"

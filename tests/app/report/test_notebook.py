@@ -11,7 +11,7 @@ import numpy as np
 
 from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app import Result
-from pseudocal.calibrators.confidence import Forecast
+from pseudocal.calibrators.forecast import Forecast
 from pseudocal.calibrators.trust import Trust
 from pseudocal.metrics import Outcomes, Reliability
 

@@ -1,0 +1,78 @@
+"""The forecast: the accuracy that is expected on the target, without labels, and how far off it may be.
+
+With a usable second opinion it is what the agreement implies (`agreement.py`), without one the calibrated confidence.
+The interval adds the error of the method to that of sampling. The error of the method is what was seen on the
+development tasks; `docs/trust.md` has the test on families that were left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pseudocal.calibrators.agreement import Agreement, Consensus
+
+NORMAL_90 = 1.645  # the normal quantile of a 90% interval
+# on 90% of the development tasks the accuracy was at most this far below and above the calibrated confidence
+ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
+# and at most this far from the forecast of several models, beside the sampling error: c / sqrt(classes), and always
+TOGETHER = (0.84, 0.05)
+# and at most this many times (1 - forecast) below, and this far above, the forecast of a student
+STUDENT_BELOW_AND_ABOVE = (1.4, 0.11)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The accuracy on the target, with a 90% interval that includes the error of the method.
+
+    >>> forecast = Forecast(0.58, 0.46, 0.7)
+    >>> forecast.low <= forecast.accuracy <= forecast.high
+    True
+
+    Attributes:
+        accuracy: The expected accuracy.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
+
+    """
+
+    accuracy: float
+    low: float
+    high: float
+
+
+def forecast_together(consensus: Consensus) -> Forecast:
+    """The accuracy that second opinions imply.
+
+    >>> agreement = Agreement(classes=10, rows=1000, rate=0.6, shared=0.2, mistakes=500.0)
+    >>> forecast = forecast_together(Consensus((agreement,)))
+    >>> round(forecast.accuracy, 2), round(forecast.low, 2), round(forecast.high, 2)
+    (0.52, 0.25, 0.79)
+    """
+    below, above = forecast_errors(consensus)
+    low, high = consensus.accuracy - NORMAL_90 * below, consensus.accuracy + NORMAL_90 * above
+    return Forecast(consensus.accuracy, max(0.0, low), min(1.0, high))
+
+
+def forecast_alone(confidence: float, agreements: Sequence[Agreement]) -> Forecast:
+    """The calibrated confidence. With two classes, on half of what the models disagree on the first is wrong.
+
+    >>> forecast_alone(0.6, [])
+    Forecast(accuracy=0.6, low=0.07..., high=0.75)
+    """
+    blind = [a for a in agreements if a.blind and not a.student]
+    most = min([1.0, *((1 + a.rate) / 2 + NORMAL_90 * a.rate_error / 2 for a in blind)])
+    below, above = ALONE_BELOW_AND_ABOVE
+    accuracy = min(confidence, most)
+    return Forecast(accuracy, max(0.0, accuracy - below), min(most, accuracy + above))
+
+
+def forecast_errors(consensus: Consensus) -> tuple[float, float]:
+    """The standard errors of the accuracy below the forecast and above it; those of a student are lopsided."""
+    if consensus.estimator == "student":
+        of_method = STUDENT_BELOW_AND_ABOVE[0] * (1 - consensus.accuracy), STUDENT_BELOW_AND_ABOVE[1]
+    else:
+        of_method = (math.hypot(TOGETHER[0] / math.sqrt(consensus.agreements[0].classes), TOGETHER[1]),) * 2
+    below, above = (math.hypot(each / NORMAL_90, consensus.error, consensus.spread) for each in of_method)
+    return below, above
