@@ -20,10 +20,9 @@ import numpy as np
 from PIL import Image
 
 import pseudocal.app
-from camvid import read
+from camvid import read, trained_unet
 from pseudocal.app import Result
 from pseudocal.lab.data import Scenes
-from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
 from pseudocal.lab.segmentation.comparison import evaluate_maps, fit_oracle
 from pseudocal.predictors import as_predictor
 
@@ -39,8 +38,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=500)
     given = parser.parse_args()
     day, _, dusk = read(given.data / "camvid_120x160.npz")
-    run = SegmenterRun(given.folder / "unet-0", seed=0, iterations=given.iterations, batch=8)
-    network = train_segmenter(day, run).load()
+    network = trained_unet(day, given.folder, seed=0, iterations=given.iterations).load()
     with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that PseudoCal should not be applied is the point
         folder = Path(name)

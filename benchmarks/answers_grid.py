@@ -16,7 +16,7 @@ import numpy as np
 from answers_targets import Target
 from pseudocal import ask
 from pseudocal.calibrators.confidence import below_top
-from pseudocal.calibrators.measures import design_gain
+from pseudocal.calibrators.measures import inverse_design_effect
 from pseudocal.calibrators.posterior import LOG_T, Prior, log_likelihood
 from pseudocal.calibrators.survey import survey_order
 
@@ -64,7 +64,7 @@ class Posteriors:
 
     log_density: np.ndarray  # up to a constant, (draws, points)
     likelihood: np.ndarray  # the log-likelihood of each answer, (draws, n, points)
-    worths: np.ndarray  # how many answers one is worth, (draws,)
+    weights: np.ndarray  # how many independent answers one is worth, (draws,)
 
     @cached_property
     def density(self) -> np.ndarray:
@@ -83,8 +83,8 @@ class Posteriors:
 
     def without(self) -> np.ndarray:
         """The posterior mean without each of the answers, (draws, n)."""
-        draws = zip(self.log_density, self.likelihood, self.worths, strict=True)
-        return np.stack([shares(whole - worth * answers) @ GRID for whole, answers, worth in draws])
+        draws = zip(self.log_density, self.likelihood, self.weights, strict=True)
+        return np.stack([shares(whole - weight * answers) @ GRID for whole, answers, weight in draws])
 
 
 def shares(log_density: np.ndarray) -> np.ndarray:
@@ -123,13 +123,15 @@ class Draws:
     def posterior_of(self, log_prior: np.ndarray) -> Posteriors:
         """With any log density on the grid as the prior."""
         n = self.rows.shape[1]
-        worth = 1 / (1 - n / len(self.tables.right))
-        mean = shares(worth * self.total + log_prior) @ GRID
+        weight = 1 / (1 - n / len(self.tables.right))
+        mean = shares(weight * self.total + log_prior) @ GRID
         k = np.clip(np.searchsorted(GRID, mean), 1, len(GRID) - 2)
         slopes = (self.likelihood[d, :, at + 1] - self.likelihood[d, :, at - 1] for d, at in enumerate(k))
-        gain = np.array([design_gain(slope.astype(float), np.arange(n), spread=self.spread) for slope in slopes])
-        worths = worth * gain
-        return Posteriors(worths[:, None] * self.total + log_prior, self.likelihood, worths)
+        effect = np.array(
+            [inverse_design_effect(slope.astype(float), np.arange(n), spread=self.spread) for slope in slopes]
+        )
+        weights = weight * effect
+        return Posteriors(weights[:, None] * self.total + log_prior, self.likelihood, weights)
 
     def ece(self, log_t: np.ndarray | float) -> np.ndarray:
         """In points, of the rows that were not asked, (draws,)."""

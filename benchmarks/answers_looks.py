@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from answers_grid import GRID, NUMBERS, Draws, Posteriors
-from pseudocal.calibrators.measures import LEVEL, AnsweredRows, accuracy_interval, interval_of_alike
-from pseudocal.calibrators.refinement import NARROW, Asked, judge_temperature
+from pseudocal.calibrators.measurement import NARROW, MeasuredEvidence, judge_temperature
+from pseudocal.calibrators.measures import LEVEL, CheckedRows, accuracy_interval, interval_of_alike
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,15 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
     found = []
     for k, right in enumerate(draws.right):
         mean, noise = (float(np.interp(others[k].mean(), GRID, column)) for column in (t.mean, t.noise))
-        sample = AnsweredRows(right, confidence[k], mean, noise, len(t.right), np.arange(len(right)), draws.spread)
+        sample = CheckedRows(right, confidence[k], mean, noise, len(t.right), np.arange(len(right)), draws.spread)
         accuracy = accuracy_interval(sample)
         moved = at_low[k] - at_high[k]
         narrow = NARROW * (high[k] - low[k]) / moved if moved > 0 else math.inf
         gaps = plain - accuracy.value, after[k] - accuracy.value
         outside = max(accuracy.low - plain, plain - accuracy.high, 0.0)
-        verdict, _, _ = judge_temperature(fitted.mean[k], Asked(low[k], high[k], narrow, *gaps, len(right), outside))
+        verdict, _, _ = judge_temperature(
+            fitted.mean[k], MeasuredEvidence(low[k], high[k], narrow, *gaps, len(right), outside)
+        )
         found.append(
             Look(
                 temperature=bool(low[k] <= oracle <= high[k]),
@@ -64,7 +66,7 @@ def intervals(draws: Draws, fitted: Posteriors) -> tuple[np.ndarray, np.ndarray]
     low, high = (fitted.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     for k in np.flatnonzero(draws.right.all(axis=1) | ~draws.right.any(axis=1)):
         confidence, right = draws.tables.confidence[draws.rows[k]].astype(float), bool(draws.right[k, 0])
-        log_chance = fitted.worths[k] * np.log(np.maximum(confidence if right else 1 - confidence, 1e-30)).sum(axis=0)
+        log_chance = fitted.weights[k] * np.log(np.maximum(confidence if right else 1 - confidence, 1e-30)).sum(axis=0)
         low[k], high[k] = interval_of_alike((low[k], high[k]), GRID, log_chance, right=right)
     return low, high
 

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from camvid import read
+from camvid import read, trained_unet
 from pseudocal import Answers, PseudoCal, ask
 from pseudocal.calibrators import pixel_pool
-from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
 from pseudocal.lab.segmentation.comparison import evaluate_maps, fit_oracle
 from pseudocal.predictors import as_predictor
 
@@ -35,9 +34,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=500)
     given = parser.parse_args()
     day, _, dusk = read(given.data)
-    run = SegmenterRun(given.folder / "unet-0", seed=0, iterations=given.iterations, batch=8)
-    trained = train_segmenter(day, run)
-    predict = as_predictor(trained.load())
+    predict = as_predictor(trained_unet(day, given.folder, seed=0, iterations=given.iterations).load())
     images = [dusk.inputs[start : start + BATCH].astype(np.float32) for start in range(0, len(dusk), BATCH)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it should not be applied is the point

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from pseudocal.calibrators import CALIBRATORS
+from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.data import Scenes
-from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
+from pseudocal.lab.segmentation import SegmenterRun, TrainedSegmenter, train_segmenter
 from pseudocal.lab.segmentation.comparison import (
     SEGMENTATION_CALIBRATORS,
     CalibratorScore,
@@ -43,6 +44,17 @@ def read(path: Path) -> tuple[Scenes, Scenes, Scenes]:
     return first, second, third
 
 
+def trained_unet(day: Scenes, folder: Path, *, seed: int, iterations: int) -> TrainedSegmenter:
+    """The U-Net that was trained on day frames, unless the folder has it.
+
+    One thread, whatever the machine has: their number changes the last digits of the weights, and after some hundred
+    steps the network.
+    """
+    run = SegmenterRun(folder / f"unet-{iterations}-{seed}", seed=seed, iterations=iterations, batch=8)
+    with torch_threads(1):
+        return train_segmenter(day, run)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -57,8 +69,7 @@ def main() -> None:
     print(f"{len(day)} day frames, {len(held)} held out, {len(dusk)} at dusk", flush=True)
     members = []
     for seed in given.seeds:
-        run = SegmenterRun(given.folder / f"unet-{seed}", seed=seed, iterations=given.iterations, batch=8)
-        trained = train_segmenter(day, run)
+        trained = trained_unet(day, given.folder, seed=seed, iterations=given.iterations)
         print(f"seed {seed}: trained in {trained.seconds:.0f} s", flush=True)
         members.append(trained.load())
     for name, domain in (("day, held out", held), ("dusk", dusk)):

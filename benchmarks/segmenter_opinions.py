@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from camvid import read
+from camvid import read, trained_unet
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
@@ -32,7 +32,7 @@ from pseudocal.lab.bench import Store, Task, built_in
 from pseudocal.lab.bench.segmenters import target_of
 from pseudocal.lab.bench.stages import make_model
 from pseudocal.lab.data import Scenes
-from pseudocal.lab.segmentation import SegmenterRun, load_segmenter, train_segmenter
+from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.maps import IGNORED
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.predictors import as_predictor
@@ -158,8 +158,8 @@ def by_vendor(store: Store, *, quick: bool) -> Iterator[tuple[str, Predictor, Pr
 def camvid(path: Path, folder: Path) -> Iterator[tuple[str, Predictor, Predictor, Scenes]]:
     """Day to dusk, and held-out day frames as they are and corrupted."""
     day, held, dusk = read(path)
-    runs = [SegmenterRun(folder / "camvid" / f"unet-{seed}", seed=seed, iterations=500, batch=8) for seed in range(2)]
-    models = [as_predictor(train_segmenter(day, run).load()) for run in runs]
+    trained = [trained_unet(day, folder / "camvid", seed=seed, iterations=500) for seed in range(2)]
+    models = [as_predictor(each.load()) for each in trained]
     targets = {"CamVid, dusk": dusk}
     clean = np.asarray(held.inputs).transpose(0, 2, 3, 1) / 255
     for name in SHIFTS:

@@ -1,18 +1,87 @@
-"""The record of what a person's answers say about a calibration, kept beside the label-free verdict."""
+"""What a person's answers say about a calibration: the verdict, and its record, kept beside the label-free one."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pseudocal.arrays import InputError
+from pseudocal.calibrators.measures import more_answers
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.files import brief
 from pseudocal.metrics import Interval
 
 MeasuredVerdict = Literal["apply", "already calibrated", "caution", "do not apply"]
 MEASURED_VERDICTS: tuple[MeasuredVerdict, ...] = ("apply", "already calibrated", "caution", "do not apply")
+NARROW = 0.05  # temperatures that change the mean confidence by less than this are equivalent
+
+
+class MeasuredEvidence(NamedTuple):
+    """What the answers say, for the verdict on a temperature.
+
+    Attributes:
+        low: The lower end of the 90% interval of log T.
+        high: The upper end of the 90% interval of log T.
+        narrow: Half the width of an interval of log T that is as good as a point.
+        gap_before: Mean confidence minus accuracy without calibration.
+        gap_after: Mean confidence minus accuracy with the temperature that is judged.
+        answers: The number of answers.
+        outside: How far the mean confidence without calibration is outside the 90% interval of the accuracy.
+
+    """
+
+    low: float
+    high: float
+    narrow: float
+    gap_before: float
+    gap_after: float
+    answers: int
+    outside: float = 0.0
+
+
+def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[MeasuredVerdict, str, int | None]:
+    """The verdict on a temperature, the reason, and how many more answers would settle it.
+
+    >>> evidence = MeasuredEvidence(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, answers=50)
+    >>> judge_temperature(0.5, evidence)[0], judge_temperature(-0.5, evidence)[0]
+    ('apply', 'do not apply')
+    >>> judge_temperature(0.2, MeasuredEvidence(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, answers=50))[::2]
+    ('caution', 63)
+
+    A model of two classes whose confidence is always near 50% and that is right less often than chance:
+
+    >>> evidence = MeasuredEvidence(-1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, answers=20, outside=0.19)
+    >>> judge_temperature(0.5, evidence)[:2]
+    ('caution', '20 answers ask for a temperature from 0.37 to 8.17, which makes next to no difference; but the mean
+    confidence is 35 points above the accuracy, and no temperature mends that.')
+
+    Args:
+        log_t: The logarithm of the temperature to judge.
+        evidence: What the answers say.
+
+    """
+    low, high, narrow, before, after, n, outside = evidence
+    asking = "1 answer asks" if n == 1 else f"{n:,} answers ask"
+    story = f"{asking} for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
+    off = max(low - log_t, log_t - high, 0.0)
+    if off > max(low, -high, 0.0):
+        return "do not apply", f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.", None
+    if off > 0:
+        return "caution", f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
+    if max(-low, high) <= narrow and outside > NARROW:
+        gap = f"{100 * abs(before):.0f} points {'above' if before > 0 else 'below'} the accuracy"
+        story = f"{story}, which makes next to no difference; but the mean confidence is {gap}"
+        return "caution", f"{story}, and no temperature mends that.", None
+    if max(-low, high) <= narrow:
+        return "already calibrated", f"{story}, which makes next to no difference: there is nothing to apply.", None
+    if not low <= 0 <= high and abs(after) > abs(before):
+        away = f"{100 * abs(before):.0f} to {100 * abs(after):.0f} points"
+        return "caution", f"{story}, which moves the mean confidence away from the accuracy, from {away}.", None
+    if not low <= 0 <= high:
+        return "apply", f"{story}: the model is {'over' if low > 0 else 'under'}confident.", None
+    more = more_answers(n, low, high, narrow)
+    return "caution", f"{story}, which may be none at all; about {more:,} more answers would settle it.", more
 
 
 @dataclass(frozen=True)

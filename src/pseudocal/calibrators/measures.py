@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.metrics import Interval, Metric, Outcomes, bootstrap, debiased_l2
+from pseudocal.metrics import Interval, Outcomes, bootstrap, debiased_l2
 
 Numbers64 = NDArray[np.float64]
 
@@ -31,7 +31,7 @@ MOST_BINS = 15
 
 
 @dataclass(frozen=True, eq=False)
-class AnsweredRows:
+class CheckedRows:
     """Predictions that were checked by a person.
 
     Attributes:
@@ -60,12 +60,12 @@ class AnsweredRows:
         return 1 - len(self.right) / self.rows
 
 
-def accuracy_interval(sample: AnsweredRows) -> Interval:
+def accuracy_interval(sample: CheckedRows) -> Interval:
     """The accuracy over all rows of the target, with its 90% interval.
 
     Twenty answers, all right, for predictions with a confidence of 80%:
 
-    >>> ten = AnsweredRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10**9, np.arange(20))
+    >>> ten = CheckedRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10**9, np.arange(20))
     >>> print(accuracy_interval(ten))
     1.0000 [0.8609, 1.0000]
 
@@ -78,15 +78,15 @@ def accuracy_interval(sample: AnsweredRows) -> Interval:
     if sample.remaining == 0:
         return Interval(share, share, share)
     weight = _weight(sample)
-    if independent_answers(sample, weight) <= independent_answers(sample, 0.0):
+    if effective_sample_size(sample, weight) <= effective_sample_size(sample, 0.0):
         weight = 0.0
     value = min(1.0, max(0.0, share + weight * (sample.expected - float(sample.confidence.mean()))))
-    worth = independent_answers(sample, weight)
+    size = effective_sample_size(sample, weight)
     tail = (1 - LEVEL) / 2
     if right.all() or not right.any():  # Jeffreys' interval is too short there (Brown, Cai and DasGupta, 2001)
-        end = tail ** (1 / worth)
+        end = tail ** (1 / size)
         return Interval(value, min(end, value), 1.0) if right.all() else Interval(value, 0.0, max(1 - end, value))
-    low, high = betaincinv(value * worth + 0.5, (1 - value) * worth + 0.5, [tail, 1 - tail]).tolist()
+    low, high = betaincinv(value * size + 0.5, (1 - value) * size + 0.5, [tail, 1 - tail]).tolist()
     return Interval(value, min(low, value), max(high, value))
 
 
@@ -119,7 +119,7 @@ def interval_of_alike(
     return min(low, float(np.interp(limit, log_chance, log_t))), high
 
 
-def _weight(sample: AnsweredRows) -> float:
+def _weight(sample: CheckedRows) -> float:
     """The weight of the confidence as a control variate, from 0 to 1: the one that minimises the variance."""
     right, c = sample.right.astype(np.float64), sample.confidence
     n, spread = len(right), float(np.var(c))
@@ -131,62 +131,60 @@ def _weight(sample: AnsweredRows) -> float:
     return min(1.0, max(0.0, slope)) if covariance > 0 else 0.0
 
 
-def independent_answers(sample: AnsweredRows, weight: float) -> float:
+def effective_sample_size(sample: CheckedRows, weight: float) -> float:
     """The effective number of answers: how many independent ones would estimate the accuracy as well.
 
-    >>> same = AnsweredRows(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
-    >>> round(independent_answers(same, 0.0), 3)
+    >>> same = CheckedRows(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
+    >>> round(effective_sample_size(same, 0.0), 3)
     20.0
     >>> twins = np.repeat(np.arange(10), 2)
-    >>> pairs = AnsweredRows(np.repeat([True, False], 10), np.full(20, 0.5), 0.5, 0.25, 10**9, twins)
-    >>> round(independent_answers(pairs, 0.0), 1)             # ten pairs, each both right or both wrong
+    >>> pairs = CheckedRows(np.repeat([True, False], 10), np.full(20, 0.5), 0.5, 0.25, 10**9, twins)
+    >>> round(effective_sample_size(pairs, 0.0), 1)             # ten pairs, each both right or both wrong
     8.1
     """
     n, right = len(sample.right), sample.right.astype(np.float64)
-    rest = right - weight * sample.confidence
-    rest = rest - rest.mean()
-    plain = sample.expected * (1 - sample.expected)  # the variance of an answer, if the calibrated confidence is right
-    explained = (2 * weight - weight**2) * max(plain - sample.noise, 0.0)  # the part of it that the confidence explains
-    before = n * float(right.var()) + IMAGINED * plain
-    after = float(rest @ rest) + IMAGINED * (plain - explained)
-    worth = n * min(max(before / after, 1.0), MOST_GAIN) if after > 0 else float(n)
-    return worth * design_gain(rest, sample.groups, spread=sample.spread) / sample.remaining
+    residuals = right - weight * sample.confidence
+    residuals = residuals - residuals.mean()
+    variance = sample.expected * (1 - sample.expected)  # of an answer, if the calibrated confidence is right
+    explained = (2 * weight - weight**2) * max(variance - sample.noise, 0.0)  # by the confidence
+    before = n * float(right.var()) + IMAGINED * variance
+    after = float(residuals @ residuals) + IMAGINED * (variance - explained)
+    size = n * min(max(before / after, 1.0), MOST_GAIN) if after > 0 else float(n)
+    return size * inverse_design_effect(residuals, sample.groups, spread=sample.spread) / sample.remaining
 
 
-def design_gain(rest: Numbers64, groups: NDArray[np.intp], *, spread: bool) -> float:
-    """The effective number of answers per answer, given how rows were drawn: above 1 if spread, below if grouped."""
-    if len(groups) > int(groups.max()) + 1:
-        return cluster_worth(rest, groups)
-    return spread_gain(rest) if spread else 1.0
+def inverse_design_effect(residuals: Numbers64, groups: NDArray[np.intp], *, spread: bool) -> float:
+    """How many independent answers one is worth, given how rows were drawn: above 1 if spread, below if grouped."""
+    if len(groups) > int(groups.max()) + 1:  # some group has several rows
+        return cluster_effect(residuals, groups)
+    return spread_effect(residuals) if spread else 1.0
 
 
-def spread_gain(rest: Numbers64) -> float:
+def spread_effect(residuals: Numbers64) -> float:
     """The total variance over the variance between neighbours, which alone matters for spread rows (Wolter, 1984).
 
-    >>> spread_gain(np.repeat([1.0, -1.0], 50)) > 2.9, spread_gain(np.tile([1.0, -1.0], 50))
+    >>> spread_effect(np.repeat([1.0, -1.0], 50)) > 2.9, spread_effect(np.tile([1.0, -1.0], 50))
     (True, 1.0)
     """
-    n, total = len(rest), float(rest.var())
-    if n < 3 or total <= ALL_ALIKE * float(rest @ rest):
+    n, total = len(residuals), float(residuals.var())
+    if n < 3 or total <= ALL_ALIKE * float(residuals @ residuals):
         return 1.0
-    between = float(np.square(np.diff(rest)).mean()) / 2
+    between = float(np.square(np.diff(residuals)).mean()) / 2
     return min(max((n + STEADY) * total / (n * between + STEADY * total), 1.0), MOST_GAIN)
 
 
-def cluster_worth(rest: Numbers64, groups: NDArray[np.intp]) -> float:
+def cluster_effect(residuals: Numbers64, groups: NDArray[np.intp]) -> float:
     """The inverse design effect of groups: the variance without groups over the variance with them.
 
     With few groups this variance is uncertain, so Student's quantile replaces the normal one (Korn and Graubard, 1998).
     """
     from scipy.special import ndtri, stdtrit
 
-    sums, sizes = np.bincount(groups, weights=rest), np.bincount(groups)
+    sums, sizes = np.bincount(groups, weights=residuals), np.bincount(groups)
     count = len(sizes)
-    if count == len(rest):
-        return 1.0
     if count == 1:
-        return 1 / len(rest)
-    alone, together = float(rest @ rest), float(sums @ sums) * count / (count - 1)
+        return 1 / len(residuals)
+    alone, together = float(residuals @ residuals), float(sums @ sums) * count / (count - 1)
     ratio = alone / together if together > 0 else 1.0
     few = (ndtri((1 + LEVEL) / 2) / stdtrit(count - 1, (1 + LEVEL) / 2)) ** 2
     return float(np.clip(ratio, 1 / sizes.max(), 1.0) * few)
@@ -203,12 +201,16 @@ def calibration_error(right: NDArray[np.bool_], confidence: Numbers64, groups: N
     squared = (confidence - right) ** 2
     nll = -np.log(np.maximum(np.where(right, confidence, 1 - confidence), 1e-300))
     outcomes = Outcomes(confidence, right, nll, 2 * squared)  # of the predicted class against all others
-    return bootstrap(debiased_error(n), outcomes, level=LEVEL, groups=groups)
+    return bootstrap(partial(debiased_l2, bins=bins_for(n)), outcomes, level=LEVEL, groups=groups)
 
 
-def debiased_error(n: int) -> Metric:
-    """The debiased calibration error, with a number of bins that suits `n` rows."""
-    return partial(debiased_l2, bins=min(MOST_BINS, max(2, n // ROWS_OF_A_BIN)))
+def bins_for(n: int) -> int:
+    """The number of bins that suits the calibration error of `n` rows.
+
+    >>> bins_for(100), bins_for(1000)
+    (5, 15)
+    """
+    return min(MOST_BINS, max(2, n // ROWS_OF_A_BIN))
 
 
 def gap(expected: float, accuracy: Interval) -> Interval:

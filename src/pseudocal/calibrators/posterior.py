@@ -92,16 +92,16 @@ class Posterior:
 
     Attributes:
         log_t: The grid, of shape `(points,)`.
-        log_likelihood: The log-likelihood of each answer, times its effective number of answers, `(n, points)`.
+        log_likelihood: The log-likelihood of each answer, times its weight, `(n, points)`.
         log_prior: The log prior up to a constant, of shape `(points,)`.
-        worth: That effective number.
+        weight: How many independent answers one is worth.
 
     """
 
     log_t: LogTs
     log_likelihood: LogTs
     log_prior: LogTs
-    worth: float
+    weight: float
 
     @property
     def density(self) -> LogTs:
@@ -157,24 +157,24 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> L
     return np.maximum(found, math.log(LEAST_PROBABILITY))
 
 
-def posterior(likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, worth: float = 1.0) -> Posterior:
+def posterior(likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, weight: float = 1.0) -> Posterior:
     """The posterior on a grid that is fine around the estimates and around the peak of the likelihood.
 
     Args:
         likelihood: Maps a grid of log T to the log-likelihood of each answer, `(n, points)`.
         priors: The priors. Without any, all log T between the bounds of `fit_temperature` are equally likely.
-        worth: The effective number of answers per answer: below 1 if answers are correlated, above 1 if they are well
+        weight: How many independent answers one is worth: below 1 if answers are correlated, above 1 if they are well
             spread or a large part of all rows.
 
     """
-    peak, width = _peak(lambda g: worth * likelihood(g).sum(axis=0))
+    peak, width = _peak(lambda g: weight * likelihood(g).sum(axis=0))
     fine = np.sinh(np.linspace(-FAR, FAR, GRID_POINTS))
     finite = [prior for prior in priors if not math.isinf(prior.width)]
     around = [math.log(prior.temperature) + prior.width / 10 * fine for prior in finite]
     grid = np.unique(np.concatenate([np.linspace(*LOG_T, 2 * GRID_POINTS), peak + width / 10 * fine, *around]))
     grid = grid[(grid >= LOG_T[0]) & (grid <= LOG_T[1])]
     log_prior = sum((p.log_density(grid) for p in priors), np.zeros(len(grid)))
-    return Posterior(grid, worth * likelihood(grid), log_prior, worth)
+    return Posterior(grid, weight * likelihood(grid), log_prior, weight)
 
 
 def _peak(log_likelihood: Callable[[LogTs], LogTs]) -> tuple[float, float]:

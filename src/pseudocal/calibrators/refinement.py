@@ -13,16 +13,15 @@ from numpy.typing import ArrayLike, NDArray
 from pseudocal.arrays import InputError, Logits, as_logits, check_rows, check_temperature
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers, check_answers
 from pseudocal.calibrators.confidence import confidence_slope, confidences
-from pseudocal.calibrators.measurement import Measured, MeasuredVerdict
+from pseudocal.calibrators.measurement import NARROW, Measured, MeasuredEvidence, judge_temperature
 from pseudocal.calibrators.measures import (
     LEVEL,
-    AnsweredRows,
+    CheckedRows,
     accuracy_interval,
     calibration_error,
-    design_gain,
     gap,
     interval_of_alike,
-    more_answers,
+    inverse_design_effect,
 )
 from pseudocal.calibrators.posterior import LOG_T, Posterior, Prior, log_likelihood, posterior
 from pseudocal.calibrators.survey import as_row_groups, survey_order
@@ -30,14 +29,13 @@ from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
 ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # the distribution of temperatures over typical models
-NARROW = 0.05  # temperatures that change the mean confidence by less than this are equivalent
 MIXES_WIDTH = 0.7  # in log T: the root mean square error of mixes, averaged over the families of development
 AGREEMENT_ERROR = 0.05  # of the accuracy that agreement forecasts: its median on the development tasks
 STUDENT_ERROR = 0.12  # of the accuracy that a student forecasts, as a prior: best of 0.05, 0.08 and 0.12 on development
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 FINE_POINTS = 2001  # of a grid of log T, if all answers are alike
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
-MOST_WORTH = 1e6  # the largest effective number of answers per answer, if all rows have one
+MOST_WEIGHT = 1e6  # the largest weight of an answer, if all rows have one
 
 
 def refine(
@@ -62,7 +60,7 @@ def refine(
         groups: The groups that were passed to `ask`.
 
     """
-    answered = _answered(logits, answers, groups)
+    answered = _answered_target(logits, answers, groups)
     found = _fitted(answered, priors)
     temperature = math.exp(found.mean)
     scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(answered.labels))
@@ -82,7 +80,7 @@ def measure_temperature(
 
     """
     check_temperature(temperature)
-    answered = _answered(logits, answers, groups)
+    answered = _answered_target(logits, answers, groups)
     return _measured(answered, _fitted(answered, (ANYTHING,)), temperature, answers, (), held_out=False)
 
 
@@ -125,30 +123,7 @@ def agreement_width(logits: Logits, temperature: float, error: float = AGREEMENT
     return min(OTHER_WIDTH, error / slope) if slope > 0 else OTHER_WIDTH
 
 
-class Asked(NamedTuple):
-    """What the answers say, for the verdict on a temperature.
-
-    Attributes:
-        low: The lower end of the 90% interval of log T.
-        high: The upper end of the 90% interval of log T.
-        narrow: Half the width of an interval of log T that is as good as a point.
-        gap_before: Mean confidence minus accuracy without calibration.
-        gap_after: Mean confidence minus accuracy with the temperature that is judged.
-        answers: The number of answers.
-        outside: How far the mean confidence without calibration is outside the 90% interval of the accuracy.
-
-    """
-
-    low: float
-    high: float
-    narrow: float
-    gap_before: float
-    gap_after: float
-    answers: int
-    outside: float = 0.0
-
-
-class _Answered(NamedTuple):
+class _AnsweredTarget(NamedTuple):
     """The answered rows, and the target they belong to."""
 
     target: Logits
@@ -162,7 +137,7 @@ class _Answered(NamedTuple):
         return self.target[self.rows]
 
 
-def _answered(logits: ArrayLike, answers: Answers, groups: ArrayLike | None) -> _Answered:
+def _answered_target(logits: ArrayLike, answers: Answers, groups: ArrayLike | None) -> _AnsweredTarget:
     target = as_logits(logits)
     check_rows(target)
     check_answers(answers, target, groups)
@@ -176,22 +151,22 @@ def _answered(logits: ArrayLike, answers: Answers, groups: ArrayLike | None) -> 
         along = np.argsort(place[rows])
         rows, labels = rows[along], labels[along]
     group = rows if groups is None else as_row_groups(groups, len(target))[rows]
-    return _Answered(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
+    return _AnsweredTarget(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
 
 
-def _fitted(answered: _Answered, priors: Sequence[Prior]) -> Posterior:
-    """The posterior, with the effective number of answers."""
+def _fitted(answered: _AnsweredTarget, priors: Sequence[Prior]) -> Posterior:
+    """The posterior, with answers that weigh as many independent ones."""
     likelihood = partial(log_likelihood, answered.logits, answered.labels)
     remaining = 1 - len(answered.rows) / len(answered.target)
-    worth = min(MOST_WORTH, 1 / remaining if remaining else MOST_WORTH)
-    found = posterior(likelihood, priors, worth=worth)
+    weight = min(MOST_WEIGHT, 1 / remaining if remaining else MOST_WEIGHT)
+    found = posterior(likelihood, priors, weight=weight)
     below, above = likelihood(found.mean + SLOPE_STEP * np.array([-1.0, 1.0])).T
-    gain = design_gain(above - below, answered.groups, spread=answered.spread)
-    return posterior(likelihood, priors, worth=worth * gain)
+    effect = inverse_design_effect(above - below, answered.groups, spread=answered.spread)
+    return posterior(likelihood, priors, weight=weight * effect)
 
 
 def _measured(
-    answered: _Answered,
+    answered: _AnsweredTarget,
     found: Posterior,
     temperature: float,
     answers: Answers,
@@ -200,7 +175,7 @@ def _measured(
     held_out: bool,
 ) -> Measured:
     target, groups = answered.target, answered.groups
-    sample = _sample(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
+    sample = _checked(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
     right, accuracy = sample.right, accuracy_interval(sample)
     low, high = _interval(answered, found, right)
     before, after, at_low, at_high = (
@@ -208,8 +183,8 @@ def _measured(
     )
     narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
     outside = max(accuracy.low - before, before - accuracy.high, 0.0)
-    asked = Asked(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right), outside)
-    verdict, reason, more = judge_temperature(math.log(temperature), asked)
+    evidence = MeasuredEvidence(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right), outside)
+    verdict, reason, more = judge_temperature(math.log(temperature), evidence)
     unanswered = len(target) - len(answered.rows)
     return Measured(
         verdict,
@@ -231,64 +206,21 @@ def _measured(
     )
 
 
-def _interval(answered: _Answered, found: Posterior, right: NDArray[np.bool_]) -> tuple[float, float]:
+def _interval(answered: _AnsweredTarget, found: Posterior, right: NDArray[np.bool_]) -> tuple[float, float]:
     """The 90% interval of log T."""
     low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     if right.any() and not right.all():
         return low, high
     labels = answered.labels if right.all() else np.full(len(right), NONE_OF_THESE)
     grid = np.linspace(*LOG_T, FINE_POINTS)
-    log_chance = found.worth * log_likelihood(answered.logits, labels, grid).sum(axis=0)
+    log_chance = found.weight * log_likelihood(answered.logits, labels, grid).sum(axis=0)
     return interval_of_alike((low, high), grid, log_chance, right=bool(right.all()))
 
 
-def _sample(answered: _Answered, temperatures: NDArray[np.float64]) -> AnsweredRows:
+def _checked(answered: _AnsweredTarget, temperatures: NDArray[np.float64]) -> CheckedRows:
     """The answered rows, each with the confidence at its own temperature."""
     right = answered.logits.argmax(axis=1) == answered.labels
     calibrated = confidences(answered.logits / temperatures[:, None])
     overall = confidences(answered.target, math.exp(float(np.log(temperatures).mean())))
     noise = float((overall * (1 - overall)).mean())
-    return AnsweredRows(right, calibrated, float(overall.mean()), noise, len(overall), answered.groups, answered.spread)
-
-
-def judge_temperature(log_t: float, asked: Asked) -> tuple[MeasuredVerdict, str, int | None]:
-    """The verdict on a temperature, the reason, and how many more answers would settle it.
-
-    >>> asked = Asked(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, answers=50)
-    >>> judge_temperature(0.5, asked)[0], judge_temperature(-0.5, asked)[0]
-    ('apply', 'do not apply')
-    >>> judge_temperature(0.2, Asked(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, answers=50))[::2]
-    ('caution', 63)
-
-    A model of two classes whose confidence is always near 50% and that is right less often than chance:
-
-    >>> asked = Asked(-1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, answers=20, outside=0.19)
-    >>> judge_temperature(0.5, asked)[:2]
-    ('caution', '20 answers ask for a temperature from 0.37 to 8.17, which makes next to no difference; but the mean
-    confidence is 35 points above the accuracy, and no temperature mends that.')
-
-    Args:
-        log_t: The logarithm of the temperature to judge.
-        asked: What the answers say.
-
-    """
-    low, high, narrow, before, after, n, outside = asked
-    story = f"{n:,} answers ask for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
-    off = max(low - log_t, log_t - high, 0.0)
-    if off > max(low, -high, 0.0):
-        return "do not apply", f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.", None
-    if off > 0:
-        return "caution", f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
-    if max(-low, high) <= narrow and outside > NARROW:
-        gap = f"{100 * abs(before):.0f} points {'above' if before > 0 else 'below'} the accuracy"
-        story = f"{story}, which makes next to no difference; but the mean confidence is {gap}"
-        return "caution", f"{story}, and no temperature mends that.", None
-    if max(-low, high) <= narrow:
-        return "already calibrated", f"{story}, which makes next to no difference: there is nothing to apply.", None
-    if not low <= 0 <= high and abs(after) > abs(before):
-        away = f"{100 * abs(before):.0f} to {100 * abs(after):.0f} points"
-        return "caution", f"{story}, which moves the mean confidence away from the accuracy, from {away}.", None
-    if not low <= 0 <= high:
-        return "apply", f"{story}: the model is {'over' if low > 0 else 'under'}confident.", None
-    more = more_answers(n, low, high, narrow)
-    return "caution", f"{story}, which may be none at all; about {more:,} more answers would settle it.", more
+    return CheckedRows(right, calibrated, float(overall.mean()), noise, len(overall), answered.groups, answered.spread)

@@ -181,7 +181,8 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
         "line 13: 'dgo', which is no class of the model",
         f"line 14: '{good[1][0]}' as '{other}' and not '{good[1][1]}', which line 3 has already",
         f"line 15: '{good[2][0]}' again, which line 4 has already",
-        "line 16: '3', which is no class of the model. The classes are ",
+        "line 16: '3', which is no class of the model",
+        "They are called '0', '1', '2', ... (400 in all). The classes are ",
     ):
         assert text in done.err
     assert content(out) == before

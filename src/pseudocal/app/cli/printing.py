@@ -11,7 +11,8 @@ from typing import Any, Protocol, TextIO
 
 from pseudocal.app.jobs.job import Note, Result, Tick
 from pseudocal.app.report import Report
-from pseudocal.app.report.advice import ANSWERED, headline
+from pseudocal.app.report.advice import headline
+from pseudocal.app.report.measured import count_of_answers
 
 METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
 TO_SAY_HOW = "to say how, for example: --resize 256 --crop 224 --preprocess imagenet (pseudocal calibrate --help)"
@@ -118,7 +119,7 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
     if answers := short["answers"]:
         accuracy, before, after = (answers[key] for key in ("accuracy", "gap_before", "gap_after"))
         yield (
-            f"measured on {answers['answers']:,} {ANSWERED[short['unit']]}: accuracy {accuracy['value']:.0%}, "
+            f"measured on {count_of_answers(answers['answers'], short['unit'])}: accuracy {accuracy['value']:.0%}, "
             f"90% interval {accuracy['low']:.0%} to {accuracy['high']:.0%}"
         )
         points = f"{100 * before['value']:+.0f} points before, {100 * after['value']:+.0f} after"

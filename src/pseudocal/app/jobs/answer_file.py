@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +17,10 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
 
 NO_CLASS = dict(zip(OTHER_ANSWERS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
+OTHER_WAYS = " and ".join(f'"{answer}"' for answer in OTHER_ANSWERS) + " are answers too"
+SEPARATORS = (",", ";", "\t")
 PROBLEMS_SHOWN = 5
-CLASSES_NAMED = 10
+CLASSES_SHOWN, NAMES_SHOWN = 10, 3
 
 
 @dataclass(frozen=True)
@@ -41,26 +45,45 @@ def answer_columns(*, pixels: bool) -> tuple[str, ...]:
 
 
 def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
-    """The lines of a table with the `answer_columns`, those without a label too."""
+    """The lines of a table with the `answer_columns`, those without a label too.
+
+    Spreadsheets of some languages put semicolons or tabs between the cells: the names of the columns tell.
+    """
+    text, wanted = _text_of(path), answer_columns(pixels=pixels)
+    for separator in SEPARATORS:
+        try:
+            rows = _filled_rows(text, separator)
+        except csv.Error as error:
+            raise InputError(f"expected a table of answers, got {path}: {error}") from error
+        header = [cell.strip().lower() for cell in rows[0][1]] if rows else []
+        if all(header.count(column) == 1 for column in wanted):
+            *where, said = (header.index(column) for column in wanted)
+            return [GivenAnswer(line, _name(*(row[at] for at in where)), row[said].strip()) for line, row in rows[1:]]
+    got = text.strip().split("\n")[0].strip()[:200] or "an empty file"
+    raise InputError(f"expected the columns {', '.join(wanted[:-1])} and label in {path}, got {got}")
+
+
+def _text_of(path: Path) -> str:
     check_regular(path, "a file of answers")
-    wanted = answer_columns(pixels=pixels)
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(file)
-            header = next(rows, [])
-            if not set(wanted) <= set(header):
-                got = ", ".join(header)[:200] or "an empty file"
-                raise InputError(f"expected the columns {', '.join(wanted[:-1])} and label in {path}, got {got}")
-            *where, said = (header.index(column) for column in wanted)
-            return [
-                GivenAnswer(
-                    rows.line_num, _name(*(row[at] for at in where)), row[said].strip() if said < len(row) else ""
-                )
-                for row in rows
-                if max(where) < len(row)
-            ]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"expected a table of answers, got {path}: {error}") from error
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise InputError(f'expected a table of answers in UTF-8, got {path}: save it as "CSV UTF-8"') from error
+
+
+def _filled_rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
+    r"""The rows that are not blank, each with the number of its line; all have as many cells as the longest.
+
+    >>> _filled_rows("sep=;\n\nfile;label\na.png;cat\nb.png\n", ";")
+    [(3, ['file', 'label']), (4, ['a.png', 'cat']), (5, ['b.png', ''])]
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
+    if rows and rows[0][1][0].startswith("sep="):  # how a spreadsheet is told the separator
+        rows = rows[1:]
+    cells = max((len(row) for _, row in rows), default=0)
+    return [(line, row + [""] * (cells - len(row))) for line, row in rows]
 
 
 def _name(file: str, *spot: str) -> str:
@@ -69,11 +92,9 @@ def _name(file: str, *spot: str) -> str:
     >>> _name("a.png"), _name("a.png", "3", " 04")
     ('a.png', 'a.png (y 3, x 4)')
     """
-    return (
-        spot_name(file, *(str(int(text)) if NUMBER.fullmatch(text.strip()) else text for text in spot))
-        if spot
-        else file
-    )
+    if not spot:
+        return file
+    return spot_name(file, *(str(int(text)) if NUMBER.fullmatch(text.strip()) else text for text in spot))
 
 
 def read_answers(
@@ -89,18 +110,19 @@ def read_answers(
         pixels: whether the answers are about pixels.
 
     """
-    known, numbers = set(names), {text: i for i, text in enumerate(answer_labels(classes))}
+    known, labels = KnownNames.of(names), KnownNames.of(answer_labels(classes))
     what = "pixel that was kept of the target" if pixels else "input of the target"
     found: dict[str, tuple[GivenAnswer, int]] = {}
-    problems, hint = [], ""
+    problems, hints = [], {}
     for given in (one for one in answer_lines(path, pixels=pixels) if one.text):
-        name = _as_known(given.name, known)
-        label = _label(given.text, numbers)
+        name = known.find(given.name)
+        label = _label(given.text, labels)
         if name is None:
             problems.append(f"line {given.line}: {given.name[:80]!r}, which is no {what}")
+            hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
         elif label is None:
             problems.append(f"line {given.line}: {given.text[:80]!r}, which is no class of the model")
-            hint = f". The classes are {_listed(classes)}"
+            hints["classes"] = f". The classes are {_listed(classes, CLASSES_SHOWN)}; {OTHER_WAYS}"
         elif name in found:
             other = found[name][0]
             how = "again" if found[name][1] == label else f"as {given.text[:80]!r} and not {other.text[:80]!r}"
@@ -110,6 +132,7 @@ def read_answers(
     if problems:
         more = f"; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else ""
         listed = "; ".join(problems[:PROBLEMS_SHOWN])
+        hint = "".join(hints.values())
         raise InputError(f"expected one answer for each input that has any in {path}, got {listed}{more}{hint}")
     if not found:
         raise InputError(f"expected at least one answer in {path}, got none")
@@ -125,30 +148,74 @@ def shown_classes(classes: Sequence[str], count: int) -> list[str]:
     return list(classes) if len(classes) == count else [str(i) for i in range(count)]
 
 
-def _listed(classes: Sequence[str]) -> str:
-    """The names of the first classes.
+def _listed(names: Sequence[str], most: int) -> str:
+    """The first of many names.
 
-    >>> _listed(["cat", "dog"])
-    "'cat', 'dog'"
+    >>> _listed(["cat", "dog", "eel"], 2)
+    "'cat', 'dog', ... (3 in all)"
     """
-    more = f", ... ({len(classes):,} in all)" if len(classes) > CLASSES_NAMED else ""
-    return ", ".join(repr(name[:80]) for name in classes[:CLASSES_NAMED]) + more
+    more = f", ... ({len(names):,} in all)" if len(names) > most else ""
+    return ", ".join(repr(name[:80]) for name in names[:most]) + more
 
 
-def _label(text: str, numbers: dict[str, int]) -> int | None:
+def _label(text: str, labels: KnownNames) -> int | None:
     """The class that an answer stands for; names come before numbers, and both before the words for no class.
 
-    >>> _label("dog", {"cat": 0, "dog": 1}), _label("0", {"cat": 0, "dog": 1}), _label("2", {"cat": 0, "dog": 1})
-    (1, 0, None)
+    Tables of numbers with empty cells are often saved with fractions: `1.0` is class 1.
+
+    >>> labels = KnownNames.of(["cat", "dog"])
+    >>> _label("dog", labels), _label("0", labels), _label("1.0", labels), _label("2", labels), _label("Dog", labels)
+    (1, 0, 1, None, 1)
     """
-    name = _as_known(text, numbers)
-    if name is not None:
-        return numbers[name]
-    if NUMBER.fullmatch(text) and 0 <= int(text) < len(numbers):
-        return int(text)
-    return NO_CLASS.get(text.lower())
+    exact = labels.exactly(text)
+    if exact is not None:
+        return labels.numbers[exact]
+    number = text.removesuffix(".0")
+    if NUMBER.fullmatch(number) and 0 <= int(number) < len(labels.numbers):
+        return int(number)
+    other, alike = NO_CLASS.get(_loosely(text)), labels.find(text)
+    return other if alike is None or other is not None else labels.numbers[alike]
 
 
-def _as_known(text: str, known: set[str] | dict[str, int]) -> str | None:
-    """A name as it is known: it may have an apostrophe before it, so that no spreadsheet takes it for a formula."""
-    return next((name for name in (plain_cell(text), text) if name in known), None)
+@dataclass(frozen=True)
+class KnownNames:
+    """Names that a person refers to, and may write a little differently.
+
+    >>> known = KnownNames.of(["a.png", "B.png", "b.png", "=c.png"])
+    >>> known.find("A.png "), known.find("b.png"), known.find("'=c.png")
+    ('a.png', 'b.png', '=c.png')
+    >>> known.find("B.PNG")                                       # of two that differ in this alone, neither
+
+    Attributes:
+        numbers: each name with its number.
+        alike: the names that differ from all others in more than spaces and case, by what is left without these.
+
+    """
+
+    numbers: dict[str, int]
+    alike: dict[str, str]
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> KnownNames:
+        """Number different names."""
+        numbers = {name: i for i, name in enumerate(names)}
+        count = Counter(map(_loosely, numbers))
+        return cls(numbers, {_loosely(name): name for name in numbers if count[_loosely(name)] == 1})
+
+    def exactly(self, text: str) -> str | None:
+        """The name that is written so; an apostrophe before it may keep a spreadsheet from computing it."""
+        return next((name for name in (plain_cell(text), text) if name in self.numbers), None)
+
+    def find(self, text: str) -> str | None:
+        """The name that is written so, or else the only one that differs in spaces and case alone."""
+        exact, alike = self.exactly(text), (self.alike.get(_loosely(way)) for way in (plain_cell(text.strip()), text))
+        return exact if exact is not None else next((name for name in alike if name is not None), None)
+
+
+def _loosely(text: str) -> str:
+    """A name without what people get wrong: capital letters, and spaces before, after and twice.
+
+    >>> _loosely(" Cannot  tell")
+    'cannot tell'
+    """
+    return " ".join(text.casefold().split())

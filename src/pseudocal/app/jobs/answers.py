@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,20 @@ import numpy as np
 from pseudocal.app.inputs import open_inputs
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.inputs.texts import read_descriptions
-from pseudocal.app.jobs.answer_file import GivenAnswer, answer_columns, answer_lines, read_answers, shown_classes
+from pseudocal.app.jobs.answer_file import (
+    GivenAnswer,
+    KnownNames,
+    answer_columns,
+    answer_lines,
+    read_answers,
+    shown_classes,
+)
 from pseudocal.app.jobs.job import DrawnBy
 from pseudocal.app.jobs.kept_target import KeptTarget
 from pseudocal.app.jobs.staging import staged
-from pseudocal.app.report.labelling import Question, plain_cell, write_labelling_page
+from pseudocal.app.report.labelling import Question, guarded_cell, write_labelling_page
 from pseudocal.app.report.pictures import as_frame
-from pseudocal.app.report.predictions import FORMULA, Target
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
@@ -56,7 +63,7 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(answer_columns(pixels=kept.pixels is not None))
             writer.writerows(
-                [_guarded(one.name), *(one.pixel or ()), filled.get(names[row], "")]
+                [guarded_cell(one.name), *(one.pixel or ()), filled.get(names[row], "")]
                 for one, row in zip(questions, rows, strict=True)
             )
     return out / "label.html"
@@ -77,29 +84,27 @@ def refined_by(
     rows = np.array([number[one.name] for one, _ in given])
     labels = np.array([label for _, label in given])
     if drawn_by == "ask":
-        _check_drawn([one for one, _ in given], rows, kept, names, path)
+        _check_drawn([one for one, _ in given], rows, kept, path)
     refined = calibration.refined(logits, Answers(rows, labels, drawn_by), groups=kept.groups)
-    answered = _answered(np.array(logits[rows]), labels, None if kept.groups is None else kept.groups[rows])
+    answered = _labelled(np.array(logits[rows]), labels, None if kept.groups is None else kept.groups[rows])
     return replace(refined, versions=calibration.versions | refined.versions), answered
 
 
-def _answered(logits: Logits, labels: Labels, groups: Any) -> Labelled:
+def _labelled(logits: Logits, labels: Labels, groups: Any) -> Labelled:
     second = np.argsort(logits, axis=1, kind="stable")[:, -2]
     known = labels != CANNOT_TELL
     right = np.where(labels == NONE_OF_THESE, second, labels)
     return Labelled(logits[known], right[known], groups=None if groups is None else groups[known])
 
 
-def _check_drawn(
-    given: list[GivenAnswer], rows: RowNumbers, kept: KeptTarget, names: Sequence[str], path: Path
-) -> None:
+def _check_drawn(given: list[GivenAnswer], rows: RowNumbers, kept: KeptTarget, path: Path) -> None:
     """Refuse answers that are no sample: others than those to the first questions."""
     asked = ask(kept.logits, len(rows), groups=kept.groups)
-    others = [one for one, row in zip(given, rows, strict=True) if row not in set(asked.tolist())]
+    others = [one for one, drawn in zip(given, np.isin(rows, asked), strict=True) if not drawn]
     if not others:
         return
     strange = min(others, key=lambda one: one.line)
-    left_out = next(names[row] for row in asked if row not in set(rows.tolist()))
+    left_out = kept.names[asked[~np.isin(asked, rows)][0]]
     raise InputError(
         f"expected answers to the first {len(rows)} questions in {path}, got none for {left_out!r} and one for "
         f"{strange.name!r} in line {strange.line}, which is not among them: inputs that were chosen in another way are "
@@ -120,24 +125,16 @@ def _filled_in(path: Path, names: list[str], *, pixels: bool) -> dict[str, str]:
     """What a person has written into an earlier template; it must not get lost."""
     if not path.exists():
         return {}
-    filled = {}
+    filled, known = {}, KnownNames.of(names)
     for one in (given for given in answer_lines(path, pixels=pixels) if given.text):
-        if plain_cell(one.name) not in names:
+        name = known.find(one.name)
+        if name is None:
             raise InputError(
                 f"expected {path} with answers to the first {len(names)} questions, got one for {one.name!r} in line "
                 f"{one.line}: ask more questions, or move the file away"
             )
-        filled[plain_cell(one.name)] = one.text
+        filled[name] = one.text
     return filled
-
-
-def _guarded(name: str) -> str:
-    """A cell that no spreadsheet takes for a formula; `plain_cell` gives the name back.
-
-    >>> _guarded("=1+1.png"), plain_cell(_guarded("'=1+1.png")), _guarded("'80s.png")
-    ("'=1+1.png", "'=1+1.png", "'80s.png")
-    """
-    return f"'{name}" if name.lstrip("'").startswith(FORMULA) else name
 
 
 def _questions(kept: KeptTarget, rows: RowNumbers) -> list[Question]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from pseudocal.app.report.measured import facts_of_answers, facts_of_labels, gap_in_words
+from pseudocal.app.report.measured import count_of_answers, facts_of_answers, facts_of_labels, gap_in_words
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
 from pseudocal.app.report.shapes import Panel, Track
@@ -130,7 +130,6 @@ def _note(text: str) -> Fact:
     return Fact("note", text)
 
 
-ANSWERED = {"inputs": "answers", "pixels": "answered pixels"}  # what a person has given, by what was asked about
 CHECKS = (_measured, _assumed, _few_images, _differ, _unreadable, _left_out, _labels, _sampling)
 
 
@@ -143,7 +142,9 @@ def panel(report: Report) -> Panel | None:
     tracks = _tracks(report)
     return Panel(
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
-        kicker="Verdict" if answers is None else f"Verdict, measured on {answers.answers:,} {ANSWERED[report.unit]}",
+        kicker="Verdict"
+        if answers is None
+        else f"Verdict, measured on {count_of_answers(answers.answers, report.unit)}",
         heading=HEADINGS[judged.verdict],
         meaning=MEANINGS[judged.verdict],
         contradicted=bool(report.measured) and any(fact.level == "caution" for fact in facts_of_labels(report)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pseudocal.app.report.measured import count_of_answers
 from pseudocal.app.report.record import Report
 
 KNOWN_TASKS = {"huggingface": "image-classification", "huggingface-text": "text-classification"}
@@ -46,7 +47,9 @@ def card_of(report: Report) -> str:
 
 
 def _source(report: Report) -> str:
-    return " without labels" if report.answers is None else f" and {report.answers.answers:,} answers of a person"
+    if report.answers is None:
+        return " without labels"
+    return f" and {count_of_answers(report.answers.answers, 'inputs')} of a person"
 
 
 def _metric(kind: str, name: str, value: float) -> dict[str, Any]:

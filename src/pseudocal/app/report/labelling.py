@@ -88,6 +88,15 @@ def answer_labels(classes: Sequence[str]) -> list[str]:
     return labels
 
 
+def guarded_cell(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula, as the page writes it; `plain_cell` gives the text back.
+
+    >>> guarded_cell("=1+1.png"), plain_cell(guarded_cell("'=1+1.png")), guarded_cell("'80s.png")
+    ("'=1+1.png", "'=1+1.png", "'80s.png")
+    """
+    return f"'{text}" if text.lstrip("'").startswith(FORMULA) else text
+
+
 def plain_cell(text: str) -> str:
     """A cell of `answers.csv` without the apostrophe that keeps a spreadsheet from taking it for a formula.
 

@@ -10,6 +10,8 @@ from pseudocal.app.report.sections import Fact
 from pseudocal.calibrators.measurement import Measured
 from pseudocal.metrics import Interval
 
+ANSWERED = {"inputs": "answer", "pixels": "answered pixel"}  # what a person has given, by what was asked about
+
 
 def facts_of_labels(report: Report) -> Iterator[Fact]:
     """Say what labels show clearly about a verdict that has not seen them: harm, or a refusal that was wrong."""
@@ -45,6 +47,15 @@ def _clear_changes(report: Report) -> Iterator[tuple[float, str, str]]:
         if (change.low or 0) > 0 or (change.high or 0) < 0:
             digits = max(3, 1 - math.floor(math.log10(abs(change.value))))
             yield change.value, f"{row.before.value:.{digits}f}", f"{row.after.value:.{digits}f}"
+
+
+def count_of_answers(n: int, unit: str) -> str:
+    """Say how many answers there are.
+
+    >>> count_of_answers(50, "inputs"), count_of_answers(1, "pixels")
+    ('50 answers', '1 answered pixel')
+    """
+    return f"{n:,} {ANSWERED[unit]}{'' if n == 1 else 's'}"
 
 
 def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
