@@ -188,6 +188,7 @@ def test_a_csv_is_read_without_pyarrow(tmp_path, monkeypatch):
         ("a,b\n1,2\n3\n", "expected 2 cells as in the first line, got 1 in line 3"),
         ('a,b\n1,"2\n', "unexpected end of data"),
         ("", "an empty file"),
+        ("a;b\n0,5;1\n", "expected commas between the cells, got semicolons"),
     ],
 )
 def test_a_damaged_csv_is_refused(tmp_path, content, message):

@@ -31,6 +31,8 @@ def read_csv(path: Path) -> list[tuple[str, NDArray[Any]]]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
         names = next(reader, [])
+        if len(names) == 1 and ";" in names[0]:  # its numbers may have commas too, so it is not read
+            raise ValueError("expected commas between the cells, got semicolons")
         rows: list[list[str]] = []
         for row in reader:
             if row and len(row) != len(names):
