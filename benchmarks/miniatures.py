@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pseudocal.lab.data.layouts import BENCHMARKS, VISDA_CLASSES, Benchmark
+from pseudocal.lab.data.layouts import BENCHMARKS, Benchmark
 from pseudocal.lab.data.street_scenes import LABEL_COLUMN, STREET_CLASSES
 
 SIDE = 32  # of a picture
@@ -32,24 +32,16 @@ FRAMES = 8
 SPREAD = 100.0  # how far apart the features of two pictures are
 FOREIGN = "/home/someone/data"  # how paths begin in the lists of somebody else
 EACH = {"office-31": 2, "office-home": 1, "visda-2017": 3, "domainnet-126": 1, "imagenet-sketch": 1}  # of a class
-NAMES = """
-back_pack bike bike_helmet bookcase bottle calculator desk_chair desk_lamp desktop_computer file_cabinet headphones
-keyboard laptop_computer letter_tray mobile_phone monitor mouse mug paper_notebook pen phone printer projector punchers
-ring_binder ruler scissors speaker stapler tape_dispenser trash_can
--
-Alarm_Clock Backpack Batteries Bed Bike Bottle Bucket Calculator Calendar Candles Chair Clipboards Computer Couch
-Curtains Desk_Lamp Drill Eraser Exit_Sign Fan File_Cabinet Flipflops Flowers Folder Fork Glasses Hammer Helmet Kettle
-Keyboard Knives Lamp_Shade Laptop Marker Monitor Mop Mouse Mug Notebook Oven Pan Paper_Clip Pen Pencil Postit_Notes
-Printer Push_Pin Radio Refrigerator Ruler Scissors Screwdriver Shelf Sink Sneakers Soda Speaker Spoon TV Table
-Telephone ToothBrush Toys Trash_Can Webcam
-"""
-CLASSES: dict[str, Sequence[str]] = {
-    **dict(zip(("office-31", "office-home"), (names.split() for names in NAMES.split("-")), strict=True)),
-    "visda-2017": VISDA_CLASSES,
-    "domainnet-126": [f"thing_{i:03}" for i in range(126)],
-    "imagenet-sketch": [f"n{i:08}" for i in range(1000)],
-}
 SYNTHIA_MASKS = ("GT/LABELS", "parsed_LABELS", "synthia_mapped_to_cityscapes")
+
+
+def _class_names(benchmark: Benchmark) -> list[str]:
+    """The names that are known or that choose a partial set, then numbers."""
+    known = benchmark.names or benchmark.partial
+    return [*known, *(f"thing_{i:03}" for i in range(benchmark.classes - len(known)))]
+
+
+CLASSES = {name: _class_names(benchmark) for name, benchmark in BENCHMARKS.items()}
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ ELSEWHERE = {  # what a command begins with: what it needs, and which test does 
     "pseudocal bench run": "minutes or the paper's data: tests/lab/bench/test_command.py",
     "pseudocal bench table": "the results of a run: tests/lab/bench/test_command.py",
     "pseudocal bench figures": "the results of a run: tests/lab/bench/test_command.py",
-    "pseudocal bench compare saved/": "saved features: tests/lab/bench/test_saved_outputs.py",
+    "pseudocal bench compare": "saved features: tests/lab/bench/test_saved_outputs.py",
     "pseudocal calibrate models:first": "the networks of the demo: tests/app/cli/test_demo.py",
     "pseudocal calibrate sentiment/": "a Hugging Face model: tests/app/cli/test_texts.py",
     "pseudocal calibrate birds.onnx": "a CLIP: tests/app/cli/test_zero_shot.py",

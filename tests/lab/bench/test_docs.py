@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+
+from pseudocal.lab.bench import built_in
+from pseudocal.lab.bench.suite_file import parse_suite
 
 ROOT = Path(__file__).parents[3]
 NUMBER = re.compile(r"\d+\.\d+")
@@ -34,3 +38,12 @@ def test_what_is_said_of_make_and_of_segmenters_is_so():
     command = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
     assert "segmentation.md#the-command" in command
     assert "(segmentation) are refused" not in command
+
+
+def test_the_suite_files_of_the_page_are_suites():
+    text = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8")
+    found = [parse_suite(tomllib.loads(each), "s") for each in re.findall(r"```toml\n(.*?)```", text, re.DOTALL)]
+    assert len(found) >= 4
+    without = next(suite for suite in found if len(suite.tasks) == 72)
+    assert "ensemble" not in without.calibrators
+    assert set(without.tasks) == set(built_in("office-home", weights="weights/").tasks)  # so their models are shared

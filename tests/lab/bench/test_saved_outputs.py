@@ -61,6 +61,22 @@ def test_the_target_alone_has_the_oracles_only(tmp_path):
     assert [each.calibrator for each in compare_outputs(tmp_path)] == ["none", "oracle-released", "oracle"]
 
 
+@pytest.mark.filterwarnings("ignore::pseudocal.scaling.linear.UnfinishedFitWarning")
+def test_a_rival_that_fails_leaves_the_others(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    for rows, n in (("src_train", 60), ("src_val", 40), ("tgt", 50)):  # noise: no temperature is right
+        labels, logits, features = rng.integers(0, 3, n), 3 * rng.normal(size=(n, 3)), rng.normal(size=(n, 5))
+        np.savez(tmp_path / f"{rows}.npz", label=labels, output=logits, feature=features)
+    failed = [each for each in compare_outputs(tmp_path) if each.error]
+    assert failed
+    assert all("released" in each.calibrator and not each.metrics for each in failed)
+    assert main(["bench", "compare", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "| TempScal |" in said.out
+    assert "as released: expected a positive temperature" in said.err
+    assert main(["bench", "compare", str(tmp_path), "--format", "csv"]) == 0
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

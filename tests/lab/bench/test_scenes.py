@@ -227,6 +227,9 @@ def test_street_scenes_stand_beside_the_papers_numbers(streets):
         run(missing, store)
     with pytest.raises(InputError, match="expected root, a folder with cityscapes, gta5, synthia in it, got None"):
         run(suite, Store(streets / "other"))
+    deep = replace(suite, tasks=built_in("street-scenes", weights=str(streets)).tasks[:1])
+    with pytest.raises(InputError, match=r"such as torchvision's resnet101-63fe2227.pth, or a folder that has it, got"):
+        run(deep, store)
 
 
 def test_a_backbone_for_classification_is_refused(cache, tmp_path, capsys):

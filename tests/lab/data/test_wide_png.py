@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from pseudocal.arrays import InputError
-from pseudocal.lab.data import streets
+from pseudocal.lab.data import street_scenes, streets
 from pseudocal.lab.data.wide_png import MAX_PIXELS, first_channel, is_wide
 
 
@@ -92,7 +92,7 @@ def test_a_file_that_promises_or_holds_too_much_is_refused(path, width, said):
 
 
 @pytest.mark.parametrize("size", [None, (4, 6)])
-def test_the_masks_of_synthia_as_downloaded(tmp_path, size):
+def test_the_masks_of_synthia_as_downloaded(tmp_path, cache, monkeypatch, size):
     numbers = np.array([[3, 4, 0], [10, 11, 14]])
     mask = np.stack([numbers, numbers * 300, numbers * 0], axis=-1)  # class, instance, nothing
     for folder, content in (("GT/LABELS", wide_png(mask, [4, 4])), ("RGB", None)):
@@ -102,3 +102,10 @@ def test_the_masks_of_synthia_as_downloaded(tmp_path, size):
     found = streets("synthia", tmp_path, size=size)
     step = 1 if size is None else 2
     np.testing.assert_array_equal(found.masks[0][::step, ::step], [[0, 1, 255], [11, 18, 255]])
+    read_once = found.masks[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(street_scenes, "first_channel", None)  # it is not decoded again
+        np.testing.assert_array_equal(found.masks[0], read_once)
+    for kept in (cache / "masks").iterdir():
+        kept.write_bytes(b"damaged")
+    np.testing.assert_array_equal(found.masks[0], read_once)

@@ -26,6 +26,8 @@ from pseudocal.predictors import as_predictor
 
 SHALLOW = (1, 1, 1, 1)
 
+RGB_MEAN = torch.tensor([0.485, 0.456, 0.406])[:, None, None]
+
 
 def published(classes: int, heads: tuple[str, ...], prefix: str = "") -> dict[str, torch.Tensor]:
     """Tensors of the names and shapes that AdaptSegNet's and ADVENT's checkpoints have, of a shallow network."""
@@ -70,13 +72,26 @@ def test_public_checkpoints_load(heads, prefix, tmp_path):
 
 
 def test_a_new_head_above_the_weights_of_a_resnet(tmp_path):
-    tensors = published(5, ("layer6",))
+    tensors = published(5, ())
     torch.save(tensors | {"fc.weight": torch.zeros(1000, 2048)}, tmp_path / "resnet.pth")
-    network = build_segmenter("deeplab", 3, weights=str(tmp_path / "resnet.pth"), depths=SHALLOW)
-    torch.testing.assert_close(network.conv1.weight.data, tensors["conv1.weight"])
+    network: Any = build_segmenter("deeplab", 3, weights=str(tmp_path / "resnet.pth"), depths=SHALLOW)
+    torch.testing.assert_close(network.layer1[0].conv1.weight.data, tensors["layer1.0.conv1.weight"])
+    images = torch.rand(2, 3, 20, 20) * 255
+    theirs = (images / 255 - RGB_MEAN) / torch.tensor([0.229, 0.224, 0.225])[:, None, None]  # torchvision's input
+    ours = images.flip(1) - RGB_MEAN.flip(0) * 255
+    expected = torch.nn.functional.conv2d(theirs, tensors["conv1.weight"])
+    torch.testing.assert_close(torch.nn.functional.conv2d(ours, network.conv1.weight), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(network.mean, RGB_MEAN.flip(0) * 255, rtol=0, atol=1.0)  # theirs, to a grey level
     assert network(torch.zeros(1, 3, 33, 41)).shape == (1, 3, 5, 6)
     with pytest.raises(InputError, match=r"got \d+ missing: layer1\.1"):
         build_segmenter("deeplab", 3, weights=str(tmp_path / "resnet.pth"))
+
+
+def test_the_weights_that_adaptsegnet_starts_from_are_taken_as_they_are(tmp_path):
+    tensors = published(5, ("layer5",), "Scale.")
+    torch.save(tensors, tmp_path / "init.pth")
+    network = build_segmenter("deeplab", 3, weights=str(tmp_path / "init.pth"), depths=SHALLOW)
+    torch.testing.assert_close(network.conv1.weight.data, tensors["Scale.conv1.weight"])
 
 
 def test_only_two_branches_count_if_asked():

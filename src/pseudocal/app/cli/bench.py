@@ -69,7 +69,8 @@ def run(
     using = _executor(store.device, workers, ray=ray, address=ray_address)
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
         trained = len({task.training for task in chosen.tasks})
-        outlook = Outlook(trained, _processes(store.device, workers), quiet=quiet)
+        read = all(task.checkpoint is not None for task in chosen.tasks)  # nothing is trained
+        outlook = Outlook(trained, _processes(store.device, workers), quiet=quiet or read)
 
         def progress(what: str, done: int, total: int) -> None:
             if (what, done, quiet) == ("features", 0, False):  # everything is checked, and nothing has run yet
@@ -159,10 +160,15 @@ def compare(
 ) -> None:
     """Compare all calibrators that saved features, logits and labels suffice for."""
     _package()
+    from pseudocal.lab.bench.calibrators import COMPARED
     from pseudocal.lab.bench.formats import saved_scores
     from pseudocal.lab.bench.saved_outputs import compare_outputs
 
-    typer.echo(saved_scores(compare_outputs(folder, seed=seed), form))
+    found = compare_outputs(folder, seed=seed)
+    typer.echo(saved_scores(found, form))
+    for each in found:
+        if each.error is not None:
+            typer.echo(f"{COMPARED[each.calibrator].title}: {each.error}", err=True)
 
 
 @bench.command(name="list", epilog=EPILOG)
@@ -186,14 +192,16 @@ def _chosen(suite: str, **settings: Any) -> Suite:
 
 def _starts_elsewhere(task: Task) -> bool:
     """Whether a task's backbone starts from weights that were chosen: those of "default" are its own."""
-    return not task.segments and task.checkpoint is None and task.weights != "default"
+    return task.checkpoint is None and task.weights != "default"
 
 
 def _tell_weights(suite: Suite) -> None:
     """Say what the backbones start from: the names on the hub do not tell, and weights may be random."""
     from pseudocal.lab.adapt.weights import about_weights
 
-    for name, weights in sorted({(task.backbone, task.weights) for task in suite.tasks if _starts_elsewhere(task)}):
+    names = {"deeplab": "resnet101"}  # what a segmenter stands on
+    chosen = [task for task in suite.tasks if _starts_elsewhere(task)]
+    for name, weights in sorted({(names.get(task.backbone, task.backbone), task.weights) for task in chosen}):
         typer.echo(about_weights(name, weights), err=True)
 
 

@@ -44,11 +44,11 @@ class Outlook:
 def count_sentence(total: int, tasks: int) -> str:
     """Say how many models are to be trained.
 
-    >>> count_sentence(252, 84), count_sentence(10, 84)
-    ('252 models to train, 168 or more of them for ensembles only', '10 models to train')
+    >>> count_sentence(252, 84), count_sentence(1, 84)
+    ('252 models to train, 168 or more of them for ensembles only', '1 model to train')
     """
     more = f", {total - tasks} or more of them for ensembles only" if total > tasks else ""
-    return f"{total} models to train{more}"
+    return f"{total} model{'s' if total > 1 else ''} to train{more}"
 
 
 def time_sentence(seconds: float, rounds: int, now: datetime) -> str:

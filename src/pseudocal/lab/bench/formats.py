@@ -101,11 +101,14 @@ def comparisons(found: Sequence[Comparison]) -> str:
 def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
     """Format the scores of calibrators on saved outputs, as Markdown or as CSV in full precision.
 
+    Calibrators that failed have no row.
+
     >>> print(saved_scores([SavedScore("none", {"ece": 0.125, "nll": 2.0, "brier": 0.5, "accuracy": 0.4}, 1.0)]))
     | calibrator | ECE, % | NLL | Brier | accuracy, % | T |
     |---|---|---|---|---|---|
     | No calibration | 12.50 | 2.0000 | 0.5000 | 40.00 | 1.000 |
     """
+    found = [each for each in found if each.error is None]
     if form == "csv":
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")

@@ -46,14 +46,16 @@ class SavedScore:
 
     Attributes:
         calibrator: its name in `pseudocal.lab.bench.calibrators.COMPARED`.
-        metrics: ECE, NLL, Brier score and accuracy on the target, by name.
+        metrics: ECE, NLL, Brier score and accuracy on the target, by name; empty if it failed.
         temperature: the temperature, if it found one.
+        error: why it failed, if it did: the released searches may end at no temperature.
 
     """
 
     calibrator: str
     metrics: Mapping[str, float]
-    temperature: float | None
+    temperature: float | None = None
+    error: str | None = None
 
 
 def compare_outputs(folder: Path, *, calibrators: Sequence[str] = ALL, seed: int = 0) -> list[SavedScore]:
@@ -74,7 +76,11 @@ def compare_outputs(folder: Path, *, calibrators: Sequence[str] = ALL, seed: int
     mixes = [arrays[key] for key in (("mix", "output"), ("mix", "label")) if key in arrays]
     found = []
     for name in calibrators:
-        calibration = _calibration(name, material, mixes, seed)
+        try:
+            calibration = _calibration(name, material, mixes, seed)
+        except InputError as error:  # the others are compared all the same
+            found.append(SavedScore(name, {}, error=str(error)))
+            continue
         if calibration is not None:
             outcomes = Outcomes.from_logits(calibration(arrays["tgt", "output"]), labels)
             scaling = calibration.scaling

@@ -75,8 +75,11 @@ def network_settings(task: Task) -> dict[str, Any]:
 
 
 def check_segmentation(task: Task, store: Store) -> None:
-    """Refuse invalid settings and missing data before anything runs."""
+    """Refuse invalid settings, missing weights and missing data before anything runs."""
     check_settings(task)
+    weights = network_settings(task).get("weights")
+    if task.backbone == "deeplab" and weights is not None and not Path(weights).is_file():
+        raise InputError(f"expected {WEIGHTS_OF['deeplab']}, or a folder that has it, got {weights}")
     for name in (task.source, task.target):
         _scenes(task, name, store)
 

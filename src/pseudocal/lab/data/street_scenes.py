@@ -6,7 +6,9 @@ on SYNTHIA; the 13-class score of SYNTHIA leaves out wall, fence and pole. Numbe
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.pictures import read_mask
 from pseudocal.arrays import InputError
 from pseudocal.lab.data.builtin_scenes import Scenes
+from pseudocal.lab.data.cache import cache_folder, read_checked, write_checked
 from pseudocal.lab.data.domains import ImageArray, Selector, Unlabelled
 from pseudocal.lab.data.images import image_size, read_image
 from pseudocal.lab.data.wide_png import first_channel, is_wide
@@ -164,8 +167,21 @@ class MaskFiles:
         if self.frames is not None and self.size is None:
             _check_sizes(path, self.frames[i])
         if is_wide(path):  # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
-            return _nearest(self.table[first_channel(path)], self.size)
+            return _nearest(self.table[_wide_classes(path)], self.size)
         return np.asarray(self.table[read_mask(path, self.size)], dtype=np.uint8)
+
+
+def _wide_classes(path: Path) -> NDArray[np.uint16]:
+    """Decode a mask of 16-bit colour once, which takes longer than a step of training; the cache folder keeps it."""
+    found = path.stat()
+    name = f"{path.resolve()} {found.st_size} {found.st_mtime_ns}".encode("utf-8", "surrogateescape")
+    kept = cache_folder() / "masks" / f"{hashlib.sha256(name).hexdigest()[:32]}.npz"
+    arrays = read_checked(kept)
+    if arrays is None:
+        arrays = {"classes": first_channel(path)}
+        with suppress(InputError):  # a cache that cannot be written only costs time
+            write_checked(kept, arrays)
+    return arrays["classes"]
 
 
 def _nearest(mask: NDArray[np.uint8], size: Size | None) -> NDArray[np.uint8]:

@@ -19,6 +19,7 @@ from pseudocal.arrays import InputError
 DEPTHS = (3, 4, 23, 3)
 DILATIONS = (6, 12, 18, 24)
 MEAN_BGR = (104.00698793, 116.66876762, 122.67891434)
+STD_RGB = (0.229, 0.224, 0.225)  # which inputs of torchvision's networks are divided by, for values from 0 to 1
 PREFIXES = ("module.", "Scale.")  # of several devices, and of the ImageNet checkpoint everyone starts from
 
 
@@ -139,10 +140,13 @@ def deeplab(
     """Build a network with a new head; the trunk has random weights, or those of a state dict of a ResNet-101.
 
     Public state dicts of ResNet-101 have the same names and shapes, whichever convolution of a unit has the stride.
+    Those of DeepLab itself (with a `layer5`) are for BGR images, all others for normalised RGB, as torchvision's are.
     """
     network = DeepLab(classes, branches=branches, depths=depths)
     if weights is not None:
         given = {_plain_name(name): tensor for name, tensor in _read_checkpoint(Path(weights)).items()}
+        if "conv1.weight" in given and not any(name.startswith(("layer5.", "layer6.")) for name in given):
+            given["conv1.weight"] = _for_bgr(given["conv1.weight"])
         own = {name: x for name, x in network.state_dict().items() if not name.startswith("layer6.")}
         _check_shapes(own, given)
         lacking = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
@@ -152,6 +156,13 @@ def deeplab(
             )
         network.load_state_dict({name: given[name] for name in own if name in given}, strict=False)
     return network
+
+
+def _for_bgr(weight: Tensor) -> Tensor:
+    """Return a first convolution of normalised RGB images as one of BGR images with values up to 255."""
+    if weight.ndim != 4 or weight.shape[1] != 3:  # its shape is refused next
+        return weight
+    return (weight / (255 * torch.tensor(STD_RGB)[:, None, None])).flip(1)
 
 
 def _check_shapes(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
