@@ -2,7 +2,7 @@
 
 With a usable second opinion it is what the agreement implies (`agreement.py`), without one the calibrated confidence.
 The interval adds the error of the method to that of sampling. The error of the method is what was seen on the
-development tasks; `docs/trust.md` has the test on families that were left out.
+development tasks; `docs/trust_test.md` has the test on families that were left out.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A narrow interval around T does not mean that the model is calibrated: mixes are harder than real inputs, and the
 model's own mistakes count as right, but neither shows in the sampling error. A second opinion does show it: if two
 models agree less often than the first is confident, the first is overconfident. The constants were chosen on the
-development tasks only; `docs/trust.md` reports the test on other families. `reasons.py` has the sentences.
+development tasks only; `docs/trust_test.md` reports the test on other families. `reasons.py` has the sentences.
 """
 
 from __future__ import annotations
