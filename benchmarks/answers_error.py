@@ -5,13 +5,16 @@
 A target of 2,000 rows with Gaussian logits of ten classes. Labels are drawn at a known temperature; in "two kinds of
 rows" it is another one for every second row, so that no single temperature fits. `ask` chooses the questions and
 `refine` fits a temperature. The truth is the root mean square over as many bins of equal mass, on all rows, of the mean
-confidence minus the probability of being right. Takes six minutes of one core.
+confidence minus the probability of being right. The bootstrap has 200 resamples in the place of 1,000, to save time;
+it takes two minutes of one core.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 
@@ -19,10 +22,12 @@ from pseudocal import Answers, ask, softmax
 from pseudocal.calibrators import Measured, refine
 from pseudocal.calibrators.measures import bins_for
 from pseudocal.calibrators.refinement import priors_of
+from pseudocal.metrics import Interval, bootstrap
 
 ROWS, CLASSES, SCALE = 2_000, 10, 3.0
 SETTINGS = {"T = 0.7": (0.7, 0.7), "T = 1": (1.0, 1.0), "T = 2": (2.0, 2.0), "two kinds of rows": (1.0, 4.0)}
 NUMBERS = (100, 200, 400)
+RESAMPLES = 200
 
 
 def binned_error(confidence: np.ndarray, right: np.ndarray, bins: int) -> float:
@@ -54,17 +59,19 @@ def main() -> None:
     given = parser.parse_args()
     print("| labels | n | error before | estimate | held | width | error after | estimate | held | width |")
     print("|---|---|---|---|---|---|---|---|---|---|")
+    quick = partial(bootstrap, resamples=RESAMPLES)
     for name, temperatures in SETTINGS.items():
         for n in NUMBERS:
-            found = list(draws(n, temperatures, given.draws))
-            before = [(measured.error_before, truth) for measured, truth, _ in found]
-            after = [(measured.error_after, truth) for measured, _, truth in found]
+            with patch("pseudocal.calibrators.measures.bootstrap", quick):
+                found = list(draws(n, temperatures, given.draws))
+            before = [(measured.error_before, truth) for measured, truth, _ in found if measured.error_before]
+            after = [(measured.error_after, truth) for measured, _, truth in found if measured.error_after]
             print(f"| {name} | {n} | {' | '.join(cells(before) + cells(after))} |", flush=True)
 
 
-def cells(pairs: list) -> list[str]:
+def cells(pairs: list[tuple[Interval, float]]) -> list[str]:
     """The mean truth and estimate in percent, how often the interval holds the truth, and its mean width."""
-    truth, value = (100 * np.mean(column) for column in zip(*((t, i.value) for i, t in pairs), strict=True))
+    truth, value = 100 * np.mean([(truth, interval.value) for interval, truth in pairs], axis=0)
     held = np.mean([interval.low <= t <= interval.high for interval, t in pairs])
     width = 100 * np.mean([interval.high - interval.low for interval, _ in pairs])
     return [f"{truth:.1f}", f"{value:.1f}", f"{held:.1%}", f"{width:.1f}"]

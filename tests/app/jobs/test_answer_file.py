@@ -35,6 +35,7 @@ def read(folder: Path, text: str, classes: list[str] = CLASSES) -> dict[str, int
         "\ufeff" + PLAIN.replace(",", ";").replace("\n", "\r\n"),
         "sep=;\r\n" + PLAIN.replace(",", ";").replace("\n", "\r\n"),
         PLAIN.replace(",", "\t"),
+        '"file";"label"\n"a 1.png";"cat"\n"b.png";"dog"\n"=c.png";"cannot tell"\n"d.png";"none of these"\n',
         PLAIN.replace("=c.png", "'=c.png"),
         PLAIN.replace(",", " , ").replace("\n", " \n"),
         PLAIN.replace("file,label", "File,LABEL"),
@@ -73,6 +74,7 @@ def test_the_same_answers_in_another_form(text: str, tmp_path: Path) -> None:
         ("file,label\nb.png,dog\nB.png,dog\n", "line 3: 'b.png' again, which line 2 has already"),
         ("file,label\nb.png,dog\nb.png,cat\n", "line 3: 'b.png' as 'cat' and not 'dog', which line 2 has already"),
         ("label,file\ndog\n", "line 2: '', which is no input"),
+        ('file,label\nb.png,dog\n"d.png,cat\n', r"answers.csv: unexpected end of data \(a stray quotation mark\?\)"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, why: str, tmp_path: Path) -> None:

@@ -49,16 +49,19 @@ def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
 
     Spreadsheets of some languages put semicolons or tabs between the cells: the names of the columns tell.
     """
-    text, wanted = _text_of(path), answer_columns(pixels=pixels)
+    text, wanted, problems = _text_of(path), answer_columns(pixels=pixels), []
     for separator in SEPARATORS:
         try:
             rows = _filled_rows(text, separator)
-        except csv.Error as error:
-            raise InputError(f"expected a table of answers, got {path}: {error}") from error
+        except csv.Error as error:  # with another separator it may be a table
+            problems.append(error)
+            continue
         header = [cell.strip().lower() for cell in rows[0][1]] if rows else []
         if all(header.count(column) == 1 for column in wanted):
             *where, said = (header.index(column) for column in wanted)
             return [GivenAnswer(line, _name(*(row[at] for at in where)), row[said].strip()) for line, row in rows[1:]]
+    if problems:
+        raise InputError(f"expected a table of answers, got {path}: {problems[0]} (a stray quotation mark?)")
     got = text.strip().split("\n")[0].strip()[:200] or "an empty file"
     raise InputError(f"expected the columns {', '.join(wanted[:-1])} and label in {path}, got {got}")
 
@@ -78,7 +81,7 @@ def _filled_rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
     >>> _filled_rows("sep=;\n\nfile;label\na.png;cat\nb.png\n", ";")
     [(3, ['file', 'label']), (4, ['a.png', 'cat']), (5, ['b.png', ''])]
     """
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     if rows and rows[0][1][0].startswith("sep="):  # how a spreadsheet is told the separator
         rows = rows[1:]
