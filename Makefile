@@ -46,8 +46,11 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two workers on two cores: with two threads of BLAS in each of them they would wait for each other.
+test test-all test-core: export OMP_NUM_THREADS := 1
+
 test: check
-	$(BIN)/pytest -n 2 --dist worksteal -q --cov --cov-report=
+	$(BIN)/pytest -n 2 --dist worksteal -q -r fEs --cov --cov-report=
 	@$(BIN)/python .ci/package_coverage.py
 
 test-all: check

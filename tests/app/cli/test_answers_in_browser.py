@@ -57,7 +57,7 @@ def answer(tab: Any, way: str, number: int) -> None:
     if way == "keyboard":
         tab.keyboard.press(button.get_attribute("aria-keyshortcuts"))
     else:
-        button.tap() if way == "touch" else button.click()
+        button.tap()
 
 
 def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list[int]:
@@ -70,6 +70,7 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
     tab.goto(page.as_uri())
     for number in said[:10]:
         answer(tab, way, number)
+    tab.get_by_text("10 of 20 answered").wait_for()  # or a slow machine reloads before the last one counts
     tab.reload()
     assert tab.locator("#where").text_content() == "Question 11 of 20"
     for number in said[10:]:
@@ -91,9 +92,7 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
     return said
 
 
-@pytest.mark.parametrize(
-    ("size", "way"), [("desktop", "keyboard"), ("desktop", "mouse"), ("phone", "touch"), ("phone", "keyboard")]
-)
+@pytest.mark.parametrize(("size", "way"), [("desktop", "keyboard"), ("phone", "touch")])
 def test_from_the_page_to_a_refined_report(browser, pseudocal, calibrated, tmp_path, size, way):
     before = (calibrated / "report.html").read_text()
     assert pseudocal("ask", calibrated, "-n", 20).code == 0

@@ -50,8 +50,8 @@ def check_agreement(lines: list[str], shown: list[Shown]) -> None:
 def small(tmp_path_factory):
     """The demo on a few digits, with networks that hardly learnt anything."""
     demo = Demo(
-        tmp_path_factory.mktemp("demo") / "out", "digits", "optdigits", "fonts", backbone="digits", rows=300,
-        iterations=40, quiet=True,
+        tmp_path_factory.mktemp("demo") / "out", "digits", "optdigits", "fonts", backbone="digits", rows=150,
+        iterations=20, quiet=True,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PSEUDOCAL_CACHE", str(tmp_path_factory.getbasetemp() / "train-cache"))

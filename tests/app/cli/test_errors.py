@@ -196,7 +196,7 @@ def test_arrays_that_are_none(refused, tabular, tmp_path):
 
 
 @pytest.mark.parametrize("where", [(), ("--ray", "--workers", "1")])
-def test_names_of_another_number_of_classes(where, refused, tabular, features, tmp_path):
+def test_names_of_another_number_of_classes(where, ray, refused, tabular, features, tmp_path):
     names = tmp_path / "names.txt"
     for count in (2, 4):
         names.write_text("a\n" * count + "\n")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -60,9 +59,10 @@ class Outcome:
         return self.logits.softmax(dim=1)
 
 
-@pytest.fixture
-def adapt(tmp_path: Path) -> Callable[..., Outcome]:
+@pytest.fixture(scope="session")
+def adapt(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Outcome]:
     """Train on feature rows directly: what the frozen mode does, without files."""
+    never_written = tmp_path_factory.mktemp("adapt") / "none.safetensors"
 
     def run(
         preset: Preset,
@@ -78,7 +78,7 @@ def adapt(tmp_path: Path) -> Callable[..., Outcome]:
             network = network or Network(nn.Identity(), build_head(preset.head, 8, 16, CLASSES))
             problem = Problem(CLASSES, network.head.width, rows)
             method = preset.method(problem, **{**preset.options, **extra})
-        plan = DescentPlan(preset, 0, iterations, tmp_path / "none.safetensors", checkpoint_every=10**9)
+        plan = DescentPlan(preset, 0, iterations, never_written, checkpoint_every=10**9)
         descend(network, method, _draw(source, rows, plan), plan)
         features, logits = predict_tensors(network, rows)
         accuracy = (logits.argmax(dim=1) == torch.from_numpy(target.labels)).float().mean().item()

@@ -230,7 +230,7 @@ def test_source_free_methods_by_themselves(images, tmp_path: Path) -> None:
 
 def test_frozen_training_gives_a_whole_network(images, tmp_path: Path) -> None:
     rgb = [
-        replace(domain, inputs=np.repeat(domain.inputs[:40], 3, axis=1), labels=domain.labels[:40]) for domain in images
+        replace(domain, inputs=np.repeat(domain.inputs[:10], 3, axis=1), labels=domain.labels[:10]) for domain in images
     ]
     threads: dict[str, int] = {}
     with torch_threads(2):

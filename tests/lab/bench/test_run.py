@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.Dis
 
 
 @pytest.mark.parametrize("executor", [pytest.param(Pool, marks=pytest.mark.slow), Ray])
-def test_other_executors_leave_the_same_files(tiny, done, tmp_path, content_of, executor):
+def test_other_executors_leave_the_same_files(ray, tiny, done, tmp_path, content_of, executor):
     suite = Suite("some", tiny.tasks[1:], ("none", "tempscal", "mc-dropout", "pseudocal", "oracle"))
     assert run(suite, Store(tmp_path / "here")) == []
     with executor(workers=2) as workers:
