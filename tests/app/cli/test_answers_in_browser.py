@@ -57,7 +57,7 @@ def answer(tab: Any, way: str, number: int) -> None:
     if way == "keyboard":
         tab.keyboard.press(button.get_attribute("aria-keyshortcuts"))
     else:
-        button.tap()
+        button.tap() if way == "touch" else button.click()
 
 
 def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list[int]:
@@ -92,7 +92,15 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
     return said
 
 
-@pytest.mark.parametrize(("size", "way"), [("desktop", "keyboard"), ("phone", "touch")])
+@pytest.mark.parametrize(
+    ("size", "way"),
+    [
+        ("desktop", "mouse"),
+        pytest.param("desktop", "keyboard", marks=pytest.mark.slow),
+        pytest.param("phone", "touch", marks=pytest.mark.slow),
+        ("phone", "keyboard"),
+    ],
+)
 def test_from_the_page_to_a_refined_report(browser, pseudocal, calibrated, tmp_path, size, way):
     before = (calibrated / "report.html").read_text()
     assert pseudocal("ask", calibrated, "-n", 20).code == 0
