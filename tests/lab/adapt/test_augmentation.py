@@ -84,6 +84,14 @@ def test_augmentation_is_the_default_of_files_and_changes_the_training_only(doma
         trained(domains, tmp_path / "1", augment=False)
 
 
+@pytest.mark.parametrize("method", ["mcc", "shot"])
+def test_crops_are_taken_to_the_gpu(domains, recording, tmp_path: Path, method: str) -> None:
+    with recording() as places:
+        trained(domains, tmp_path / "out", method, device="cuda")
+    assert len(places.heavy) > 50
+    assert all(gpu for _, gpu in places.heavy)
+
+
 def test_an_unreadable_image_ends_the_training_with_its_name(domains, tmp_path: Path) -> None:
     bad = Path(domains[1].inputs.paths[3])
     bad.write_bytes(b"nothing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,8 @@ from pseudocal.lab.data import Crops, Indexable
 
 SOURCE, TARGET = 0, 1  # each domain has its own stream of random numbers
 AHEAD = 3  # batches that are read while the network trains on one
+PREDICTED = 256  # inputs that are predicted together
+CPU_NUMBERS = 2**21  # numbers that are predicted together on a CPU, where large batches take twice as long
 
 Prepared = TypeVar("Prepared")
 
@@ -90,25 +93,27 @@ def read_ahead(prepare: Callable[[int], Prepared], first: int) -> Generator[Prep
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def predict_tensors(network: Network, inputs: Tensors, *, batch: int = 256) -> tuple[Tensor, Tensor]:
+def predict_tensors(network: Network, inputs: Tensors) -> tuple[Tensor, Tensor]:
     """Features and logits of all inputs in evaluation mode; the network returns to its own mode afterwards."""
-    parts = list(predict_batches(network, inputs, batch))
+    parts = list(predict_batches(network, inputs))
     return torch.cat([f for f, _ in parts]), torch.cat([z for _, z in parts])
 
 
-def predict_arrays(network: Network, inputs: Tensors, *, batch: int = 256) -> dict[str, NDArray[Any]]:
+def predict_arrays(network: Network, inputs: Tensors) -> dict[str, NDArray[Any]]:
     """Compute features and logits as arrays, by the names they are saved under; a GPU holds one batch of them."""
-    parts = [(f.cpu(), z.cpu()) for f, z in predict_batches(network, inputs, batch)]
+    parts = [(f.cpu(), z.cpu()) for f, z in predict_batches(network, inputs)]
     return {
         "logits": torch.cat([z for _, z in parts]).numpy(),
         "features": torch.cat([f for f, _ in parts]).numpy(),
     }
 
 
-def predict_batches(network: Network, inputs: Tensors, batch: int) -> Iterator[tuple[Tensor, Tensor]]:
+def predict_batches(network: Network, inputs: Tensors) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield features and logits batch by batch, in evaluation mode; read to its end, it restores the mode."""
     was_training = network.training
     network.eval()
+    fits = CPU_NUMBERS // max(1, math.prod(inputs.inputs.shape[1:]))
+    batch = PREDICTED if torch.device(inputs.device).type != "cpu" else max(1, min(PREDICTED, fits))
     for start in range(0, len(inputs), batch):
         with torch.inference_mode(False), torch.no_grad():
             both = network.both(inputs[np.arange(start, min(start + batch, len(inputs)))])
