@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # network
 PAPER = [name for name in PLANS if built_in(name).tasks[0].data in ORIGINS]
 STREETS = (("batch", 2), ("lr", 0.1), ("pixels_per_image", 50), ("scenes", 6), ("height", 32), ("backbone_scale", 0.1))
 # The searches of the released code may turn negative, and a network of two steps may be sure of nothing.
-REFUSED = {"CPCS as released", "TransCal as released", "Oracle as released", "Filtered-PL"}
+REFUSED = {"CPCS, as released", "TransCal, as released", "Oracle, as released", "Filtered-PL"}
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,7 @@ def test_every_suite_end_to_end(name, minis, store):
     suite = covering(built_in(name, iterations=2, batch=4, lr=1e-5, **changes))
     assert run(suite, store) == []
     for line in missing_scores(suite, store):
-        lacking = line.partition(": no ")[2].replace(", as released", " as released").split(", ")
-        assert set(lacking) <= REFUSED, line
+        assert line.partition(": no ")[2].partition(":")[0] in REFUSED, line
     out = ["--out", str(store.out)]
     table = CliRunner().invoke(app, ["bench", "table", name, "--by", "task", "--metric", "ece", *out])
     assert table.exit_code == 0, table.output

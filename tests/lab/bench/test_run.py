@@ -100,9 +100,8 @@ def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
     suite = Suite("free", (task,), ("none", "tempscal", "pseudocal", "oracle"))
     assert run(suite, store) == []
     assert set(store.scores(task)) == {"none", "pseudocal", "oracle"}
-    assert missing_scores(suite, store) == ["optdigits->fonts dine seed 0: no TempScal"]
-    note = json.loads((store.folder(task) / "calibrations" / "tempscal.error.json").read_text())
-    assert "expected source data, got dine, source-free, which has none" in note["error"]
+    why = "InputError: expected source data, got dine, source-free, which has none"
+    assert missing_scores(suite, store) == [f"optdigits->fonts dine seed 0: no TempScal: {why}"]
 
 
 def test_after_shot_source_rows_are_predicted_if_a_calibrator_asks(tiny, cache, tmp_path):

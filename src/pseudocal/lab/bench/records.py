@@ -73,7 +73,7 @@ PLACED = ("source", "target", "method", "seed", "options", "runner")
 
 
 def missing_scores(suite: Suite, store: Store) -> list[str]:
-    """List what the tables lack: unfinished tasks and failed calibrators."""
+    """List what the tables lack, and why: unfinished tasks and failed calibrators."""
     lines = []
     for task in suite.tasks:
         name = f"{task.pair} {task.method} seed {task.seed}"
@@ -81,8 +81,9 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:
-            lacking = [COMPARED[c].title for c in suite.calibrators if c not in scores]
-            lines += [f"{name}: no {', '.join(lacking)}"] if lacking else []
+            for each in (each for each in suite.calibrators if each not in scores):
+                why = store.refusal(task, each)
+                lines.append(f"{name}: no {COMPARED[each].title}{f': {why}' if why else ''}")
     return lines
 
 

@@ -165,6 +165,17 @@ class Store:
                 return dict(json.loads(path.read_text()))
         return None
 
+    def refusal(self, task: Task, calibrator: str) -> str | None:
+        """Read why a calibrator refused its data; None if nothing was noted.
+
+        Args:
+            task: the task.
+            calibrator: the name of the calibrator.
+
+        """
+        path = self.folder(task) / "calibrations" / f"{calibrator}.error.json"
+        return str(json.loads(path.read_text())["error"]) if path.exists() else None
+
     def has_model(self, task: Task) -> bool:
         """Whether the task's model is trained, its outputs are written, and the training is cleaned up.
 
