@@ -126,6 +126,14 @@ def tabular(classifier: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture(scope="session")
+def results(tabular: dict[str, str], features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `calibrate` makes of that model and the table: for tests that begin there, each on a copy."""
+    out = tmp_path_factory.mktemp("results") / "out"
+    assert main(["calibrate", tabular["onnx"], str(features), "-o", str(out), "-q"]) == 0
+    return out
+
+
+@pytest.fixture(scope="session")
 def collapsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """One that gives nearly every input the same class, so that its temperature is refused."""
     model = too_sure(1)

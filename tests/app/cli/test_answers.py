@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,10 +36,8 @@ def truth(features) -> np.ndarray:
 
 
 @pytest.fixture
-def out(pseudocal, tabular, features, tmp_path) -> Path:
-    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out")
-    assert done.code == 0, done.err
-    return tmp_path / "out"
+def out(results, tmp_path) -> Path:
+    return shutil.copytree(results, tmp_path / "out")
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -133,11 +132,12 @@ def test_refining_twice_gives_the_same_files_and_earlier_answers_are_not_remembe
     ]
 
 
-def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features, truth, out):
-    answers = write(out.parent / "answers.csv", drawn(out, truth, 30))
+def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features, truth, tmp_path):
+    out, both, words = tmp_path / "out", tmp_path / "both", ("calibrate", tabular["onnx"], features)
+    assert pseudocal(*words, "-o", out).code == 0
+    answers = write(tmp_path / "answers.csv", drawn(out, truth, 30))
     pseudocal("refine", out, answers)
-    both = out.parent / "both"
-    done = pseudocal("calibrate", tabular["onnx"], features, "-o", both, "--answers", answers, "--json")
+    done = pseudocal(*words, "-o", both, "--answers", answers, "--json")
     assert json.loads(done.out)["answers"]["answers"] == 30
     one, other = content(out), content(both)
     differ = {name for name in one if one[name] != other[name]}

@@ -90,13 +90,12 @@ def test_a_run_that_is_killed_while_it_publishes_is_finished_by_the_next(publish
     assert names(published) == set(NEW)
 
 
-@pytest.mark.parametrize("moment", [1, 7, 8, 10])
-def test_a_run_that_is_asked_to_end_while_it_publishes_ends_when_it_has(published, moment):
-    for number in ("SIGTERM", "SIGINT"):
-        done = publish(published, moment, number)
-        assert done.returncode == 0, done.stderr
-        assert texts(published) == NEW
-        assert names(published) == set(NEW)
+@pytest.mark.parametrize(("moment", "number"), [(1, "SIGTERM"), (7, "SIGINT"), (8, "SIGTERM"), (10, "SIGINT")])
+def test_a_run_that_is_asked_to_end_while_it_publishes_ends_when_it_has(published, moment, number):
+    done = publish(published, moment, number)
+    assert done.returncode == 0, done.stderr
+    assert texts(published) == NEW
+    assert names(published) == set(NEW)
 
 
 @pytest.mark.parametrize("fails", [False, True])
