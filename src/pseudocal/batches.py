@@ -98,7 +98,7 @@ def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: flo
     except TypeError as error:
         raise InputError(
             f"expected inputs that are numbers, since pairs of them are mixed, got {type(x).__name__}: {error}; "
-            "for text or categories, mix their embeddings instead"
+            "for texts or categories, pseudocal.ask says which few inputs to ask a person about"
         ) from error
 
 
