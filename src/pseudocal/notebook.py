@@ -36,7 +36,7 @@ def calibration_html(calibration: Any) -> str:
     if measured is not None:
         known = measured.accuracy
         lines.append(f"accuracy by answers: {known.value:.0%}, 90% interval {known.low:.0%} to {known.high:.0%}")
-    elif trust is not None:
+    elif trust is not None and trust.forecast.known:
         known = trust.forecast
         lines.append(
             f"forecast of the accuracy: {known.accuracy:.0%}, 90% interval {known.low:.0%} to {known.high:.0%}"

@@ -42,6 +42,11 @@ class Forecast:
     low: float
     high: float
 
+    @property
+    def known(self) -> bool:
+        """Whether anything is: an interval from 0 to 1 says nothing."""
+        return self.low > 0 or self.high < 1
+
 
 def forecast_together(consensus: Consensus) -> Forecast:
     """The accuracy that second opinions imply.

@@ -76,11 +76,17 @@ def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(
     assert "120 texts of the column 'review', as they are" in done.err
     assert f"next: a few answers of a person settle it: pseudocal ask {tmp_path / 'out'} -n 20" in done.out
     assert "verdict: caution" in done.out
-    assert "Texts are not mixed" in done.out
+    why = "Texts are not mixed: temperatures from mixed texts often made the confidences worse in our tests."
+    assert f"{why} So nothing was fitted" in done.out
     assert "no forecast" in done.out
-    assert "Nothing was fitted, and nothing says how far it holds." in (tmp_path / "out" / "report.html").read_text()
+    assert " after" not in done.out.split("verdict")[0]
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "Nothing was fitted, and nothing says how far it holds." in report
+    of_a_fit = ("not significantly different", "interval of the temperature", "changed most", "after calibration")
+    assert [words for words in (*of_a_fit, "Accuracy, forecast", "expected to be wrong") if words in report] == []
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
     assert (calibration.method, calibration.temperature, calibration.counts["mixes"]) == ("none", 1.0, 0)
+    assert "forecast" not in calibration._repr_html_()
     logits = np.load(tmp_path / "out" / "logits.npy")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(bert)
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
@@ -92,6 +98,9 @@ def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(
     page = (tmp_path / "out" / "label.html").read_text()
     assert '["review", "a ' in page
     assert '["label", ' not in page
+    with (tmp_path / "out" / "ask.csv").open(newline="", encoding="utf-8") as file:
+        asked = list(csv.DictReader(file))
+    assert [row["review"] for row in asked] == [texts_of(reviews)[int(row["file"])] for row in asked]
     with reviews.open(newline="", encoding="utf-8") as file:
         truth = [row["label"] for row in csv.DictReader(file)]
     with (tmp_path / "answers.csv").open("w", newline="") as file:
@@ -108,6 +117,27 @@ def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(
     np.testing.assert_allclose(after, refined.probabilities(logits[[3]]), atol=1e-5)
 
 
+def test_a_table_of_questions_is_filled_in_beside_its_texts(pseudocal, tmp_path):
+    np.save(tmp_path / "logits.npy", np.array([[2.0, 0.0], [0.0, 2.0], [1.0, 0.0], [0.0, 1.0]]))
+    texts = ("=1+1; fine", "dull, 'really'", "two\nlines", "last")
+    with (tmp_path / "texts.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("Label", "review"), *(("bad", text) for text in texts)])
+    done = pseudocal("ask", tmp_path / "logits.npy", "--outputs", "logits", "--inputs", tmp_path / "texts.csv", "-n", 4)
+    assert done.code == 0, done.err
+    with (tmp_path / "logits" / "ask.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["file", "label", "review"]  # another label would give the answer away
+    shown = {row["file"]: row["review"] for row in rows}
+    assert shown == {"0": "'=1+1; fine", "1": texts[1], "2": texts[2], "3": texts[3]}  # no formula
+    with (tmp_path / "logits" / "ask.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(row | {"label": int(row["file"]) % 2} for row in rows)
+    done = pseudocal("refine", tmp_path / "logits", tmp_path / "logits" / "ask.csv")
+    assert done.code == 0, done.err
+    assert "measured on 4 answers" in done.out
+
+
 def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
     with reviews.open(newline="", encoding="utf-8") as file:
         labels = [row["label"] for row in csv.DictReader(file)]
@@ -117,6 +147,9 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
     done = pseudocal("calibrate", bert, tmp_path / "reviews.txt", *options)
     assert done.code == 0, done.err
     assert {row["metric"] for row in json.loads(done.out)["measured"]} >= {"ece", "accuracy"}
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "Accuracy, measured" in report
+    assert ("Reliability of the inputs before" in report, "Reliability of the inputs after" in report) == (True, False)
 
 
 def test_a_pipeline_of_scikit_learn_takes_texts(pseudocal, reviews, tmp_path):

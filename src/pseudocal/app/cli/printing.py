@@ -94,7 +94,7 @@ def _more_answers(answers: dict[str, Any], out: Path) -> Iterator[str]:
 def _temperature(short: dict[str, Any]) -> str:
     if short["refused"] is not None:
         return f"T = 1: the temperature that was fitted, {short['refused']:.4f}, should not be applied; nothing changes"
-    if short["mixes"] == 0 and not short["answers"]:
+    if _unfitted(short):
         return "T = 1: nothing was fitted, so the logits do not change"
     low, high = ("inf" if v is None else f"{v:.3f}" for v in short["interval"])
     level = "90%" if short["answers"] else "95%"
@@ -103,7 +103,12 @@ def _temperature(short: dict[str, Any]) -> str:
 
 def _confidence(short: dict[str, Any]) -> str:
     before, after = (f"{short['confidence'][when]:.1%}" for when in ("before", "after"))
-    return f"mean confidence {before}" + ("" if short["refused"] is not None else f" before, {after} after")
+    still = short["refused"] is not None or _unfitted(short)
+    return f"mean confidence {before}" + ("" if still else f" before, {after} after")
+
+
+def _unfitted(short: dict[str, Any]) -> bool:
+    return short["mixes"] == 0 and not short["answers"]
 
 
 def verdict_lines(short: dict[str, Any]) -> Iterator[str]:

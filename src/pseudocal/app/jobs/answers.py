@@ -61,11 +61,12 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
         write_labelling_page(aside, questions, shown_classes(kept.target.classes, kept.logits.shape[1]))
         with (aside / TEMPLATE).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(answer_columns(pixels=kept.pixels is not None))
-            writer.writerows(
-                [guarded_cell(one.name), *(one.pixel or ()), filled.get(names[row], "")]
-                for one, row in zip(questions, rows, strict=True)
-            )
+            shown = [[] if _is_array(kept.target) else one.cells for one in questions]
+            columns = [guarded_cell(column) for column, _ in shown[0]]
+            writer.writerow([*answer_columns(pixels=kept.pixels is not None), *columns])
+            for one, row, cells in zip(questions, rows, shown, strict=True):
+                texts = (guarded_cell(cell) for _, cell in cells)
+                writer.writerow([guarded_cell(one.name), *(one.pixel or ()), filled.get(names[row], ""), *texts])
     return out / "label.html"
 
 
@@ -164,6 +165,11 @@ def _data_file(name: str | None) -> Path:
     return path
 
 
+def _is_array(target: Target) -> bool:
+    """Whether the inputs are rows of numbers, not texts or the columns of a table."""
+    return target.data is not None and Path(target.data).suffix.lower() in ARRAYS
+
+
 def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]]]:
     """The columns of rows of a table, a line of a text file, or the numbers of rows of an array."""
     if target.data is None:  # outputs that were saved without their inputs
@@ -171,11 +177,11 @@ def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]
         return
     path = _data_file(target.data)
     numbers = rows.tolist() if target.saved else [int(target.names[row]) for row in rows]  # rows are called by number
-    if path.suffix.lower() not in ARRAYS:
+    if not _is_array(target):
         columns = read_descriptions(path)
+        shown = [name for name in columns if str(name).strip().lower() not in HIDDEN][:MOST_CELLS]
         for number in numbers:
-            cells = [(str(name), str(values[number])) for name, values in columns.items() if name not in HIDDEN]
-            yield cells[:MOST_CELLS]
+            yield [(str(name), str(columns[name][number])) for name in shown]
         return
     array = open_inputs(str(path), dtype="float64", field=target.field)
     for number in numbers:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 
-from pseudocal.app.report.measured import count_of_answers, facts_of_answers, facts_of_labels, gap_in_words
+from pseudocal.app.report.measured import (
+    count_of_answers,
+    facts_of_answers,
+    facts_of_labels,
+    gap_in_words,
+    known_accuracy,
+    unfitted,
+)
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
 from pseudocal.app.report.shapes import Panel, Track
-from pseudocal.metrics import Interval
 
 FEW_IMAGES = 50
 FEW_DIFFER = 0.1
@@ -32,11 +38,13 @@ MEANINGS = {
     "do not apply": "Calibration is not expected to help here: use the model as it is.",
 }
 KINDS_OF_PANEL = {"already calibrated": "apply", "do not apply": "refuse"}  # of the verdicts with another name
-BAR_OF_FORECAST = (
-    "Mean confidence and accuracy should be alike. The bar is the 90% interval of the forecast; it includes the error "
-    "of the method, as the tasks it was developed on show it."
-)
-BAR_OF_ANSWERS = "Mean confidence and accuracy should be alike. The bar is the 90% interval of the accuracy."
+ALIKE_SHOULD_BE = "Mean confidence and accuracy should be alike."
+CAPTIONS = {
+    "forecast": f"{ALIKE_SHOULD_BE} The bar is the 90% interval of the forecast; it includes the error of the method, "
+    "as the tasks it was developed on show it.",
+    "measured": f"{ALIKE_SHOULD_BE} The bar is the 90% interval of the accuracy.",
+    None: f"{ALIKE_SHOULD_BE} Nothing is forecast of the accuracy.",
+}
 IN_PLACE = (
     "T = 1 takes the place of the temperature that was fitted: the confidences do not change, and no calibrated model "
     "was written. The reasons are about the temperature that was refused."
@@ -93,7 +101,7 @@ def _differ(report: Report) -> Iterator[Fact]:
 
 
 def _sampling(report: Report) -> Iterator[Fact]:
-    if report.answers is not None or report.calibration.refused is not None:
+    if report.answers is not None or report.calibration.refused is not None or unfitted(report):
         return
     yield _note(
         "The interval of the temperature covers sampling error only: how much T would change with other inputs from "
@@ -151,7 +159,7 @@ def panel(report: Report) -> Panel | None:
         models=_models(report),
         reasons=judged.reasons if answers is None else (*judged.reasons, gap_in_words(answers)),
         note=None if report.calibration.refused is None else IN_PLACE,
-        caption=BAR_OF_FORECAST if answers is None else BAR_OF_ANSWERS,
+        caption=CAPTIONS[known_accuracy(report)[0]],
         description=". ".join(f"{track.label}: {track.value}" for track in tracks) + ".",
         tracks=tracks,
         ticks=tuple((_x(k / 4), f"{25 * k}%") for k in range(5)),
@@ -177,7 +185,7 @@ def headline(report: Report) -> str:
     if report.calibration.refused is not None:
         return _refused_headline(report, what[0])
     confidence = report.confidence
-    if not report.calibration.mixes and report.answers is None:
+    if unfitted(report):
         mean = f"The mean confidence is {confidence.mean_before:.0%}."
         return f"{mean} Nothing was fitted, and nothing says how far it holds."
     k = _near_90(confidence.before, confidence.sure_before, least=1)
@@ -212,10 +220,7 @@ def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
 
 def _refused_headline(report: Report, noun: str) -> str:
     """What is known of a model whose temperature is refused: how often it is right, and how sure it is."""
-    known = report.answers.accuracy if report.answers is not None else None
-    if known is None and report.trust is not None:
-        forecast = report.trust.forecast
-        known = Interval(forecast.accuracy, forecast.low, forecast.high)
+    known = known_accuracy(report)[1]
     sure = f"The mean confidence is {report.confidence.mean_before:.0%}"
     if known is None:
         return f"{sure}."
@@ -252,29 +257,21 @@ def _count(right: float) -> str:
 
 def _tracks(report: Report) -> tuple[Track, ...]:
     """The accuracy by answers or as forecast, the mean confidence before and after, and what labels have measured."""
-    answers, trust = report.answers, report.trust
-    if answers is not None:
-        kind, label, known = "measured", "Accuracy, measured", answers.accuracy
-    else:
-        assert trust is not None
-        forecast = trust.forecast
-        kind, label = "forecast", "Accuracy, forecast"
-        known = Interval(forecast.accuracy, forecast.low, forecast.high)
-    low, high = _x(known.low), _x(known.high)
-    rows: list[tuple[str, str, str, float]] = [
-        (kind, label, f"{known.value:.0%} ({known.low:.0%} to {known.high:.0%})", known.value),
-        *((when, label, f"{value:.1%}", value) for when, label, value in _mean_confidences(report)),
-    ]
+    rows: list[tuple[str, str, str, float]] = []
+    how, known = known_accuracy(report)
+    if how is not None and known is not None:
+        text = f"{known.value:.0%} ({known.low:.0%} to {known.high:.0%})"
+        rows.append((how, f"Accuracy, {how}", text, known.value))
+    bars = [] if known is None else [(_x(known.low), round(_x(known.high) - _x(known.low), 2))]
+    rows += ((when, label, f"{value:.1%}", value) for when, label, value in _mean_confidences(report))
     for row in report.measured or ():
         value = row.before.value
         if row.metric == "accuracy" and value is not None:
             rows.append(
-                ("measured", "Accuracy, all labels" if answers else "Accuracy, measured", f"{value:.1%}", value)
+                ("measured", "Accuracy, all labels" if report.answers else "Accuracy, measured", f"{value:.1%}", value)
             )
     return tuple(
-        Track(
-            kind, label, text, TRACK_FIRST + TRACK_STEP * i, _x(value), (low, round(high - low, 2)) if i == 0 else None
-        )
+        Track(kind, label, text, TRACK_FIRST + TRACK_STEP * i, _x(value), bars[i] if i < len(bars) else None)
         for i, (kind, label, text, value) in enumerate(rows)
     )
 
@@ -282,12 +279,13 @@ def _tracks(report: Report) -> tuple[Track, ...]:
 def _mean_confidences(report: Report) -> Iterator[tuple[str, str, float]]:
     """The mean confidence before and after calibration, or with a temperature that was refused."""
     confidence, refused = report.confidence, report.calibration.refused
-    if refused is None:
+    if refused is None and not unfitted(report):
         yield "before", "Mean confidence before", confidence.mean_before
         yield "after", "Mean confidence after", confidence.mean_after
         return
     yield "before", "Mean confidence", confidence.mean_before
-    if (judged := report.trust) is not None and report.answers is None and "confidence after" in judged.evidence:
+    judged = report.trust if refused is not None and report.answers is None else None
+    if judged is not None and "confidence after" in judged.evidence:
         yield "after", f"With the refused T = {refused:.3g}", judged.evidence["confidence after"]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pseudocal.app.report.advice import KINDS_OF_PANEL
+from pseudocal.app.report.measured import known_accuracy, unfitted
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.record import Report
 
@@ -54,7 +55,7 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
 
     """
     fit, confidence, verdict = report.calibration, report.confidence, report.verdict or "none"
-    refused = fit.refused is not None
+    refused, still = fit.refused is not None, fit.refused is not None or unfitted(report)
     ece = next((row for row in report.measured or () if row.metric == "ece"), None)
     scores = "-" if ece is None or ece.after is None else f"{_share(ece.before.value)} → {_share(ece.after.value)}"
     return ComparedLine(
@@ -68,7 +69,7 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         verdict=verdict,
         kind=KINDS_OF_PANEL.get(verdict, verdict),
         accuracy=_accuracy(report),
-        confidence=f"{confidence.mean_before:.1%}" + ("" if refused else f" → {confidence.mean_after:.1%}"),
+        confidence=f"{confidence.mean_before:.1%}" + ("" if still else f" → {confidence.mean_after:.1%}"),
         ece=scores + (" if applied" if refused and ece is not None else ""),
     )
 
@@ -78,13 +79,9 @@ def _accuracy(report: Report) -> str:
     for row in report.measured or ():
         if row.metric == "accuracy":
             return f"{_share(row.before.value)} (labels)"
-    if report.answers is not None:
-        known = report.answers.accuracy
-        return f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} (answers)"
-    if report.trust is None:
-        return "-"
-    forecast = report.trust.forecast
-    return f"{forecast.accuracy:.0%}, {forecast.low:.0%} to {forecast.high:.0%} (forecast)"
+    how, known = known_accuracy(report)
+    source = "answers" if how == "measured" else how
+    return "-" if known is None else f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} ({source})"
 
 
 def _share(value: float | None) -> str:

@@ -74,7 +74,7 @@ def report_of(summary: Summary, fitted_on: Labelled, *, model: AboutModel, data:
         selection=_selection(summary.tally),
         reliability=diagrams_of_fit(fitted_on, calibration) if seen is None else diagrams_of_labels(*seen),
         measured=None if seen is None else measure(*seen),
-        examples=_examples(summary.tally, changed=calibration.refused is None),
+        examples=_examples(summary.tally, changed=calibration.temperature != 1),
         segmentation=summary.segmentation,
         usage=REFUSED
         if calibration.refused is not None

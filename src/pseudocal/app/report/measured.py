@@ -1,9 +1,10 @@
-"""What labels or a person's answers say about a verdict that has not seen them, in sentences."""
+"""What is known beside the verdict: the accuracy, and what labels or a person's answers say about it, in sentences."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Literal
 
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
@@ -11,6 +12,21 @@ from pseudocal.calibrators.measurement import Measured
 from pseudocal.metrics import Interval
 
 ANSWERED = {"inputs": "answer", "pixels": "answered pixel"}  # what a person has given, by what was asked about
+
+
+def unfitted(report: Report) -> bool:
+    """Whether nothing was fitted: the inputs cannot be mixed, like texts, and nobody has answered."""
+    return report.calibration.mixes == 0 and report.answers is None
+
+
+def known_accuracy(report: Report) -> tuple[Literal["measured", "forecast"] | None, Interval | None]:
+    """The accuracy by answers, or as forecast; None if neither tells it."""
+    if report.answers is not None:
+        return "measured", report.answers.accuracy
+    if report.trust is None or not report.trust.forecast.known:
+        return None, None
+    forecast = report.trust.forecast
+    return "forecast", Interval(forecast.accuracy, forecast.low, forecast.high)
 
 
 def facts_of_labels(report: Report) -> Iterator[Fact]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.report.advice import headline, panel
+from pseudocal.app.report.measured import unfitted
 from pseudocal.app.report.record import Report, filled_bins
 from pseudocal.app.report.sections import AboutFit, Bins, Histogram, Measurement, Threshold
 from pseudocal.app.report.shapes import Bar, BinMarks, Figure, FilledBin
@@ -30,23 +31,25 @@ def page(report: Report) -> str:
 
     """
     diagrams, refused = report.reliability, report.calibration.refused is not None
+    still = refused or unfitted(report)  # T = 1: the confidences are those of the model
     measured = all(row.wrong is not None for row in report.selection)
-    curved = any(row.coverage < 1 for row in report.selection) and (measured or not refused)  # or else it is a point
+    curved = any(row.coverage < 1 for row in report.selection) and (measured or not still)  # or else it is a point
     html: str = templates()["page.html"].render(
         {field.name: getattr(report, field.name) for field in fields(report)},
         unit=report.unit,
         headline=headline(report),
         panel=panel(report),
         refused=refused,
+        still=still,
         uses=report.uses,
-        confidences=histogram(report.confidence, report.unit, moved=not refused),
+        confidences=histogram(report.confidence, report.unit, moved=not still),
         diagrams=[
             reliability(diagrams.before, "before", diagrams.of),
             reliability(diagrams.after, "after", diagrams.of, "with the refused T" if refused else ""),
-        ]
+        ][: 1 if unfitted(report) else 2]
         if sum(diagrams.before.count)
         else [],
-        risk=risk(report.selection, report.unit, expected=not refused) if curved else None,
+        risk=risk(report.selection, report.unit, expected=not still) if curved else None,
         intervals=any(one.interval is not None for one in filled_bins(diagrams.before)),
         effect=_effect(report.calibration, report.verdict),
         frame=FRAME,
@@ -109,6 +112,8 @@ def _effect(fit: AboutFit, verdict: str | None = None) -> str:
             f"The confidences stay as they are. A temperature of {_number(fit.refused)} was fitted, which would {does} "
             "them; the verdict is not to apply it."
         )
+    if fit.mixes == 0 and fit.low is None:
+        return "Nothing was fitted: the confidences are those of the model."
     if fit.bound:
         return "The search stopped at the limit of its range: no temperature could be determined."
     if (fit.low or 0) <= 1 <= (math.inf if fit.high is None else fit.high):
