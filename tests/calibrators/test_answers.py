@@ -162,6 +162,14 @@ def test_the_verdict_by_answers() -> None:
     assert many.verdict == "already calibrated"
 
 
+def test_nothing_is_applied_to_a_model_that_is_calibrated_already() -> None:
+    logits, labels = model(rows=20_000, temperature=1.0)
+    calibration = Calibration("pseudocal", TemperatureScaling(1.4)).refined(logits, answered(logits, labels, 3000))
+    assert (calibration.verdict, calibration.temperature) == ("already calibrated", 1.0)
+    assert calibration.measured.temperature.value != 1.0  # what the answers ask for is kept for the record
+    assert calibration.measured.gap_after == calibration.measured.gap_before
+
+
 def test_answers_contradict_a_temperature_from_elsewhere() -> None:
     logits, labels = model(rows=5000, temperature=2.5)
     answers = answered(logits, labels, 100)

@@ -245,6 +245,15 @@ def test_a_student_alone_is_never_enough_to_apply():
     assert both.verdict == "apply"
 
 
+def test_with_two_classes_nothing_follows_from_a_student_beside_a_model():
+    model = two(0.96, classes=2)
+    alone, both = (
+        trust_of(rows(0.97, classes=2), agreements=[model, *more]) for more in ([], [student(0.46, classes=2)])
+    )
+    assert both == alone
+    assert "agree on 96% of the inputs, so the first is right on at most 98%" in both.reasons[0]
+
+
 def test_an_agreement_is_not_its_own_judge():
     """The same forecast and temperature, and the mixes decide whether that is enough."""
     by_mixes = {t: trust_of(rows(), agreements=[two(0.5)], mixes=t).verdict for t in (0.5, 1.0, 2.0)}

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, as_numpy, check_temperature, softmax
 from pseudocal.calibrators.answers import Answers
 from pseudocal.calibrators.measurement import Measured
-from pseudocal.calibrators.refinement import priors_of, refine
+from pseudocal.calibrators.refinement import as_applied, priors_of, refine
 from pseudocal.calibrators.trust import Trust
 from pseudocal.files import brief, load_json, replacing
 from pseudocal.maps import by_rows
@@ -146,7 +146,7 @@ class Calibration:
         z = as_logits(logits)
         none = self.bound or self.measured or self.refused or self.method == "none"  # then T is no estimate
         estimates = self.estimates or ({} if none else {self.method: self.temperature})
-        scaling, measured = refine(z, answers, priors=priors_of(estimates, z, widths), groups=groups)
+        scaling, measured = as_applied(*refine(z, answers, priors=priors_of(estimates, z, widths), groups=groups))
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
         return replace(found, versions=versions()).without_refused()
 

@@ -11,8 +11,9 @@ MUCH_OF_ONE_CLASS = (
 MOSTLY_ONE_CLASS = "One class takes {largest:.0%} of all pixels: the mixes say little of most of them."
 
 ALONE = (
-    "There was no second opinion. A model that is consistently wrong looks the same from within as one that is right: "
-    "only another model, trained from another seed or on other features, can tell."
+    "There was no second opinion. A model that is consistently wrong looks the same from within as one that is right. "
+    "A person's answers on a few inputs would tell, or, with more than two classes, another model that was trained "
+    "from another seed or on other features."
 )
 PIXELS = (
     "For models that label every pixel no second opinion is taken, so the verdict is caution at best: in our tests two "

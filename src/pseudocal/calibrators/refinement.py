@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -65,6 +66,14 @@ def refine(
     temperature = math.exp(found.mean)
     scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(answered.labels))
     return scaling, _measured(answered, found, temperature, answers, tuple(priors), held_out=True)
+
+
+def as_applied(scaling: TemperatureScaling, measured: Measured) -> tuple[TemperatureScaling, Measured]:
+    """What `refine` found, but T = 1 where nothing is to be applied; `measured.temperature` keeps what was fitted."""
+    if measured.verdict != "already calibrated":
+        return scaling, measured
+    unchanged = replace(measured, gap_after=measured.gap_before, error_after=measured.error_before)
+    return TemperatureScaling(1.0, rows=scaling.rows), unchanged
 
 
 def measure_temperature(

@@ -139,12 +139,13 @@ def judge(
     sure = {name: mean_confidence(real, t) for name, t in temperatures.items()}
     shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=classes)
     evidence = {"confidence before": sure["none"], "confidence after": sure[used], "mixes": float(mixes)}
-    evidence |= _marginal(shares) | _means(agreements if consensus is None else consensus.agreements)
+    asked = [a for a in agreements if not a.student] or agreements  # beside a model nothing follows from a student
+    evidence |= _marginal(shares) | _means(asked if consensus is None else consensus.agreements)
     largest = evidence["largest class"]
     findings = [*_basics(found[used], largest, classes, pixels=pixels)]
     if consensus is None:
-        findings.append(("caution", _why_alone(agreements, pixels=pixels)))
-        forecast, score = forecast_alone(sure[used], agreements), None
+        findings.append(("caution", _why_alone(asked, pixels=pixels)))
+        forecast, score = forecast_alone(sure[used], asked), None
     else:
         if consensus.estimator == "student" and (unusable := [a for a in agreements if not a.student]):
             findings.append(("caution", _why_alone(unusable, pixels=pixels)))
