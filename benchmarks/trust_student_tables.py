@@ -55,12 +55,12 @@ def off(case: Case, *, student: bool) -> float:
 
 
 def chosen(cases: Cases) -> tuple[float, float]:
-    """How many times 1 - forecast the truth is below it, and how far above, in all but 5% of cases, families alike."""
+    """What part of forecast - chance the truth is below it, and how far above, in 95% of cases, families alike."""
     weights = np.concatenate([np.full(len(group), 1 / len(group)) for group in cases.values()])
     every = [case for group in cases.values() for case in group]
     gaps = np.array([off(case, student=True) for case in every])
-    doubts = np.array([1 - case.students[0].accuracy for case in every])
-    below, above = (round(max(0.0, _quantile(values, weights)), 2) for values in (gaps / doubts, -gaps))
+    above_chance = np.array([case.students[0].accuracy - 1 / case.logits.shape[1] for case in every])
+    below, above = (round(max(0.0, _quantile(values, weights)), 2) for values in (gaps / above_chance, -gaps))
     return below, above
 
 

@@ -18,8 +18,9 @@ NORMAL_90 = 1.645  # the normal quantile of a 90% interval
 ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
 # and at most this far from the forecast of several models, beside the sampling error: c / sqrt(classes), and always
 TOGETHER = (0.84, 0.05)
-# and at most this many times (1 - forecast) below, and this far above, the forecast of a student
-STUDENT_BELOW_AND_ABOVE = (1.4, 0.11)
+# and at most this part of (forecast - chance) below, and this far above, the forecast of a student: much of what it
+# takes for right may be whole groups with a wrong name, however often it agrees
+STUDENT_BELOW_AND_ABOVE = (0.72, 0.13)
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,10 @@ def forecast_alone(confidence: float, agreements: Sequence[Agreement]) -> Foreca
 
 def forecast_errors(consensus: Consensus) -> tuple[float, float]:
     """The standard errors of the accuracy below the forecast and above it; those of a student are lopsided."""
+    classes = consensus.agreements[0].classes
     if consensus.estimator == "student":
-        of_method = STUDENT_BELOW_AND_ABOVE[0] * (1 - consensus.accuracy), STUDENT_BELOW_AND_ABOVE[1]
+        of_method = STUDENT_BELOW_AND_ABOVE[0] * (consensus.accuracy - 1 / classes), STUDENT_BELOW_AND_ABOVE[1]
     else:
-        of_method = (math.hypot(TOGETHER[0] / math.sqrt(consensus.agreements[0].classes), TOGETHER[1]),) * 2
+        of_method = (math.hypot(TOGETHER[0] / math.sqrt(classes), TOGETHER[1]),) * 2
     below, above = (math.hypot(each / NORMAL_90, consensus.error, consensus.spread) for each in of_method)
     return below, above

@@ -37,8 +37,8 @@ SAME_STUDENT = (
 )
 BLIND_STUDENT = (
     "The only second opinion is a student of the model's own predictions. It is reliable if the model is right on most "
-    "inputs, and blind to whole groups of inputs that have the wrong name: it has learned the name, and neither the "
-    "forecast nor its interval shows them. A second model, or a person's answers on a few inputs, would."
+    "inputs, and blind to whole groups of inputs that have the wrong name: it has learned the name, and the forecast "
+    "does not show them. A second model, or a person's answers on a few inputs, would."
 )
 UNSURE = (
     "The second opinion has a mean confidence of {second:.0%}, the first model one of {before:.0%}. If it is less "
