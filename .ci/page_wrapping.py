@@ -9,6 +9,7 @@ CODE = re.compile(r"<code[^>]*>.*?</code>", re.DOTALL)
 BLOCK = re.compile(r'<div class="language-(?:console|text) highlight">.*?</div>', re.DOTALL)
 OPTION = re.compile(r"(?<![\w&;-])--?[a-z][\w-]*(?=[^<>]*<)")
 ARROW = re.compile(r"\w*-&gt;\w+(?=[^<>]*<)")  # from one domain to another
+CELL = re.compile(r"(?<=<td>)(?:[+-]?[\d.]+e[+-]\d+|<code>\w{1,14}</code>)(?=</td>)")  # +7.0e-07, or a word of code
 GAP = re.compile(r"\S {3,}[^\s#]")  # not the one before a comment
 TABLE_LINES = 5  # a block with so many lines that hold a gap is a table
 
@@ -35,5 +36,7 @@ def marked_tables(html: str) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Mend the page that MkDocs has made of Markdown."""
-    html = ARROW.sub(r'<span class="whole">\g<0></span>', whole_options(marked_tables(html)))
+    html = whole_options(marked_tables(html))
+    for piece in (ARROW, CELL):
+        html = piece.sub(r'<span class="whole">\g<0></span>', html)
     return re.sub(r"(\d|</strong>) ± (\d)", "\\1\u00a0±\u00a0\\2", html)

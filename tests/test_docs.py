@@ -112,6 +112,8 @@ def test_lines_of_a_page_do_not_break_inside_an_option_or_a_table() -> None:
     )
     assert mended("<td><strong>1.5</strong> ± 0.1</td>") == "<td><strong>1.5</strong>\u00a0±\u00a00.1</td>"
     assert mended("<th>noto-&gt;fluent</th>") == '<th><span class="whole">noto-&gt;fluent</span></th>'
+    assert mended("<td>+7.0e-07</td>") == '<td><span class="whole">+7.0e-07</span></td>'
+    assert mended("<td><code>caution</code></td>") == '<td><span class="whole"><code>caution</code></span></td>'
     block = '<div class="language-text highlight"><pre><code>{}</code></pre></div>'
     assert "highlight columns" in mended(block.format("one    two\n" * 5))
     assert "columns" not in mended(block.format("one    # two\n" * 5))

@@ -16,7 +16,8 @@ class Omissions:
     >>> unreadable.add("a.png", "truncated")
     >>> unreadable.add("b.png", "no picture")
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png: truncated
+    pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png: truncated; \
+give max_bad=SHARE to allow more
 
     Attributes:
         total: The number of inputs or blocks in the run.
@@ -38,7 +39,7 @@ class Omissions:
             first, why = next(iter(self.why.items()))
             raise InputError(
                 f"expected at most {self.most * 100:g}% of {self.total} {self.what}, "
-                f"got {len(self.why)}: {first}: {why}"
+                f"got {len(self.why)}: {first}: {why}; give max_bad=SHARE to allow more"
             )
 
     def update(self, why: Mapping[str, str]) -> None:

@@ -68,6 +68,21 @@ def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
     assert json.loads((out / "target.json").read_text())["names"] == [str(i) for i in range(400)]
 
 
+def test_classes_may_get_their_names_when_a_person_is_asked(pseudocal, out, truth, tmp_path):
+    assert "give --classes FILE to show names" in pseudocal("ask", out, "-n", 20).out
+    (tmp_path / "names.txt").write_text("ash\nbeech\noak\n")
+    done = pseudocal("ask", out, "-n", 20, "--classes", tmp_path / "names.txt")
+    assert (done.code, "--classes" in done.out) == (0, False)
+    assert '"beech"' in (out / "label.html").read_text()
+    names = ["ash", "beech", "oak"]
+    rows = [(name, names[label]) for name, label in drawn(out, truth, 20)]
+    assert pseudocal("refine", out, write(tmp_path / "named.csv", rows)).code == 0
+    assert "beech" in (out / "report.html").read_text()
+    (tmp_path / "names.txt").write_text("ash\n")
+    done = pseudocal("ask", out, "--classes", tmp_path / "names.txt")
+    assert (done.code, "expected names of 3 classes, got 1" in done.err) == (3, True)
+
+
 def test_asking_for_more_complements_the_first_draw_and_keeps_what_was_filled_in(pseudocal, out):
     pseudocal("ask", out, "-n", 5)
     rows = template(out)

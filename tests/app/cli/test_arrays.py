@@ -74,6 +74,27 @@ def test_mistakes_are_one_line(arguments, pseudocal, saved, monkeypatch):
     assert sorted(saved.iterdir()) == before
 
 
+@pytest.mark.parametrize("words", ["evaluate p.npy y.npy", "apply calibration.json p.npy -o q.npy"])
+def test_probabilities_are_not_taken_for_logits(pseudocal, saved, monkeypatch, words):
+    monkeypatch.chdir(saved)
+    np.save("p.npy", softmax(np.load("z.npy")))
+    done = pseudocal(*words.split())
+    assert (done.code, "which look like probabilities: give --outputs probabilities" in done.err) == (3, True)
+    assert not (saved / "q.npy").exists()
+    assert pseudocal(*words.split(), "--outputs", "probabilities").code == 0
+    assert pseudocal(*words.split(), "--outputs", "logits").code == 0
+
+
+@pytest.mark.parametrize("pixels", [(), (2, 3)])
+def test_nan_becomes_no_probability(pseudocal, saved, pixels):
+    z = np.random.default_rng(0).normal(size=(60, 4, *pixels))
+    z[41, 2] = np.nan
+    np.save(saved / "z.npy", z)
+    done = pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "p.npy")
+    assert (done.code, f"got NaN in {'image' if pixels else 'row'} 41" in done.err) == (3, True)
+    assert not (saved / "p.npy").exists()
+
+
 def test_an_output_that_cannot_be_written(pseudocal, saved):
     done = pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "z.npy" / "p.npy")
     assert done.code == 4
@@ -85,3 +106,11 @@ def test_help_names_the_commands_and_codes(pseudocal):
     assert done.code == 0
     for word in ("calibrate", "evaluate", "apply", "report", "Exit codes"):
         assert word in done.out
+
+
+@pytest.mark.parametrize("group", [(), ("bench",)])
+def test_help_says_in_whole_what_each_command_does(pseudocal, group, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    commands = pseudocal(*group, "--help").out.partition("Commands:")[2]
+    assert commands.count("\n") > 5
+    assert "..." not in commands

@@ -105,6 +105,26 @@ def test_an_empty_or_missing_model(refused, features, tmp_path):
     assert "config.json" in refused("calibrate", tmp_path / "folder", features)
 
 
+def test_data_that_is_missing_empty_or_of_another_shape(refused, tabular, tmp_path):
+    """Each is said as it is, and not as what would follow from it: pictures, texts, a model that does not run."""
+    (tmp_path / "x.csv").write_text("a,b,c,d\n")
+    np.save(tmp_path / "x.npy", np.zeros((5, 3), np.float32))
+    for name, said in (
+        ("pictures", f"got {tmp_path / 'pictures'}: no such file"),
+        ("x.csv", "expected a table with rows of numbers, got none"),
+        ("x.npy", "expected inputs of shape (5,) for the model, got"),
+    ):
+        assert said in refused("calibrate", tabular["onnx"], tmp_path / name)
+
+
+def test_sizes_of_pictures_that_the_model_does_not_take(refused, vision, pictures):
+    said = refused("calibrate", vision["onnx"], pictures, "--size", "40")
+    assert "as the model takes, got settings for (3, 40, 40)" in said
+    said = refused("calibrate", vision["onnx"], pictures, "--resize", "10")
+    assert "expected a shorter side of at least" in said
+    assert "got 10" in said
+
+
 def test_code_in_a_hugging_face_folder_is_not_run(refused, hub, pictures, tmp_path, monkeypatch):
     """Not even for one who says yes to everything."""
     folder = shutil.copytree(hub, tmp_path / "hub")
@@ -192,7 +212,7 @@ def test_arrays_that_are_none(refused, tabular, tmp_path):
     np.save(tmp_path / "flat.npy", np.zeros(7))
     assert "one input per row" in refused("calibrate", tabular["onnx"], tmp_path / "flat.npy")
     np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 9)))
-    assert "while the model predicted" in refused("calibrate", tabular["onnx"], tmp_path / "wide.npy")
+    assert "while the model predicted" in refused("calibrate", tabular["callable"], tmp_path / "wide.npy")
 
 
 @pytest.mark.parametrize("where", [(), ("--ray", "--workers", "1")])

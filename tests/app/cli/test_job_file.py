@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 
@@ -22,11 +23,13 @@ def test_a_job_is_done_again_to_the_last_digit(pseudocal, vision, hub, pictures,
     monkeypatch.chdir(pictures.parent)
     options = ("--size", 16, "--seed", 3, "--lam", 0.7, "--format", "csv", "--batch-size", 20, "--max-samples", 50)
     done = pseudocal(
-        "calibrate", vision["onnx"], pictures.name, "-o", tmp_path / "a", "--second-opinion", hub, *options
+        *("calibrate", vision["onnx"], pictures.name, "-o", os.path.relpath(tmp_path / "a")),
+        *("--second-opinion", hub, *options),
     )
     assert done.code == 0, done.err
     job = tomllib.loads((tmp_path / "a" / "job.toml").read_text())
     assert (job["data"], job["batch_size"], job["method"]["seed"]) == (str(pictures), 20, 3)
+    assert job["out"] == str(tmp_path / "a")  # wherever it is done again
     assert job["preprocessing"]["size"] == [16, 16]
     assert job["preprocessing"]["mean"] == [0.0]  # which was assumed
     assert (tmp_path / "a" / "job.toml").read_text().startswith("# assumed, not given: mean, std, resize")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,16 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     assert {path.name: path.read_bytes() for path in out.iterdir()} == first
     summary = json.loads(pseudocal("refine", out, answers, "--json").out)
     assert (summary["forecast"], summary["answers"]["answers"]) == (None, 60)
+
+
+def test_without_pyarrow_answers_are_used_all_the_same(pseudocal, logits, truth, tmp_path, monkeypatch):
+    """The extras cli and onnx do not bring it."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    np.save(tmp_path / "logits.npy", logits)
+    answers = answered(tmp_path / "answers.csv", logits, truth, [str(i) for i in range(N)])
+    done = pseudocal("refine", tmp_path / "logits.npy", answers)
+    assert done.code == 0, done.err
+    assert len((tmp_path / "logits" / "predictions.csv").read_text().splitlines()) == N + 1
 
 
 def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, tmp_path):

@@ -31,11 +31,11 @@ def test_there_is_a_line_for_each(folders, tmp_path):
     monday, tuesday, wednesday = compare_reports(paths, tmp_path / "pages.html")
     report = reports["monday"]
     ece = report.measured[0]
-    assert (monday.verdict, monday.temperature, monday.inputs) == ("apply", "2.9", "600")
+    assert (monday.verdict, monday.temperature, monday.inputs) == ("apply", "2.900", "600")
     assert monday.confidence == f"{report.confidence.mean_before:.1%} → {report.confidence.mean_after:.1%}"
     assert monday.ece == f"{ece.before.value:.1%} → {ece.after.value:.1%}"
     assert monday.accuracy.endswith("% (labels)")
-    assert (tuesday.temperature, tuesday.ece, tuesday.kind) == ("1 (2.9 refused)", "-", "refuse")
+    assert (tuesday.temperature, tuesday.ece, tuesday.kind) == ("1 (2.900 refused)", "-", "refuse")
     assert tuesday.accuracy == "58%, 46% to 70% (forecast)"
     assert wednesday.accuracy.endswith("(answers)")
     html = (tmp_path / "pages.html").read_text()
@@ -61,7 +61,7 @@ def test_the_command_draws_one_again_and_compares_several(folders, tmp_path):
     assert (tmp_path / "monday" / "report.html").exists()
     out = tmp_path / "pages.html"
     printed = run(scoring, ["report", monday, tuesday, "-o", str(out)]).stdout.splitlines()
-    assert printed[0].startswith(f"{monday}: apply, T = 2.9, confidence ")
+    assert printed[0].startswith(f"{monday}: apply, T = 2.900, confidence ")
     assert printed[-1] == str(out)
     assert out.exists()
     alone = run(scoring, ["report", monday, "-o", str(out)]).exception

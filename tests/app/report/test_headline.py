@@ -45,6 +45,14 @@ def test_without_labels_it_is_the_calibrated_confidence_and_says_so(made):
     assert f"about {100 * expected:.0f} would be right if the calibration can be trusted" in doubted
 
 
+def test_the_same_number_is_not_called_by_two_names(made):
+    """About 88 that would be right are not given about 90% confidence."""
+    for temperature in np.linspace(1.0, 1.2, 9):
+        said = headline(made.make_report(temperature=float(temperature)))
+        right = said.partition("confidence, about ")[2].split()[0]
+        assert said.endswith(f"with about {right}% confidence.")
+
+
 def test_a_refusal_says_only_what_is_known(made):
     report = made.make_report(verdict="do not apply")
     mean = report.confidence.mean_before
@@ -126,7 +134,7 @@ def test_the_noise_floor_is_what_chance_gives(made):
         ece(Outcomes.from_logits(scaled, (scaled + rng.gumbel(size=scaled.shape)).argmax(axis=1))) for _ in range(50)
     ]
     assert report.reliability.noise == pytest.approx(np.mean(chance), rel=0.1)
-    assert f"an ECE of about {report.reliability.noise:.4f} on as many inputs" in shown(report)
+    assert f"an ECE of about {report.reliability.noise:.3f} on as many inputs" in shown(report)
     assert made.make_report().reliability.noise is None
 
 

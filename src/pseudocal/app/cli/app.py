@@ -30,6 +30,7 @@ from pseudocal.app.jobs.answers import TEMPLATE, ask_about
 from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result, read_job
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
@@ -66,7 +67,7 @@ def options(
     """Options that come before the name of a command."""
 
 
-@app.command(epilog=EPILOG)
+@app.command(epilog=EPILOG, short_help="Calibrate a model on unlabelled data; write a report.")
 def calibrate(
     context: typer.Context,
     model: Annotated[
@@ -202,7 +203,7 @@ OUT_OF_OUTPUTS = "saved outputs: folder for the results [default: the name of th
 SHOWN = "saved outputs: what the inputs are, a table or a text file with one input per line"
 
 
-@app.command("ask", epilog=EPILOG)
+@app.command("ask", epilog=EPILOG, short_help="Write a page with questions to a person.")
 def ask_person(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
     n: Annotated[int, option("-n", min=1, help="how many inputs to ask about", show_default=True)] = 50,
@@ -214,15 +215,18 @@ def ask_person(
     classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
 ) -> None:
     """Write questions to a person: a page to open in a browser, and a table to fill in."""
-    saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field, "classes": names_in(classes)}
-    folder = _folder_of(about, out, saved)
-    page = ask_about(folder, n)
+    saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field}
+    names = names_in(classes)
+    folder = _folder_of(about, out, saved | ({"classes": names} if about.is_file() else {}))
+    page = ask_about(folder, n, classes=names)
     typer.echo(f"{page}: {n:,} questions; open it in a browser, answer, save answers.csv")
     typer.echo(f"{folder / TEMPLATE}: the same as a table, to fill in elsewhere")
+    if not Target.load(folder).classes:
+        typer.echo("the classes are asked for by number: give --classes FILE to show names")
     typer.echo(f"then: pseudocal refine {folder} answers.csv")
 
 
-@app.command("refine", epilog=EPILOG)
+@app.command("refine", epilog=EPILOG, short_help="Use the answers: temperature, model and report.")
 def refine_result(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
     answers: Annotated[Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")],

@@ -22,14 +22,14 @@ from pseudocal.files import check_writable
 if TYPE_CHECKING:
     from pseudocal.lab.bench import Suite, Task
 
-bench = typer.Typer(help="The paper's comparison: run it, print its tables, draw its figures.", epilog=EPILOG)
+bench = typer.Typer(help="The paper's comparison: run it, print it, draw it.", epilog=EPILOG)
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
 OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
 DEFAULT_OUT = Path("runs/bench")
 
 
-@bench.command(epilog=EPILOG)
+@bench.command(epilog=EPILOG, short_help="Run what is missing of a suite; a killed run resumes.")
 def run(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
@@ -152,7 +152,7 @@ def figures(
         typer.echo(path)
 
 
-@bench.command(epilog=EPILOG)
+@bench.command(epilog=EPILOG, short_help="Compare all calibrators on saved features and logits.")
 def compare(
     folder: Annotated[Path, typer.Argument(help="folder with {src_train,src_val,tgt}_{feature,output,label}.npy")],
     seed: Annotated[int, option(min=0, help="seed of rivals that draw samples", show_default=True)] = 0,

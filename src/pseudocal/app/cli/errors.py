@@ -25,7 +25,8 @@ from pseudocal.files import OutputError
 BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
 SETTING_NAMES = (
-    "answers|binary|classes|drawn_by|features|field|labels|layout|max_samples|outputs?|ray|resize|size|table|text|trust"
+    "answers|binary|classes|drawn_by|features|field|labels|layout|max_bad|max_samples|outputs?|ray|resize|size|table"
+    "|text|trust"
 )
 SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
 # flags whose name differs from the setting's
@@ -60,6 +61,8 @@ def explain(error: BaseException) -> tuple[int, str]:
 def _flag(setting: re.Match[str]) -> str:
     """Turn a setting of the library into a flag of the command.
 
+    >>> SETTING.sub(_flag, "give max_bad=SHARE to allow more")
+    'give --max-bad SHARE to allow more'
     >>> SETTING.sub(_flag, 'give size=(height, width), output="z", outputs="logits" or binary=True, features=a,b')
     'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'
     """

@@ -18,7 +18,7 @@ DEMO_OUT = Path("demo-output")
 lab = typer.Typer(rich_markup_mode=None)
 
 
-@lab.command(epilog=EPILOG)
+@lab.command(epilog=EPILOG, short_help="Train a classifier that adapts to a target.")
 def train(
     dataset: Annotated[str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")],
     source: Annotated[str, option(help="domain with labels")],
@@ -61,7 +61,7 @@ def train(
         typer.echo("\n".join(training_lines(result)))
 
 
-@lab.command(epilog=EPILOG)
+@lab.command(epilog=EPILOG, short_help="See it at work on built-in emoji, without a model.")
 def demo(
     out: Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)] = DEMO_OUT,
     quiet: Annotated[bool, option("--quiet", "-q", help="print the result only")] = False,

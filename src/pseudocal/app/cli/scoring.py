@@ -19,14 +19,14 @@ OUTPUTS = ".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, c
 scoring = typer.Typer(rich_markup_mode=None)
 
 
-@scoring.command(epilog=EPILOG)
+@scoring.command(epilog=EPILOG, short_help="Score saved logits against labels.")
 def evaluate(
     logits: Annotated[Path, typer.Argument(help=OUTPUTS)],
     labels: Annotated[
         Path, typer.Argument(help="class numbers: .npy, .csv, .parquet, or text with one per line; .npy of masks")
     ],
     calibration: Annotated[Path | None, option(help="calibration.json, to score before and after")] = None,
-    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file holds")] = None,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
@@ -41,7 +41,7 @@ def apply(
     calibration: Annotated[Path, typer.Argument(help="calibration.json")],
     logits: Annotated[Path, typer.Argument(help=OUTPUTS)],
     out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
-    outputs: Annotated[Literal["logits", "probabilities"], option(help="what the file holds")] = "logits",
+    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file holds")] = None,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
 ) -> None:
     """Turn saved LOGITS into calibrated probabilities."""
@@ -49,7 +49,7 @@ def apply(
     typer.echo(f"{out}: probabilities of shape {shape}")
 
 
-@scoring.command(epilog=EPILOG)
+@scoring.command(epilog=EPILOG, short_help="Draw a report again, or compare several.")
 def report(
     folders: Annotated[list[Path], typer.Argument(metavar="OUT...", help="folders that `calibrate` wrote")],
     out: Annotated[Path | None, option("--out", "-o", help="page of a comparison [default: comparison.html]")] = None,

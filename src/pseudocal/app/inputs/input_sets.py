@@ -114,6 +114,12 @@ def holds_pictures(data: str) -> bool:
     return Path(data).suffix.lower() not in ARRAYS | TABLES or Path(data).is_dir()
 
 
+def check_found(data: str) -> None:
+    """Refuse data that is neither a folder, nor a regular file, nor "-"."""
+    if data != "-" and not Path(data).is_dir():
+        check_regular(Path(data), "a folder, a list of paths, an array or a table")
+
+
 def opinion_names(given: Any, data: str) -> list[str]:
     """The names of second opinions; a student gets the features that suit the data, and its files an absolute path.
 
@@ -133,17 +139,6 @@ def opinion_names(given: Any, data: str) -> list[str]:
 def _found_anywhere(name: str) -> str:
     kind, _, file = name.partition(":")
     return f"{kind}:{Path(file).resolve()}" if file and Path(file).exists() else name
-
-
-def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...] | None) -> bool:
-    """Whether inputs of a shape fit a model, as far as its input shape is known.
-
-    >>> fits((3, 32, 32), (3, None, None)), fits((3, 32, 32), None), fits((5,), (4,))
-    (True, True, False)
-    """
-    if wanted is None:
-        return True
-    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
 
 
 def open_inputs(
@@ -166,9 +161,8 @@ def open_inputs(
         stdin: the stream to read in place of standard input.
 
     """
+    check_found(data)
     path = Path(data)
-    if data != "-" and not path.is_dir():
-        check_regular(path, "a folder, a list of paths, an array or a table")
     if holds_pictures(data):
         assert preprocessing is not None
         return _pictures(data, preprocessing, stdin or sys.stdin)

@@ -210,7 +210,12 @@ def preprocessing_for(
         )
     if share is not None:
         settled |= {"resize": "crop", "edge": math.floor(min(settled["size"]) / share)}
-    return _made(settled), [name for name in ("layout", "mean", "std", "resize") if name not in settled]
+    made = _made(settled)
+    if shape is not None and not known and not _same_shape(made.shape, shape):
+        raise InputError(f"expected pictures of shape {shape}, as the model takes, got settings for {made.shape}")
+    if "edge" in given and given["edge"] < min(made.size):
+        raise InputError(f"expected a shorter side of at least {min(made.size)}, the crop, got {given['edge']}")
+    return made, [name for name in ("layout", "mean", "std", "resize") if name not in settled]
 
 
 def preprocessing_of_second(

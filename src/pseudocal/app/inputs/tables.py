@@ -151,18 +151,22 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
     missing = [name for name in names if name not in table]
     if missing:
         raise InputError(f"expected the columns {', '.join(missing)} in {path}, got {', '.join(table)}")
-    not_numeric = [f"{name} ({table[name].dtype})" for name in names if table[name].dtype.kind not in REAL]
+    if not names or len(table[names[0]]) == 0:
+        raise InputError(f"expected a table with rows of numbers, got none in {path}")
+    not_numeric = [f"{name} ({_kind(table[name])})" for name in names if table[name].dtype.kind not in REAL]
     if not_numeric:
         others = "" if columns is not None else "name the features with features=a,b,c, or "
         raise InputError(
             f"expected numeric columns, got {', '.join(not_numeric)} in {path}: {others}"
             f"give text={not_numeric[0].split(' (')[0]} for a model of texts"
         )
-    if not names or len(table[names[0]]) == 0:
-        raise InputError(f"expected a table with rows of numbers, got none in {path}")
     array = np.stack([table[name].astype(np.float64) for name in names], axis=1)
     check_finite(array, path, names)
     return array
+
+
+def _kind(column: NDArray[Any]) -> str:
+    return "text" if column.dtype.kind == "O" else str(column.dtype)
 
 
 def check_finite(array: NDArray[Any], path: Path, names: list[str] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pseudocal.app.jobs.answer_file import (
 )
 from pseudocal.app.jobs.job import DrawnBy
 from pseudocal.app.jobs.kept_target import KeptTarget
+from pseudocal.app.jobs.setup import check_count
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.report.labelling import Question, guarded_cell, write_labelling_page
 from pseudocal.app.report.pictures import as_frame
@@ -38,7 +39,7 @@ MOST_CELLS = 100  # columns of a row that are shown
 HIDDEN = ("file", "label")  # columns that are not: the name is shown anyway, and a label would give the answer away
 
 
-def ask_about(out: Path | str, n: int = 50) -> Path:
+def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> Path:
     """Write the questions to ask a person: `label.html` for a browser, and `ask.csv` to fill in elsewhere.
 
     More questions can be asked later: they begin with the same ones, and what was filled in stays.
@@ -46,6 +47,7 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
     Args:
         out: the folder that `calibrate` wrote. Nothing is predicted again.
         n: how many inputs to ask about.
+        classes: the names of the classes, if the calibration was given none or others; they are kept.
 
     Returns:
         The page.
@@ -54,6 +56,10 @@ def ask_about(out: Path | str, n: int = 50) -> Path:
     out = Path(out)
     with staged(out) as aside:
         kept = KeptTarget.load(out)
+        if names_given := tuple(classes):
+            check_count(names_given, kept.logits.shape[1])
+            kept = replace(kept, target=replace(kept.target, classes=names_given))
+            kept.target.save(aside)
         _check_different(kept.target.names, out)
         rows, names = ask(kept.logits, n, groups=kept.groups), kept.names
         filled = _filled_in(out / TEMPLATE, [names[row] for row in rows], pixels=kept.pixels is not None)

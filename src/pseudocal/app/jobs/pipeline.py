@@ -204,7 +204,7 @@ def _refined(
         summary = ImageSummary(calibration, kept.target.classes)
         tables = image_tables(summary, kept)
         data = replace(data, preparation=data.preparation.removesuffix(SAMPLED) + SAMPLED)
-    kind = "csv" if (folder / "predictions.csv").exists() else "parquet"
+    kind = next((kind for kind in ("csv", "parquet") if (folder / f"predictions.{kind}").exists()), None)
     name = write_predictions(aside, tables, kind=kind)
     calibration.save(aside / "calibration.json")
     report = report_of(summary, answered, model=replace(done.model, files=files), data=data, timing=done.timing)

@@ -18,21 +18,35 @@ from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
 from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
 from pseudocal.app.report.record import to_json
-from pseudocal.arrays import InputError, Labels, Logits, Maps, as_logits, as_maps
+from pseudocal.arrays import InputError, Labels, Logits, Maps, as_logits, as_maps, check_rows
 from pseudocal.calibrators import Calibration
 from pseudocal.files import allocate_array, replacing
+from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
 
+TELLING_ROWS = 1000  # rows that show whether the numbers are probabilities; all may not fit into memory
 
-def load_outputs(path: Path, *, outputs: Meaning = "logits", field: str | None = None) -> Logits | Maps:
-    """Read logits `(n, classes)`, or those of every pixel; probabilities become logits by taking the logarithm."""
+
+def load_outputs(path: Path, *, outputs: Meaning | None = None, field: str | None = None) -> Logits | Maps:
+    """Read logits `(n, classes)`, or those of every pixel; probabilities become logits by taking the logarithm.
+
+    Args:
+        path: the file.
+        outputs: as in `AsLogits`: None for logits, refused if they look like probabilities.
+        field: the name of the array to use if an .npz file holds several.
+
+    """
     array = saved_array(path, field)
     logits = as_maps(array) if array.ndim == 4 else as_logits(array)
-    return AsLogits(lambda x: x, outputs)(logits) if outputs == "probabilities" else logits
+    read = AsLogits(lambda x: x, outputs)
+    if outputs == "probabilities":
+        return read(logits)
+    read(logits[: 1 if logits.ndim == 4 else TELLING_ROWS])
+    return logits
 
 
 def score_files(
-    logits: Path, labels: Path, calibration: Calibration | None, *, outputs: Meaning, field: str | None
+    logits: Path, labels: Path, calibration: Calibration | None, *, outputs: Meaning | None, field: str | None
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration."""
     values = load_outputs(logits, outputs=outputs, field=field)
@@ -67,12 +81,13 @@ def _scored_maps(maps: Maps, labels: Path, calibration: Calibration | None) -> t
 
 
 def apply_file(
-    calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning, field: str | None
+    calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning | None, field: str | None
 ) -> tuple[int, ...]:
     """Write calibrated probabilities, a few rows or one image at a time; the file appears once it is complete."""
     values = load_outputs(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
+    check_maps(values) if values.ndim == 4 else check_rows(values)
     chunks = [slice(i, i + 1) for i in range(len(values))] if values.ndim == 4 else row_chunks(values)
     with replacing(out) as aside:
         written = allocate_array(aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32)

@@ -22,7 +22,7 @@ from pseudocal.app.inputs import (
     preprocessing_of_second,
 )
 from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
-from pseudocal.app.inputs.input_sets import fits, holds_pictures, opinion_names, refuse_shards
+from pseudocal.app.inputs.input_sets import check_found, holds_pictures, opinion_names, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
@@ -241,10 +241,13 @@ def open_data(job: Job, model: OpenModel) -> OpenData:
     if not holds_pictures(job.data):
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
+        if isinstance(inputs, ArraySet) and not model.expects.preprocessing:  # which would say only what is usual
+            model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
         preparation = f"{len(inputs):,} rows, passed to the model as they are"
         if isinstance(inputs, ArraySet) and _are_token_ids(inputs, model):
             return OpenData(replace(inputs, mixed=False), preparation, unmixed=NO_MIXED_IDS)
         return OpenData(inputs, preparation)
+    check_found(job.data)
     refuse_texts(job.data)
     preprocessing, assumed = prepared_pictures(job, model)
     pictures = open_inputs(job.data, preprocessing=preprocessing)
@@ -291,10 +294,6 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> PictureViews | None:
         others = tuple(preprocessing_of_second(own, shape, known, given) for shape, known in wanted)
         return None if all(other == own for other in others) else PictureViews(inputs, others)
     for second in seconds:
-        if isinstance(inputs, ArraySet) and not fits(inputs.array.shape[1:], second.expects.shape):
-            shape, wanted_shape = inputs.array.shape[1:], second.expects.shape or ()
-            named = tuple("?" if d is None else d for d in wanted_shape)
-            raise InputError(
-                f"expected a second opinion that takes inputs of shape {shape}, as the model does, got shape {named}"
-            )
+        if isinstance(inputs, ArraySet):
+            second.expects.check(inputs.array.shape[1:], f"the second opinion, got {job.data} with")
     return None

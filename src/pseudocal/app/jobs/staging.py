@@ -185,6 +185,7 @@ def write_job(setup: Setup, folder: Path) -> None:
     preprocessing = getattr(setup.inputs, "preprocessing", None)
     resolved = replace(
         job,
+        out=Path(os.path.abspath(job.out)),
         second_opinion=tuple(opinion_names(job.second_opinion, job.data)),
         batch_size=setup.batch_size,
         preprocessing=job.preprocessing if preprocessing is None else asdict(preprocessing),

@@ -42,6 +42,23 @@ class Expects:
     preprocessing: dict[str, Any] = field(default_factory=dict)
     text: bool = False
 
+    def check(self, shape: tuple[int, ...], whose: str) -> None:
+        """Refuse inputs of another shape, as far as it is known.
+
+        >>> Expects((3, None)).check((3, 32), "the model, got")
+        >>> Expects((3, None)).check((4, 32), "the model, got")
+        Traceback (most recent call last):
+        pseudocal.arrays.InputError: expected inputs of shape (3, ?) for the model, got (4, 32)
+
+        Args:
+            shape: the shape of one input.
+            whose: which model it is, and the words that lead to the shape.
+
+        """
+        wanted = shape if self.shape is None else self.shape
+        if len(shape) != len(wanted) or any(w not in (None, s) for s, w in zip(shape, wanted, strict=True)):
+            raise InputError(f"expected inputs of shape {str(wanted).replace('None', '?')} for {whose} {shape}")
+
 
 @dataclass(frozen=True)
 class OpenModel:

@@ -126,11 +126,6 @@ def _left_out(report: Report) -> Iterator[Fact]:
 
 
 def _caution(text: str) -> Fact:
-    """Make a caution.
-
-    >>> _caution("Few images.")
-    Fact(level='caution', text='Few images.')
-    """
     return Fact("caution", text)
 
 
@@ -196,7 +191,7 @@ def headline(report: Report) -> str:
     said = sure.get(report.verdict or "", "would be right if the calibration can be trusted")
     known = "an estimate without labels" if report.answers is None else "an estimate from the answers of a person"
     first = f"Of 100 {what[0]} that the model {what[1]} with {_level(before)} confidence, {_count(after)} {said}"
-    return f"{first}, by {known}; after calibration the model {what[1]} them with {_level(after)} confidence."
+    return f"{first}, by {known}; after calibration the model {what[1]} them with {_percent(after)} confidence."
 
 
 def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
@@ -215,7 +210,7 @@ def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
         return f"{first}; {when or f'after calibration, {_count(new_right)} are'}."
     if refused or moved is None:
         return f"{first}."
-    return f"{first}; after calibration these have a confidence of {_level(moved)}."
+    return f"{first}; after calibration these have a confidence of {_percent(moved)}."
 
 
 def _refused_headline(report: Report, noun: str) -> str:
@@ -225,9 +220,8 @@ def _refused_headline(report: Report, noun: str) -> str:
     if known is None:
         return f"{sure}."
     how = "by the forecast" if report.answers is None else "by the answers of a person"
-    return (
-        f"{sure}; {how}, {100 * known.low:.0f} to {100 * known.high:.0f} of 100 {noun} are right. Nothing was changed."
-    )
+    right = f"{100 * known.low:.0f} to {100 * known.high:.0f} of 100 {noun} are right"
+    return f"{sure}; {how}, {right}. Nothing was changed."
 
 
 def _near_90(count: Sequence[int], confidence: Sequence[float | None], least: int = LEAST) -> int | None:
@@ -241,14 +235,16 @@ def _near_90(count: Sequence[int], confidence: Sequence[float | None], least: in
 
 
 def _level(confidence: float) -> str:
-    """Put a confidence into words.
+    return "about 90%" if 0.88 <= confidence < 0.92 else _percent(confidence)
 
-    >>> _level(0.903), _level(0.712), _level(0.9991)
-    ('about 90%', 'about 71%', 'more than 99%')
+
+def _percent(confidence: float) -> str:
+    """Put a confidence into words that agree with `_count`, where `_level` rounds.
+
+    >>> _level(0.883), _percent(0.883), _count(0.883), _percent(0.9991)
+    ('about 90%', 'about 88%', 'about 88', 'more than 99%')
     """
-    if confidence > SURE:
-        return "more than 99%"
-    return "about 90%" if 0.88 <= confidence < 0.92 else f"about {confidence:.0%}"
+    return "more than 99%" if confidence > SURE else f"about {confidence:.0%}"
 
 
 def _count(right: float) -> str:

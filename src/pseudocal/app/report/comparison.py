@@ -65,7 +65,7 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         data=report.data.name,
         finished=report.timing.finished[:10],
         inputs=f"{report.data.used:,}",
-        temperature=f"1 ({fit.refused:.3g} refused)" if refused else f"{fit.temperature:.3g}",
+        temperature=f"1 ({fit.refused:.3f} refused)" if refused else f"{fit.temperature:.3f}",
         verdict=verdict,
         kind=KINDS_OF_PANEL.get(verdict, verdict),
         accuracy=_accuracy(report),

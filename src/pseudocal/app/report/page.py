@@ -228,7 +228,7 @@ def risk(rows: tuple[Threshold, ...], of: str = "inputs", *, expected: bool = Tr
         header=("confidence", f"share of {of}", *(names[kind] for kind in wrongs)),
         rows=tuple(
             (
-                f"at least {100 * row.threshold:.3g}%" if row.threshold else "any",
+                f"≥ {100 * row.threshold:.3g}%" if row.threshold else "any",
                 f"{row.coverage:.1%}",
                 *(f"{wrong:.1%}" for wrong in each),
             )
