@@ -13,6 +13,9 @@ OLDEST := sed -n '/^dependencies = /{s/.*\[//;s/\].*//;s/[",]//g;s/>=\([0-9.]*\)
 CORE_TESTS := $(wildcard tests/test_*.py) $(addprefix tests/,calibrators metrics predictors scaling synthesis)
 CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calibrators metrics predictors scaling synthesis)
 
+# What Python compiles is kept, whatever the shell says: the tests start many processes, and each would compile it again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test test-all test-core check docs bench clean
 
 setup: $(READY)
