@@ -293,7 +293,7 @@ def test_data_that_cannot_be_read():
         PseudoCal().fit(model, 3)
     with pytest.raises(InputError, match="in batches of one"):
         PseudoCal(pairing="batch").fit(model, batches(target(20), 1))
-    with pytest.raises(InputError, match=r"numbers, since pairs of them are mixed.*embeddings"):
+    with pytest.raises(InputError, match=r"numbers, since pairs of them are mixed.*for texts"):
         PseudoCal().fit(lambda x: 9.0 * np.eye(5)[np.arange(len(x)) % 5], np.full((20, 2), "a"))
     with pytest.raises(InputError, match="batch size of at least 2"):
         PseudoCal().fit(model, target(), batch_size=1)
