@@ -155,7 +155,7 @@ def test_what_is_refused(pseudocal, hub, pictures, tabular, features, encoders, 
     for words, message in (
         ((*nameless, "--second-opinion", clip), "got 'LABEL_0' and the like: give --classes FILE"),
         ((*table[:4], "--second-opinion", clip), "expected class names for a zero-shot encoder, got none"),
-        ((*table, "--second-opinion", clip), "inputs of shape (5,), as the model does, got shape (3, 16, 16)"),
+        ((*table, "--second-opinion", clip), "expected inputs of shape (3, 16, 16) for the second opinion, got "),
         (
             (*nameless, "--classes", named, "--second-opinion", f"zero-shot:{hub}"),
             "expected a CLIP or SigLIP as",
