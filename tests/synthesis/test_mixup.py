@@ -101,7 +101,7 @@ def test_a_batch_of_one_pairs_with_the_past():
 )
 def test_anywhere_gives_every_ordered_pair_of_the_stream_the_same_weight(batch, memory):
     """Whatever the batch size, and with room for 16 kept rows as with room for all."""
-    n, repeats = 24, 4000
+    n, repeats = 24, 2000
     x = np.arange(2.0 * n).reshape(n, 2)
     total = np.zeros((n, n))
     rng = np.random.default_rng(0)
