@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.linalg import solve
 
-from pseudocal import DistrustWarning, InputError, PseudoCal, Student
+from pseudocal import InputError, PseudoCal, Student
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.blocks import row_blocks
 from pseudocal.calibrators.executors import BlockWork
 from pseudocal.calibrators.folded_ridge import ROWS_TO_STRENGTH, STUDENT_FOLDS, FoldedRidge, UnitRows
+from pseudocal.calibrators.reasons import UNUSED_STUDENT
 from pseudocal.calibrators.student import Lesson, Lessons, feature_rows
 from pseudocal.distributed import Deferred, LocalExecutor
 from pseudocal.randomness import Streams, row_keys
@@ -101,7 +103,7 @@ def test_a_student_is_blind_to_a_group_with_a_wrong_name_and_its_forecast_is_not
     accuracy = (model(x)[:, renamed].argmax(axis=1) == labels).mean()
     assert wrong.forecast.low < accuracy < wrong.forecast.accuracy - 0.2
     assert wrong.verdict == "caution"
-    assert any("the forecast does not show them" in reason for reason in wrong.reasons)
+    assert any("the student has learned the name" in reason for reason in wrong.reasons)
 
 
 @pytest.mark.parametrize("memory", [2**29, 2**16])  # everything, and a sample
@@ -185,7 +187,7 @@ def test_a_student_beside_a_model_leaves_the_verdict_to_the_model():
         warnings.simplefilter("ignore")
         both = PseudoCal().fit(model, x, second_opinion=[lambda x: second(x + 0.2), Student()])
         alone = PseudoCal().fit(model, x, second_opinion=lambda x: second(x + 0.2))
-    assert both.trust == alone.trust
+    assert both.trust == replace(alone.trust, reasons=(*alone.trust.reasons, UNUSED_STUDENT))
 
 
 def test_a_model_that_is_not_used_beside_a_student_is_spoken_of():
@@ -198,10 +200,14 @@ def test_a_model_that_is_not_used_beside_a_student_is_spoken_of():
     assert trust.verdict == "caution"
 
 
-def test_features_that_say_nothing_are_named_as_a_cause():
+def test_nothing_is_taken_from_features_that_say_nothing():
     x, _, model = clusters(500)
-    with pytest.warns(DistrustWarning, match="these features do not tell the classes apart"):
-        PseudoCal().fit(model, x, second_opinion=Student(np.zeros_like))
+    alone = PseudoCal().fit(model, x)
+    calibration = PseudoCal().fit(model, x, second_opinion=Student(np.zeros_like))
+    assert "these features do not tell the classes apart" in calibration.trust.reasons[0]
+    assert calibration.trust.verdict == "caution"
+    assert calibration.trust.forecast == alone.trust.forecast
+    assert calibration.temperature == alone.temperature
 
 
 @pytest.mark.parametrize(

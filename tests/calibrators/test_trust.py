@@ -1,6 +1,7 @@
 """The verdict on a temperature: when which sentence is said, and that it is true then."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -121,8 +122,13 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
     ),
     "STUDENT_AT_CHANCE": (
         lambda: trust_of(rows(), agreements=[student(0.4, shared=0.5)]),
-        "do not apply",
-        lambda t: 0.1 < t.forecast.accuracy < 0.2,
+        "caution",
+        lambda t: "student" not in t.temperatures and t.forecast.high - t.forecast.low > 0.5,
+    ),
+    "UNUSED_STUDENT": (
+        lambda: trust_of(rows(), agreements=[two(0.5), student(0.9)]),
+        "apply",
+        lambda t: "student" not in t.temperatures and t.forecast.accuracy < 0.6,
     ),
     "UNSURE": (
         lambda: trust_of(rows(), agreements=[two(0.4, sure=0.5)]),
@@ -236,12 +242,13 @@ def test_a_student_alone_is_never_enough_to_apply():
     for rate in np.arange(0.2, 1.0, 0.1):
         for mixes in (0.5, 1.5, 4.0):
             for used, confidence in (("mixes", 0.999), ("student", 0.999), ("mixes", 0.3), ("student", 0.3)):
-                trust = trust_of(rows(confidence), used, [student(rate, shared=0.3)], mixes=mixes)
+                opinion = student(rate, shared=0.3)
+                trust = trust_of(rows(confidence), used, [opinion], mixes=mixes)
                 found.add(trust.verdict)
-                assert said("BLIND_STUDENT", trust)
+                assert said("STUDENT_AT_CHANCE" if opinion.at_chance else "BLIND_STUDENT", trust)
     assert found == {"caution", "do not apply"}
     both, alone = (trust_of(rows(), agreements=[two(0.5), *more]) for more in ([student(0.9)], []))
-    assert both == alone
+    assert both == replace(alone, reasons=(*alone.reasons, reasons.UNUSED_STUDENT))
     assert both.verdict == "apply"
 
 
@@ -250,7 +257,7 @@ def test_with_two_classes_nothing_follows_from_a_student_beside_a_model():
     alone, both = (
         trust_of(rows(0.97, classes=2), agreements=[model, *more]) for more in ([], [student(0.46, classes=2)])
     )
-    assert both == alone
+    assert both == replace(alone, reasons=(*alone.reasons, reasons.UNUSED_STUDENT))
     assert "agree on 96% of the inputs, so the first is right on at most 98%" in both.reasons[0]
 
 

@@ -183,9 +183,17 @@ class Agreement:
         return self.classes == 2
 
     @property
+    def at_chance(self) -> bool:
+        """Whether it agrees on real inputs no more often than by shared mistakes and by chance."""
+        return self.implied(self.rate, self.shared) <= 1 / self.classes + self.error
+
+    @property
     def usable(self) -> bool:
-        """Whether the forecast and a temperature can be taken from it."""
-        return not (self.too_similar or self.blind)
+        """Whether the forecast and a temperature can be taken from it.
+
+        Features that do not tell the classes apart make a student that is at chance, whatever the model is like.
+        """
+        return not (self.too_similar or self.blind or (self.student and self.at_chance))
 
     @property
     def rate_error(self) -> float:
@@ -273,7 +281,7 @@ class Consensus:
     @property
     def at_chance(self) -> bool:
         """Whether no opinion agrees more often on real inputs than by shared mistakes and by chance."""
-        return all(a.implied(a.rate, a.shared) <= 1 / a.classes + a.error for a in self.agreements)
+        return all(agreement.at_chance for agreement in self.agreements)
 
     @property
     def spread(self) -> float:

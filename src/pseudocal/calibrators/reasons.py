@@ -37,10 +37,12 @@ SAME_STUDENT = (
     "the temperature nor the forecast is taken from it. Other features, or another model, may be one."
 )
 BLIND_STUDENT = (
-    "The only second opinion is a student of the model's own predictions. It is reliable if the model is right on most "
-    "inputs, and blind to whole groups of inputs that have the wrong name: it has learned the name, and the forecast "
-    "does not show them. A second model, or a person's answers on a few inputs, would."
+    "The only second opinion is a student of the model's own predictions. It is reliable if its features tell the "
+    "classes apart and the model is right on most inputs. With poor features the forecast is too low; and it is blind "
+    "to whole groups of inputs that have the wrong name, since the student has learned the name. A second model, or a "
+    "person's answers on a few inputs, would show them."
 )
+UNUSED_STUDENT = "The student has no part in this: beside a second model nothing is taken from it."
 UNSURE = (
     "The second opinion has a mean confidence of {second:.0%}, the first model one of {before:.0%}. If it is less "
     "accurate too, the forecast is too low."
@@ -73,9 +75,10 @@ AT_CHANCE = (
 )
 
 STUDENT_AT_CHANCE = (
-    "A student of its predictions agrees with the model on {rate} of the inputs, hardly more often than it repeats "
-    "mistakes on mixes ({shared}). No temperature follows from that. Either the model is hardly ever right, or these "
-    "features do not tell the classes apart: other features would show which."
+    "A student of its predictions agrees with the model on {rate:.0%} of the inputs, hardly more often than it repeats "
+    "mistakes on mixes ({shared:.0%}): neither the temperature nor the forecast is taken from it. Either these "
+    "features do not tell the classes apart, or the model is hardly ever right. Other features, or a person's answers "
+    "on a few inputs, would tell which."
 )
 
 OF_A_STUDENT = {  # what is said instead if the only second opinion is a student

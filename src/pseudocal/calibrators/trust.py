@@ -153,6 +153,8 @@ def judge(
         findings += weighed.findings()
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         forecast, score = forecast_together(consensus), max(weighed.doubt, dominance) - 0.5
+    if len(asked) < len(agreements) and (consensus is None or consensus.estimator != "student"):
+        findings.append(("apply", reasons.UNUSED_STUDENT))
     findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
     effects = {name: Effect(t, sure[name], sure[name] - forecast.accuracy) for name, t in temperatures.items()}
     return Trust(findings[0][0], tuple(text for _, text in findings), forecast, evidence, score, effects)
@@ -175,8 +177,9 @@ def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> str:
     """Why nothing is taken from a second opinion."""
     if not agreements:
         return reasons.PIXELS if pixels else reasons.ALONE
-    said = reasons.TWO_CLASSES if agreements[0].blind else reasons.SAME_MODEL
-    said = reasons.OF_A_STUDENT[said] if agreements[0].student else said
+    first = agreements[0]
+    said = reasons.TWO_CLASSES if first.blind else reasons.SAME_MODEL if first.too_similar else reasons.AT_CHANCE
+    said = reasons.OF_A_STUDENT[said] if first.student else said
     rate, shared = (min(getattr(agreement, name) for agreement in agreements) for name in ("rate", "shared"))
     return said.format(rate=rate, most=(1 + rate) / 2, shared=shared)
 

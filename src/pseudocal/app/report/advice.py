@@ -35,7 +35,7 @@ MEANINGS = {
     "already calibrated": "The confidence of the model already matches how often it is right.",
     "apply": "The confidence after calibration should be nearer to how often the model is right.",
     "caution": "Calibration may help, but what is known is not enough to be sure of it.",
-    "do not apply": "Calibration is not expected to help here: use the model as it is.",
+    "do not apply": "This temperature is not expected to help: the confidences stay as they are.",
 }
 KINDS_OF_PANEL = {"already calibrated": "apply", "do not apply": "refuse"}  # of the verdicts with another name
 ALIKE_SHOULD_BE = "Mean confidence and accuracy should be alike."
