@@ -15,6 +15,8 @@ from pseudocal.arrays import InputError
 
 USUAL_COLUMN = "text"  # of a table, if the user names none; the lines of a text file are called so too
 
+NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they are
+
 
 def read_lines(path: Path, what: str = "a text file") -> list[str]:
     """Read the lines of a text file in UTF-8; line breaks at its end do not count.
@@ -99,7 +101,8 @@ def _usual_column(described: dict[str, Any]) -> str:
     >>> _usual_column({"stars": np.array([5]), "review": np.array(["Nice."], dtype=object)})
     'review'
     """
-    texts = [name for name, values in described.items() if name != "label" and np.asarray(values).dtype.kind in "OU"]
+    others = [name for name in described if str(name).strip().lower() not in NO_INPUTS]
+    texts = [name for name in others if np.asarray(described[name]).dtype.kind in "OU"]
     return texts[0] if USUAL_COLUMN not in described and len(texts) == 1 else USUAL_COLUMN
 
 

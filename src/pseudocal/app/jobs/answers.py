@@ -13,7 +13,7 @@ import numpy as np
 
 from pseudocal.app.inputs import open_inputs
 from pseudocal.app.inputs.tables import ARRAYS, read_array
-from pseudocal.app.inputs.texts import read_descriptions
+from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.jobs.answer_file import (
     GivenAnswer,
     KnownNames,
@@ -36,7 +36,6 @@ from pseudocal.calibrators.survey import RowNumbers, ask
 
 TEMPLATE = "ask.csv"
 MOST_CELLS = 100  # columns of a row that are shown
-HIDDEN = ("file", "label")  # columns that are not: the name is shown anyway, and a label would give the answer away
 
 
 def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> Path:
@@ -185,7 +184,9 @@ def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]
     numbers = rows.tolist() if target.saved else [int(target.names[row]) for row in rows]  # rows are called by number
     if not _is_array(target):
         columns = read_descriptions(path)
-        shown = [name for name in columns if str(name).strip().lower() not in HIDDEN][:MOST_CELLS]
+        shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][:MOST_CELLS]
+        if target.field is not None and not target.saved:  # of texts, what the model was given
+            shown = [target.field]
         for number in numbers:
             yield [(str(name), str(columns[name][number])) for name in shown]
         return

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs import InputSet, PictureSet
 from pseudocal.app.inputs.pictures import picture_size
-from pseudocal.app.inputs.tables import read_array
+from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.app.inputs.texts import open_texts
 from pseudocal.app.report import ImageSummary, PredictionTable, image_table
 from pseudocal.app.report.pictures import MAP_SIDE
 from pseudocal.app.report.predictions import Target
@@ -213,6 +214,18 @@ class KeptTarget:
         with np.load(self.folder / "pixels.npz", allow_pickle=False) as file:
             for i in range(sum(name.startswith("map_") for name in file.files)):
                 yield file[f"map_{i}"], file[f"mask_{i}"] if f"mask_{i}" in file.files else None
+
+
+def texts_of(target: Target) -> list[str] | None:
+    """The texts that were predicted; None if the inputs are no texts, or cannot be read any more."""
+    known = target.saved or target.field is not None
+    if target.data is None or not known or Path(target.data).suffix.lower() in ARRAYS:
+        return None
+    try:
+        texts = open_texts(Path(target.data), None if target.saved else target.field).texts
+        return texts if target.saved else [texts[int(name)] for name in target.names]
+    except (InputError, IndexError):  # a page without the texts is still a page
+        return None
 
 
 def image_tables(summary: ImageSummary, kept: KeptTarget) -> Iterator[PredictionTable]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs import read_batches
 from pseudocal.app.jobs.job import Job, Tick
-from pseudocal.app.jobs.kept_target import KeptPixels, frame_of, pixels_each, small_maps
+from pseudocal.app.jobs.kept_target import KeptPixels, frame_of, pixels_each, small_maps, texts_of
 from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, open_setup
 from pseudocal.app.models.encoders import COLUMNS
 from pseudocal.app.models.model import OpenModel
@@ -198,10 +198,12 @@ def as_opinion(model: OpenModel, predict: Any) -> Any:
 
 def row_tables(summary: RowSummary, logits: Logits, target: Target) -> Iterator[PredictionTable]:
     """The table of a classifier, a chunk of the logits at a time."""
+    texts = texts_of(target)
     for rows in row_chunks(logits):
         pictures = None if target.pictures is None else [Path(path) for path in target.pictures[rows]]
         labels = None if target.labels is None else np.array(target.labels[rows])
-        yield summary.add(logits[rows], target.names[rows], pictures=pictures, labels=labels)
+        some = None if texts is None else texts[rows]
+        yield summary.add(logits[rows], target.names[rows], pictures=pictures, texts=some, labels=labels)
 
 
 def warm_up() -> None:

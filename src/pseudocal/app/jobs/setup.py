@@ -26,7 +26,7 @@ from pseudocal.app.inputs.input_sets import check_found, holds_pictures, opinion
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
-from pseudocal.app.inputs.texts import open_texts, refuse_texts
+from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
 from pseudocal.app.jobs.masks import Masks, open_masks
@@ -146,7 +146,7 @@ class Setup:
             names=tuple(inputs.name(i) for i in numbers),
             pictures=tuple(str(path.absolute()) for path in pictures) if pictures else None,
             data=None if pictures else str(Path(job.data).absolute()),
-            field=job.field,
+            field=inputs.column or USUAL_COLUMN if isinstance(inputs, TextSet) else job.field,
             classes=self.classes,
             labels=tuple(self.labels[rows].tolist()) if labelled else None,
             model=str(Path(job.model).absolute()) if Path(job.model).exists() else job.model,

@@ -44,6 +44,7 @@ from pseudocal.scaling import TemperatureScaling
 CLASSES_SHOWN = 60
 NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
 NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
+LONGEST_TEXT = 160  # characters of a text that is shown
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
@@ -173,7 +174,18 @@ def _examples(tally: Tally, *, changed: bool) -> Examples:
 
 def _example(one: Candidate) -> Example:
     picture = None if one.picture is None else thumbnail(one.picture)
-    return Example(one.name, one.class_name, one.before, one.after, picture, one.label)
+    text = None if one.text is None else _beginning(one.text)
+    return Example(one.name, one.class_name, one.before, one.after, picture, one.label, text)
+
+
+def _beginning(text: str) -> str:
+    r"""Return the beginning of a text on one line.
+
+    >>> _beginning("Nice,\n but late."), len(_beginning("very " * 100))
+    ('Nice, but late.', 160)
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 3] + "..."
 
 
 def measure(

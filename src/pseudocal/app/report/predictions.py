@@ -90,7 +90,7 @@ class Target:
         names: what the inputs are called, in the order of the logits.
         pictures: the file of each; None if they are rows of an array or a table.
         data: the file of the rows; None for pictures.
-        field: the array of an .npz file that was used.
+        field: the array of an .npz file, or the column of texts, that was used.
         classes: the names of the classes, as far as they have names.
         labels: the class of each input, for evaluation only; None without labels.
         model: the model as it can be opened again; the file of the outputs if `saved`.

@@ -229,6 +229,7 @@ class Example:
         after: the confidence after calibration.
         thumbnail: the picture as a data URL; None if there is none.
         label: the true class; None without labels.
+        text: the beginning of the input, if it is a text.
 
     """
 
@@ -238,6 +239,7 @@ class Example:
     after: float
     thumbnail: str | None = None
     label: str | None = None
+    text: str | None = None
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ class Candidate(NamedTuple):
     after: float
     picture: Path | None = None
     label: str | None = None
+    text: str | None = None
 
 
 ORDERS = {"changed": lambda one: -abs(one.after - one.before), "unsure": lambda one: one.after}
@@ -119,6 +120,7 @@ class RowSummary:
         names: Sequence[str],
         *,
         pictures: Sequence[Path | None] | None = None,
+        texts: Sequence[str] | None = None,
         labels: Labels | None = None,
     ) -> PredictionTable:
         """Add some rows, and return their part of the table of predictions.
@@ -127,6 +129,7 @@ class RowSummary:
             logits: `(n, classes)`, few enough to be processed at once: see `row_chunks`.
             names: the name of each input.
             pictures: the picture file of each input, None for inputs without one.
+            texts: the inputs, if they are texts.
             labels: the true classes `(n,)`, for evaluation only; given in every call or in none.
 
         """
@@ -138,9 +141,9 @@ class RowSummary:
         self.tally.add(predicted, both, logits.shape[1], right=right)
         for i in _best(*both):
             label = None if labels is None else class_name(int(labels[i]), self.classes)
-            picture = None if pictures is None else pictures[i]
-            name = class_name(int(predicted[i]), self.classes)
-            self.tally.consider([Candidate(names[i], name, float(both[0][i]), float(both[1][i]), picture, label)])
+            picture, text = None if pictures is None else pictures[i], None if texts is None else texts[i]
+            name, moved = class_name(int(predicted[i]), self.classes), (float(both[0][i]), float(both[1][i]))
+            self.tally.consider([Candidate(names[i], name, *moved, picture, label, text)])
         if labels is not None:
             scaled = TemperatureScaling(judged_temperature(self.calibration))(logits)
             self._outcomes.append((Outcomes.from_logits(logits, labels), Outcomes.from_logits(scaled, labels)))
