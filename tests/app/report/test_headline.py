@@ -116,6 +116,8 @@ def test_what_is_sure_enough_is_counted_and_scored(made):
     run, report = made.make_run(labelled=True), made.make_report(labelled=True)
     confidence = softmax(run.logits / 2.9).max(axis=1)
     wrong = run.logits.argmax(axis=1) != run.labels
+    thresholds = [row.threshold for row in report.selection]
+    assert thresholds == sorted(set(thresholds))
     for row in report.selection:
         kept = confidence >= row.threshold
         assert row.coverage == pytest.approx(kept.mean())

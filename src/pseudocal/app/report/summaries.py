@@ -22,7 +22,7 @@ from pseudocal.passes import Doubles
 from pseudocal.scaling import TemperatureScaling
 
 BINS = 15  # bins of the histogram of confidences, as in the reliability diagrams
-THRESHOLDS = (0.0, *np.arange(0.3, 0.9, 0.05).round(2).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)  # of confidence
+THRESHOLDS = (0.0, *(np.arange(30, 90, 5) / 100).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)  # of confidence
 EXAMPLES = 12  # inputs in each list of examples
 MAPS = 6  # images that are shown pixel by pixel
 JOINED = 256  # images whose sums are joined, since joined sums take less memory
