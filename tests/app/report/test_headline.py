@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html import unescape
 
@@ -70,7 +71,7 @@ def test_with_few_answers_it_is_an_estimate_and_with_many_a_count(made):
     bins = report.reliability.before
     many = replace(bins, count=tuple(50 * count for count in bins.count))
     counted = headline(replace(report, reliability=replace(report.reliability, before=many)))
-    assert "are right, by a person's answers;" in counted
+    assert re.search(r"about \d+ \(\d+ to \d+\) are right, by a person's answers;", counted)
 
 
 def test_a_model_that_is_never_near_90_is_described_where_it_is(made):

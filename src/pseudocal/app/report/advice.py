@@ -200,7 +200,9 @@ def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
     level, right = before.confidence[k], before.accuracy[k]
     new_level, new_right = after.confidence[k], after.accuracy[k]
     moved = report.confidence.sure_after[k] if report.confidence.edges == before.edges else None
-    said = "are right, by a person's answers" if report.reliability.of == "answers" else "are right"
+    said, low, high = "are right", before.low[k], before.high[k]
+    if report.reliability.of == "answers" and low is not None and high is not None:  # which are few
+        said = f"({100 * low:.0f} to {100 * high:.0f}) are right, by a person's answers"
     refused = report.calibration.refused is not None
     assert level is not None
     assert right is not None
