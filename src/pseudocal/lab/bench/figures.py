@@ -57,11 +57,12 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
 
 
 def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
-    """Return the suite with the tasks of one pair of domains, of one method, or of both.
+    """Return the suite with the tasks of one pair of domains, of one method, or of both, and a name that says so.
 
     >>> suite = Suite("s", (Task("emoji", "noto", "fluent"), Task("emoji", "fluent", "noto")), ())
-    >>> [task.pair for task in chosen_tasks(suite, "fluent->noto", None).tasks]
-    ['fluent->noto']
+    >>> chosen = chosen_tasks(suite, "fluent->noto", None)
+    >>> chosen.name, [task.pair for task in chosen.tasks]
+    ('s-fluent-noto', ['fluent->noto'])
 
     Args:
         suite: the suite.
@@ -69,17 +70,19 @@ def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
         method: the method; None for all.
 
     """
-    tasks = suite.tasks
+    tasks, name = suite.tasks, suite.name
     if pair is not None:
         asked = pair.replace(":", "->")
         tasks = tuple(task for task in tasks if task.pair == asked)
         if not tasks:
             raise InputError(f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got {pair!r}")
+        name += "-" + asked.replace("->", "-")
     if method is not None:
         known, tasks = tasks, tuple(task for task in tasks if task.method == method)
         if not tasks:
             raise InputError(f"expected a method among {', '.join(unique(t.method for t in known))}, got {method!r}")
-    return replace(suite, tasks=tasks)
+        name += f"-{method}"
+    return replace(suite, name=name, tasks=tasks)
 
 
 def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
