@@ -223,3 +223,10 @@ def test_a_chosen_penalty_keeps_few_rows_from_being_overfitted(method):
     assert ridge.settings["penalty"] > 0
     assert error(ridge) < error(tempscal(source)) + 0.03
     assert error(ridge) + 0.05 < error(method(source, penalty=0.0))
+
+
+def test_the_released_search_of_cpcs_passes_negative_temperatures():
+    """A model that is always right: the search goes below zero on its way, where the score is high but finite."""
+    logits = 300 * np.random.default_rng(1).normal(size=(40, 5))
+    found = cpcs(Labelled(logits, logits.argmax(axis=1)), np.ones(40), reference=True)
+    assert found.temperature == pytest.approx(0.05)

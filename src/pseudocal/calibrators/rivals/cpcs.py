@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import Floats, Labelled
+from pseudocal.arrays import Floats, Labelled, softmax
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import below_top, checked
 from pseudocal.calibrators.rivals.search import bound_at, least, released
@@ -52,9 +52,7 @@ def _weighted_brier(source: Labelled, weights: Floats) -> Callable[[float], floa
     share = weights / weights.sum()
 
     def loss(temperature: float) -> float:
-        p = np.exp(below / temperature)
-        total = p.sum(axis=1)
-        squares = np.einsum("ij,ij->i", p, p) / total**2
-        return float(share @ (squares - 2 * p[row, source.labels] / total + 1))
+        p = softmax(below / temperature)  # finite at negative temperatures too, which the released search tries
+        return float(share @ (np.einsum("ij,ij->i", p, p) - 2 * p[row, source.labels] + 1))
 
     return loss
