@@ -2,7 +2,7 @@
 
 python benchmarks/results.py --out runs/bench          # runs what is missing, some hours of one core from nothing
 python benchmarks/results.py --out runs/bench --no-run
-python benchmarks/results.py --out runs/bench --no-run --only emoji-rivals    # replaces, or adds, one section
+python benchmarks/results.py --out runs/bench --no-run --only digits    # replaces, or adds, one section
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SEEDS = {
     "digits": 1,
     "scenes": 3,
 }
-OWN = tuple(Path(__file__).parent / f"{name}.toml" for name in ("emoji-seven", "emoji-rivals", "bnm-weight-0.1"))
+OWN = (Path(__file__).parent / "bnm-weight-0.1.toml",)
 FIGURES = {
     "emoji": ("temperatures", "training", "reliability-mcc", "pseudo-mcc"),
     "emoji-lambda": ("lambda",),

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import TEMPERATURES, InputError
 
 RANGE = (0.02, 200.0)  # beyond these temperatures every prediction is certain, or at chance level
 CLOSER = 9  # points of the finer grid around each of the best points
@@ -58,10 +58,11 @@ def bound_at(temperature: float) -> Literal["lower", "upper"] | None:
 def released(loss: Callable[[float], float]) -> float:
     """The search of the released code of TransCal and PseudoCal: Nelder-Mead from 2 with its default tolerance.
 
-    For a calibration error it may stall far from a minimum, and it may reach negative temperatures.
+    For a calibration error it may stall far from a minimum, and it may reach negative temperatures. Where all classes
+    equally likely are best, it runs on for ever, and the largest temperature takes the place of what it returns.
 
-    >>> round(released(lambda temperature: (temperature - 3.0) ** 2), 3)
-    3.0
+    >>> round(released(lambda temperature: (temperature - 3.0) ** 2), 3), released(lambda temperature: -temperature)
+    (3.0, 10000000000.0)
     """
     from scipy.optimize import fmin
 
@@ -71,7 +72,7 @@ def released(loss: Callable[[float], float]) -> float:
     temperature = float(np.asarray(fmin(at, 2.0, disp=False))[0])
     if temperature <= 0:
         raise InputError(f"expected the released search to stay positive, got {temperature}: use reference=False")
-    return temperature
+    return min(temperature, TEMPERATURES[1])
 
 
 def _losses(loss: Callable[[float], float], grid: NDArray[np.float64]) -> NDArray[np.float64]:
