@@ -29,6 +29,7 @@ from unittest.mock import patch
 import numpy as np
 
 from pseudocal.calibrators import agreement, forecast
+from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
@@ -69,7 +70,7 @@ def chosen(cases: Cases) -> tuple[float, float]:
 
 def off(case: Case) -> tuple[float, float]:
     """How far the forecast is from the accuracy, and how far its interval reaches."""
-    consensus = agreement.consensus_of(case.agreements[:1])
+    consensus = consensus_of(case.agreements[:1])
     if consensus is None:
         return 0.0, 0.0
     return abs(consensus.accuracy - case.accuracy), forecast.NORMAL_90 * forecast.forecast_errors(consensus)[0]

@@ -15,12 +15,12 @@ from pseudocal.calibrators.agreement import (
     Agreement,
     Opinion,
     agreement_of,
-    consensus_of,
     count_agreement,
     count_mistakes,
     surely_mistaken,
 )
 from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.stages.predict import all_logits, load_classifier

@@ -12,8 +12,8 @@ from scipy.stats import wilcoxon
 
 from pseudocal import Answers, Outcomes, ask, fit_temperature
 from pseudocal.calibrators import Prior, forecast, refine, trust
-from pseudocal.calibrators.agreement import consensus_of
 from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.refinement import agreement_width, priors_of
 from pseudocal.metrics import ece
 from trust_cases import Case

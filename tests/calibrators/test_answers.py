@@ -292,3 +292,13 @@ def test_a_gap_that_no_temperature_mends_is_not_called_calibrated():
     assert "points above the accuracy, and no temperature mends that" in measured.reasons[0]
     _, measured = refine(logits, Answers(rows, np.where(np.arange(40) % 2, wrong, right)))
     assert measured.verdict == "already calibrated"
+
+
+def test_a_model_that_is_always_wrong_is_overconfident():
+    """The temperatures that answers ask for are so high that they hardly differ, but they do differ from none."""
+    logits = 9 * np.random.default_rng(0).normal(size=(400, 10))
+    rows = ask(logits, 20)
+    _, measured = refine(logits, Answers(rows, logits[rows].argmin(axis=1)))
+    assert measured.temperature.low > 5
+    assert measured.verdict == "apply"
+    assert "the model is overconfident" in measured.reasons[0]

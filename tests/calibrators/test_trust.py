@@ -9,8 +9,9 @@ import pytest
 from pseudocal import TemperatureScaling, fit_temperature
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import reasons
-from pseudocal.calibrators.agreement import Agreement, consensus_of
+from pseudocal.calibrators.agreement import Agreement
 from pseudocal.calibrators.confidence import match_confidence, mean_confidence
+from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.scaling.temperature import BOUNDS
 
@@ -124,6 +125,11 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
         lambda: trust_of(rows(), agreements=[student(0.4, shared=0.5)]),
         "caution",
         lambda t: "student" not in t.temperatures and t.forecast.high - t.forecast.low > 0.5,
+    ),
+    "FROM_MIXES": (
+        lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95), student(0.4, shared=0.5)]),
+        "caution",
+        lambda t: set(t.temperatures) == {"mixes"} and t.forecast.accuracy == t.effects["mixes"].confidence,
     ),
     "UNUSED_STUDENT": (
         lambda: trust_of(rows(), agreements=[two(0.5), student(0.9)]),
@@ -257,7 +263,8 @@ def test_with_two_classes_nothing_follows_from_a_student_beside_a_model():
     alone, both = (
         trust_of(rows(0.97, classes=2), agreements=[model, *more]) for more in ([], [student(0.46, classes=2)])
     )
-    assert both == replace(alone, reasons=(*alone.reasons, reasons.UNUSED_STUDENT))
+    assert (both.forecast, both.verdict, both.reasons[0]) == (alone.forecast, alone.verdict, alone.reasons[0])
+    assert "nothing follows from its agreement (46%)" in both.reasons[1]
     assert "agree on 96% of the inputs, so the first is right on at most 98%" in both.reasons[0]
 
 

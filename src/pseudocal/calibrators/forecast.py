@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pseudocal.calibrators.agreement import Agreement, Consensus
+from pseudocal.calibrators.agreement import Agreement
+from pseudocal.calibrators.consensus import Consensus
 
 NORMAL_90 = 1.645  # the normal quantile of a 90% interval
 # on 90% of the development tasks the accuracy was at most this far below and above the calibrated confidence

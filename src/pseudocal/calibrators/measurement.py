@@ -69,11 +69,12 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
         return "do not apply", f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.", None
     if off > 0:
         return "caution", f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
-    if max(-low, high) <= narrow and outside > NARROW:
+    idle = max(-low, high) <= narrow and abs(before - after) <= NARROW  # far from 1 the confidence no longer reacts
+    if idle and outside > NARROW:
         gap = f"{100 * abs(before):.0f} points {'above' if before > 0 else 'below'} the accuracy"
         story = f"{story}, which makes next to no difference; but the mean confidence is {gap}"
         return "caution", f"{story}, and no temperature mends that.", None
-    if max(-low, high) <= narrow:
+    if idle:
         return "already calibrated", f"{story}, which makes next to no difference: there is nothing to apply.", None
     if not low <= 0 <= high and abs(after) > abs(before):
         away = f"{100 * abs(before):.0f} to {100 * abs(after):.0f} points"

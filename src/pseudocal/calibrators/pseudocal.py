@@ -15,9 +15,9 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
 from pseudocal.batches import batches_of, fitting, is_array, is_stream
-from pseudocal.calibrators.agreement import consensus_of
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
 from pseudocal.calibrators.student import Attending, Student

@@ -37,12 +37,13 @@ SAME_STUDENT = (
     "the temperature nor the forecast is taken from it. Other features, or another model, may be one."
 )
 BLIND_STUDENT = (
-    "The only second opinion is a student of the model's own predictions. It is reliable if its features tell the "
-    "classes apart and the model is right on most inputs. With poor features the forecast is too low; and it is blind "
-    "to whole groups of inputs that have the wrong name, since the student has learned the name. A second model, or a "
-    "person's answers on a few inputs, would show them."
+    "The only usable second opinion is a student of the model's own predictions. It is reliable if its features tell "
+    "the classes apart and the model is right on most inputs. With poor features the forecast is too low; and it is "
+    "blind to whole groups of inputs that have the wrong name, since the student has learned the name. A second model, "
+    "or a person's answers on a few inputs, would show them."
 )
 UNUSED_STUDENT = "The student has no part in this: beside a second model nothing is taken from it."
+FROM_MIXES = "So T comes from the mixes alone, and the forecast is no more than the mean confidence after calibration."
 UNSURE = (
     "The second opinion has a mean confidence of {second:.0%}, the first model one of {before:.0%}. If it is less "
     "accurate too, the forecast is too low."
@@ -75,10 +76,10 @@ AT_CHANCE = (
 )
 
 STUDENT_AT_CHANCE = (
-    "A student of its predictions agrees with the model on {rate:.0%} of the inputs, hardly more often than it repeats "
-    "mistakes on mixes ({shared:.0%}): neither the temperature nor the forecast is taken from it. Either these "
-    "features do not tell the classes apart, or the model is hardly ever right. Other features, or a person's answers "
-    "on a few inputs, would tell which."
+    "A student of its predictions agrees with the model on {rate:.0%} of the inputs, and on {shared:.0%} of its "
+    "mistakes on mixes, which is too little to learn anything from: neither the temperature nor the forecast is taken "
+    "from it. Either these features do not tell the classes apart, or there are too few inputs, or the model is hardly "
+    "ever right. Other features, or a person's answers on a few inputs, would tell which."
 )
 
 OF_A_STUDENT = {  # what is said instead if the only second opinion is a student
@@ -91,15 +92,16 @@ OF_A_STUDENT = {  # what is said instead if the only second opinion is a student
 
 # on a temperature from the agreement or from a student, after one of ONE_OPINION, OPINIONS, NO_MISTAKES
 TOO_NEAR = (
-    "Its mean confidence is {before:.0%} without calibration, which is too near for the forecast to tell whether "
+    "Its mean confidence is {before:.0%} without calibration: the forecast is too uncertain to tell whether "
     "T = {agreement:.3g} is better than none."
 )
 LOWERED = "T = {agreement:.3g} lowers its mean confidence from {before:.0%} to that."
 RAISED = "T = {agreement:.3g} raises its mean confidence from {before:.0%} to that."
-BACKED = "The mixes, which have no part in this, point the same way (T = {mixes:.3g})."
-UNDECIDED = "The mixes do not tell whether T is above 1 or below (T = {mixes:.3g})."
+BACKED = "The temperature that is fitted on mixes is on the same side of 1 (T = {mixes:.3g})."
+UNDECIDED = "The temperature that is fitted on mixes may be on either side of 1 (T = {mixes:.3g})."
 CONTRADICTED = (
-    "But the mixes point the other way (T = {mixes:.3g}). A person's answers on a few inputs would tell which is right."
+    "But the temperature that is fitted on mixes is on the other side of 1 (T = {mixes:.3g}). A person's answers on a "
+    "few inputs would tell which is right."
 )
 
 # on a temperature from the mixes, after one of these three

@@ -18,8 +18,9 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import reasons
-from pseudocal.calibrators.agreement import Agreement, Consensus, consensus_of
+from pseudocal.calibrators.agreement import Agreement
 from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal
+from pseudocal.calibrators.consensus import Consensus, consensus_of
 from pseudocal.calibrators.forecast import Forecast, forecast_alone, forecast_errors, forecast_together
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
@@ -144,16 +145,16 @@ def judge(
     largest = evidence["largest class"]
     findings = [*_basics(found[used], largest, classes, pixels=pixels)]
     if consensus is None:
-        findings.append(("caution", _why_alone(asked, pixels=pixels)))
+        findings += (("caution", why) for why in _why_alone(agreements, pixels=pixels))
         forecast, score = forecast_alone(sure[used], asked), None
     else:
         if consensus.estimator == "student" and (unusable := [a for a in agreements if not a.student]):
-            findings.append(("caution", _why_alone(unusable, pixels=pixels)))
+            findings += (("caution", why) for why in _unusable(unusable))
         weighed = _weigh(real, found, used, consensus, sure)
         findings += weighed.findings()
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         forecast, score = forecast_together(consensus), max(weighed.doubt, dominance) - 0.5
-    if len(asked) < len(agreements) and (consensus is None or consensus.estimator != "student"):
+    if consensus is not None and consensus.estimator == "agreement" and any(a.student for a in agreements):
         findings.append(("apply", reasons.UNUSED_STUDENT))
     findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
     effects = {name: Effect(t, sure[name], sure[name] - forecast.accuracy) for name, t in temperatures.items()}
@@ -173,15 +174,26 @@ def _basics(scaling: TemperatureScaling, largest: float, classes: int, *, pixels
         yield "caution", reasons.MUCH_OF_ONE_CLASS.format(classes=classes, largest=largest)
 
 
-def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> str:
-    """Why nothing is taken from a second opinion."""
+def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> Iterator[str]:
+    """Why nothing is taken from a second opinion, and what the forecast is then."""
+    models, students = ([a for a in agreements if a.student == student] for student in (False, True))
     if not agreements:
-        return reasons.PIXELS if pixels else reasons.ALONE
+        yield reasons.PIXELS if pixels else reasons.ALONE
+    for given in (models, students):
+        yield from _unusable(given)
+    if not pixels:
+        yield reasons.FROM_MIXES
+
+
+def _unusable(agreements: Sequence[Agreement]) -> Iterator[str]:
+    """Why nothing is taken from second opinions of one kind."""
+    if not agreements:
+        return
     first = agreements[0]
     said = reasons.TWO_CLASSES if first.blind else reasons.SAME_MODEL if first.too_similar else reasons.AT_CHANCE
     said = reasons.OF_A_STUDENT[said] if first.student else said
     rate, shared = (min(getattr(agreement, name) for agreement in agreements) for name in ("rate", "shared"))
-    return said.format(rate=rate, most=(1 + rate) / 2, shared=shared)
+    yield said.format(rate=rate, most=(1 + rate) / 2, shared=shared)
 
 
 def _weigh(

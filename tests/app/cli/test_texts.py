@@ -75,7 +75,7 @@ def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(
     done = pseudocal("calibrate", bert, reviews, "-o", tmp_path / "out", "--batch-size", 50)  # one column of texts
     assert done.code == 0, done.err
     assert "120 texts of the column 'review', as they are" in done.err
-    assert f"next: a few answers of a person settle it: pseudocal ask {tmp_path / 'out'} -n 20" in done.out
+    assert f"next: a few answers of a person tell more: pseudocal ask {tmp_path / 'out'} -n 20" in done.out
     assert "verdict: caution" in done.out
     why = "Texts are not mixed: temperatures from mixed texts often made the confidences worse in our tests."
     assert f"{why} So nothing was fitted" in done.out

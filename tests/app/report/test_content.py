@@ -12,7 +12,8 @@ import pytest
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
 from pseudocal.app.cli.printing import summary_lines
 from pseudocal.app.report import page
-from pseudocal.app.report.advice import headline, panel
+from pseudocal.app.report.advice import panel
+from pseudocal.app.report.headline import headline
 from pseudocal.app.report.sections import Estimate
 from pseudocal.metrics import Outcomes, ece
 

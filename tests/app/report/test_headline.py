@@ -11,7 +11,8 @@ import pytest
 
 from pseudocal import Calibration, TemperatureScaling, softmax
 from pseudocal.app.report import page
-from pseudocal.app.report.advice import headline, panel
+from pseudocal.app.report.advice import panel
+from pseudocal.app.report.headline import headline
 from pseudocal.metrics import Outcomes, ece
 
 
@@ -31,7 +32,7 @@ def test_with_labels_it_counts_those_that_are_right(made):
     assert near_90(run.logits / 2.9).sum() >= 20
     assert headline(report) == (
         f"Of 100 answers that the model gives with about 90% confidence, about {before:.0f} are right; "
-        f"after calibration, about {after:.0f} are."
+        f"of those that have this confidence after calibration, about {after:.0f} are."
     )
     assert shown(report).index(headline(report)) < shown(report).index('id="verdict"')
 
@@ -62,7 +63,7 @@ def test_a_refusal_says_only_what_is_known(made):
     )
     assert headline(replace(report, trust=None)) == f"The mean confidence is {mean:.0%}."
     labelled = made.make_report(verdict="do not apply", labelled=True)
-    assert "with the refused temperature, about" in headline(labelled)
+    assert "of those that have this confidence with the refused temperature, about" in headline(labelled)
 
 
 def test_with_few_answers_it_is_an_estimate_and_with_many_a_count(made):

@@ -13,6 +13,8 @@ from pseudocal import softmax
 from pseudocal.app.cli.printing import summary, summary_lines
 from pseudocal.app.report import page
 from pseudocal.app.report.advice import panel
+from pseudocal.app.report.measured import facts_of_forecast
+from pseudocal.calibrators.forecast import Forecast
 
 OUT = Path("out")
 
@@ -75,6 +77,36 @@ def test_labels_that_contradict_a_refusal_or_bear_it_out(made):
         made.make_report(labelled=True, temperature=0.2),
     ):
         assert "the refused temperature makes" not in facts(report)
+
+
+def test_labels_show_where_the_forecast_missed(made):
+    report = made.make_report(labelled=True)
+    [row] = [row.before for row in report.measured if row.metric == "accuracy"]
+
+    def said(low: float, high: float) -> list[str]:
+        forecast = Forecast((low + high) / 2, low, high)
+        found = facts_of_forecast(replace(report, trust=replace(report.trust, forecast=forecast)))
+        return [f"{fact.level}: {fact.text}" for fact in found]
+
+    right = f"By the labels the model is right on {row.value:.1%}"
+    assert said(row.value - 0.1, row.value + 0.1) == []
+    [near] = said(row.value + 0.001, 1.0)  # within the error of the labels
+    assert near.startswith(f"note: {right}")
+    [far] = said(0.0, row.low - 0.01)
+    assert far == f"caution: {right}: the interval of the forecast, 0% to {row.low - 0.01:.0%}, missed that."
+    assert list(facts_of_forecast(made.make_report())) == []
+
+
+def test_an_opinion_that_is_not_used_is_said_to_be(made):
+    run = made.make_run()
+    settings = run.calibration.settings | {"second_opinion": ["other.onnx", "student:enc.onnx"]}
+    report = made.make_report(calibration=replace(run.calibration, settings=settings))
+    student = "a student of the model's own predictions, by enc.onnx (nothing is taken from it)"
+    assert f"Second opinion: other.onnx; {student}." in panel(report).models
+    alone = replace(report.trust, effects={name: report.trust.effects[name] for name in ("none", "mixes")})
+    assert "other.onnx (nothing is taken from it)" in panel(replace(report, trust=alone)).models
+    assert "the forecast is the mean confidence after calibration" in panel(replace(report, trust=alone)).caption
+    assert "the forecast is the mean confidence" not in panel(report).caption
 
 
 def test_the_direction_is_that_of_the_temperature(made):

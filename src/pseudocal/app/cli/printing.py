@@ -11,7 +11,7 @@ from typing import Any, Protocol, TextIO
 
 from pseudocal.app.jobs.job import Note, Result, Tick
 from pseudocal.app.report import Report
-from pseudocal.app.report.advice import headline
+from pseudocal.app.report.headline import headline
 from pseudocal.app.report.measured import count_of_answers
 
 METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
@@ -76,7 +76,7 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
     if answers := short["answers"]:
         yield from _more_answers(answers, out)
     elif short["verdict"] != "apply" and (out / "target.json").is_file():
-        yield f"next: a few answers of a person settle it: pseudocal ask {out} -n 20"
+        yield f"next: a few answers of a person tell more: pseudocal ask {out} -n 20"
 
 
 def _more_answers(answers: dict[str, Any], out: Path) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_type_hints
 from pseudocal.app.inputs.tables import check_regular
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.report import Report
-from pseudocal.app.report.advice import headline
+from pseudocal.app.report.headline import headline
 from pseudocal.app.report.record import from_json
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal

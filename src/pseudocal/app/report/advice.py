@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePath
 
 from pseudocal.app.report.measured import (
     count_of_answers,
     facts_of_answers,
+    facts_of_forecast,
     facts_of_labels,
     gap_in_words,
     known_accuracy,
@@ -19,9 +20,6 @@ from pseudocal.app.report.shapes import Panel, Track
 
 FEW_IMAGES = 50
 FEW_DIFFER = 0.1
-LEAST = 20  # inputs of a confidence, to say how many of them are right
-ALIKE = 0.04  # two confidences that differ by less are called by one name
-SURE = 0.995
 ASKED = {"student:": "a student of the model's own predictions, by ", "zero-shot:": "class names (untested), by "}
 TRACK_LEFT, TRACK_RIGHT = 14, 346  # x of the ends of each track in the panel
 TRACK_FIRST, TRACK_STEP = 30, 40  # y of the first track, and the distance to the next
@@ -42,6 +40,8 @@ ALIKE_SHOULD_BE = "Mean confidence and accuracy should be alike."
 CAPTIONS = {
     "forecast": f"{ALIKE_SHOULD_BE} The bar is the 90% interval of the forecast; it includes the error of the method, "
     "as the tasks it was developed on show it.",
+    "alone": f"{ALIKE_SHOULD_BE} Without a usable second opinion the forecast is the mean confidence after "
+    "calibration; the bar is how far that was off on the tasks it was developed on, in 90% of them.",
     "measured": f"{ALIKE_SHOULD_BE} The bar is the 90% interval of the accuracy.",
     None: f"{ALIKE_SHOULD_BE} Nothing is forecast of the accuracy.",
 }
@@ -60,6 +60,7 @@ def facts_of(report: Report) -> tuple[Fact, ...]:
 def _measured(report: Report) -> Iterator[Fact]:
     if report.measured:
         yield from facts_of_labels(report)
+        yield from facts_of_forecast(report)
     if report.answers is not None:
         yield from facts_of_answers(report.answers, report.unit)
 
@@ -103,9 +104,11 @@ def _differ(report: Report) -> Iterator[Fact]:
 def _sampling(report: Report) -> Iterator[Fact]:
     if report.answers is not None or report.calibration.refused is not None or unfitted(report):
         return
+    from_mixes = report.settings.get("estimator") not in ("agreement", "student")
+    not_covered = "how well mixes represent real inputs" if from_mixes else "how far the second opinion can be trusted"
     yield _note(
         "The interval of the temperature covers sampling error only: how much T would change with other inputs from "
-        "the same source. It does not cover how well mixes represent real inputs."
+        f"the same source. It does not cover {not_covered}."
     )
 
 
@@ -142,7 +145,8 @@ def panel(report: Report) -> Panel | None:
     judged = answers or trust
     if judged is None:
         return None
-    tracks = _tracks(report)
+    tracks, how = _tracks(report), known_accuracy(report)[0]
+    alone = how == "forecast" and trust is not None and not {"agreement", "student"} & set(trust.temperatures)
     return Panel(
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
         kicker="Verdict"
@@ -154,7 +158,7 @@ def panel(report: Report) -> Panel | None:
         models=_models(report),
         reasons=judged.reasons if answers is None else (*judged.reasons, gap_in_words(answers)),
         note=None if report.calibration.refused is None else IN_PLACE,
-        caption=CAPTIONS[known_accuracy(report)[0]],
+        caption=CAPTIONS["alone" if alone else how],
         description=". ".join(f"{track.label}: {track.value}" for track in tracks) + ".",
         tracks=tracks,
         ticks=tuple((_x(k / 4), f"{25 * k}%") for k in range(5)),
@@ -166,91 +170,19 @@ def _models(report: Report) -> str:
     """Name the model and any second opinions."""
     others = report.settings.get("second_opinion")
     parts = [str(name).partition(":") for name in others] if isinstance(others, list | tuple) else []
-    names = [ASKED.get(a + b, "") + PurePath(c if a + b in ASKED else a + b + c).name for a, b, c in parts]
+    names = [
+        ASKED.get(a + b, "") + PurePath(c if a + b in ASKED else a + b + c).name + _unused(report, a + b)
+        for a, b, c in parts
+    ]
     said = f"Second opinion: {'; '.join(names)}." if names else "" if others is None else "No second opinion."
     return f"Model: {report.model.title}. {said}".strip()
 
 
-def headline(report: Report) -> str:
-    """Say for anybody what a confidence is worth before and after: measured if labels or answers allow it."""
-    bins, what = report.reliability.before, ("answers", "gives") if report.unit == "inputs" else ("pixels", "labels")
-    k = None if report.reliability.of == "mixes" else _near_90(bins.count, bins.confidence)
-    if k is not None:
-        return _measured_headline(report, k, *what)
-    if report.calibration.refused is not None:
-        return _refused_headline(report, what[0])
-    confidence = report.confidence
-    if unfitted(report):
-        mean = f"The mean confidence is {confidence.mean_before:.0%}."
-        return f"{mean} Nothing was fitted, and nothing says how far it holds."
-    k = _near_90(confidence.before, confidence.sure_before, least=1)
-    before, after = (None, None) if k is None else (confidence.sure_before[k], confidence.sure_after[k])
-    if before is None or after is None:
-        return f"The mean confidence is {confidence.mean_before:.0%} before and {confidence.mean_after:.0%} after."
-    sure = {"apply": "should be right", "already calibrated": "should be right"}
-    said = sure.get(report.verdict or "", "would be right if the calibration can be trusted")
-    known = "an estimate without labels" if report.answers is None else "an estimate from the answers of a person"
-    first = f"Of 100 {what[0]} that the model {what[1]} with {_level(before)} confidence, {_count(after)} {said}"
-    return f"{first}, by {known}; after calibration the model {what[1]} them with {_percent(after)} confidence."
-
-
-def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
-    """What labels say of the predictions in bin k before, and of those in the same bin after."""
-    before, after = report.reliability.before, report.reliability.after
-    level, right = before.confidence[k], before.accuracy[k]
-    new_level, new_right = after.confidence[k], after.accuracy[k]
-    moved = report.confidence.sure_after[k] if report.confidence.edges == before.edges else None
-    said, low, high = "are right", before.low[k], before.high[k]
-    if report.reliability.of == "answers" and low is not None and high is not None:  # which are few
-        said = f"({100 * low:.0f} to {100 * high:.0f}) are right, by a person's answers"
-    refused = report.calibration.refused is not None
-    assert level is not None
-    assert right is not None
-    first = f"Of 100 {noun} that the model {verb} with {_level(level)} confidence, {_count(right)} {said}"
-    if after.count[k] >= LEAST and new_level is not None and new_right is not None and abs(new_level - level) < ALIKE:
-        when = f"with the refused temperature, {_count(new_right)} would be" if refused else ""
-        return f"{first}; {when or f'after calibration, {_count(new_right)} are'}."
-    if refused or moved is None:
-        return f"{first}."
-    return f"{first}; after calibration these have a confidence of {_percent(moved)}."
-
-
-def _refused_headline(report: Report, noun: str) -> str:
-    """What is known of a model whose temperature is refused: how often it is right, and how sure it is."""
-    known = known_accuracy(report)[1]
-    sure = f"The mean confidence is {report.confidence.mean_before:.0%}"
-    if known is None:
-        return f"{sure}."
-    how = "by the forecast" if report.answers is None else "by the answers of a person"
-    right = f"{100 * known.low:.0f} to {100 * known.high:.0f} of 100 {noun} are right"
-    return f"{sure}; {how}, {right}. Nothing was changed."
-
-
-def _near_90(count: Sequence[int], confidence: Sequence[float | None], least: int = LEAST) -> int | None:
-    """Return the bin with enough predictions whose mean confidence is nearest to 90%; None if there is none.
-
-    >>> _near_90([500, 30, 3], [0.5, 0.8, 0.9]), _near_90([3], [0.9])
-    (1, None)
-    """
-    found = [(abs(sure - 0.9), k) for k, sure in enumerate(confidence) if sure is not None and count[k] >= least]
-    return min(found)[1] if found else None
-
-
-def _level(confidence: float) -> str:
-    return "about 90%" if 0.88 <= confidence < 0.92 else _percent(confidence)
-
-
-def _percent(confidence: float) -> str:
-    """Put a confidence into words that agree with `_count`, where `_level` rounds.
-
-    >>> _level(0.883), _percent(0.883), _count(0.883), _percent(0.9991)
-    ('about 90%', 'about 88%', 'about 88', 'more than 99%')
-    """
-    return "more than 99%" if confidence > SURE else f"about {confidence:.0%}"
-
-
-def _count(right: float) -> str:
-    return "nearly all" if right > SURE else f"about {100 * right:.0f}"
+def _unused(report: Report, kind: str) -> str:
+    """Say so if nothing is taken from a second opinion; students and models give temperatures of different names."""
+    given = "student" if kind == "student:" else "agreement"
+    found = ("mixes",) if report.trust is None else report.trust.temperatures
+    return "" if given in found else " (nothing is taken from it)"
 
 
 def _tracks(report: Report) -> tuple[Track, ...]:

@@ -44,7 +44,7 @@ from pseudocal.scaling import TemperatureScaling
 CLASSES_SHOWN = 60
 NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
 NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
-LONGEST_TEXT = 160  # characters of a text that is shown
+SHOWN_TEXT = 160  # characters of a text that is shown
 COUNTS = ("pairs", "mixes", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
@@ -185,7 +185,7 @@ def _beginning(text: str) -> str:
     ('Nice, but late.', 160)
     """
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 3] + "..."
+    return line if len(line) <= SHOWN_TEXT else line[: SHOWN_TEXT - 3] + "..."
 
 
 def measure(

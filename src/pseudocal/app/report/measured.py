@@ -52,6 +52,24 @@ def facts_of_labels(report: Report) -> Iterator[Fact]:
             )
 
 
+def facts_of_forecast(report: Report) -> Iterator[Fact]:
+    """Say where labels show that the forecast of the accuracy missed."""
+    if report.trust is None or not report.trust.forecast.known:
+        return
+    forecast = report.trust.forecast
+    for row in report.measured or ():
+        right = row.before.value
+        if row.metric != "accuracy" or right is None or forecast.low <= right <= forecast.high:
+            continue
+        low, high = row.before.low, row.before.high
+        clearly = low is not None and high is not None and (high < forecast.low or low > forecast.high)
+        yield Fact(
+            "caution" if clearly else "note",
+            f"By the labels the model is right on {right:.1%}: the interval of the forecast, {forecast.low:.0%} to "
+            f"{forecast.high:.0%}, missed that.",
+        )
+
+
 def _clear_changes(report: Report) -> Iterator[tuple[float, str, str]]:
     """The change of the ECE if its interval does not contain zero, and the ECE before and after in words."""
     for row in report.measured or ():

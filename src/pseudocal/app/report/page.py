@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.report.advice import headline, panel
+from pseudocal.app.report.advice import panel
+from pseudocal.app.report.headline import headline
 from pseudocal.app.report.measured import unfitted
 from pseudocal.app.report.record import Report, filled_bins
 from pseudocal.app.report.sections import AboutFit, Bins, Histogram, Measurement, Threshold

@@ -289,13 +289,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Timing:
-    """When the job finished, and how long it took.
-
-    Attributes:
-        seconds: the duration in seconds.
-        finished: the time of the end, in UTC, ISO 8601.
-
-    """
+    """How many seconds the job took, and when it finished, in UTC, ISO 8601."""
 
     seconds: float
     finished: str
