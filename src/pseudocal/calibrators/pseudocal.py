@@ -241,7 +241,7 @@ class PseudoCal:
         if any(second is Student for second in models_in(second_opinion)):
             raise InputError("expected Student() or Student(features) as a second opinion, got the class Student")
         if len(students := [second for second in models_in(second_opinion) if isinstance(second, Student)]) > 1:
-            raise InputError(f"expected at most one student among the second opinions, got {students}")
+            raise InputError(f"expected at most one student among the second opinions, got {len(students)}")
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
         if not is_array(data) and not is_stream(data):

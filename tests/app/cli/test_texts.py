@@ -151,6 +151,11 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
     assert done.code == 0, done.err
     assert {row["metric"] for row in json.loads(done.out)["measured"]} >= {"ece", "accuracy"}
     report = (tmp_path / "out" / "report.html").read_text()
+    by_name = ("--calibration", tmp_path / "out" / "calibration.json", "--json")  # whose folder knows the names
+    scored = pseudocal("evaluate", tmp_path / "out" / "logits.npy", tmp_path / "labels.txt", *by_name)
+    assert [row["before"] for row in json.loads(scored.out)] == [
+        row["before"] for row in json.loads(done.out)["measured"]
+    ]
     assert "Accuracy, measured" in report
     assert ("Reliability of the inputs before" in report, "Reliability of the inputs after" in report) == (True, False)
 

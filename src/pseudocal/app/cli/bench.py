@@ -33,11 +33,14 @@ DEFAULT_OUT = Path("runs/bench")
 def run(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
-    seeds: Annotated[int | None, option(min=1, help="number of seeds, starting at 0")] = None,
+    seeds: Annotated[
+        int | None, option(min=1, help="number of seeds [default: 1; for ensembles 3 are trained]")
+    ] = None,
     quick: QUICK = False,
     backbone: Annotated[str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")] = None,
     weights: Annotated[
-        str | None, option(help="weights of the backbone: a state dict, a folder or hub id for transformers, or random")
+        str | None,
+        option(help="weights of the backbone: a state dict, a folder, a hub id for transformers, or random"),
     ] = None,
     iterations: Annotated[int | None, option(min=1, help="training steps")] = None,
     batch: Annotated[int | None, option(min=1, help="inputs of each domain per training step")] = None,
@@ -154,7 +157,7 @@ def figures(
 
 @bench.command(epilog=EPILOG, short_help="Compare all calibrators on saved features and logits.")
 def compare(
-    folder: Annotated[Path, typer.Argument(help="folder with {src_train,src_val,tgt}_{feature,output,label}.npy")],
+    folder: Annotated[Path, typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy")],
     seed: Annotated[int, option(min=0, help="seed of rivals that draw samples", show_default=True)] = 0,
     form: Annotated[Literal["md", "csv"], option("--format", help="table format", show_default=True)] = "md",
 ) -> None:
@@ -163,12 +166,17 @@ def compare(
     from pseudocal.lab.bench.calibrators import COMPARED
     from pseudocal.lab.bench.formats import saved_scores
     from pseudocal.lab.bench.saved_outputs import compare_outputs
+    from pseudocal.lab.bench.suites import ALL
 
     found = compare_outputs(folder, seed=seed)
     typer.echo(saved_scores(found, form))
     for each in found:
         if each.error is not None:
             typer.echo(f"{COMPARED[each.calibrator].title}: {each.error}", err=True)
+    if missing := [COMPARED[name].title for name in ALL if name not in {each.calibrator for each in found}]:
+        typer.echo(f"left out, since {folder} has not all that they need: {', '.join(missing)}", err=True)
+    if "pseudocal" not in {each.calibrator for each in found}:
+        typer.echo("PseudoCal needs mix_output and mix_label: the logits of mixes, and their labels", err=True)
 
 
 @bench.command(name="list", epilog=EPILOG)

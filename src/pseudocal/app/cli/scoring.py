@@ -23,7 +23,8 @@ scoring = typer.Typer(rich_markup_mode=None)
 def evaluate(
     logits: Annotated[Path, typer.Argument(help=OUTPUTS)],
     labels: Annotated[
-        Path, typer.Argument(help="class numbers: .npy, .csv, .parquet, or text with one per line; .npy of masks")
+        Path,
+        typer.Argument(help="classes: .npy, .csv, .parquet, or text with one per line; .npy of masks"),
     ],
     calibration: Annotated[Path | None, option(help="calibration.json, to score before and after")] = None,
     outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file holds")] = None,
@@ -31,8 +32,7 @@ def evaluate(
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
 ) -> None:
     """Score saved LOGITS against LABELS: ECE, NLL, Brier and accuracy with intervals."""
-    loaded = None if calibration is None else Calibration.load(calibration)
-    rows = score_files(logits, labels, loaded, outputs=outputs, field=field)
+    rows = score_files(logits, labels, calibration, outputs=outputs, field=field)
     typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
 
 

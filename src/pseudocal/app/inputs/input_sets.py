@@ -100,6 +100,16 @@ class ArraySet:
         row = self.array[[i]].toarray()[0] if hasattr(self.array, "tocsr") else np.asarray(self.array[i])
         return row.astype(self.dtype if np.issubdtype(self.dtype, np.floating) or not self.mixed else np.float32)
 
+    def cast(self) -> str:
+        """Say it if whole numbers become floats: pixels from 0 to 255 are often wanted from 0 to 1.
+
+        >>> ArraySet(np.array([[1, 255]], dtype=np.uint8)).cast(), ArraySet(np.ones((1, 2))).cast()
+        (', but that uint8 becomes float32: nothing is scaled', '')
+        """
+        if len(self) == 0 or self.array.dtype.kind not in "iu" or self.read(0).dtype.kind != "f":
+            return ""
+        return f", but that {self.array.dtype} becomes {self.read(0).dtype}: nothing is scaled"
+
     def picture(self, i: int) -> Path | None:
         """Return None: a row is not a picture."""
         return None

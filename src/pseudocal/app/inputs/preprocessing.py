@@ -273,7 +273,8 @@ def _spelled_out(given: dict[str, Any]) -> dict[str, Any]:
     normal, filtered = rest.pop("normalisation", None), rest.pop("interpolation", None)
     for name, value, known in (("normalisation", normal, NORMALISATIONS), ("interpolation", filtered, FILTERS)):
         if value is not None and value not in known:
-            raise InputError(f"expected {name} as {', '.join(known)}, got {value!r}")
+            also = ", or a mean and a std, MEAN/STD" if name == "normalisation" else ""
+            raise InputError(f"expected {name} as {', '.join(known)}{also}, got {value!r}")
     if normal is not None:
         rest |= {key: values for key, values in NORMALISATIONS[normal].items() if key not in given}
     share = rest.get("crop_pct")

@@ -17,6 +17,7 @@ from pseudocal.app.jobs.staging import finish
 from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import Report, measure, row_chunks, write_page
 from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
+from pseudocal.app.report.predictions import Target
 from pseudocal.app.report.record import to_json
 from pseudocal.arrays import InputError, Labels, Logits, Maps, as_logits, as_maps, check_rows
 from pseudocal.calibrators import Calibration
@@ -46,17 +47,28 @@ def load_outputs(path: Path, *, outputs: Meaning | None = None, field: str | Non
 
 
 def score_files(
-    logits: Path, labels: Path, calibration: Calibration | None, *, outputs: Meaning | None, field: str | None
+    logits: Path, labels: Path, calibration: Path | None, *, outputs: Meaning | None, field: str | None
 ) -> list[dict[str, Any]]:
-    """Compute metrics of saved logits, and of the calibrated ones if there is a calibration."""
+    """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
+
+    Labels may be names of classes: those of the columns of a table, or of the model in the folder of the calibration.
+    """
+    loaded = None if calibration is None else Calibration.load(calibration)
     values = load_outputs(logits, outputs=outputs, field=field)
     if values.ndim == 4:
-        scored: Any = _scored_maps(values, labels, calibration)
+        scored: Any = _scored_maps(values, labels, loaded)
     else:
-        truth = read_labels(labels, [str(i) for i in range(len(values))], saved_classes(logits))
-        scored = _scored_rows(values, truth, calibration)
+        classes = saved_classes(logits) or _classes_beside(calibration)
+        truth = read_labels(labels, [str(i) for i in range(len(values))], classes)
+        scored = _scored_rows(values, truth, loaded)
     rows = [to_json(row) for row in measure(*scored)]
     return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
+    """The names of the classes that the folder of a calibration knows."""
+    folder = None if calibration is None else calibration.parent
+    return () if folder is None or not (folder / "target.json").is_file() else Target.load(folder).classes
 
 
 def _scored_rows(logits: Logits, truth: Labels, calibration: Calibration | None) -> tuple[Outcomes, Outcomes | None]:

@@ -243,7 +243,8 @@ def open_data(job: Job, model: OpenModel) -> OpenData:
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
         if isinstance(inputs, ArraySet) and not model.expects.preprocessing:  # which would say only what is usual
             model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
-        preparation = f"{len(inputs):,} rows, passed to the model as they are"
+        cast = inputs.cast() if isinstance(inputs, ArraySet) else ""
+        preparation = f"{len(inputs):,} rows, passed to the model as they are{cast}"
         if isinstance(inputs, ArraySet) and _are_token_ids(inputs, model):
             return OpenData(replace(inputs, mixed=False), preparation, unmixed=NO_MIXED_IDS)
         return OpenData(inputs, preparation)

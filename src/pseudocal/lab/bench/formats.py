@@ -156,7 +156,7 @@ def _written(cell: TableCell, metric: str, bold: str, plus: str) -> str:
         return "-" if math.isnan(cell.paper) else f"- [{_number(cell.paper, metric)}]"
     mean = _number(cell.mean, metric)
     text = bold.format(mean) if cell.best else mean
-    text += "" if math.isnan(cell.sd) else f" {plus} {_number(cell.sd, metric)}"
+    text += "" if math.isnan(cell.sd) or cell.sd == 0 else f" {plus} {_number(cell.sd, metric)}"  # 0: the same for all
     return text + ("" if math.isnan(cell.paper) else f" [{_number(cell.paper, metric)}]")
 
 
