@@ -36,7 +36,7 @@ def test_there_is_a_line_for_each(folders, tmp_path):
     assert monday.ece == f"{ece.before.value:.1%} → {ece.after.value:.1%}"
     assert monday.accuracy.endswith("% (labels)")
     assert (tuesday.temperature, tuesday.ece, tuesday.kind) == ("1 (2.900 refused)", "-", "refuse")
-    assert tuesday.accuracy == "58%, 46% to 70% (forecast)"
+    assert tuesday.accuracy == "58%, 46% to 70% (forecast from agreement)"
     assert wednesday.accuracy.endswith("(answers)")
     html = (tmp_path / "pages.html").read_text()
     assert html.count("<tr>") == 4

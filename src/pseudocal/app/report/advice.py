@@ -10,6 +10,7 @@ from pseudocal.app.report.measured import (
     facts_of_answers,
     facts_of_forecast,
     facts_of_labels,
+    forecast_from,
     gap_in_words,
     known_accuracy,
     unfitted,
@@ -146,7 +147,7 @@ def panel(report: Report) -> Panel | None:
     if judged is None:
         return None
     tracks, how = _tracks(report), known_accuracy(report)[0]
-    alone = how == "forecast" and trust is not None and not {"agreement", "student"} & set(trust.temperatures)
+    alone = how == "forecast" and forecast_from(report) == "mixes"
     return Panel(
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
         kicker="Verdict"

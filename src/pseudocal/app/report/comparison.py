@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pseudocal.app.report.advice import KINDS_OF_PANEL
-from pseudocal.app.report.measured import known_accuracy, unfitted
+from pseudocal.app.report.measured import forecast_from, known_accuracy, unfitted
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.record import Report
 
@@ -80,7 +80,7 @@ def _accuracy(report: Report) -> str:
         if row.metric == "accuracy":
             return f"{_share(row.before.value)} (labels)"
     how, known = known_accuracy(report)
-    source = "answers" if how == "measured" else how
+    source = "answers" if how == "measured" else f"forecast from {forecast_from(report)}"
     return "-" if known is None else f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} ({source})"
 
 

@@ -29,6 +29,12 @@ def known_accuracy(report: Report) -> tuple[Literal["measured", "forecast"] | No
     return "forecast", Interval(forecast.accuracy, forecast.low, forecast.high)
 
 
+def forecast_from(report: Report) -> Literal["agreement", "student", "mixes"]:
+    """What the forecast was taken from; mixes, if there is no usable second opinion."""
+    found = () if report.trust is None else report.trust.temperatures
+    return "agreement" if "agreement" in found else "student" if "student" in found else "mixes"
+
+
 def facts_of_labels(report: Report) -> Iterator[Fact]:
     """Say what labels show clearly about a verdict that has not seen them: harm, or a refusal that was wrong."""
     for change, before, after in _clear_changes(report):
