@@ -113,11 +113,11 @@ def test_the_whole_demo_shows_a_verdict_of_each_kind(pseudocal, tmp_path):
     done = pseudocal("demo", "-o", tmp_path / "out", "--quiet")
     assert done.code == 0, done.err
     verdicts = {}
-    for method in ("source-only", "mcc"):
-        report = json.loads((tmp_path / "out" / method / "report.json").read_text())
+    for folder in ("source-only/mixes", "source-only", "mcc"):
+        report = json.loads((tmp_path / "out" / folder / "report.json").read_text())
         measured = next(row for row in report["measured"] if row["metric"] == "ece")
-        verdicts[method] = (report["trust"]["verdict"], np.sign(measured["change"]["value"]))
-    assert verdicts == {"source-only": ("do not apply", 1), "mcc": ("apply", -1)}
+        verdicts[folder] = (report["trust"]["verdict"], np.sign(measured["change"]["value"]))
+    assert verdicts == {"source-only/mixes": ("do not apply", 1), "source-only": ("caution", -1), "mcc": ("apply", -1)}
     assert "source-only: PseudoCal made it worse" in done.out
     shown = [Shown(m, np.empty(0), np.empty(0, np.int64), {}, tmp_path / "out" / m) for m in ("source-only", "mcc")]
     check_agreement(done.out.rstrip("\n").splitlines(), shown)
