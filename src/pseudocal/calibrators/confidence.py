@@ -138,11 +138,13 @@ def below_top(logits: ArrayLike) -> NDArray[np.float64]:
 
 def nll_loss(labelled: Labelled) -> Callable[[float], float]:
     """The mean negative log-likelihood as a function of the temperature: mean of log sum_c exp(d_c / T) - d_y / T."""
+    from scipy.special import logsumexp  # finite at negative temperatures too, which a released search tries
+
     below, row = below_top(labelled.logits), np.arange(len(labelled))
 
     def loss(temperature: float) -> float:
         d = below / temperature
-        return float(np.average(np.log(np.exp(d).sum(axis=1)) - d[row, labelled.labels], weights=labelled.weights))
+        return float(np.average(logsumexp(d, axis=1) - d[row, labelled.labels], weights=labelled.weights))
 
     return loss
 
