@@ -44,7 +44,16 @@ FIGURES = {
     "emoji-lambda": ("lambda",),
     "scenes": ("temperatures", "reliability-source-only"),
 }
-IN_README = ("No calibration", "TempScal", "TransCal", "Ensemble", "PseudoCal", "Pseudo-ensemble", "Oracle")
+IN_README = (
+    "No calibration",
+    "TempScal",
+    "TransCal",
+    "TransCal, as released",
+    "Ensemble",
+    "PseudoCal",
+    "Pseudo-ensemble",
+    "Oracle",
+)
 MARK = "<!-- results -->"
 
 
@@ -110,7 +119,7 @@ def preface(store: Store, suites: list[Suite]) -> str:
         "features that they share (EfficientNet-Lite0) come on top.",
         "Cells are means over targets, each the mean over its tasks; ± is the standard deviation of that mean over "
         "seeds. The ensembles of three seeds are one and the same, so theirs comes from the pairs that are drawn, or "
-        "is zero. The best of a column is bold; the oracle, which sees target labels, does not compete. ECE has 15 "
+        "is left out. The best of a column is bold; the oracle, which sees target labels, does not compete. ECE has 15 "
         "bins.",
         '"k of n" counts the tasks on which PseudoCal has the lower value; p is that of Wilcoxon\'s signed-rank test '
         "over tasks, each the mean of its seeds. Tasks share domains, so p is a description rather than a proof.",
