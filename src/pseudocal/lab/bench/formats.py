@@ -12,7 +12,7 @@ from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
 from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
 
-ALL_ALIKE = 1e-6  # a standard deviation of results that are the same but for rounding
+NO_DEVIATION = 1e-6  # a standard deviation of results that are the same but for rounding
 PERCENT = {"ece", "accuracy", "miou", "correspondence"}
 DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4, "miou": 2, "correspondence": 2}
 METRIC_NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU", "correspondence": "Correspondence"}
@@ -157,7 +157,7 @@ def _written(cell: TableCell, metric: str, bold: str, plus: str) -> str:
         return "-" if math.isnan(cell.paper) else f"- [{_number(cell.paper, metric)}]"
     mean = _number(cell.mean, metric)
     text = bold.format(mean) if cell.best else mean
-    text += "" if math.isnan(cell.sd) or cell.sd < ALL_ALIKE else f" {plus} {_number(cell.sd, metric)}"
+    text += "" if math.isnan(cell.sd) or cell.sd < NO_DEVIATION else f" {plus} {_number(cell.sd, metric)}"
     return text + ("" if math.isnan(cell.paper) else f" [{_number(cell.paper, metric)}]")
 
 
