@@ -126,6 +126,11 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
         "caution",
         lambda t: "student" not in t.temperatures and t.forecast.high - t.forecast.low > 0.5,
     ),
+    "MIXES_OF_TWO": (
+        lambda: trust_of(rows(0.9, classes=2)),
+        "caution",
+        lambda t: set(t.temperatures) == {"mixes"},
+    ),
     "FROM_MIXES": (
         lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95), student(0.4, shared=0.5)]),
         "caution",

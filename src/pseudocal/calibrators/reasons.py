@@ -43,6 +43,7 @@ BLIND_STUDENT = (
     "or a person's answers on a few inputs, would show them."
 )
 UNUSED_STUDENT = "The student has no part in this: beside a second model nothing is taken from it."
+MIXES_OF_TWO = "With two classes, temperatures from mixes made the confidences worse on average in our tests."
 FROM_MIXES = "So T comes from the mixes alone, and the forecast is no more than the mean confidence after calibration."
 UNSURE = (
     "The second opinion has a mean confidence of {second:.0%}, the first model one of {before:.0%}. If it is less "

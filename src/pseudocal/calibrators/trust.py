@@ -145,7 +145,7 @@ def judge(
     largest = evidence["largest class"]
     findings = [*_basics(found[used], largest, classes, pixels=pixels)]
     if consensus is None:
-        findings += (("caution", why) for why in _why_alone(agreements, pixels=pixels))
+        findings += (("caution", why) for why in _why_alone(agreements, classes, pixels=pixels))
         forecast, score = forecast_alone(sure[used], asked), None
     else:
         if consensus.estimator == "student" and (unusable := [a for a in agreements if not a.student]):
@@ -174,7 +174,7 @@ def _basics(scaling: TemperatureScaling, largest: float, classes: int, *, pixels
         yield "caution", reasons.MUCH_OF_ONE_CLASS.format(classes=classes, largest=largest)
 
 
-def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> Iterator[str]:
+def _why_alone(agreements: Sequence[Agreement], classes: int, *, pixels: bool) -> Iterator[str]:
     """Why nothing is taken from a second opinion, and what the forecast is then."""
     models, students = ([a for a in agreements if a.student == student] for student in (False, True))
     if not agreements:
@@ -182,7 +182,7 @@ def _why_alone(agreements: Sequence[Agreement], *, pixels: bool) -> Iterator[str
     for given in (models, students):
         yield from _unusable(given)
     if not pixels:
-        yield reasons.FROM_MIXES
+        yield reasons.FROM_MIXES + (f" {reasons.MIXES_OF_TWO}" if classes == 2 else "")
 
 
 def _unusable(agreements: Sequence[Agreement]) -> Iterator[str]:
