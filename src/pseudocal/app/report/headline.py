@@ -41,17 +41,17 @@ def _measured_headline(report: Report, k: int, noun: str, verb: str) -> str:
     level, right = before.confidence[k], before.accuracy[k]
     new_level, new_right = after.confidence[k], after.accuracy[k]
     moved = report.confidence.sure_after[k] if report.confidence.edges == before.edges else None
-    said, low, high = "are right", before.low[k], before.high[k]
-    if report.reliability.of == "answers" and low is not None and high is not None:  # which are few
-        said = f"({100 * low:.0f} to {100 * high:.0f}) are right, by a person's answers"
-    refused = report.calibration.refused is not None
     assert level is not None
     assert right is not None
+    said, low, high = f"{_are(right)} right", before.low[k], before.high[k]
+    if report.reliability.of == "answers" and low is not None and high is not None:  # which are few
+        said = f"({100 * low:.0f} to {100 * high:.0f}) {said}, by a person's answers"
+    refused = report.calibration.refused is not None
     first = f"Of 100 {noun} that the model {verb} with {_level(level)} confidence, {_count(right)} {said}"
     if report.calibration.temperature == 1 and not refused:
         return f"{first}."
     if after.count[k] >= LEAST and new_level is not None and new_right is not None and abs(new_level - level) < ALIKE:
-        when, are = ("with the refused temperature", "would be") if refused else ("after calibration", "are")
+        when, are = ("with the refused temperature", "would be") if refused else ("after calibration", _are(new_right))
         return f"{first}; of those that have this confidence {when}, {_count(new_right)} {are}."
     if refused or moved is None:
         return f"{first}."
@@ -90,6 +90,10 @@ def _percent(confidence: float) -> str:
     ('about 90%', 'about 88%', 'about 88', 'more than 99%')
     """
     return "more than 99%" if confidence > SURE else f"about {confidence:.0%}"
+
+
+def _are(right: float) -> str:
+    return "is" if round(100 * right) == 1 else "are"
 
 
 def _count(right: float) -> str:
