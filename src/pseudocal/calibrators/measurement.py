@@ -28,6 +28,7 @@ class MeasuredEvidence(NamedTuple):
         gap_after: Mean confidence minus accuracy with the temperature that is judged.
         answers: The number of answers.
         outside: How far the mean confidence without calibration is outside the 90% interval of the accuracy.
+        moves: By how much the mean confidence changes at least, with the temperatures of the interval.
 
     """
 
@@ -38,6 +39,7 @@ class MeasuredEvidence(NamedTuple):
     gap_after: float
     answers: int
     outside: float = 0.0
+    moves: float = 0.0
 
 
 def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[MeasuredVerdict, str, int | None]:
@@ -61,7 +63,7 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
         evidence: What the answers say.
 
     """
-    low, high, narrow, before, after, n, outside = evidence
+    low, high, narrow, before, after, n, outside, moves = evidence
     asking = "1 answer asks" if n == 1 else f"{n:,} answers ask"
     story = f"{asking} for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
     off = max(low - log_t, log_t - high, 0.0)
@@ -69,7 +71,7 @@ def judge_temperature(log_t: float, evidence: MeasuredEvidence) -> tuple[Measure
         return "do not apply", f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.", None
     if off > 0:
         return "caution", f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.", None
-    idle = max(-low, high) <= narrow and abs(before - after) <= NARROW  # far from 1 the confidence no longer reacts
+    idle = max(-low, high) <= narrow and moves <= NARROW  # where all are equally likely, T far from 1 is not idle
     if idle and outside > NARROW:
         gap = f"{100 * abs(before):.0f} points {'above' if before > 0 else 'below'} the accuracy"
         story = f"{story}, which makes next to no difference; but the mean confidence is {gap}"

@@ -187,13 +187,10 @@ def _measured(
     sample = _checked(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
     right, accuracy = sample.right, accuracy_interval(sample)
     low, high = _interval(answered, found, right)
-    before, after, at_low, at_high = (
-        float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))
+    sure = [float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))]
+    verdict, reason, more = judge_temperature(
+        math.log(temperature), _evidence((low, high), sure, accuracy, answers=len(right))
     )
-    narrow = NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf
-    outside = max(accuracy.low - before, before - accuracy.high, 0.0)
-    evidence = MeasuredEvidence(low, high, narrow, before - accuracy.value, after - accuracy.value, len(right), outside)
-    verdict, reason, more = judge_temperature(math.log(temperature), evidence)
     unanswered = len(target) - len(answered.rows)
     return Measured(
         verdict,
@@ -207,11 +204,28 @@ def _measured(
         priors=priors,
         temperature=Interval(math.exp(found.mean), math.exp(low), math.exp(high)),
         accuracy=accuracy,
-        gap_before=gap(before, accuracy),
-        gap_after=gap(after, accuracy),
+        gap_before=gap(sure[0], accuracy),
+        gap_after=gap(sure[1], accuracy),
         error_before=calibration_error(right, confidences(answered.logits), groups),
         error_after=calibration_error(right, sample.confidence, groups),
         more=None if more is None else min(more, unanswered),
+    )
+
+
+def _evidence(
+    interval: tuple[float, float], sure: Sequence[float], accuracy: Interval, *, answers: int
+) -> MeasuredEvidence:
+    """What the answers say, from the mean confidence before, after, and at both ends of the interval of log T."""
+    (low, high), (before, after, at_low, at_high) = interval, sure
+    return MeasuredEvidence(
+        low,
+        high,
+        narrow=NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf,
+        gap_before=before - accuracy.value,
+        gap_after=after - accuracy.value,
+        answers=answers,
+        outside=max(accuracy.low - before, before - accuracy.high, 0.0),
+        moves=0.0 if low <= 0 <= high else min(abs(at_low - before), abs(at_high - before)),
     )
 
 
