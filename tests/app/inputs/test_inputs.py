@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.inputs import ArraySet, Preprocessing, open_inputs, preprocessing_for, read_batches
+from pseudocal.app.inputs import (
+    ArraySet,
+    Preprocessing,
+    open_inputs,
+    preprocessing_for,
+    preprocessing_of_second,
+    read_batches,
+)
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_columns, read_table
 from pseudocal.batches import unread_batches
@@ -127,6 +134,13 @@ def test_the_user_comes_first_then_the_preprocessor_then_the_shape():
 def test_what_cannot_be_settled_is_said(shape, given, problem):
     with pytest.raises(InputError, match=problem):
         preprocessing_for(shape, {}, given)
+
+
+def test_a_second_opinion_gets_no_size_that_it_does_not_take():
+    first = Preprocessing((224, 224))
+    assert preprocessing_of_second(first, (3, None, None), {}, {"size": (224, 224)}).size == (224, 224)
+    with pytest.raises(InputError, match=r"\(3, 260, 260\), as the second opinion takes, got settings for \(3, 224"):
+        preprocessing_of_second(first, (3, 260, 260), {}, {"size": (224, 224)})
 
 
 def test_whole_numbers_become_floats_since_rows_are_mixed():

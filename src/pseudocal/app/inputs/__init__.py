@@ -2,7 +2,8 @@
 
 from pseudocal.app.inputs.input_sets import ArraySet, InputSet, open_inputs, read_batches
 from pseudocal.app.inputs.picture_sets import PictureSet, PictureViews
-from pseudocal.app.inputs.preprocessing import Preprocessing, preprocessing_for, preprocessing_of_second
+from pseudocal.app.inputs.picture_settings import preprocessing_for, preprocessing_of_second
+from pseudocal.app.inputs.preprocessing import Preprocessing
 
 __all__ = [
     "ArraySet",

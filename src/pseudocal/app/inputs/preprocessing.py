@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 LONGEST_SIDE = 10_000  # pixels
 FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's codes
-NORMALISATIONS: dict[str, dict[str, tuple[float, ...]]] = {
-    "imagenet": {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
-    "minus-one-one": {"mean": (0.5,), "std": (0.5,)},
-    "zero-one": {"mean": (0.0,), "std": (1.0,)},
-}
 
 
 @dataclass(frozen=True)
@@ -180,120 +175,3 @@ class Preprocessing:
         name = next(name for name, code in FILTERS.items() if code == self.resample)
         scaled = "pixels / 255" if math.isclose(self.scale, 1 / 255) else f"pixels * {self.scale:.3g}"
         return f"{fit}, {name}, {scaled}, mean {wrap.format(mean)}, std {wrap.format(std)}, {self.layout}"
-
-
-def preprocessing_for(
-    shape: tuple[int | None, ...] | None, known: dict[str, Any], given: dict[str, Any]
-) -> tuple[Preprocessing, list[str]]:
-    """Decide how pictures are preprocessed, and name the settings that had to be assumed.
-
-    >>> preprocessing, assumed = preprocessing_for((3, 32, 32), {}, {"mean": (0.5,)})
-    >>> preprocessing.size, preprocessing.layout, assumed
-    ((32, 32), 'nchw', ['std', 'resize'])
-
-    Args:
-        shape: the shape of one input of the model, None where unknown. The lowest priority.
-        known: settings of `Preprocessing` that came with the model. They override `shape`.
-        given: settings that the user gave. They override everything else. Beside those of `Preprocessing` there are
-            `interpolation`, the name of a filter, `normalisation`, the name of a mean and a standard deviation, and
-            `crop_pct`, the share of the shorter side that is left by the crop, as in timm.
-
-    """
-    given = _spelled_out(given)
-    share = given.pop("crop_pct", None)
-    if shape is not None and len(shape) != 3:
-        raise InputError(f"expected a model that takes pictures, got one that takes inputs of shape {shape}")
-    settled = _from_shape(shape, given.get("layout")) | known | given
-    if "size" not in settled:
-        raise InputError(
-            "expected the size of the pictures, since the model does not give it, got none: give size=(height, width)"
-        )
-    if share is not None:
-        settled |= {"resize": "crop", "edge": math.floor(min(settled["size"]) / share)}
-    made = _made(settled)
-    if shape is not None and not known and not _same_shape(made.shape, shape):
-        raise InputError(f"expected pictures of shape {shape}, as the model takes, got settings for {made.shape}")
-    if "edge" in given and given["edge"] < min(made.size):
-        raise InputError(f"expected a shorter side of at least {min(made.size)}, the crop, got {given['edge']}")
-    return made, [name for name in ("layout", "mean", "std", "resize") if name not in settled]
-
-
-def preprocessing_of_second(
-    first: Preprocessing, shape: tuple[int | None, ...] | None, known: dict[str, Any], given: dict[str, Any]
-) -> Preprocessing:
-    """Decide how pictures are preprocessed for a second model: as for the first, but for what is known of the second.
-
-    If it takes another size, the shorter side before the crop changes in proportion.
-
-    >>> first = Preprocessing((224, 224), edge=256, mean=(0.5,), std=(0.5,))
-    >>> preprocessing_of_second(first, (260, 260, 3), {}, {}).words()
-    'shorter side to 297, centre crop 260 x 260, bilinear, pixels / 255, mean 0.5, std 0.5, nhwc'
-
-    Args:
-        first: how they are preprocessed for the first model.
-        shape: the shape of one input of the second model, None where unknown.
-        known: settings that came with the second model.
-        given: settings that the user gave for the second model.
-
-    """
-    given = _spelled_out(given)
-    if shape is not None and len(shape) != 3:
-        raise InputError(f"expected a second opinion that takes pictures, got one that takes inputs of shape {shape}")
-    own = {} if shape is None or _same_shape(first.shape, shape) else _from_shape(shape, given.get("layout"))
-    own |= known | given
-    share = own.pop("crop_pct", None)
-    size = own.get("size", first.size)
-    if share is not None:
-        own["edge"] = math.floor(min(size) / share)
-    elif first.edge is not None and "edge" not in own:
-        own["edge"] = first.edge * min(size) // min(first.size)
-    return _made({field.name: getattr(first, field.name) for field in fields(first)} | own)
-
-
-def _made(settings: dict[str, Any]) -> Preprocessing:
-    try:
-        return Preprocessing(**settings)
-    except TypeError:
-        known = [field.name for field in fields(Preprocessing)] + ["crop_pct", "interpolation", "normalisation"]
-        unknown = sorted(set(settings) - set(known))
-        raise InputError(f"expected settings among {', '.join(known)}, got {', '.join(unknown)}") from None
-
-
-def _same_shape(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(wanted) and all(w in (s, None) for s, w in zip(shape, wanted, strict=True))
-
-
-def _spelled_out(given: dict[str, Any]) -> dict[str, Any]:
-    """Replace names by what they stand for.
-
-    >>> _spelled_out({"interpolation": "bicubic", "normalisation": "minus-one-one", "std": (0.25,)})
-    {'std': (0.25,), 'mean': (0.5,), 'resample': 3}
-    """
-    rest = dict(given)
-    normal, filtered = rest.pop("normalisation", None), rest.pop("interpolation", None)
-    for name, value, known in (("normalisation", normal, NORMALISATIONS), ("interpolation", filtered, FILTERS)):
-        if value is not None and value not in known:
-            also = ", or a mean and a std, MEAN/STD" if name == "normalisation" else ""
-            raise InputError(f"expected {name} as {', '.join(known)}{also}, got {value!r}")
-    if normal is not None:
-        rest |= {key: values for key, values in NORMALISATIONS[normal].items() if key not in given}
-    share = rest.get("crop_pct")
-    if share is not None and not 0 < share <= 1:
-        raise InputError(f"expected crop_pct above 0 and up to 1, got {share}")
-    return rest | ({} if filtered is None else {"resample": FILTERS[filtered]})
-
-
-def _from_shape(shape: tuple[int | None, ...] | None, layout: str | None) -> dict[str, Any]:
-    """Read the layout, the channels and the size from the shape of one input."""
-    if shape is None:
-        return {}
-    first, last = shape[0] in (1, 3), shape[2] in (1, 3)
-    if layout is None and first == last:
-        raise InputError(
-            f"expected an input shape with 1 or 3 channels either first or last, got {shape}: "
-            'give layout="nchw" or layout="nhwc"'
-        )
-    layout = layout or ("nchw" if first else "nhwc")
-    channels, *size = shape if layout == "nchw" else (shape[2], shape[0], shape[1])
-    settings: dict[str, Any] = {"layout": layout, "channels": channels or 3}
-    return settings | ({"size": tuple(size)} if None not in size else {})
