@@ -71,7 +71,8 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
         yield TO_SAY_HOW
     if short["measured"]:
         yield from score_lines(short["measured"])
-    yield from (f"calibrated model: {out / name}" for name in short["model_files"])
+    kind = "model, with T = 1" if short["temperature"] == 1 else "calibrated model"
+    yield from (f"{kind}: {out / name}" for name in short["model_files"])
     yield f"report: {out / 'report.html'}"
     if answers := short["answers"]:
         yield from _more_answers(answers, out)
