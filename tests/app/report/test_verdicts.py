@@ -93,7 +93,7 @@ def test_labels_show_where_the_forecast_missed(made):
     [near] = said(row.value + 0.001, 1.0)  # within the error of the labels
     assert near.startswith(f"note: {right}")
     [far] = said(0.0, row.low - 0.01)
-    assert far == f"caution: {right}: the interval of the forecast, 0% to {row.low - 0.01:.0%}, missed that."
+    assert far == f"caution: {right}: the interval of the forecast, 0.0% to {row.low - 0.01:.1%}, missed that."
     assert list(facts_of_forecast(made.make_report())) == []
 
 

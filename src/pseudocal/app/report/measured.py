@@ -71,8 +71,8 @@ def facts_of_forecast(report: Report) -> Iterator[Fact]:
         clearly = low is not None and high is not None and (high < forecast.low or low > forecast.high)
         yield Fact(
             "caution" if clearly else "note",
-            f"By the labels the model is right on {right:.1%}: the interval of the forecast, {forecast.low:.0%} to "
-            f"{forecast.high:.0%}, missed that.",
+            f"By the labels the model is right on {right:.1%}: the interval of the forecast, {forecast.low:.1%} to "
+            f"{forecast.high:.1%}, missed that.",
         )
 
 
