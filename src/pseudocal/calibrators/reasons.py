@@ -36,6 +36,12 @@ SAME_STUDENT = (
     "The student makes {shared:.0%} of the model's mistakes on mixes as well: it is no opinion of its own, and neither "
     "the temperature nor the forecast is taken from it. Other features, or another model, may be one."
 )
+STUDENT_AT_CHANCE = (
+    "A student of its predictions agrees with the model on {rate:.0%} of the inputs, and on {shared:.0%} of its "
+    "mistakes on mixes, which is too little to learn anything from: neither the temperature nor the forecast is taken "
+    "from it. Either these features do not tell the classes apart, or there are too few inputs, or the model is hardly "
+    "ever right. Other features, or a person's answers on a few inputs, would tell which."
+)
 BLIND_STUDENT = (
     "The only usable second opinion is a student of the model's own predictions. It is reliable if its features tell "
     "the classes apart and the model is right on most inputs. With poor features the forecast is too low; and it is "
@@ -76,19 +82,11 @@ AT_CHANCE = (
     "({shared}). No temperature follows from that."
 )
 
-STUDENT_AT_CHANCE = (
-    "A student of its predictions agrees with the model on {rate:.0%} of the inputs, and on {shared:.0%} of its "
-    "mistakes on mixes, which is too little to learn anything from: neither the temperature nor the forecast is taken "
-    "from it. Either these features do not tell the classes apart, or there are too few inputs, or the model is hardly "
-    "ever right. Other features, or a person's answers on a few inputs, would tell which."
-)
-
 OF_A_STUDENT = {  # what is said instead if the only second opinion is a student
     TWO_CLASSES: STUDENT_TWO_CLASSES,
     SAME_MODEL: SAME_STUDENT,
     ONE_OPINION: STUDENT_OPINION,
     NO_MISTAKES: STUDENT_NO_MISTAKES,
-    AT_CHANCE: STUDENT_AT_CHANCE,
 }
 
 # on a temperature from the agreement or from a student, after one of ONE_OPINION, OPINIONS, NO_MISTAKES

@@ -152,10 +152,10 @@ def judge(
             findings += (("caution", why) for why in _unusable(unusable))
         weighed = _weigh(real, found, used, consensus, sure)
         findings += weighed.findings()
+        if consensus.estimator == "agreement" and any(a.student for a in agreements):
+            findings.append(("apply", reasons.UNUSED_STUDENT))
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
         forecast, score = forecast_together(consensus), max(weighed.doubt, dominance) - 0.5
-    if consensus is not None and consensus.estimator == "agreement" and any(a.student for a in agreements):
-        findings.append(("apply", reasons.UNUSED_STUDENT))
     findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
     effects = {name: Effect(t, sure[name], sure[name] - forecast.accuracy) for name, t in temperatures.items()}
     return Trust(findings[0][0], tuple(text for _, text in findings), forecast, evidence, score, effects)
@@ -190,8 +190,9 @@ def _unusable(agreements: Sequence[Agreement]) -> Iterator[str]:
     if not agreements:
         return
     first = agreements[0]
-    said = reasons.TWO_CLASSES if first.blind else reasons.SAME_MODEL if first.too_similar else reasons.AT_CHANCE
-    said = reasons.OF_A_STUDENT[said] if first.student else said
+    said = reasons.TWO_CLASSES if first.blind else reasons.SAME_MODEL
+    if first.student:
+        said = reasons.OF_A_STUDENT[said] if first.blind or first.too_similar else reasons.STUDENT_AT_CHANCE
     rate, shared = (min(getattr(agreement, name) for agreement in agreements) for name in ("rate", "shared"))
     yield said.format(rate=rate, most=(1 + rate) / 2, shared=shared)
 

@@ -33,14 +33,11 @@ DEFAULT_OUT = Path("runs/bench")
 def run(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
-    seeds: Annotated[
-        int | None, option(min=1, help="number of seeds [default: 1; for ensembles 3 are trained]")
-    ] = None,
+    seeds: Annotated[int | None, option(min=1, help="number of seeds [default: 1; ensembles train 3]")] = None,
     quick: QUICK = False,
     backbone: Annotated[str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")] = None,
     weights: Annotated[
-        str | None,
-        option(help="weights of the backbone: a state dict, a folder, a hub id for transformers, or random"),
+        str | None, option(help="weights of the backbone: a state dict, a folder, a hub id, or random")
     ] = None,
     iterations: Annotated[int | None, option(min=1, help="training steps")] = None,
     batch: Annotated[int | None, option(min=1, help="inputs of each domain per training step")] = None,
