@@ -64,6 +64,12 @@ class Labelled:
     weights: Floats | None = None
     groups: NDArray[np.int64] | None = None
 
+    def __post_init__(self) -> None:
+        unmasked(self.logits, "logits")
+        unmasked(self.labels, "labels")
+        unmasked(self.weights, "weights")
+        unmasked(self.groups, "groups")
+
     def __len__(self) -> int:
         return len(self.logits)
 
@@ -101,7 +107,9 @@ def binary_logits(logit: ArrayLike) -> Logits:
         logit: One logit per row, of shape `(n,)` or `(n, 1)`.
 
     """
-    z = as_numpy(logit)
+    z = as_numpy(logit, "logits")
+    if not is_real(z):
+        raise InputError(f"expected logits that are real numbers, got dtype {z.dtype}")
     if z.ndim == 2 and z.shape[1] == 1:
         z = z[:, 0]
     if z.ndim != 1:
@@ -119,7 +127,7 @@ def work_dtype(logits: Floats) -> type[np.float32] | type[np.float64]:
 
 def as_logits(logits: ArrayLike) -> Logits:
     """Convert to a floating-point array `(n, classes)`, without a copy if it is one already."""
-    array = as_numpy(logits)
+    array = as_numpy(logits, "logits")
     if array.ndim != 2:
         hint = f"; {ONE_LOGIT}" if array.ndim == 1 else ""
         raise InputError(f"expected logits of shape (n, classes), got shape {array.shape}{hint}")
@@ -127,11 +135,9 @@ def as_logits(logits: ArrayLike) -> Logits:
         raise InputError(f"expected at least one row of logits, got shape {array.shape}")
     if array.shape[1] < 2:
         raise InputError(f"expected logits for at least two classes, got shape {array.shape}; {ONE_LOGIT}")
-    if not np.issubdtype(array.dtype, np.floating):
-        if not np.issubdtype(array.dtype, np.integer):
-            raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
-        array = array.astype(np.float64)
-    return array
+    if not is_real(array):
+        raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
+    return array.astype(np.float64) if is_integer(array) else array
 
 
 def as_maps(maps: ArrayLike) -> Maps:
@@ -140,7 +146,7 @@ def as_maps(maps: ArrayLike) -> Maps:
     >>> as_maps(np.zeros((19, 4, 8))).shape
     (1, 19, 4, 8)
     """
-    array = as_numpy(maps)
+    array = as_numpy(maps, "logits")
     array = array[None] if array.ndim == 3 else array
     if array.ndim != 4 or 0 in array.shape or array.shape[1] < 2:
         raise InputError(f"expected maps of logits of shape (n, classes, height, width), got shape {array.shape}")
@@ -151,11 +157,11 @@ def as_maps(maps: ArrayLike) -> Maps:
 
 def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
     """Convert to class indices `(n,)` that match `logits`."""
-    array = np.asarray(labels)
+    array = as_numpy(labels, "labels")
     n, classes = logits.shape
     if array.shape != (n,):
         raise InputError(f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}")
-    if not np.issubdtype(array.dtype, np.integer):
+    if not is_integer(array):
         raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
     low, high = array.min(), array.max()
     if low < 0 or high >= classes:
@@ -202,12 +208,50 @@ def check_choice(name: str, value: str, *choices: str) -> None:
         raise InputError(f"expected {name} {' or '.join(map(repr, choices))}, got {value!r}")
 
 
-def as_numpy(array: Any) -> NDArray[Any]:
-    """Convert an array or a tensor to NumPy, on whatever device it is and whether or not it requires a gradient."""
+def as_numpy(array: Any, name: str = "values") -> NDArray[Any]:
+    """Convert an array or a tensor to NumPy, on whatever device it is and whether or not it requires a gradient.
+
+    Masked values are refused; the error calls the array by its `name`.
+    """
     if hasattr(array, "detach"):  # a torch tensor; NumPy has no bfloat16, and float32 holds it exactly
         array = array.detach().cpu()
         array = array.float() if str(array.dtype) == "torch.bfloat16" else array
-    return np.asanyarray(array)
+    return np.asanyarray(unmasked(array, name))
+
+
+def unmasked(array: Any, name: str) -> Any:
+    """The same array, as a plain one if it is a masked array without a masked value; reject masked values.
+
+    >>> unmasked(np.ma.array([1, 2], mask=[False, True]), "labels")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected labels without masked values, got 1 masked of 2: drop the rows that have
+    masked values first, in all arrays alike
+    """
+    if isinstance(array, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in array):
+        array = np.ma.asarray(array)  # np.asarray would drop the masks of the parts
+    if not isinstance(array, np.ma.MaskedArray):
+        return array
+    masked = int(np.ma.getmaskarray(array).sum())
+    if masked:
+        raise InputError(
+            f"expected {name} without masked values, got {masked} masked of {array.size}: drop the rows that have "
+            "masked values first, in all arrays alike"
+        )
+    return array.data
+
+
+def is_integer(array: NDArray[Any]) -> bool:
+    """Whether an array holds integers; NumPy counts time differences among them.
+
+    >>> is_integer(np.array([1])), is_integer(np.array([1], "timedelta64[s]")), is_integer(np.array([True]))
+    (True, False, False)
+    """
+    return array.dtype.kind in "iu"
+
+
+def is_real(array: NDArray[Any]) -> bool:
+    """Whether an array holds integers or floating-point numbers."""
+    return array.dtype.kind in "iuf"
 
 
 def looks_like_probabilities(logits: Logits) -> bool:

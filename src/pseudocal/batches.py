@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Inputs, Predictor, as_numpy
+from pseudocal.arrays import InputError, Inputs, Predictor, as_numpy, unmasked
 
 MIXED_AT_ONCE = 2**20  # bytes of inputs mixed at a time, so that they stay in the cache
 COPIES = 8  # copies of a batch's inputs and maps that may be in memory at the same time
@@ -36,6 +36,23 @@ class Batch:
     number: int
     rows: NDArray[np.intp]
     inputs: Inputs
+
+
+def as_inputs(x: Inputs) -> Inputs:
+    """The same inputs; reject masked values, and dates and times, which cannot be mixed.
+
+    >>> as_inputs(np.array(["2026-01-01"], dtype="datetime64[D]"))
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected inputs that are numbers, since pairs of them are mixed, got dtype
+    datetime64[D]: convert them to numbers first
+    """
+    x = unmasked(x, "inputs")
+    if isinstance(x, np.ndarray) and x.dtype.kind in "mM":
+        raise InputError(
+            f"expected inputs that are numbers, since pairs of them are mixed, got dtype {x.dtype}: convert them to "
+            "numbers first"
+        )
+    return x.tocsr() if hasattr(x, "tocsr") else x  # other sparse formats cannot be indexed by rows
 
 
 def count(x: Inputs) -> int:
@@ -145,7 +162,7 @@ def batches_of(data: Any, batch_size: int, order: np.random.Generator) -> Iterat
     [4, 3, 3]
     """
     if is_array(data):
-        data = data.tocsr() if hasattr(data, "tocsr") else data
+        data = as_inputs(data)
         for number, rows in enumerate(shuffled(count(data), batch_size, order)):
             yield Batch(number, rows, take(data, rows))
     else:
@@ -238,5 +255,5 @@ def streamed(data: Iterable[Any]) -> Iterator[Batch]:
             )
         if not hasattr(x, "shape") or len(x.shape) == 0:
             raise InputError(f"expected batches that are arrays or tensors with rows, got {type(x).__name__}")
-        yield Batch(number, np.arange(seen, seen + count(x)), x.tocsr() if hasattr(x, "tocsr") else x)
+        yield Batch(number, np.arange(seen, seen + count(x)), as_inputs(x))
         seen += count(x)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps, work_dtype
+from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps, as_numpy, is_integer, work_dtype
 
 LOGITS_PER_BAND = 1 << 20
 IGNORED = 255  # the label of ignored pixels in Cityscapes and similar datasets
@@ -158,11 +158,11 @@ def joined(parts: list[Labelled]) -> Labelled:
 
 def as_masks(labels: ArrayLike, n: int) -> ClassMaps:
     """Convert to class numbers `(n, height, width)`; a single mask becomes a batch of one."""
-    masks = np.asarray(labels)
+    masks = as_numpy(labels, "labels")
     masks = masks[None] if masks.ndim == 2 else masks
     if masks.ndim != 3 or len(masks) != n or 0 in masks.shape:
         raise InputError(f"expected labels of shape ({n}, height, width), got shape {masks.shape}")
-    if not np.issubdtype(masks.dtype, np.integer):
+    if not is_integer(masks):
         raise InputError(f"expected labels that are integers, got dtype {masks.dtype}")
     return masks
 

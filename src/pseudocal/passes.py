@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, check_rows, cores
+from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, as_numpy, check_rows, cores
 
 CHUNK_NUMBERS = 1 << 17  # numbers per chunk: with its scratch memory a chunk stays in a core's cache
 LARGE_ARRAY = 1 << 24  # an array with at least this many numbers is read in larger chunks,
@@ -136,7 +136,7 @@ def let_go(array: NDArray[Any], start: int, stop: int) -> None:
 
 def as_probabilities(probabilities: ArrayLike) -> Probabilities:
     """Convert to a floating-point array `(n, classes)`; its values are checked chunk by chunk."""
-    array = np.asanyarray(probabilities)
+    array = as_numpy(probabilities, "probabilities")
     if array.ndim != 2:
         raise InputError(f"expected probabilities of shape (n, classes), got shape {array.shape}")
     return as_logits(array)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Probabilities, check_temperature, softmax
+from pseudocal.arrays import InputError, Probabilities, check_temperature, softmax, unmasked
 from pseudocal.extras import MissingExtraError
 
 try:
@@ -46,7 +46,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
         """
         check_temperature(self.temperature)
-        return self._holding(clone(self.estimator).fit(x, y, **settings))
+        return self._holding(clone(self.estimator).fit(unmasked(x, "inputs"), unmasked(y, "labels"), **settings))
 
     def predict_proba(self, x: Any) -> Probabilities:
         """Calibrated probabilities `(n, classes)`.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import InputError, Logits
+from pseudocal.arrays import InputError, Logits, as_numpy, is_integer
 from pseudocal.calibrators.survey import ask
 
 CANNOT_TELL = -1  # the person does not know: left out, but counted
@@ -38,11 +38,12 @@ class Answers:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        rows, labels = np.asarray(self.rows), np.asarray(self.labels)
+        rows = as_numpy(self.rows, "rows")
+        labels = as_numpy(self.labels, "labels")
         if rows.ndim != 1 or len(rows) == 0 or rows.shape != labels.shape:
             raise InputError(f"expected a label for each row, got shapes {rows.shape} and {labels.shape}")
         for name, array in (("rows", rows), ("labels", labels)):
-            if not np.issubdtype(array.dtype, np.integer):
+            if not is_integer(array):
                 raise InputError(f"expected {name} that are integers, got dtype {array.dtype}")
         if len(np.unique(rows)) < len(rows):
             repeated = int(np.sort(rows)[:-1][np.diff(np.sort(rows)) == 0][0])

@@ -43,7 +43,7 @@ def versions() -> dict[str, str]:
 
 
 def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
-    array = as_numpy(logits)
+    array = as_numpy(logits, "logits")
     if array.ndim == 3:
         raise InputError(
             "expected logits of shape (n, classes), or of every pixel (n, classes, height, width), "

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Labelled, as_labels, as_logits, check_rows
 from pseudocal.scaling import TemperatureScaling
-from pseudocal.scaling.temperature import BOUNDS
+from pseudocal.scaling.temperature import BOUNDS, as_weights
 
 STEP = 1e-4  # step in log T for a numerical derivative
 
@@ -153,4 +153,5 @@ def checked(source: Labelled) -> Labelled:
     """The same labelled logits, checked."""
     logits = as_logits(source.logits)
     check_rows(logits)
-    return Labelled(logits, as_labels(source.labels, logits), source.weights, source.groups)
+    weights = None if source.weights is None else as_weights(source.weights, len(logits))
+    return Labelled(logits, as_labels(source.labels, logits), weights, source.groups)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.batches import count, fitting, is_array, may_be_large, take
+from pseudocal.batches import as_inputs, count, fitting, is_array, may_be_large, take
 from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, received, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence, Packed
 from pseudocal.calibrators.student import ready
@@ -128,9 +128,10 @@ def collect_in_blocks(
     """
     streams, source, memory = Streams(method.seed), None, float(method.memory)
     if is_array(data):
+        data = as_inputs(data)
         batch_size = _fitting_on_worker(method, models[0], data, executor, batch_size)
         blocks: Sequence[Any] = row_blocks(streams.order().permutation(count(data)), batch_size)
-        source = data.tocsr() if hasattr(data, "tocsr") else data
+        source = data
     else:
         given = as_blocks(data)
         blocks = [given[i] for i in block_order(method.seed, len(given))]

@@ -164,7 +164,7 @@ def as_encoder(features: Any) -> Predictor:
 
 
 def _as_they_are(x: Inputs) -> Any:
-    return x if hasattr(x, "toarray") else as_numpy(x).reshape(count(x), -1)
+    return x if hasattr(x, "toarray") else as_numpy(x, "inputs").reshape(count(x), -1)
 
 
 def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
@@ -178,7 +178,7 @@ def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
         n: The number of inputs.
 
     """
-    dense = output.toarray() if hasattr(output, "toarray") else as_numpy(output)
+    dense = output.toarray() if hasattr(output, "toarray") else as_numpy(output, "features")
     if dense.ndim < 2 or dense.ndim > 4 or len(dense) != n:
         raise InputError(f"expected a row of features for each of {n} inputs, got shape {dense.shape}")
     dense = dense.mean(axis=(2, 3)) if dense.ndim == 4 else dense.mean(axis=1) if dense.ndim == 3 else dense

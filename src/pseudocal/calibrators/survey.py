@@ -15,7 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Logits, Maps, as_logits, as_maps, check_pixels_per_image, check_rows
+from pseudocal.arrays import (
+    InputError,
+    Logits,
+    Maps,
+    as_logits,
+    as_maps,
+    as_numpy,
+    check_pixels_per_image,
+    check_rows,
+    is_integer,
+)
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.maps import check_maps, draw, nothing, predicted, rows_at
 
@@ -113,8 +123,8 @@ def _first_met(places: RowNumbers) -> RowNumbers:
 
 def as_row_groups(groups: ArrayLike, n: int) -> NDArray[np.intp]:
     """Groups numbered from zero, one for each of `n` rows."""
-    numbers = np.asarray(groups)
-    if numbers.shape != (n,) or not np.issubdtype(numbers.dtype, np.integer):
+    numbers = as_numpy(groups, "groups")
+    if numbers.shape != (n,) or not is_integer(numbers):
         raise InputError(f"expected groups as {n} integers, got {numbers.dtype} of shape {numbers.shape}")
     found: NDArray[np.intp] = np.unique(numbers, return_inverse=True)[1]
     return found

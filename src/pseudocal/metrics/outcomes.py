@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits
+from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits, as_numpy, unmasked
 from pseudocal.passes import (
     Chunk,
     Doubles,
@@ -59,7 +59,7 @@ class Outcomes:
     brier: Doubles
 
     def __post_init__(self) -> None:
-        shapes = [np.shape(column) for column in self._columns()]
+        shapes = [np.shape(unmasked(column, "columns")) for column in self._columns()]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1 or shapes[0] == (0,):
             raise InputError(f"expected columns of one shape (n,) with at least one row, got shapes {shapes}")
 
@@ -199,8 +199,8 @@ def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> 
     """
     from scipy.special import betaincinv
 
-    tail, right = (1 - check_level(level)) / 2, np.asarray(right, dtype=np.float64)
-    wrong = np.asarray(count, dtype=np.float64) - right
+    tail, right = (1 - check_level(level)) / 2, as_numpy(right, "counts").astype(np.float64)
+    wrong = as_numpy(count, "counts").astype(np.float64) - right
     low = np.where(right > 0, betaincinv(np.where(right > 0, right, 1), wrong + 1, tail), 0.0)
     high = np.where(wrong > 0, betaincinv(right + 1, np.where(wrong > 0, wrong, 1), 1 - tail), 1.0)
     return low, high

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, as_numpy, is_integer
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.scores import METRICS, Metric
 from pseudocal.metrics.segmented import Segmented
@@ -167,9 +167,11 @@ def as_groups(groups: ArrayLike | None, n: int) -> UnitNumbers | None:
     """The groups renumbered from zero; None if there are none or if each has one row."""
     if groups is None:
         return None
-    numbers = np.asarray(groups)
+    numbers = as_numpy(groups, "groups")
     if numbers.shape != (n,):
         raise InputError(f"expected groups of shape ({n},), one for each row, got shape {numbers.shape}")
+    if not is_integer(numbers):
+        raise InputError(f"expected groups that are integers, got dtype {numbers.dtype}")
     found, group = np.unique(numbers, return_inverse=True)
     return None if len(found) == n else group
 

@@ -135,7 +135,7 @@ class Checked:
                 f"pseudocal: while the model predicted a batch of shape {tuple(x.shape)}, after {self.rows} rows"
             )
             raise
-        logits = self._read(as_numpy(output))
+        logits = self._read(as_numpy(output, "logits"))
         if len(logits) != count(x):
             raise InputError(f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}")
         if logits.ndim == 4:

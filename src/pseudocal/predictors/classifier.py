@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
+from pseudocal.arrays import InputError, Inputs, Logits, as_numpy, binary_logits, unmasked
 
 FLOOR = float(np.log(np.finfo(np.float32).eps))  # the log of the smallest step below 1 in float32
 
@@ -25,6 +25,7 @@ class ClassifierPredictor:
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch of features."""
+        x = unmasked(x, "inputs")
         if not hasattr(self.model, "predict_proba"):
             return self._decisions(x)
         probabilities = self.model.predict_proba(x)
@@ -38,7 +39,7 @@ class ClassifierPredictor:
 
     def _decisions(self, x: Inputs) -> Logits:
         """The decision function, if it returns one number per class."""
-        scores = np.asarray(self.model.decision_function(x))
+        scores = as_numpy(self.model.decision_function(x), "decisions")
         logits = binary_logits(scores) if scores.ndim == 1 else scores
         classes = len(getattr(self.model, "classes_", ()))
         if logits.shape[1] != classes:

@@ -21,7 +21,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, Logits, as_labels, as_logits, check_temperature, work_dtype
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Labels,
+    Logits,
+    as_labels,
+    as_logits,
+    as_numpy,
+    check_temperature,
+    is_integer,
+    is_real,
+    work_dtype,
+)
 from pseudocal.passes import is_mapped
 from pseudocal.scaling.clustering import all_alone, clustering
 from pseudocal.scaling.slope import NOTHING, Slope, slope
@@ -187,8 +199,8 @@ def _clustered(
     fitted: TemperatureScaling, logits: Logits, targets: Labels, weights: Floats | None, groups: ArrayLike
 ) -> TemperatureScaling:
     """The same scaling with a cluster-robust standard error."""
-    numbers = np.asarray(groups)
-    if numbers.shape not in ((len(logits),), (len(logits), 2)) or not np.issubdtype(numbers.dtype, np.integer):
+    numbers = as_numpy(groups, "groups")
+    if numbers.shape not in ((len(logits),), (len(logits), 2)) or not is_integer(numbers):
         raise InputError(
             f"expected groups as {len(logits)} integers, one for each row, or as pairs of them, "
             f"got {numbers.dtype} of shape {numbers.shape}"
@@ -201,11 +213,13 @@ def _clustered(
 
 def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
     """Convert to class indices `(n,)` or to soft targets `(n, classes)` whose rows sum to one."""
-    targets = np.asarray(labels)
+    targets = as_numpy(labels, "labels")
     if targets.ndim != 2:
         return as_labels(targets, logits)
     if targets.shape != logits.shape:
         raise InputError(f"expected soft targets of shape {logits.shape}, got shape {targets.shape}")
+    if not is_real(targets) and targets.dtype != bool:
+        raise InputError(f"expected soft targets that are real numbers, got dtype {targets.dtype}")
     bad = ~((targets >= 0).all(axis=1) & np.isclose(targets.sum(axis=1, dtype=np.float64), 1, atol=1e-3))
     if bad.any():
         row = int(np.argmax(bad))
@@ -217,7 +231,10 @@ def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
 
 def as_weights(weights: ArrayLike, n: int) -> Floats:
     """Convert to non-negative weights `(n,)` that are not all zero."""
-    array = np.asarray(weights, dtype=np.float64)
+    given = as_numpy(weights, "weights")
+    if not is_real(given) and given.dtype != bool:
+        raise InputError(f"expected weights that are real numbers, got dtype {given.dtype}")
+    array = given.astype(np.float64, copy=False)
     if array.shape != (n,):
         raise InputError(f"expected weights of shape ({n},), one for each row, got shape {array.shape}")
     bad = ~(np.isfinite(array) & (array >= 0))

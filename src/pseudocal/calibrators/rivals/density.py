@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError
+from pseudocal.arrays import Floats, InputError, as_numpy, is_real
 from pseudocal.extras import MissingExtraError
 
 LARGEST_LOG_RATIO = 100.0  # |log ratio| is clipped to this, so that its exponential is finite
@@ -83,7 +83,10 @@ def density_ratio(
 
 def as_features(features: ArrayLike, what: str) -> NDArray[np.float64]:
     """Convert to finite numbers `(n, features)`."""
-    array = np.asarray(features, dtype=np.float64)
+    given = as_numpy(features, what)
+    if not is_real(given) and given.dtype != bool:
+        raise InputError(f"expected {what} that are real numbers, got dtype {given.dtype}")
+    array = given.astype(np.float64, copy=False)
     if array.ndim != 2 or array.size == 0:
         raise InputError(f"expected {what} of shape (n, features), got shape {array.shape}")
     bad = ~np.isfinite(array)

@@ -32,7 +32,7 @@ def ensemble(member_logits: Sequence[ArrayLike], *, mean: Mean = "probabilities"
         mean: Whether to average "probabilities" or "logits".
 
     """
-    arrays = [as_numpy(logits) for logits in member_logits]
+    arrays = [as_numpy(logits, "logits") for logits in member_logits]
     shapes = list(dict.fromkeys(array.shape for array in arrays))
     if len(arrays) < 2 or len(shapes) > 1:
         got = " and ".join(map(str, shapes)) if len(shapes) > 1 else f"{len(arrays)}"

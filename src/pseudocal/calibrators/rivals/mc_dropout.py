@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Logits
-from pseudocal.batches import count, is_array, streamed, take
+from pseudocal.batches import as_inputs, count, is_array, streamed, take
 from pseudocal.calibrators.rivals.ensemble import ensemble
 
 
@@ -31,7 +31,7 @@ def mc_dropout(model: Any, target_inputs: Any, *, passes: int = 10, batch_size: 
     from pseudocal.predictors.dropout import dropout_passes
 
     array = is_array(target_inputs)
-    batches = _in_order(target_inputs, batch_size) if array else (b.inputs for b in streamed(target_inputs))
+    batches = _in_order(as_inputs(target_inputs), batch_size) if array else (b.inputs for b in streamed(target_inputs))
     means = [ensemble(logits) for logits in dropout_passes(model, batches, passes=passes, seed=seed)]
     if not means:
         raise InputError("expected at least one batch of target inputs, got none")

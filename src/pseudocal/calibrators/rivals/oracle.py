@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import InputError, Labelled
+from pseudocal.arrays import InputError, Labelled, as_numpy
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import below_top, checked, nll_loss
 from pseudocal.calibrators.rivals.search import bound_at, least, released
@@ -77,8 +77,14 @@ def _labelled(
         return checked(logits)
     if labels is None:
         raise InputError("expected logits and labels, or a Labelled of both, got logits only")
-    given = [None if column is None else np.asarray(column) for column in (weights, groups)]
-    return checked(Labelled(np.asanyarray(logits), np.asanyarray(labels), *given))
+    return checked(
+        Labelled(
+            as_numpy(logits, "logits"),
+            as_numpy(labels, "labels"),
+            None if weights is None else as_numpy(weights, "weights"),
+            None if groups is None else as_numpy(groups, "groups"),
+        )
+    )
 
 
 def _binned_error(target: Labelled, bins: int) -> Callable[[float], float]:
