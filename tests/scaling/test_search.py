@@ -108,7 +108,7 @@ def test_a_sample_without_a_mistake_costs_one_look_at_the_bound(monkeypatch):
     labels = logits.argmax(axis=1)
     assert fit_temperature(logits, labels).bound == "lower"
     assert len(whole) == 1
-    *_, sample, _ = temperature_module._samples(20_000)
+    *_, sample, _ = temperature_module._samples(logits)
     wrong = np.setdiff1d(np.arange(20_000), sample)[:3]
     labels[wrong] = (labels[wrong] + 1) % 5
     whole.clear()

@@ -386,16 +386,51 @@ def test_scaling_never_changes_the_prediction_and_widens_float16():
     assert scaled.argmax() == 1
 
 
-@pytest.mark.parametrize("run", [1, 64])
-@pytest.mark.parametrize("n", [4096, 5000, 100_000, 10_000_000])
-def test_samples_are_rows_in_order_hardly_any_twice(n, run):
-    *samples, last = temperature_module._samples(n, run)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.longdouble])
+@pytest.mark.parametrize("n", [4096, 5000, 100_000, 2_000_000])
+def test_samples_are_rows_in_order_each_once(n, dtype):
+    logits = np.random.default_rng(0).standard_normal((n, 2), dtype=np.float32).astype(dtype)
+    *samples, last = temperature_module._samples(logits)
     assert last is None
-    for rows in samples:
+    assert len(samples) == math.floor(math.log(n / 256, 16) + 1e-9)
+    for size, rows in zip(sorted(n // 16**k for k in range(1, 1 + len(samples))), samples, strict=True):
         assert rows[0] >= 0
         assert rows[-1] < n
-        assert (np.diff(rows) >= 0).all()
-        assert len(np.unique(rows)) > 0.95 * len(rows)
+        assert (np.diff(rows) > 0).all()
+        assert size / 2 < len(rows) < 2 * size
+
+
+@pytest.mark.parametrize("run", [1, 64])
+@pytest.mark.parametrize(("n", "size"), [(4096, 256), (5000, 312), (10_000_000, 2**19)])
+def test_rows_that_are_spread_evenly_are_in_order_hardly_any_twice(n, size, run):
+    rows = temperature_module._spread_evenly(n, size, run)
+    assert rows[0] >= 0
+    assert rows[-1] < n
+    assert (np.diff(rows) >= 0).all()
+    assert len(np.unique(rows)) > 0.95 * len(rows)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 2e-6), (np.float16, 2e-6)])
+@pytest.mark.parametrize(("n", "classes"), [(4096, 10), (5000, 2), (100_000, 50)])
+def test_the_order_of_the_rows_makes_no_difference(known, n, classes, dtype, tolerance):
+    """Sums of single precision depend on their order, so the last digits may differ there."""
+    logits, labels = known(n, classes, 2.0)
+    logits, rng = logits.astype(dtype), np.random.default_rng(0)
+    first = fit_temperature(logits, labels)
+    for _ in range(3):
+        order = rng.permutation(n)
+        again = fit_temperature(logits[order], labels[order])
+        assert again.temperature == pytest.approx(first.temperature, rel=tolerance)
+        assert again.log_se == pytest.approx(first.log_se, rel=tolerance)
+        assert again.effective_rows == pytest.approx(first.effective_rows, rel=tolerance)
+
+
+def test_equal_rows_are_sampled_by_position():
+    logits = np.tile([[2.0, 0.0]], (20_000, 1))
+    sample, _ = temperature_module._samples(logits)
+    assert len(sample) == 20_000 // 16
+    labels = np.arange(20_000) % 4 == 3
+    assert fit_temperature(logits, labels.astype(int)).temperature == pytest.approx(2 / math.log(3), rel=1e-6)
 
 
 def test_a_memory_map_gives_the_same_temperature(known, tmp_path):

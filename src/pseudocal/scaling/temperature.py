@@ -42,6 +42,8 @@ BOUNDS = (1e-4, 1e6)  # the range of temperatures that is searched
 LOG_B = (-math.log(BOUNDS[1]), -math.log(BOUNDS[0]))
 FEWEST = 256  # the smallest sample of rows
 LARGEST_SAMPLE = 2**19  # the largest sample: after it, one pass over all rows is enough
+KEYS_AT_ONCE = 1 << 15  # rows whose keys are computed at a time
+GOLDEN = np.uint32(0x9E3779B9)  # the golden ratio times 2^32: its multiples are spread evenly
 RUN = 64  # consecutive rows of a memory map that are read together: reading one row costs as much
 GROWTH = 16  # each sample has this many times the rows of the one before
 LOOKS_PER_HALVING = 4  # evaluations of the slope after which the bracket is halved in any case
@@ -174,7 +176,7 @@ def fit_temperature(
     targets = as_targets(labels, logits)
     row_weights = None if weights is None else _near_one(as_weights(weights, len(logits)))
     guesses, at_root = [0.0], NOTHING
-    for rows in _samples(len(logits), RUN if is_mapped(logits) else 1):
+    for rows in _samples(logits):
         if rows is not None and 0.5 * (3 * at_root.log_se()) ** 3 < CLOSE:
             continue  # the guess is close enough for one step on all rows
         close = CLOSE if rows is None else CLOSE_ENOUGH
@@ -253,15 +255,47 @@ def _near_one(weights: Floats) -> Floats:
     return np.ldexp(weights, -math.frexp(weights.max())[1])
 
 
-def _samples(n: int, run: int = 1) -> Iterator[NDArray[np.intp] | None]:
-    """Samples of increasing size: sorted row numbers, spread evenly, in runs. The last is None and means all rows."""
-    rng = np.random.default_rng(0)
+def _samples(logits: Logits) -> Iterator[NDArray[np.intp] | None]:
+    """Samples of increasing size: sorted row numbers. The last is None and means all rows.
+
+    The content of a row decides whether it is in a sample, so the order of the rows makes no difference to the fit. In
+    a memory map, of which every row would have to be read, and if many rows are equal, the position decides.
+    """
+    n = len(logits)
     sizes = sorted({min(n // GROWTH**k, LARGEST_SAMPLE) for k in range(1, 20) if n // GROWTH**k >= FEWEST})
-    for size in sizes:
-        runs = size // run
-        first = np.arange(runs) * (n / runs) + rng.random(runs) * (n / runs - run + 1)
-        yield (first.astype(np.intp)[:, None] + np.arange(run)).ravel()
+    if is_mapped(logits) or not sizes:
+        yield from (_spread_evenly(n, size, RUN) for size in sizes)
+    else:
+        rows, keys = _smallest_keys(logits[:, -1], sizes[-1] / n)
+        for size in sizes:
+            chosen = rows[keys < size / n]
+            yield chosen if size / 2 < len(chosen) < 2 * size else _spread_evenly(n, size)
     yield None
+
+
+def _smallest_keys(column: Floats, below: float) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The numbers whose keys are below a limit, by position, and their keys.
+
+    A key is the fractional part of a multiple of the golden ratio: the number's bits are taken as an integer. Keys look
+    like random numbers from 0 to 1, and equal numbers have equal keys.
+    """
+    rows, keys = [], []
+    for start in range(0, len(column), KEYS_AT_ONCE):
+        with np.errstate(over="ignore"):  # numbers that are infinite in float32 are equal here
+            bits = column[start : start + KEYS_AT_ONCE].astype(np.float32).view(np.uint32)
+        bits *= GOLDEN
+        found = np.flatnonzero(bits < np.uint32(below * 2**32))
+        rows.append(start + found)
+        keys.append(bits[found] / 2**32)
+    return np.concatenate(rows), np.concatenate(keys)
+
+
+def _spread_evenly(n: int, size: int, run: int = 1) -> NDArray[np.intp]:
+    """Row numbers in runs, one run at a random place of each of many equal parts."""
+    rng = np.random.default_rng(0)
+    runs = size // run
+    first = np.arange(runs) * (n / runs) + rng.random(runs) * (n / runs - run + 1)
+    return (first.astype(np.intp)[:, None] + np.arange(run)).ravel()
 
 
 def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: float) -> tuple[float, Slope]:
