@@ -119,26 +119,41 @@ class Reservoir:
                 self._sort_in()
 
     def _sort_in(self) -> None:
-        """Replace rows that have larger keys with waiting rows that have smaller ones."""
+        """Replace rows that have larger keys with waiting rows that have smaller ones.
+
+        Rows of equal keys are kept or dropped together, so that the order in which they came makes no difference.
+        """
         if self._rows is None or not self._waiting:
             return
-        rest = np.concatenate(self._waiting)
-        self._waiting, self._queue = [], 0
-        keys = np.concatenate([self._rows["key"], rest["key"]])
-        order = np.argpartition(keys, self._held - 1)
-        stays = np.zeros(len(keys), dtype=bool)
-        stays[order[: self._held]] = True
-        self._rows[~stays[: self._held]] = rest[stays[self._held :]]
-        self._ceiling = float(keys[order[self._held - 1]])
+        keys = np.concatenate([self._rows["key"], *(rows["key"] for rows in self._waiting)])
+        keys.partition(self._held)
+        first_out = keys[self._held]
+        self._ceiling = float(keys[: self._held].max(where=keys[: self._held] < first_out, initial=-math.inf))
+        del keys
+        free = np.flatnonzero(self._rows["key"] > self._ceiling)
+        for rows in self._waiting:
+            new = rows[rows["key"] <= self._ceiling]
+            self._rows[free[: len(new)]] = new
+            free = free[len(new) :]
+        self._waiting = []
+        self._queue = 0
+        self._remove(free)
 
     def _lower(self, ceiling: float) -> None:
         """Lower the ceiling and drop the rows above it."""
         self._sort_in()
         self._ceiling = min(ceiling, self._ceiling)
         if self._rows is not None:
-            kept = self._rows[: self._held][self._rows["key"][: self._held] <= self._ceiling]
-            self._held = len(kept)
-            self._rows[: self._held] = kept
+            self._remove(np.flatnonzero(self._rows["key"][: self._held] > self._ceiling))
+
+    def _remove(self, places: NDArray[np.intp]) -> None:
+        """Drop the rows at these places; rows from the end take the places before them."""
+        if self._rows is None or len(places) == 0:
+            return
+        held = self._held - len(places)
+        moved = np.setdiff1d(np.arange(held, self._held), places)
+        self._rows[places[places < held]] = self._rows[moved]
+        self._held = held
 
 
 def _rows(labelled: Labelled, at: NDArray[np.intp], keys: NDArray[np.float64]) -> Rows:

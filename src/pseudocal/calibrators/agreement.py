@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats, Labelled, Logits, Predictor
 from pseudocal.batches import blend
-from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.confidence import confidences, predictions
 from pseudocal.synthesis.pairs import Classes, Pairs, apart
 
 SAME = 0.9  # two models that share more of their mistakes than this are practically the same model
@@ -236,7 +236,7 @@ def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
         real: The first model's logits of real inputs, or of a sample of them.
 
     """
-    predicted, classes = real.logits.argmax(axis=1), real.logits.shape[1]
+    predicted, classes = predictions(real.logits), real.logits.shape[1]
     doubt = np.bincount(predicted, weights=1 - confidences(real.logits), minlength=classes)
     rows, mistakes = float(opinion.inputs.sum()), float(opinion.mistakes.sum())
     worth = mistakes / float(opinion.squares.sum()) if mistakes else 1.0  # in mistakes, of a unit of weight

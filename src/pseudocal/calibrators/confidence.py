@@ -8,13 +8,14 @@ average.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Labelled, as_labels, as_logits, check_rows
+from pseudocal.arrays import InputError, Labelled, Logits, as_labels, as_logits, check_rows
+from pseudocal.passes import block_starts
 from pseudocal.scaling import TemperatureScaling
 from pseudocal.scaling.temperature import BOUNDS, as_weights
 
@@ -43,11 +44,38 @@ def confidences(logits: ArrayLike, temperature: float = 1.0) -> NDArray[np.float
     >>> confidences([[2 * math.log(3), 0.0]], temperature=2.0).round(4)
     array([0.75])
     """
-    below = below_top(logits)
-    np.multiply(below, 1 / temperature, out=below)
-    np.exp(below, out=below)
-    confidence: NDArray[np.float64] = 1 / below.sum(axis=1)
+    z = as_logits(logits)
+    confidence = np.empty(len(z))
+    for rows in _chunks(z):
+        check_rows(z[rows], np.arange(rows.start, rows.stop))
+        below = _below_top(z[rows])
+        below *= 1 / temperature
+        np.exp(below, out=below)
+        confidence[rows] = 1 / below.sum(axis=1)
     return confidence
+
+
+def predictions(logits: ArrayLike) -> NDArray[np.intp]:
+    """The predicted class of each row `(n,)`.
+
+    NumPy copies an array that is not contiguous, such as a column of a reservoir, to find the largest of each row; this
+    copies a chunk at a time.
+
+    >>> predictions([[2.0, 0.0], [0.0, 2.0]])
+    array([0, 1])
+    """
+    z = as_logits(logits)
+    predicted = np.empty(len(z), dtype=np.intp)
+    for rows in _chunks(z):
+        predicted[rows] = z[rows].argmax(axis=1)
+    return predicted
+
+
+def _chunks(logits: Logits) -> Iterator[slice]:
+    """The rows of each chunk, so that nothing of the size of the logits is allocated."""
+    starts = block_starts(logits.shape)
+    for start in starts:
+        yield slice(start, start + starts.step)
 
 
 def mean_confidence(rows: Labelled, temperature: float) -> float:
@@ -96,19 +124,19 @@ def match_confidence(logits: ArrayLike, accuracy: float, error: float = math.inf
 
     if not math.isfinite(accuracy):
         raise InputError(f"expected a finite accuracy, got {accuracy}")
-    below = below_top(logits)
+    z = as_logits(logits)
 
     def excess(log_t: float) -> float:
-        return float((1 / np.exp(below * math.exp(-log_t)).sum(axis=1)).mean()) - accuracy
+        return float(confidences(z, math.exp(log_t)).mean()) - accuracy
 
     low, high = math.log(BOUNDS[0]), math.log(BOUNDS[1])
     if excess(low) <= 0:
-        return TemperatureScaling(BOUNDS[0], rows=len(below), bound="lower")
+        return TemperatureScaling(BOUNDS[0], rows=len(z), bound="lower")
     if excess(high) >= 0:
-        return TemperatureScaling(BOUNDS[1], rows=len(below), bound="upper")
+        return TemperatureScaling(BOUNDS[1], rows=len(z), bound="upper")
     temperature = math.exp(brentq(excess, low, high, xtol=1e-10))
-    slope = confidence_slope(below, temperature)
-    return TemperatureScaling(temperature, log_se=error / slope if slope else math.inf, rows=len(below))
+    slope = confidence_slope(z, temperature)
+    return TemperatureScaling(temperature, log_se=error / slope if slope else math.inf, rows=len(z))
 
 
 def confidence_slope(logits: ArrayLike, temperature: float) -> float:
@@ -132,6 +160,10 @@ def below_top(logits: ArrayLike) -> NDArray[np.float64]:
     """Each logit minus the largest of its row, in float64."""
     z = as_logits(logits)
     check_rows(z)
+    return _below_top(z)
+
+
+def _below_top(z: Logits) -> NDArray[np.float64]:
     below: NDArray[np.float64] = np.subtract(z, z.max(axis=1, keepdims=True), dtype=np.float64)
     return below
 

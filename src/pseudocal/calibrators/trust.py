@@ -19,7 +19,7 @@ import numpy as np
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import reasons
 from pseudocal.calibrators.agreement import Agreement
-from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal
+from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal, predictions
 from pseudocal.calibrators.consensus import Consensus, consensus_of
 from pseudocal.calibrators.forecast import Forecast, forecast_alone, forecast_errors, forecast_together
 from pseudocal.files import brief
@@ -138,7 +138,7 @@ def judge(
     classes, pixels, consensus = real.logits.shape[1], real.groups is not None, consensus_of(agreements)
     temperatures = {"none": 1.0} | {name: fitted.temperature for name, fitted in found.items()}
     sure = {name: mean_confidence(real, t) for name, t in temperatures.items()}
-    shares = np.bincount(real.logits.argmax(axis=1), weights=real.weights, minlength=classes)
+    shares = np.bincount(predictions(real.logits), weights=real.weights, minlength=classes)
     evidence = {"confidence before": sure["none"], "confidence after": sure[used], "mixes": float(mixes)}
     asked = [a for a in agreements if not a.student] or agreements  # beside a model nothing follows from a student
     evidence |= _marginal(shares) | _means(asked if consensus is None else consensus.agreements)
