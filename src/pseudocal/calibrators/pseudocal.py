@@ -28,6 +28,9 @@ from pseudocal.randomness import Streams
 from pseudocal.synthesis import AnywhereBefore, Pairing, Strategy, WithinBatch
 from pseudocal.synthesis.mixup import check_share, mixup
 
+SAMPLES = 5 / 8  # of the memory, for the samples of logits of mixes and of inputs
+PARTNERS = 1 / 4  # of the memory, for earlier inputs of a stream; the rest is for working copies
+
 
 @dataclass(frozen=True)
 class PseudoCal:
@@ -49,8 +52,12 @@ class PseudoCal:
         labels: "hard", the predicted class of the larger share, or "soft", the class of the largest mixed probability.
         epochs: The number of passes over the data, each with new pairs.
         seed: The seed of the order, the pairs and the samples.
-        memory: The memory limit in bytes. For a segmentation model, the batches of an array are made small enough to
-            fit, down to two images; the batches of a stream are used as they are.
+        memory: The most bytes that `fit` keeps of the target, with its working copies: five eighths for the samples of
+            logits, a quarter for partners from earlier batches of a stream, an eighth for sorting and fitting. Once a
+            sample is full, it is a uniform sample of all rows. The data, the model, a `Student` (which has its own
+            limit) and about eight copies of the inputs and logits of one batch come on top. For a segmentation model,
+            the batches of an array are made small enough that these copies also fit into `memory`, down to two images;
+            the batches of a stream are used as they are. With an executor the limit is that of each process.
         tolerance: Stop as soon as the standard error of log T is below this. 0.02 takes some thousand mixes, however
             large the data; None uses all data.
         pairing: For a stream: draw partners from "anywhere" in the batches seen so far, which is safe for sorted
@@ -160,7 +167,7 @@ class PseudoCal:
 
     def no_evidence(self, part: int | None = None) -> Evidence:
         """Empty evidence of bounded size, to which steps are added; `part` is as in `steps`."""
-        return Evidence(self.memory * 3 // 4, Streams(self.seed, part))
+        return Evidence(int(self.memory * SAMPLES), Streams(self.seed, part))
 
     def steps(
         self,
@@ -256,7 +263,7 @@ class PseudoCal:
         """An array is shuffled as a whole, so partners within a batch are as good as any."""
         if is_array(data) or self.pairing == "batch":
             return WithinBatch(streams, epoch)
-        return AnywhereBefore(self.memory // 4, streams.past(epoch))
+        return AnywhereBefore(int(self.memory * PARTNERS), streams.past(epoch))
 
     def _remembered(self, logits: Logits | Maps, strategy: Strategy | None) -> Any:
         """What pairing keeps of the logits; for maps, only the predicted classes unless labels are soft."""
