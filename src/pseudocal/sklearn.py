@@ -28,7 +28,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     Args:
         estimator: The classifier.
-        temperature: The number that its log-probabilities, or its decision function, are divided by.
+        temperature: The number that its log-probabilities, or its decision function, are divided
+            by.
 
     """
 
@@ -79,7 +80,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return self
 
     def __sklearn_tags__(self) -> Any:
-        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags = super().__sklearn_tags__()
+        own = get_tags(self.estimator)
         tags.input_tags = own.input_tags
         tags.classifier_tags = own.classifier_tags
         return tags
@@ -104,7 +106,9 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
     if not isinstance(calibration, Calibration):
         raise InputError(f"expected a Calibration, got {type(calibration).__name__}")
     if not hasattr(model, "classes_"):
-        raise InputError(f"expected a fitted classifier, got {type(model).__name__} without classes_")
+        raise InputError(
+            f"expected a fitted classifier, got {type(model).__name__} without classes_"
+        )
     try:
         temperature = calibration.temperature
     except AttributeError as error:

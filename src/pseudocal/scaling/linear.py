@@ -1,8 +1,11 @@
-"""Vector and matrix scaling: a weight for each class, or a full linear map, and a bias (Guo et al., ICML 2017).
+"""Vector and matrix scaling.
 
-Unlike a temperature they can change the predicted class, and with many classes and few labels they overfit. The
-log-likelihood is concave in the weights, so L-BFGS with the exact gradient climbs to its maximum, if there is one. It
-searches in coordinates in which the logits are uncorrelated and of size one, which saves most of the steps.
+A weight for each class, or a full linear map, and a bias (Guo et al., ICML 2017).
+
+Unlike a temperature they can change the predicted class, and with many classes and few labels they
+overfit. The log-likelihood is concave in the weights, so L-BFGS with the exact gradient climbs to
+its maximum, if there is one. It searches in coordinates in which the logits are uncorrelated and of
+size one, which saves most of the steps.
 """
 
 from __future__ import annotations
@@ -16,13 +19,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, Logits, as_logits, check_rows, softmax, work_dtype
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Labels,
+    Logits,
+    as_logits,
+    check_rows,
+    softmax,
+    work_dtype,
+)
 from pseudocal.scaling.temperature import TemperatureScaling, as_targets
 
 LOGITS_AT_ONCE = 1 << 20  # logits per chunk
 MOST_ITERATIONS = 5000  # of L-BFGS; problems without a penalty have taken up to 1,200
 FLAT = 1e-6  # the largest slope, in coordinates of size one, at which the climb ends
-NO_SPREAD = 1e-12  # a second moment, relative to the largest, that single precision cannot tell from zero
+NO_SPREAD = (
+    1e-12  # a second moment, relative to the largest, that single precision cannot tell from zero
+)
 DESCENT = (5000, 0.01, 0.9)  # steps, learning rate and momentum of the released code
 Parameters = NDArray[np.float64]
 Linear = Callable[[Parameters], Parameters]
@@ -50,7 +64,9 @@ class VectorScaling:
     def __call__(self, logits: ArrayLike) -> Logits:
         """Scale logits `(n, classes)`."""
         logits = _fitting(logits, len(self.bias))
-        return np.add(logits * self.weight, self.bias, dtype=work_dtype(logits), casting="same_kind")
+        return np.add(
+            logits * self.weight, self.bias, dtype=work_dtype(logits), casting="same_kind"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +91,9 @@ class MatrixScaling:
     def __call__(self, logits: ArrayLike) -> Logits:
         """Scale logits `(n, classes)`."""
         logits = _fitting(logits, len(self.bias))
-        return np.add(logits @ self.weight, self.bias, dtype=work_dtype(logits), casting="same_kind")
+        return np.add(
+            logits @ self.weight, self.bias, dtype=work_dtype(logits), casting="same_kind"
+        )
 
 
 Scaling = TemperatureScaling | VectorScaling | MatrixScaling
@@ -85,7 +103,9 @@ class UnfinishedFitWarning(UserWarning):
     """A fit stopped at its largest number of steps, before the maximum of the likelihood."""
 
 
-def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False) -> VectorScaling:
+def fit_vector(
+    logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False
+) -> VectorScaling:
     """Fit a weight and a bias for each class by maximum likelihood.
 
     Class 1 is three times as frequent as class 0, while the logits give both the same probability:
@@ -98,11 +118,11 @@ def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, re
     Args:
         logits: Logits of shape `(n, classes)`.
         labels: Class indices `(n,)` or soft targets `(n, classes)`.
-        penalty: The factor of the squared distance from the identity that is added to the mean loss; 0 for the maximum
-            of the likelihood.
-        reference: Whether to do as the released code of TransCal and PseudoCal: 5,000 steps of gradient descent with a
-            learning rate of 0.01 and a momentum of 0.9. With few labels they end long before the maximum, which
-            prevents some of the overfitting.
+        penalty: The factor of the squared distance from the identity that is added to the mean
+            loss; 0 for the maximum of the likelihood.
+        reference: Whether to do as the released code of TransCal and PseudoCal: 5,000 steps of
+            gradient descent with a learning rate of 0.01 and a momentum of 0.9. With few labels
+            they end long before the maximum, which prevents some of the overfitting.
 
     """
     logits, targets = _checked(logits, labels, penalty)
@@ -116,11 +136,17 @@ def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, re
         return np.concatenate([(z * error).sum(axis=0), error.sum(axis=0)])
 
     problem = _Problem(logits, targets, start, forward, gradient)
-    theta = problem.descent() if reference else problem.minimum(penalty, _coordinates_by_class(logits, penalty))
+    theta = (
+        problem.descent()
+        if reference
+        else problem.minimum(penalty, _coordinates_by_class(logits, penalty))
+    )
     return VectorScaling(theta[:classes], theta[classes:])
 
 
-def fit_matrix(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False) -> MatrixScaling:
+def fit_matrix(
+    logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False
+) -> MatrixScaling:
     """Fit a linear map and a bias by maximum likelihood.
 
     If the labels swap the two classes, the map swaps them back:
@@ -132,8 +158,8 @@ def fit_matrix(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, re
     Args:
         logits: Logits of shape `(n, classes)`.
         labels: Class indices `(n,)` or soft targets `(n, classes)`.
-        penalty: The factor of the squared distance from the identity that is added to the mean loss; 0 for the maximum
-            of the likelihood.
+        penalty: The factor of the squared distance from the identity that is added to the mean
+            loss; 0 for the maximum of the likelihood.
         reference: Whether to do as the released code does; see `fit_vector`.
 
     """
@@ -148,7 +174,9 @@ def fit_matrix(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, re
         return np.concatenate([(z.T @ error).ravel(), error.sum(axis=0)])
 
     problem = _Problem(logits, targets, start, forward, gradient)
-    theta = problem.descent() if reference else problem.minimum(penalty, _coordinates(logits, penalty))
+    theta = (
+        problem.descent() if reference else problem.minimum(penalty, _coordinates(logits, penalty))
+    )
     return MatrixScaling(theta[:-classes].reshape(classes, classes), theta[-classes:])
 
 
@@ -161,7 +189,8 @@ class _Problem:
         targets: Class indices `(n,)` or soft targets `(n, classes)`.
         start: The parameters of the identity.
         forward: The map of some rows of logits with given parameters.
-        gradient: The slope of the summed loss in the parameters, from some rows and the errors of their probabilities.
+        gradient: The slope of the summed loss in the parameters, from some rows and the errors of
+            their probabilities.
 
     """
 
@@ -174,12 +203,17 @@ class _Problem:
     @cached_property
     def chunks(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]] | None:
         """All rows, unless they are too many to be kept in float64."""
-        return list(_chunks(self.logits, self.targets)) if self.logits.size <= 8 * LOGITS_AT_ONCE else None
+        return (
+            list(_chunks(self.logits, self.targets))
+            if self.logits.size <= 8 * LOGITS_AT_ONCE
+            else None
+        )
 
     def loss(self, theta: Parameters, penalty: float) -> tuple[float, Parameters]:
         """The mean negative log-likelihood plus `penalty` times the squared distance from the start; its slope."""
         away = theta - self.start
-        total, slope = 0.0, np.zeros_like(theta)
+        total = 0.0
+        slope = np.zeros_like(theta)
         for z, t in self.chunks or _chunks(self.logits, self.targets):
             p = softmax(self.forward(z, theta))
             total -= float((t * np.log(np.maximum(p, np.finfo(np.float64).tiny))).sum())
@@ -188,7 +222,10 @@ class _Problem:
         return total / n + penalty * float(away @ away), slope / n + 2 * penalty * away
 
     def minimum(self, penalty: float, coordinates: Linear) -> Parameters:
-        """The parameters of least loss, searched in other coordinates; a warning if the search did not get there."""
+        """The parameters of least loss, searched in other coordinates.
+
+        A warning if the search did not get there.
+        """
         from scipy.optimize import minimize
 
         def loss(place: Parameters) -> tuple[float, Parameters]:
@@ -202,16 +239,25 @@ class _Problem:
             "gtol": FLAT,
             "ftol": 1e-13,
         }
-        found = minimize(loss, np.zeros_like(self.start), jac=True, method="L-BFGS-B", options=options)
+        found = minimize(
+            loss, np.zeros_like(self.start), jac=True, method="L-BFGS-B", options=options
+        )
         if found.nit >= MOST_ITERATIONS or found.nfev >= 2 * MOST_ITERATIONS:
             said = f"expected the maximum of the likelihood within {MOST_ITERATIONS} steps, got a slope of"
-            warnings.warn(f"{said} {np.abs(found.jac).max():.1e} after them", UnfinishedFitWarning, stacklevel=4)
+            warnings.warn(
+                f"{said} {np.abs(found.jac).max():.1e} after them",
+                UnfinishedFitWarning,
+                stacklevel=4,
+            )
         return np.asarray(self.start + coordinates(found.x), dtype=np.float64)
 
     def descent(self) -> Parameters:
         """The parameters after the released code's gradient descent, which computes in single precision."""
         steps, rate, momentum = DESCENT
-        z, t = (array.astype(np.float32) for array in next(_chunks(self.logits, self.targets, len(self.logits))))
+        z, t = (
+            array.astype(np.float32)
+            for array in next(_chunks(self.logits, self.targets, len(self.logits)))
+        )
         theta: Floats = self.start.astype(np.float32)
         velocity: Floats = np.zeros_like(theta)
         for _ in range(steps):
@@ -252,7 +298,8 @@ def _coordinates_by_class(logits: Logits, penalty: float) -> Linear:
 def _inverse_root(moments: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
     """The inverse square root of second moments, to which a penalty adds in every direction.
 
-    It is zero in directions in which the logits vary by rounding errors only: the map is not fitted to those.
+    It is zero in directions in which the logits vary by rounding errors only: the map is not fitted
+    to those.
     """
     sizes, directions = np.linalg.eigh(moments)
     varies = sizes > NO_SPREAD * sizes.max(axis=-1, keepdims=True)
@@ -267,7 +314,8 @@ def _chunks(
     classes = logits.shape[1]
     size = size or max(1, LOGITS_AT_ONCE // classes)
     for start in range(0, len(logits), size):
-        z, t = logits[start : start + size].astype(np.float64), targets[start : start + size]
+        z = logits[start : start + size].astype(np.float64)
+        t = targets[start : start + size]
         yield z, t.astype(np.float64) if t.ndim == 2 else np.eye(classes)[t]
 
 
@@ -278,7 +326,9 @@ def _checked(logits: ArrayLike, labels: ArrayLike, penalty: float) -> tuple[Logi
     check_rows(z)
     if not np.isfinite(z.min()):
         row = int(np.argmax(np.isneginf(z).any(axis=1)))
-        raise InputError(f"expected finite logits (a weight times -inf has no gradient), got -inf in row {row}")
+        raise InputError(
+            f"expected finite logits (a weight times -inf has no gradient), got -inf in row {row}"
+        )
     return z, as_targets(labels, z)
 
 
