@@ -32,7 +32,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from trust_surrogate_tables import surrogate_tables
 
 from pseudocal.calibrators import accuracy_estimate, agreement
 from pseudocal.calibrators.consensus import consensus_of
@@ -40,6 +39,7 @@ from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
 from trust_formulas import compared
+from trust_surrogate_tables import surrogate_tables
 from trust_tables import Cases, examples, measured, tables
 
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")

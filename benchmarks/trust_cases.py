@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import permutations
 
 import numpy as np
-from trust_surrogates import features_for, surrogate_of
 
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
@@ -34,6 +33,7 @@ from pseudocal.lab.bench.views import View, domains_of, shown
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.mixup import partners
 from pseudocal.scaling import TemperatureScaling
+from trust_surrogates import features_for, surrogate_of
 
 VENDORS = ("noto", "twemoji", "openmoji", "fluent")
 LAM = 0.65

@@ -27,7 +27,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from trust_surrogates import OTHER, surrogate_of
 
 from pseudocal import PseudoCal
 from pseudocal.calibrators.surrogate import Surrogate
@@ -36,6 +35,7 @@ from pseudocal.lab.data import load
 from pseudocal.mixup import partners
 from pseudocal.predictors import as_predictor
 from trust_cases import LAM, Case, case_of_logits
+from trust_surrogates import OTHER, surrogate_of
 from two_class_data import census, reviews
 
 Images = np.ndarray  # (n, height, width, channels) from 0 to 1
