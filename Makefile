@@ -10,8 +10,8 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 CORE := .venv-core
 CORE_READY := $(CORE)/.ready
 OLDEST := sed -n '/^dependencies = /{s/.*\[//;s/\].*//;s/[",]//g;s/>=\([0-9.]*\)/==\1.*/g;p}' pyproject.toml
-CORE_TESTS := $(wildcard tests/test_*.py) $(addprefix tests/,calibrators metrics predictors scaling synthesis)
-CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calibrators metrics predictors scaling synthesis)
+CORE_TESTS := $(wildcard tests/test_*.py) $(addprefix tests/,calibrators metrics predictors scaling mixup)
+CORE_EXAMPLES := $(wildcard src/pseudocal/*.py) $(addprefix src/pseudocal/,calibrators metrics predictors scaling mixup)
 
 # What Python compiles is kept, whatever the shell says: the tests start many processes, and each would compile it again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -76,13 +76,13 @@ bench: setup
 	$(BIN)/python benchmarks/anytime.py
 	$(BIN)/python benchmarks/official.py
 	$(BIN)/python benchmarks/calibrators.py
-	$(BIN)/python benchmarks/synthesis.py
+	$(BIN)/python benchmarks/mixup_variants.py
 	$(BIN)/python benchmarks/grid.py
 	$(BIN)/python benchmarks/loader.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/clusters.py
 	$(BIN)/python benchmarks/segmentation_memory.py
-	$(BIN)/python benchmarks/students.py
+	$(BIN)/python benchmarks/surrogates.py
 	$(BIN)/python benchmarks/packages.py cli,onnx
 
 clean:

@@ -1,4 +1,4 @@
-"""The share of lines that the tests ran, by package and in all, from the `.coverage` that pytest has written."""
+"""The fraction of lines that the tests ran, by package and in all, from the `.coverage` that pytest has written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ def lines_by_package() -> tuple[Counter[str], Counter[str]]:
 def main() -> None:
     """Print one line."""
     there, ran = lines_by_package()
-    each = ", ".join(f"{package} {ran[package] / there[package]:.0%}" for package in sorted(there) if there[package])
+    each = ", ".join(
+        f"{package} {ran[package] / there[package]:.0%}"
+        for package in sorted(there)
+        if there[package]
+    )
     print(f"coverage: {ran.total() / there.total():.1%} of {there.total():,} lines ({each})")
 
 

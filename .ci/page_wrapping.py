@@ -1,4 +1,7 @@
-"""Lines of the docs break where a reader would: not inside an option, inside `1.5 ± 0.1` or in a table of text."""
+"""Lines of the docs break where a reader would.
+
+Not inside an option, inside `1.5 ± 0.1` or in a table of text.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ CODE = re.compile(r"<code[^>]*>.*?</code>", re.DOTALL)
 BLOCK = re.compile(r'<div class="language-(?:console|text) highlight">.*?</div>', re.DOTALL)
 OPTION = re.compile(r"(?<![\w&;-])--?[a-z][\w-]*(?=[^<>]*<)")
 ARROW = re.compile(r"\w*-&gt;\w+(?=[^<>]*<)")  # from one domain to another
-CELL = re.compile(r"(?<=<td>)(?:[+-]?[\d.]+e[+-]\d+|<code>\w{1,14}</code>)(?=</td>)")  # +7.0e-07, or a word of code
+CELL = re.compile(
+    r"(?<=<td>)(?:[+-]?[\d.]+e[+-]\d+|<code>\w{1,14}</code>)(?=</td>)"
+)  # +7.0e-07, or a word of code
 GAP = re.compile(r"\S {3,}[^\s#]")  # not the one before a comment
 TABLE_LINES = 5  # a block with so many lines that hold a gap is a table
 
@@ -24,7 +29,10 @@ def whole_options(html: str) -> str:
 
 
 def marked_tables(html: str) -> str:
-    """Mark the blocks of text that hold a table: they scroll, since wrapped lines tear columns apart."""
+    """Mark the blocks of text that hold a table.
+
+    They scroll, since wrapped lines tear columns apart.
+    """
 
     def marked(block: re.Match[str]) -> str:
         lines = re.sub(r"<[^>]*>", "", block[0]).splitlines()

@@ -1,4 +1,7 @@
-"""Examples of docstrings as code in the reference: Markdown takes the lines that begin with `>>>` for nested quotes."""
+"""Examples of docstrings as code in the reference.
+
+Markdown takes the lines that begin with `>>>` for nested quotes.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ EXAMPLE = re.compile(r"^>>> ")
 
 
 def fenced(text: str) -> str:
-    """Put fences around the examples of a docstring: from a line with `>>>` to the next empty line."""
+    """Put fences around the examples of a docstring.
+
+    From a line with `>>>` to the next empty line.
+    """
     lines: list[str] = []
     inside = False
     for line in text.split("\n"):

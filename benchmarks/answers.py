@@ -1,12 +1,13 @@
 """What a few answers are worth: temperature, intervals and verdict.
 
     python benchmarks/trust.py prepare --development --out runs/bench     train what is missing
-    python benchmarks/answers.py widths --data FOLDER                     the widths of the priors, a family left out
-    python benchmarks/answers.py table --data FOLDER                      the tables of docs/answers.md, development
-    python benchmarks/answers.py held-out                                 the same on the held-out tasks, and logs it
+    python benchmarks/answers.py widths --data FOLDER                     the widths of the priors,
+    a family left out python benchmarks/answers.py table --data FOLDER                      the
+    tables of docs/answers.md, development python benchmarks/answers.py held-out
+                the same on the held-out tasks, and logs it
 
-Answers are the labels of the rows that `ask` draws; calibration errors are of the rows that were not asked. Each task
-gets `--draws` draws for each n, shared by its seeds.
+Answers are the labels of the rows that `ask` draws; calibration errors are of the rows that were
+not asked. Each task gets `--draws` draws for each n, shared by its seeds.
 """
 
 from __future__ import annotations
@@ -25,14 +26,22 @@ from answers_looks import Look, coverage_table, looks, verdict_table
 from answers_targets import Target, targets
 from pseudocal import Answers
 from pseudocal.calibrators.posterior import Prior
-from pseudocal.calibrators.refinement import ANYTHING, MIXES_WIDTH, agreement_width, priors_of, refine
+from pseudocal.calibrators.refinement import (
+    ANYTHING,
+    MIXUP_WIDTH,
+    agreement_width,
+    priors_of,
+    refine,
+)
 from pseudocal.lab.bench import Store
 
-MIXES_WIDTHS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # in log T
+MIXUP_WIDTHS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # in log T
 AGREEMENT_ERRORS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15)  # of the accuracy
 CHUNK = 50  # draws at a time
 
-Errors = dict[tuple[str, str, int], list[tuple[float, float]]]  # ECE and error of log T, by family, method and n
+Errors = dict[
+    tuple[str, str, int], list[tuple[float, float]]
+]  # ECE and error of log T, by family, method and n
 
 
 def estimates(target: Target) -> dict[str, list[Prior]]:
@@ -43,7 +52,10 @@ def estimates(target: Target) -> dict[str, list[Prior]]:
 
 
 def with_seeds(all_targets: list[Target], draws: int) -> Iterator[tuple[Tables, range]]:
-    """Each target with the seeds of its draws, a few at a time: as many for each task, however many models it has."""
+    """Each target with the seeds of its draws, a few at a time.
+
+    As many for each task, however many models it has.
+    """
     models = Counter((target.family, target.task) for target in all_targets)
     met: Counter[tuple[str, str]] = Counter()
     for target in all_targets:
@@ -55,43 +67,64 @@ def with_seeds(all_targets: list[Target], draws: int) -> Iterator[tuple[Tables, 
 
 
 def told(all_targets: list[Target]) -> dict[str, np.ndarray]:
-    """For each family the normal log density of its own oracle temperatures: a prior that nobody can have."""
+    """For each family the normal log density of its own oracle temperatures.
+
+    A prior that nobody can have.
+    """
     found = defaultdict(list)
     for target in all_targets:
         found[target.family].append(target.oracle)
     return {family: -0.5 * ((GRID - np.mean(g)) / np.std(g)) ** 2 for family, g in found.items()}
 
 
-def fits(chosen: Draws, random: Draws, family: np.ndarray) -> Iterator[tuple[str, np.ndarray | float, Draws]]:
+def fits(
+    chosen: Draws, random: Draws, family: np.ndarray
+) -> Iterator[tuple[str, np.ndarray | float, Draws]]:
     """Each method with the log T of each draw, and the draws it was fitted on."""
     t, priors = chosen.tables, estimates(chosen.tables.target)
     yield "no calibration", 0.0, chosen
     for name, temperature in t.target.estimates.items():
         yield f"{name}, no answer", math.log(temperature), chosen
     yield "random labels alone", random.alone(), random
-    yield "random labels, mixes", random.posterior(priors["mixes"]).mean, random
+    yield "random labels, mixup samples", random.posterior(priors["mixup"]).mean, random
     yield "chosen labels alone", chosen.alone(), chosen
     for name, prior in priors.items():
         yield f"chosen labels, {name}", chosen.posterior(prior).mean, chosen
     for sign, word in ((1, "high"), (-1, "low")):
-        wrong = Prior("mixes", math.exp(t.target.oracle + sign), MIXES_WIDTH)
+        wrong = Prior("mixup", math.exp(t.target.oracle + sign), MIXUP_WIDTH)
         yield f"chosen labels, a prior too {word} by e", chosen.posterior([wrong]).mean, chosen
-    yield "chosen labels, told the temperatures of the family", chosen.posterior_of(family).mean, chosen
+    yield (
+        "chosen labels, told the temperatures of the family",
+        chosen.posterior_of(family).mean,
+        chosen,
+    )
     yield "oracle", t.target.oracle, chosen
 
 
-def measure(all_targets: list[Target], draws: int) -> tuple[Errors, dict[str, dict[tuple[str, int], list[Look]]]]:
-    """Errors of all methods; intervals and verdicts for the prior from mixes and for both."""
+def measure(
+    all_targets: list[Target], draws: int
+) -> tuple[Errors, dict[str, dict[tuple[str, int], list[Look]]]]:
+    """Errors of all methods.
+
+    Intervals and verdicts for the prior from mixup samples and for both.
+    """
     errors: Errors = defaultdict(list)
-    found: dict[str, dict[tuple[str, int], list[Look]]] = {which: defaultdict(list) for which in ("mixes", "both")}
+    found: dict[str, dict[tuple[str, int], list[Look]]] = {
+        which: defaultdict(list) for which in ("mixup", "both")
+    }
     families = told(all_targets)
     for t, seeds in with_seeds(all_targets, draws):
         family, asked, drawn = t.target.family, t.chosen(seeds), t.random(seeds)
         for n in NUMBERS:
-            chosen, random = Draws(t, asked[:, :n], spread=True), Draws(t, drawn[:, :n], spread=False)
+            chosen, random = (
+                Draws(t, asked[:, :n], spread=True),
+                Draws(t, drawn[:, :n], spread=False),
+            )
             for method, log_t, some in fits(chosen, random, families[family]):
                 off = np.broadcast_to(log_t - t.target.oracle, len(some.rows))
-                errors[family, method, n] += zip(some.ece(log_t).tolist(), off.tolist(), strict=True)
+                errors[family, method, n] += zip(
+                    some.ece(log_t).tolist(), off.tolist(), strict=True
+                )
             for which, by_n in found.items():
                 by_n[family, n] += looks(chosen, chosen.posterior(estimates(t.target)[which]))
     return errors, found
@@ -99,26 +132,41 @@ def measure(all_targets: list[Target], draws: int) -> tuple[Errors, dict[str, di
 
 def error_table(found: Errors) -> str:
     """Mean ECE and root mean square error of log T."""
-    lines = ["| family | | " + " | ".join(f"n = {n}" for n in NUMBERS) + " |", "|---" * (2 + len(NUMBERS)) + "|"]
+    lines = [
+        "| family | | " + " | ".join(f"n = {n}" for n in NUMBERS) + " |",
+        "|---" * (2 + len(NUMBERS)) + "|",
+    ]
     for family, method in dict.fromkeys((family, method) for family, method, _ in found):
         cells = [np.array(found[family, method, n]) for n in NUMBERS]
-        text = " | ".join(f"{c[:, 0].mean():.2f} ({np.sqrt((c[:, 1] ** 2).mean()):.2f})" for c in cells)
+        text = " | ".join(
+            f"{c[:, 0].mean():.2f} ({np.sqrt((c[:, 1] ** 2).mean()):.2f})" for c in cells
+        )
         lines.append(f"| {family} | {method} | {text} |")
     return "\n".join(lines)
 
 
-def widths_table(all_targets: list[Target], draws: int, name: str, choices: tuple[float, ...]) -> str:
-    """The mean ECE, over n up to 100, by the width of one prior; last, what the other families would choose."""
+def widths_table(
+    all_targets: list[Target], draws: int, name: str, choices: tuple[float, ...]
+) -> str:
+    """The mean ECE, over n up to 100, by the width of one prior.
+
+    Last, what the other families would choose.
+    """
     scores: defaultdict[tuple[str, float], list[float]] = defaultdict(list)
     for t, seeds in with_seeds(all_targets, draws):
-        asked, priors = t.chosen(seeds), {choice: priors_with(t.target, name, choice) for choice in choices}
+        asked, priors = (
+            t.chosen(seeds),
+            {choice: priors_with(t.target, name, choice) for choice in choices},
+        )
         for n in NUMBERS[:4]:
             some = Draws(t, asked[:, :n], spread=True)
             for choice, prior in priors.items():
                 log_t = some.posterior(prior).mean
                 scores[t.target.family, choice] += some.ece(log_t).tolist()
     families = list(dict.fromkeys(family for family, _ in scores))
-    means = np.array([[np.mean(scores[family, choice]) for choice in choices] for family in families])
+    means = np.array(
+        [[np.mean(scores[family, choice]) for choice in choices] for family in families]
+    )
     lines = [
         f"| {name} | " + " | ".join(map(str, choices)) + " | chosen by the others |",
         "|---" * (2 + len(choices)) + "|",
@@ -132,9 +180,12 @@ def widths_table(all_targets: list[Target], draws: int, name: str, choices: tupl
 
 
 def priors_with(target: Target, name: str, choice: float) -> list[Prior]:
-    """The prior from mixes with a width of log T; or both, agreement with an error of the accuracy."""
+    """The prior from mixup samples with a width of log T.
+
+    Or both, agreement with an error of the accuracy.
+    """
     found, logits = target.estimates, target.logits
-    if name == "mixes":
+    if name == "mixup":
         return priors_of({name: found[name]}, logits, {name: choice})
     return priors_of(found, logits, {name: agreement_width(logits, found[name], choice)})
 
@@ -145,7 +196,9 @@ def check(all_targets: list[Target]) -> None:
         t, priors = Tables(target), estimates(target)["both"]
         rows = t.chosen(range(1))[:, :50]
         fitted = Draws(t, rows, spread=True).posterior(priors)
-        scaling, measured = refine(target.logits, Answers(rows[0], target.labels[rows[0]]), priors=priors)
+        scaling, measured = refine(
+            target.logits, Answers(rows[0], target.labels[rows[0]]), priors=priors
+        )
         ends = [math.log(end) for end in (measured.temperature.low, measured.temperature.high)]
         found = [fitted.mean[0], fitted.quantile(0.05)[0], fitted.quantile(0.95)[0]]
         np.testing.assert_allclose(found, [math.log(scaling.temperature), *ends], atol=0.02)
@@ -162,16 +215,24 @@ def report(all_targets: list[Target], draws: int) -> Iterator[str]:
 
 def widths(all_targets: list[Target], draws: int) -> Iterator[str]:
     """Each prior by its width."""
-    many = [target for target in all_targets if target.logits.shape[1] > 2]  # agreement is left out with two classes
-    yield widths_table(all_targets, draws, "mixes", MIXES_WIDTHS)
+    many = [
+        target for target in all_targets if target.logits.shape[1] > 2
+    ]  # agreement is left out with two classes
+    yield widths_table(all_targets, draws, "mixup", MIXUP_WIDTHS)
     yield widths_table(many, draws, "agreement", AGREEMENT_ERRORS)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["widths", "table", "held-out"])
-    parser.add_argument("--data", type=Path, help="folder with sentiment_4domains.npz and employment_ma.npz")
-    parser.add_argument("--out", type=Path, default=Path("runs/bench"), help="where trust.py keeps its models")
+    parser.add_argument(
+        "--data", type=Path, help="folder with sentiment_4domains.npz and employment_ma.npz"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/bench"), help="where trust.py keeps its models"
+    )
     parser.add_argument("--draws", type=int, default=200, help="for each task")
     args = parser.parse_args()
     store = Store(args.out)
@@ -179,7 +240,9 @@ def main() -> None:
     if args.what == "held-out":
         tasks = [task for group in trust.HELD_OUT.values() for task in group]
         if missing := sum(not (store.folder(task) / "target.npz").exists() for task in tasks):
-            parser.error(f"expected all {len(tasks)} held-out models, got {missing} untrained: see trust.py prepare")
+            parser.error(
+                f"expected all {len(tasks)} held-out models, got {missing} untrained: see trust.py prepare"
+            )
         trust.opened("a few answers")
         tables = report(list(targets(trust.HELD_OUT, store)), args.draws)
     else:

@@ -1,10 +1,13 @@
-"""`ask` and `refine` from files to files: CamVid's dusk frames, a U-Net trained by day, pixels answered from the masks.
+"""`ask` and `refine` from files to files.
+
+CamVid's dusk frames, a U-Net trained by day, pixels answered from the masks.
 
     python benchmarks/answers_dusk.py --data ../shared/data --folder runs/camvid
 
-The U-Net of `benchmarks/camvid.py` is trained unless the folder has it, and saved as TorchScript. `pseudocal.app`
-calibrates it on the dusk frames, asks, and takes the answers. Pixels without a class in the mask are answered "cannot
-tell", so there are more questions than answers. Each temperature is scored on all dusk pixels.
+The U-Net of `benchmarks/camvid.py` is trained unless the folder has it, and saved as TorchScript.
+`pseudocal.app` calibrates it on the dusk frames, asks, and takes the answers. Pixels without a
+class in the mask are answered "cannot tell", so there are more questions than answers. Each
+temperature is scored on all dusk pixels.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ IGNORED = 255
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="the folder of camvid_120x160.npz")
     parser.add_argument("--folder", type=Path, default=Path("runs/camvid"), help="for the model")
     parser.add_argument("--iterations", type=int, default=500)
@@ -46,7 +51,9 @@ def main() -> None:
         results = {"PseudoCal": calibrated(folder)}
         for n in NUMBERS:
             answers = answered(folder, dusk, n)
-            results[f"{n} answered pixels"] = pseudocal.app.refine(folder / "out", answers, trust=True)
+            results[f"{n} answered pixels"] = pseudocal.app.refine(
+                folder / "out", answers, trust=True
+            )
     predict = as_predictor(network)
     oracle = fit_oracle(predict, dusk, 20_000, 0).temperature
     found = {
@@ -54,7 +61,10 @@ def main() -> None:
         **{title: result.calibration.temperature for title, result in results.items()},
         "oracle": oracle,
     }
-    scores = [100 * seen.score()["ece"] for seen in evaluate_maps(predict, dusk, temperatures=tuple(found.values()))]
+    scores = [
+        100 * seen.score()["ece"]
+        for seen in evaluate_maps(predict, dusk, temperatures=tuple(found.values()))
+    ]
     print("| | T | ECE | verdict | accuracy |", "|---|---|---|---|---|", sep="\n")
     for (title, temperature), ece in zip(found.items(), scores, strict=True):
         print(f"| {title} | {temperature:.2f} | {ece:.1f} | {said_by(results.get(title))} |")
@@ -87,7 +97,10 @@ def answered(folder: Path, dusk: Scenes, n: int) -> Path:
         pseudocal.app.ask(folder / "out", asked)
         with (folder / "out" / "ask.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        labels = [int(dusk.masks[int(Path(row["file"]).stem), int(row["y"]), int(row["x"])]) for row in rows]
+        labels = [
+            int(dusk.masks[int(Path(row["file"]).stem), int(row["y"]), int(row["x"])])
+            for row in rows
+        ]
         missing = n - sum(label != IGNORED for label in labels)
         if missing <= 0:
             break
@@ -106,7 +119,9 @@ def said_by(result: Result | None) -> str:
     if result is None:
         return "- | -"
     measured = result.calibration.measured
-    return f"{result.calibration.verdict} | {'-' if measured is None else f'{measured.accuracy:.1%}'}"
+    return (
+        f"{result.calibration.verdict} | {'-' if measured is None else f'{measured.accuracy:.1%}'}"
+    )
 
 
 if __name__ == "__main__":

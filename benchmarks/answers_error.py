@@ -2,11 +2,12 @@
 
     python benchmarks/answers_error.py
 
-A target of 2,000 rows with Gaussian logits of ten classes. Labels are drawn at a known temperature; in "two kinds of
-rows" it is another one for every second row, so that no single temperature fits. `ask` chooses the questions and
-`refine` fits a temperature. The truth is the root mean square over as many bins of equal mass, on all rows, of the mean
-confidence minus the probability of being right. The bootstrap has 200 resamples in the place of 1,000, to save time;
-it takes a minute or two of one core.
+A target of 2,000 rows with Gaussian logits of ten classes. Labels are drawn at a known temperature;
+in "two kinds of rows" it is another one for every second row, so that no single temperature fits.
+`ask` chooses the questions and `refine` fits a temperature. The truth is the root mean square over
+as many bins of equal mass, on all rows, of the mean confidence minus the probability of being
+right. The bootstrap has 200 resamples in the place of 1,000, to save time; it takes a minute or two
+of one core.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from pseudocal.calibrators.refinement import priors_of
 from pseudocal.metrics import Interval, bootstrap
 
 ROWS, CLASSES, SCALE = 2_000, 10, 3.0
-SETTINGS = {"T = 0.7": (0.7, 0.7), "T = 1": (1.0, 1.0), "T = 2": (2.0, 2.0), "two kinds of rows": (1.0, 4.0)}
+SETTINGS = {
+    "T = 0.7": (0.7, 0.7),
+    "T = 1": (1.0, 1.0),
+    "T = 2": (2.0, 2.0),
+    "two kinds of rows": (1.0, 4.0),
+}
 NUMBERS = (100, 200)
 RESAMPLES = 200
 
@@ -37,7 +43,9 @@ def binned_error(confidence: np.ndarray, right: np.ndarray, bins: int) -> float:
     return float(np.sqrt(np.average(squares, weights=[len(part) for part in parts])))
 
 
-def draws(n: int, temperatures: tuple[float, float], count: int) -> Iterator[tuple[Measured, float, float]]:
+def draws(
+    n: int, temperatures: tuple[float, float], count: int
+) -> Iterator[tuple[Measured, float, float]]:
     """Yield what answers say of one target after another, and the true error before and after."""
     for seed in range(count):
         rng = np.random.default_rng(seed)
@@ -46,26 +54,44 @@ def draws(n: int, temperatures: tuple[float, float], count: int) -> Iterator[tup
         labels = (true + rng.gumbel(size=true.shape)).argmax(axis=1)
         right = softmax(true)[np.arange(ROWS), logits.argmax(axis=1)]
         rows = ask(logits, n, seed=seed)
-        scaling, measured = refine(logits, Answers(rows, labels[rows], seed=seed), priors=priors_of({}, logits))
+        scaling, measured = refine(
+            logits, Answers(rows, labels[rows], seed=seed), priors=priors_of({}, logits)
+        )
         after = softmax(logits / scaling.temperature).max(axis=1)
         before = softmax(logits).max(axis=1)
-        yield measured, binned_error(before, right, bins_for(n)), binned_error(after, right, bins_for(n))
+        yield (
+            measured,
+            binned_error(before, right, bins_for(n)),
+            binned_error(after, right, bins_for(n)),
+        )
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--draws", type=int, default=100)
     given = parser.parse_args()
-    print("| labels | n | error before | estimate | held | width | error after | estimate | held | width |")
+    print(
+        "| labels | n | error before | estimate | held | width | error after | estimate | held | width |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|")
     quick = partial(bootstrap, resamples=RESAMPLES)
     for name, temperatures in SETTINGS.items():
         for n in NUMBERS:
             with patch("pseudocal.calibrators.measures.bootstrap", quick):
                 found = list(draws(n, temperatures, given.draws))
-            before = [(measured.error_before, truth) for measured, truth, _ in found if measured.error_before]
-            after = [(measured.error_after, truth) for measured, _, truth in found if measured.error_after]
+            before = [
+                (measured.error_before, truth)
+                for measured, truth, _ in found
+                if measured.error_before
+            ]
+            after = [
+                (measured.error_after, truth)
+                for measured, _, truth in found
+                if measured.error_after
+            ]
             print(f"| {name} | {n} | {' | '.join(cells(before) + cells(after))} |", flush=True)
 
 

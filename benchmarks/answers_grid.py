@@ -1,7 +1,7 @@
 """A target of `benchmarks/answers.py` on a grid of temperatures, and many draws of answers at once.
 
-What `refine` does for one draw is done here for all draws of a target together; `check` in `answers.py` compares the
-two.
+What `refine` does for one draw is done here for all draws of a target together; `check` in
+`answers.py` compares the two.
 """
 
 from __future__ import annotations
@@ -23,11 +23,18 @@ from pseudocal.calibrators.survey import survey_order
 NUMBERS = (10, 20, 50, 100, 200)
 FINE = (-1.5, 2.5)  # log T of nearly all models
 GRID = np.concatenate(  # of log T
-    [np.linspace(LOG_T[0], FINE[0], 40)[:-1], np.linspace(*FINE, 201), np.linspace(FINE[1], LOG_T[1], 60)[1:]]
+    [
+        np.linspace(LOG_T[0], FINE[0], 40)[:-1],
+        np.linspace(*FINE, 201),
+        np.linspace(FINE[1], LOG_T[1], 60)[1:],
+    ]
 )
 CELLS = np.gradient(GRID)
 BINS = 15
-ALONE = (math.log(0.1), math.log(10.0))  # where labels alone may put log T: few of them ask for zero or infinity
+ALONE = (
+    math.log(0.1),
+    math.log(10.0),
+)  # where labels alone may put log T: few of them ask for zero or infinity
 
 
 class Tables:
@@ -37,16 +44,24 @@ class Tables:
         logits, below = target.logits, below_top(target.logits)
         self.target = target
         self.right = logits.argmax(axis=1) == target.labels
-        self.likelihood = log_likelihood(logits, target.labels.astype(np.int64), GRID).astype(np.float32)
-        self.confidence = np.stack([1 / np.exp(below * math.exp(-g)).sum(axis=1) for g in GRID], axis=1)
+        self.likelihood = log_likelihood(logits, target.labels.astype(np.int64), GRID).astype(
+            np.float32
+        )
+        self.confidence = np.stack(
+            [1 / np.exp(below * math.exp(-g)).sum(axis=1) for g in GRID], axis=1
+        )
         self.confidence = self.confidence.astype(np.float32)
-        self.bins = np.clip(np.ceil(self.confidence * BINS).astype(np.int64) - 1, 0, BINS - 1).astype(np.int8)
+        self.bins = np.clip(
+            np.ceil(self.confidence * BINS).astype(np.int64) - 1, 0, BINS - 1
+        ).astype(np.int8)
         self.mean = self.confidence.mean(axis=0, dtype=np.float64)
         self.noise = (self.confidence * (1 - self.confidence)).mean(axis=0, dtype=np.float64)
         self.order = survey_order(logits)
         self.gaps = self.confidence - self.right[:, None]
         columns = zip(self.bins.T, self.gaps.T, strict=True)
-        self.sums = np.stack([np.bincount(bins, weights=gap, minlength=BINS) for bins, gap in columns])
+        self.sums = np.stack(
+            [np.bincount(bins, weights=gap, minlength=BINS) for bins, gap in columns]
+        )
 
     def chosen(self, seeds: range) -> np.ndarray:
         """What `ask` draws, most questions first; fewer are the first of them."""
@@ -69,25 +84,27 @@ class Posteriors:
     @cached_property
     def density(self) -> np.ndarray:
         """The probability of each point, (draws, points)."""
-        return shares(self.log_density)
+        return fractions(self.log_density)
 
     @cached_property
     def mean(self) -> np.ndarray:
         """Of log T, (draws,)."""
         return self.density @ GRID
 
-    def quantile(self, share: float) -> np.ndarray:
+    def quantile(self, fraction: float) -> np.ndarray:
         """Of log T, (draws,)."""
         middle = np.cumsum(self.density, axis=1) - self.density / 2
-        return np.array([np.interp(share, row, GRID) for row in middle])
+        return np.array([np.interp(fraction, row, GRID) for row in middle])
 
     def without(self) -> np.ndarray:
         """The posterior mean without each of the answers, (draws, n)."""
         draws = zip(self.log_density, self.likelihood, self.weights, strict=True)
-        return np.stack([shares(whole - weight * answers) @ GRID for whole, answers, weight in draws])
+        return np.stack(
+            [fractions(whole - weight * answers) @ GRID for whole, answers, weight in draws]
+        )
 
 
-def shares(log_density: np.ndarray) -> np.ndarray:
+def fractions(log_density: np.ndarray) -> np.ndarray:
     """Probabilities of the points of the grid."""
     found = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * CELLS
     return found / found.sum(axis=-1, keepdims=True)
@@ -124,29 +141,38 @@ class Draws:
         """With any log density on the grid as the prior."""
         n = self.rows.shape[1]
         weight = 1 / (1 - n / len(self.tables.right))
-        mean = shares(weight * self.total + log_prior) @ GRID
+        mean = fractions(weight * self.total + log_prior) @ GRID
         k = np.clip(np.searchsorted(GRID, mean), 1, len(GRID) - 2)
-        slopes = (self.likelihood[d, :, at + 1] - self.likelihood[d, :, at - 1] for d, at in enumerate(k))
+        slopes = (
+            self.likelihood[d, :, at + 1] - self.likelihood[d, :, at - 1] for d, at in enumerate(k)
+        )
         effect = np.array(
-            [inverse_design_effect(slope.astype(float), np.arange(n), spread=self.spread) for slope in slopes]
+            [
+                inverse_design_effect(slope.astype(float), np.arange(n), spread=self.spread)
+                for slope in slopes
+            ]
         )
         weights = weight * effect
         return Posteriors(weights[:, None] * self.total + log_prior, self.likelihood, weights)
 
     def ece(self, log_t: np.ndarray | float) -> np.ndarray:
         """In points, of the rows that were not asked, (draws,)."""
-        k, share = between(np.broadcast_to(np.asarray(log_t, dtype=float), len(self.rows)))
-        return self._ece_at(k) * (1 - share) + self._ece_at(k + 1) * share
+        k, fraction = between(np.broadcast_to(np.asarray(log_t, dtype=float), len(self.rows)))
+        return self._ece_at(k) * (1 - fraction) + self._ece_at(k + 1) * fraction
 
     def _ece_at(self, point: np.ndarray) -> np.ndarray:
         draws, n = self.rows.shape
         cell = self.tables.bins[self.rows, point[:, None]] + BINS * np.arange(draws)[:, None]
         gap = self.tables.gaps[self.rows, point[:, None]]
-        asked = np.bincount(cell.ravel(), weights=gap.ravel(), minlength=draws * BINS).reshape(draws, BINS)
-        return 100 * np.abs(self.tables.sums[point] - asked).sum(axis=1) / (len(self.tables.right) - n)
+        asked = np.bincount(cell.ravel(), weights=gap.ravel(), minlength=draws * BINS).reshape(
+            draws, BINS
+        )
+        return (
+            100 * np.abs(self.tables.sums[point] - asked).sum(axis=1) / (len(self.tables.right) - n)
+        )
 
     def confidence_at(self, log_t: np.ndarray) -> np.ndarray:
         """Of each answered row at a temperature of its own, (draws, n)."""
-        k, share = between(log_t)
+        k, fraction = between(log_t)
         low, high = self.tables.confidence[self.rows, k], self.tables.confidence[self.rows, k + 1]
-        return (low * (1 - share) + high * share).astype(float)
+        return (low * (1 - fraction) + high * fraction).astype(float)

@@ -1,4 +1,7 @@
-"""What single draws of answers say, and what is true: intervals and verdicts of `benchmarks/answers.py`."""
+"""What single draws of answers say, and what is true.
+
+Intervals and verdicts of `benchmarks/answers.py`.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,12 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
     before, fit, best = (draws.ece(g) for g in (0.0, fitted.mean, oracle))
     found = []
     for k, right in enumerate(draws.right):
-        mean, noise = (float(np.interp(others[k].mean(), GRID, column)) for column in (t.mean, t.noise))
-        sample = CheckedRows(right, confidence[k], mean, noise, len(t.right), np.arange(len(right)), draws.spread)
+        mean, noise = (
+            float(np.interp(others[k].mean(), GRID, column)) for column in (t.mean, t.noise)
+        )
+        sample = CheckedRows(
+            right, confidence[k], mean, noise, len(t.right), np.arange(len(right)), draws.spread
+        )
         accuracy = accuracy_interval(sample)
         moved = at_low[k] - at_high[k]
         narrow = NARROW * (high[k] - low[k]) / moved if moved > 0 else math.inf
@@ -63,10 +70,15 @@ def looks(draws: Draws, fitted: Posteriors) -> list[Look]:
 
 def intervals(draws: Draws, fitted: Posteriors) -> tuple[np.ndarray, np.ndarray]:
     """The 90% intervals of log T, as `refine` has them."""
-    low, high = (fitted.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    low, high = (fitted.quantile(fraction) for fraction in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     for k in np.flatnonzero(draws.right.all(axis=1) | ~draws.right.any(axis=1)):
-        confidence, right = draws.tables.confidence[draws.rows[k]].astype(float), bool(draws.right[k, 0])
-        log_chance = fitted.weights[k] * np.log(np.maximum(confidence if right else 1 - confidence, 1e-30)).sum(axis=0)
+        confidence, right = (
+            draws.tables.confidence[draws.rows[k]].astype(float),
+            bool(draws.right[k, 0]),
+        )
+        log_chance = fitted.weights[k] * np.log(
+            np.maximum(confidence if right else 1 - confidence, 1e-30)
+        ).sum(axis=0)
         low[k], high[k] = interval_of_alike((low[k], high[k]), GRID, log_chance, right=right)
     return low, high
 
@@ -80,11 +92,16 @@ def coverage_table(found: dict[tuple[str, int], list[Look]]) -> str:
     for (family, n), some in found.items():
         alike = [one for one in some if one.extreme]
         (t, a), (t_alike, a_alike) = (
-            [share([getattr(one, name) for one in which]) for name in ("temperature", "accuracy")]
+            [
+                fraction([getattr(one, name) for one in which])
+                for name in ("temperature", "accuracy")
+            ]
             for which in (some, alike)
         )
         width = f"{np.mean([one.width for one in some]):.0f}"
-        lines.append(f"| {family} | {n} | {t} | {a} | {width} | {len(alike)} draws | {t_alike} | {a_alike} |")
+        lines.append(
+            f"| {family} | {n} | {t} | {a} | {width} | {len(alike)} draws | {t_alike} | {a_alike} |"
+        )
     return "\n".join(lines)
 
 
@@ -95,17 +112,20 @@ def verdict_table(found: dict[tuple[str, int], list[Look]]) -> str:
         "| of these off by under 2 points |",
         "|---|---|---|---|---|---|---|",
     ]
-    pooled = {("all", n): [one for (_, m), some in found.items() if m == n for one in some] for n in NUMBERS}
+    pooled = {
+        ("all", n): [one for (_, m), some in found.items() if m == n for one in some]
+        for n in NUMBERS
+    }
     for (family, n), some in {**found, **pooled}.items():
         apply = [one for one in some if one.verdict == "apply"]
         done = [one for one in some if one.verdict == "already calibrated"]
-        harmless = share([one.change <= 1 for one in apply])
-        reached = share([one.verdict == "apply" for one in some if one.gain > 2])
-        rest = share([one.gain < 2 for one in done])
+        harmless = fraction([one.change <= 1 for one in apply])
+        reached = fraction([one.verdict == "apply" for one in some if one.gain > 2])
+        rest = fraction([one.gain < 2 for one in done])
         cells = f"{len(apply) / len(some):.0%} | {harmless} | {reached} | {len(done) / len(some):.0%} | {rest}"
         lines.append(f"| {family} | {n} | {cells} |")
     return "\n".join(lines)
 
 
-def share(which: list[bool]) -> str:
+def fraction(which: list[bool]) -> str:
     return f"{100 * np.mean(which):.1f}%" if which else "-"

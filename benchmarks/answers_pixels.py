@@ -1,9 +1,10 @@
-"""A few answered pixels for a model that labels every pixel: CamVid, day to dusk.
+"""A few answered pixels for a segmentation model: CamVid, day to dusk.
 
     python benchmarks/answers_pixels.py camvid_120x160.npz runs/camvid
 
-The U-Net of `benchmarks/camvid.py` is trained on day frames, unless the folder has it. `ask` draws pixels of the dusk
-frames, their masks answer, and the temperature is scored on all dusk pixels. The prior is PseudoCal's.
+The U-Net of `benchmarks/camvid.py` is trained on day frames, unless the folder has it. `ask` draws
+pixels of the dusk frames, their masks answer, and the temperature is scored on all dusk pixels. The
+prior is PseudoCal's.
 """
 
 from __future__ import annotations
@@ -27,15 +28,22 @@ IGNORED = 255
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("folder", type=Path, help="for the model")
     parser.add_argument("--draws", type=int, default=8)
     parser.add_argument("--iterations", type=int, default=500)
     given = parser.parse_args()
     day, _, dusk = read(given.data)
-    predict = as_predictor(trained_unet(day, given.folder, seed=0, iterations=given.iterations).load())
-    images = [dusk.inputs[start : start + BATCH].astype(np.float32) for start in range(0, len(dusk), BATCH)]
+    predict = as_predictor(
+        trained_unet(day, given.folder, seed=0, iterations=given.iterations).load()
+    )
+    images = [
+        dusk.inputs[start : start + BATCH].astype(np.float32)
+        for start in range(0, len(dusk), BATCH)
+    ]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it should not be applied is the point
         found = PseudoCal().fit(predict, images)
@@ -43,18 +51,36 @@ def main() -> None:
     masks = dusk.masks[pool.images, pool.y, pool.x].astype(np.int64)
     kept = np.flatnonzero(masks != IGNORED)  # what nobody labelled is no pixel to ask about here
     logits, labels, frames = pool.logits[kept], masks[kept], pool.images[kept]
-    ends = {"none": 1.0, "PseudoCal": found.temperature, "oracle": fit_oracle(predict, dusk, 20_000, 0).temperature}
+    ends = {
+        "none": 1.0,
+        "PseudoCal": found.temperature,
+        "oracle": fit_oracle(predict, dusk, 20_000, 0).temperature,
+    }
     refined = {}
     for n in NUMBERS:
         for seed in range(given.draws):
             rows = ask(logits, n, seed=seed, groups=frames)
-            refined[n, seed] = found.refined(logits, Answers(rows, labels[rows], seed=seed), groups=frames)
+            refined[n, seed] = found.refined(
+                logits, Answers(rows, labels[rows], seed=seed), groups=frames
+            )
     temperatures = [*ends.values(), *(each.temperature for each in refined.values())]
-    scores = [100 * seen.score()["ece"] for seen in evaluate_maps(predict, dusk, temperatures=tuple(temperatures))]
-    print(", ".join(f"{name}: T = {t:.2f}, ECE {e:.1f}" for (name, t), e in zip(ends.items(), scores, strict=False)))
+    scores = [
+        100 * seen.score()["ece"]
+        for seen in evaluate_maps(predict, dusk, temperatures=tuple(temperatures))
+    ]
+    print(
+        ", ".join(
+            f"{name}: T = {t:.2f}, ECE {e:.1f}"
+            for (name, t), e in zip(ends.items(), scores, strict=False)
+        )
+    )
     by_draw = dict(zip(refined, scores[len(ends) :], strict=True))
     accuracy = float((logits.argmax(axis=1) == labels).mean())
-    print("| n | ECE | worst | T holds the oracle's | accuracy holds | apply |", "|---|---|---|---|---|---|", sep="\n")
+    print(
+        "| n | ECE | worst | T holds the oracle's | accuracy holds | apply |",
+        "|---|---|---|---|---|---|",
+        sep="\n",
+    )
     for n in NUMBERS:
         eces = [by_draw[n, seed] for seed in range(given.draws)]
         told = [refined[n, seed].measured for seed in range(given.draws)]

@@ -1,8 +1,10 @@
-"""Targets for `benchmarks/answers.py`: logits, labels for scoring, and what is estimated without labels.
+"""Targets for `benchmarks/answers.py`.
 
-Emoji and digits are tasks of `benchmarks/trust.py`, as far as they were prepared. The two families of
-two classes come from files that are no part of the project (`--data`): reviews and other short texts of four kinds, and
-a census of four years. What is missing is left out.
+Logits, labels for scoring, and what is estimated without labels.
+
+Emoji and digits are tasks of `benchmarks/trust.py`, as far as they were prepared. The two families
+of two classes come from files that are no part of the project (`--data`): reviews and other short
+texts of four kinds, and a census of four years. What is missing is left out.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class Target:
         return math.log(fit_temperature(self.logits, self.labels).temperature)
 
 
-def targets(families: dict[str, list[Task]], store: Store, data: Path | None = None) -> Iterator[Target]:
+def targets(
+    families: dict[str, list[Task]], store: Store, data: Path | None = None
+) -> Iterator[Target]:
     """All that can be had."""
     for family, tasks in families.items():
         missing = 0
@@ -57,7 +61,10 @@ def targets(families: dict[str, list[Task]], store: Store, data: Path | None = N
             yield Target(family, case.task, case.logits, case.labels, estimates)
         if missing:
             print(f"{family}: {missing} of {len(tasks)} models were not prepared", file=sys.stderr)
-    for name, read in (("sentiment_4domains.npz", texts_of_others), ("employment_ma.npz", later_years)):
+    for name, read in (
+        ("sentiment_4domains.npz", texts_of_others),
+        ("employment_ma.npz", later_years),
+    ):
         if data is not None and (data / name).exists():
             yield from read(data / name)
 

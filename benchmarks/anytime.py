@@ -1,4 +1,6 @@
-"""The anytime mode: what a tolerance costs in forward passes as the target set grows, and how far off it stops.
+"""The anytime mode.
+
+What a tolerance costs in forward passes as the target set grows, and how far off it stops.
 
 Run by `make bench`.
 """

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from pseudocal import fit_temperature, softmax
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import CALIBRATORS, Material, calibrate_by_name, cpcs, transcal
-from pseudocal.calibrators.rivals.density import density_ratio
+from pseudocal.calibrators.baselines.density import density_ratio
 
 SEEDS = range(10)
 
@@ -38,7 +38,9 @@ class Shift:
             "tempscal": fit_temperature(self.source.logits, self.source.labels).temperature,
             "cpcs, known ratio": cpcs(self.source, self.ratio).temperature,
             "cpcs": cpcs(self.source, learnt).temperature,
-            "transcal, known ratio": transcal(self.source, self.ratio, self.target.logits).temperature,
+            "transcal, known ratio": transcal(
+                self.source, self.ratio, self.target.logits
+            ).temperature,
             "transcal": transcal(self.source, learnt, self.target.logits).temperature,
         }
 
@@ -137,9 +139,17 @@ def _with_dropout(head: np.ndarray):
 
 def print_distances() -> None:
     """The table of both shifts."""
-    columns = {f"covariate shift by {by}": distances(partial(covariate_shift, by=by)) for by in (0.7, 1.0, 1.5)}
-    columns |= {f"label shift, {which}": distances(partial(label_shift, which=which)) for which in LABEL_SHIFTS}
-    print(f"| distance of log T from the oracle's, mean of 10 | {' | '.join(columns)} |\n|{' --- |' * 7}")
+    columns = {
+        f"covariate shift by {by}": distances(partial(covariate_shift, by=by))
+        for by in (0.7, 1.0, 1.5)
+    }
+    columns |= {
+        f"label shift, {which}": distances(partial(label_shift, which=which))
+        for which in LABEL_SHIFTS
+    }
+    print(
+        f"| distance of log T from the oracle's, mean of 10 | {' | '.join(columns)} |\n|{' --- |' * 7}"
+    )
     for name in columns["label shift, line"]:
         print(f"| {name} | {' | '.join(f'{column[name]:.3f}' for column in columns.values())} |")
 
@@ -147,7 +157,9 @@ def print_distances() -> None:
 def print_seconds() -> None:
     """The table of CPU time; one BLAS thread, since several wait for each other at full speed."""
     material, total = large_material(), 0.0
-    print("\n| 5,000 source and 5,000 target rows, 256 features, 65 classes | CPU seconds |\n| --- | --- |")
+    print(
+        "\n| 5,000 source and 5,000 target rows, 256 features, 65 classes | CPU seconds |\n| --- | --- |"
+    )
     for name, settings in [*((name, {}) for name in CALIBRATORS), ("oracle", {"by": "ece"})]:
         start = time.process_time()
         with threadpool_limits(1):

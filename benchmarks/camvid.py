@@ -1,10 +1,12 @@
-"""CamVid, day to dusk: a small U-Net trained on day frames, calibrated on dusk frames without labels.
+"""CamVid, day to dusk.
+
+A small U-Net trained on day frames, calibrated on dusk frames without labels.
 
     python benchmarks/camvid.py camvid_120x160.npz runs/camvid
 
-The file holds `x` (n, height, width, 3), `y` (n, height, width) with 11 classes and 11 for what does not count, and
-`seq`, the sequence of each frame; 0001TP was filmed at dusk. One frame in five of the day, by sequence order, is held
-out for TempScal. Takes some ten minutes of one core.
+The file holds `x` (n, height, width, 3), `y` (n, height, width) with 11 classes and 11 for what
+does not count, and `seq`, the sequence of each frame; 0001TP was filmed at dusk. One frame in five
+of the day, by sequence order, is held out for TempScal. Takes some ten minutes of one core.
 """
 
 from __future__ import annotations
@@ -40,17 +42,21 @@ def read(path: Path) -> tuple[Scenes, Scenes, Scenes]:
     day = np.flatnonzero(~dusk)
     held = day[4::5]
     parts = {"day": np.setdiff1d(day, held), "held out": held, "dusk": np.flatnonzero(dusk)}
-    first, second, third = (Scenes(name, x[rows], masks[rows], names) for name, rows in parts.items())
+    first, second, third = (
+        Scenes(name, x[rows], masks[rows], names) for name, rows in parts.items()
+    )
     return first, second, third
 
 
 def trained_unet(day: Scenes, folder: Path, *, seed: int, iterations: int) -> TrainedSegmenter:
     """The U-Net that was trained on day frames, unless the folder has it.
 
-    One thread, whatever the machine has: their number changes the last digits of the weights, and after some hundred
-    steps the network.
+    One thread, whatever the machine has: their number changes the last digits of the weights, and
+    after some hundred steps the network.
     """
-    run = SegmenterRun(folder / f"unet-{iterations}-{seed}", seed=seed, iterations=iterations, batch=8)
+    run = SegmenterRun(
+        folder / f"unet-{iterations}-{seed}", seed=seed, iterations=iterations, batch=8
+    )
     with torch_threads(1):
         return train_segmenter(day, run)
 
@@ -61,7 +67,11 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("folder", type=Path, help="for the models")
     parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1, 2], help="the first is calibrated, all are the ensemble"
+        "--seeds",
+        type=int,
+        nargs="+",
+        default=[0, 1, 2],
+        help="the first is calibrated, all are the ensemble",
     )
     parser.add_argument("--iterations", type=int, default=500)
     given = parser.parse_args()
@@ -75,10 +85,19 @@ def main() -> None:
     for name, domain in (("day, held out", held), ("dusk", dusk)):
         cells = {
             cell.method: cell
-            for cell in [*compare_on_scenes(members[0], held, domain), compare_ensemble(members, domain)]
+            for cell in [
+                *compare_on_scenes(members[0], held, domain),
+                compare_ensemble(members, domain),
+            ]
         }
-        print(f"\n{name}: " + ", ".join(f"{m} T = {c.temperature:.3f}" for m, c in cells.items() if m != "ensemble"))
-        print("\n".join(table_lines([cells[method] for method in SEGMENTATION_CALIBRATORS])), flush=True)
+        print(
+            f"\n{name}: "
+            + ", ".join(f"{m} T = {c.temperature:.3f}" for m, c in cells.items() if m != "ensemble")
+        )
+        print(
+            "\n".join(table_lines([cells[method] for method in SEGMENTATION_CALIBRATORS])),
+            flush=True,
+        )
 
 
 def table_lines(cells: list[CalibratorScore]) -> Iterator[str]:

@@ -1,9 +1,12 @@
-"""How often 95% intervals of T hold the truth where pixels come in images: by image, and as if all were independent.
+"""How often 95% intervals of T hold the truth where pixels come in images.
 
-Four kinds of small images whose difficulty differs from one to the next; the truth is the temperature of very many of
-them. An "array" is shuffled and paired as a whole; a "stream" comes one image at a time, or four, and is paired with
-what is still in memory. "Large frames" leave room for four images and two thousand pixels of mixes, "short of memory"
-for two, the fewest there are, and a hundred. Run by `make bench`.
+By image, and as if all were independent.
+
+Four kinds of small images whose difficulty differs from one to the next; the truth is the
+temperature of very many of them. An "array" is shuffled and paired as a whole; a "stream" comes one
+image at a time, or four, and is paired with what is still in memory. "Large frames" leave room for
+four images and two thousand pixels of mixup samples, "short of memory" for two, the fewest there
+are, and a hundred. Run by `make bench`.
 """
 
 from __future__ import annotations
@@ -31,15 +34,25 @@ def fields(n: int, rng: np.random.Generator) -> np.ndarray:
     """Fields of 2 x 2 pixels, eight classes, a tint with long tails, noisy in some images and clear in others."""
     field = rng.standard_normal((n, 8, 5, 5)).repeat(2, axis=2).repeat(2, axis=3)
     tint = rng.standard_t(5, (n, 8, 1, 1))
-    return 3 * (field + 0.5 * tint + rng.gamma(2.0, 0.35, (n, 1, 1, 1)) * rng.standard_normal((n, 8, 10, 10)))
+    return 3 * (
+        field
+        + 0.5 * tint
+        + rng.gamma(2.0, 0.35, (n, 1, 1, 1)) * rng.standard_normal((n, 8, 10, 10))
+    )
 
 
 def horizons(n: int, rng: np.random.Generator) -> np.ndarray:
-    """One class above another, of three, where they meet differs; sharp in some images and faint in others."""
+    """One class above another, of three, where they meet differs.
+
+    Sharp in some images and faint in others.
+    """
     above, below = 1.5 * rng.standard_normal((2, n, 3, 1, 1))
     rows = np.arange(8)[:, None]
     scene = np.where(rows < rng.integers(2, 7, (n, 1, 1, 1)), above, below)
-    return 3 * (np.exp(0.7 * rng.standard_normal((n, 1, 1, 1))) * scene + 0.7 * rng.standard_normal((n, 3, 8, 8)))
+    return 3 * (
+        np.exp(0.7 * rng.standard_normal((n, 1, 1, 1))) * scene
+        + 0.7 * rng.standard_normal((n, 3, 8, 8))
+    )
 
 
 def nights(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -61,11 +74,15 @@ CASES = [
 ]
 
 
-def fit(kind: str, images: np.ndarray, seed: int) -> tuple[float, tuple[float, float], tuple[float, float], float]:
+def fit(
+    kind: str, images: np.ndarray, seed: int
+) -> tuple[float, tuple[float, float], tuple[float, float], float]:
     """The temperature, its interval by image and as if pixels were independent, and its error by image."""
     step = {"array": len(images), "stream of fours": 4}.get(kind, 1)
     memory, classes = MEMORY.get(kind, 2**29), images.shape[1]
-    larger = memory // 4 // images[0].nbytes  # an image so many times larger takes all that there is for images
+    larger = (
+        memory // 4 // images[0].nbytes
+    )  # an image so many times larger takes all that there is for images
     if kind == "short of memory":
         images = images.repeat(larger, axis=3)
     if kind == "large frames":  # channels that the model does not look at
@@ -74,27 +91,38 @@ def fit(kind: str, images: np.ndarray, seed: int) -> tuple[float, tuple[float, f
     collected = PseudoCal(seed=seed, memory=memory).collect(
         lambda x: x[:, :classes], images if kind == "array" else batches
     )
-    mixes, fitted = collected.mixes.labelled, collected.temperature()
-    blind = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
-    return fitted.temperature, fitted.interval(), blind.interval(), fitted.log_se
+    mixup_samples, fitted = collected.mixup_samples.labelled, collected.temperature()
+    is_binary = fit_temperature(
+        mixup_samples.logits, mixup_samples.labels, weights=mixup_samples.weights
+    )
+    return fitted.temperature, fitted.interval(), is_binary.interval(), fitted.log_se
 
 
 def coverage(draw: Callable[[int, np.random.Generator], np.ndarray], sets: int) -> None:
     """Print the rows of one kind of images."""
-    truth = PseudoCal(seed=3).fit(lambda x: x, draw(MANY, np.random.default_rng(1)).astype(np.float32)).temperature
+    truth = (
+        PseudoCal(seed=3)
+        .fit(lambda x: x, draw(MANY, np.random.default_rng(1)).astype(np.float32))
+        .temperature
+    )
     for kind, n in CASES:
-        found = [fit(kind, draw(n, np.random.default_rng(s)).astype(np.float32), s) for s in range(2, sets + 2)]
+        found = [
+            fit(kind, draw(n, np.random.default_rng(s)).astype(np.float32), s)
+            for s in range(2, sets + 2)
+        ]
         held = np.mean([low <= truth <= high for _, (low, high), _, _ in found])
-        blind = np.mean([low <= truth <= high for _, _, (low, high), _ in found])
+        is_binary = np.mean([low <= truth <= high for _, _, (low, high), _ in found])
         errors, estimates = [np.log(f[0] / truth) for f in found], [f[3] for f in found]
-        numbers = f"{held:.3f} | {blind:.3f} | {np.std(errors):.3f} | {np.mean(estimates):.3f}"
+        numbers = f"{held:.3f} | {is_binary:.3f} | {np.std(errors):.3f} | {np.mean(estimates):.3f}"
         print(f"| {draw.__name__}, T = {truth:.2f} | {kind} | {n} | {numbers} |", flush=True)
 
 
 def main(sets: int = SETS) -> None:
     """Print the table."""
     print(f"\n95% intervals of T, {sets} sets of images in each row\n")
-    print("| images | | how many | held by image | held as if independent | error of log T | its estimate |")
+    print(
+        "| images | | how many | held by image | held as if independent | error of log T | its estimate |"
+    )
     print("|---|---|---|---|---|---|---|")
     for draw in (blocks, fields, horizons, nights):
         coverage(draw, sets)

@@ -1,11 +1,14 @@
-"""How much `pseudocal calibrate` takes beyond what it cannot do without: decoding and two forward passes.
+"""How much `pseudocal calibrate` takes beyond what it cannot do without.
 
-    python benchmarks/command.py [pictures]
+Decoding and two forward passes.
 
-EfficientNet-Lite0 with its ImageNet weights, exported to ONNX, on a folder of pictures cut from the two photographs
-that scikit-learn carries. Decoding in a plain loop, the forward pass over the real inputs and the one over as many
-mixes as the command made are each timed alone; the command is timed whole, as a process of its own, start to end.
-Beside the wall clock stands the processor time, which other work on the machine changes less.
+    python benchmarks/command.py [images]
+
+EfficientNet-Lite0 with its ImageNet weights, exported to ONNX, on a folder of images cut from the
+two photographs that scikit-learn carries. Decoding in a plain loop, the forward pass over the real
+inputs and the one over as many mixup samples as the command made are each timed alone; the command
+is timed whole, as a process of its own, start to end. Beside the wall clock stands the processor
+time, which other work on the machine changes less.
 """
 
 from __future__ import annotations
@@ -30,15 +33,15 @@ ROUNDS = 3
 PREPROCESSING = Preprocessing((224, 224), mean=(0.498,), std=(0.502,))
 
 
-def main(pictures: int = 500) -> None:
+def main(image_files: int = 500) -> None:
     """Time the parts and the whole in turn, since the machine may have other work, and print the best of each."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         export_lite0(folder / "lite0.onnx")
-        cut_pictures(folder / "pictures", pictures)
+        cut_images(folder / "image_files", image_files)
         rounds = [measure(folder) for _ in range(ROUNDS)]
     best = {key: np.min([r[key] for r in rounds], axis=0) for key in rounds[0]}
-    needed = best["decode"] + best["forward"] + best["forward_mixes"]
+    needed = best["decode"] + best["forward"] + best["forward_mixup"]
     print(f"{'best of ' + str(ROUNDS):15} {'wall':>8} {'processor':>11}")
     for key, (wall, processor) in (best | {"needed": needed}).items():
         print(f"{key:15} {wall:6.2f} s {processor:9.2f} s")
@@ -49,7 +52,9 @@ def main(pictures: int = 500) -> None:
 def clock() -> NDArray[np.float64]:
     """Seconds on the wall, and of the processor in this process and those it has waited for."""
     used = os.times()
-    return np.array([time.perf_counter(), used.user + used.system + used.children_user + used.children_system])
+    return np.array(
+        [time.perf_counter(), used.user + used.system + used.children_user + used.children_system]
+    )
 
 
 def measure(folder: Path) -> dict[str, NDArray[np.float64]]:
@@ -57,24 +62,24 @@ def measure(folder: Path) -> dict[str, NDArray[np.float64]]:
     started = clock()
     result = run_command(folder)
     total = clock() - started
-    inputs = open_inputs(str(folder / "pictures"), preprocessing=PREPROCESSING)
+    inputs = open_inputs(str(folder / "image_files"), preprocessing=PREPROCESSING)
     started = clock()
-    pictures = [inputs.read(i) for i in range(len(inputs))]
+    image_files = [inputs.read(i) for i in range(len(inputs))]
     decode = clock() - started
     predict = open_onnx(folder / "lite0.onnx").predict
-    batches = [np.stack(pictures[i : i + 64]) for i in range(0, len(pictures), 64)]
+    batches = [np.stack(image_files[i : i + 64]) for i in range(0, len(image_files), 64)]
     predict(batches[0][:2])
     started = clock()
     for x in batches:
         predict(x)
     forward = clock() - started
-    mixes = forward * result["mixes"] / len(inputs)
-    return {"decode": decode, "forward": forward, "forward_mixes": mixes, "total": total}
+    mixup_samples = forward * result["mixup"] / len(inputs)
+    return {"decode": decode, "forward": forward, "forward_mixup": mixup_samples, "total": total}
 
 
 def run_command(folder: Path) -> dict[str, float]:
     """The command as a user types it."""
-    arguments = [str(folder / "lite0.onnx"), str(folder / "pictures"), "-o", str(folder / "out")]
+    arguments = [str(folder / "lite0.onnx"), str(folder / "image_files"), "-o", str(folder / "out")]
     prepared = ["--mean", "0.498", "--std", "0.502", "--json", "--quiet"]
     environment = os.environ | {"PYTHONPATH": str(Path(pseudocal.__file__).parents[1])}
     command = [sys.executable, "-m", "pseudocal", "calibrate", *arguments, *prepared]
@@ -104,7 +109,7 @@ def export_lite0(path: Path) -> None:
         )
 
 
-def cut_pictures(folder: Path, count: int) -> None:
+def cut_images(folder: Path, count: int) -> None:
     """JPEG files of 500 x 375, the usual size in ImageNet."""
     from PIL import Image
     from sklearn.datasets import load_sample_images

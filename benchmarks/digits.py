@@ -1,4 +1,6 @@
-"""Every adaptation method end to end, no frozen backbone: optdigits to MNIST with the small network.
+"""Every adaptation method end to end, no frozen backbone.
+
+Optdigits to MNIST with the small network.
 
 python benchmarks/digits.py [method ...]
 """
@@ -20,12 +22,17 @@ def main() -> None:
     """Print one row for each method."""
     domains = digits("optdigits", "mnist")
     source, target = domains["optdigits"], domains["mnist"]
-    print("\noptdigits -> mnist, 600 iterations, seed 0\n\n| method | accuracy, % | CPU s |\n|---|---|---|", flush=True)
+    print(
+        "\noptdigits -> mnist, 600 iterations, seed 0\n\n| method | accuracy, % | CPU s |\n|---|---|---|",
+        flush=True,
+    )
     for method in sys.argv[1:] or METHODS:
         started = time.process_time()
         with tempfile.TemporaryDirectory() as out:
             run = TrainingRun(Path(out), iterations=600)
-            trained = train(source, target.unlabelled(), run, method=method, backbone="digits", width=256)
+            trained = train(
+                source, target.unlabelled(), run, method=method, backbone="digits", width=256
+            )
             with np.load(trained.target) as outputs:
                 accuracy = 100 * (outputs["logits"].argmax(axis=1) == target.labels).mean()
         print(f"| {method} | {accuracy:.1f} | {time.process_time() - started:.0f} |", flush=True)

@@ -1,6 +1,9 @@
-"""How many files of the package have a function that runs: in one calibration, and in one cell of the benchmark.
+"""How many files of the package have a function that runs.
 
-The fewer, the fewer a reader has to open. Bodies of modules and classes do not count, all threads do.
+In one calibration, and in one cell of the benchmark.
+
+The fewer, the fewer a reader has to open. Bodies of modules and classes do not count, all threads
+do.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ def counted(found: set[str]) -> Iterator[None]:
 
     def called(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        body = (code.co_name.startswith("<") and code.co_name != "<lambda>") or IN_CLASS_BODIES in code.co_names
+        body = (
+            code.co_name.startswith("<") and code.co_name != "<lambda>"
+        ) or IN_CLASS_BODIES in code.co_names
         if event == "call" and not body:
             found.add(code.co_filename)
 
@@ -75,7 +80,10 @@ def calibration() -> None:
 
 
 def cell() -> None:
-    """PseudoCal on one task of `bench run emoji`, its data cached: train, predict, synthesise, calibrate, score."""
+    """PseudoCal on one task of `bench run emoji`, its data cached.
+
+    Train, predict, make_mixup, calibrate, score.
+    """
     from pseudocal.lab.bench import Store, built_in, run
 
     suite = built_in("emoji")

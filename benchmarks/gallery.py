@@ -1,9 +1,11 @@
-"""The three reports of the gallery in the docs, from data that scikit-learn brings. About ten seconds of CPU time.
+"""The three reports of the gallery in the docs, from data that scikit-learn brings.
+
+About ten seconds of CPU time.
 
     python benchmarks/gallery.py docs/gallery
 
 1. `digits`: a table of handwritten digits with noise, two networks, labels to compare with.
-2. `answers`: the same digits as pictures, one network, and fifty answers as a person would give them.
+2. `answers`: the same digits as images, one network, and fifty answers as a person would give them.
 3. `tumours`: two classes, two networks that are nearly always right; labels to compare with.
 
 The labels never reach a calibration. `make docs` runs this.
@@ -35,11 +37,13 @@ from pseudocal.app import calibrate, refine
 
 Array = NDArray[np.float64]
 MODELS = ModuleType("gallery")  # what the jobs know as gallery:first and so on
-TIMES = 8  # a pixel of a digit is so many pixels of its picture
+TIMES = 8  # a pixel of a digit is so many pixels of its image
 ANSWERS = 50
 
 
-def network(x: Array, y: NDArray[np.int64], seed: int, scaler: Any = None) -> Callable[[Array], Array]:
+def network(
+    x: Array, y: NDArray[np.int64], seed: int, scaler: Any = None
+) -> Callable[[Array], Array]:
     """Train a small network, and return its logits as a function."""
     model = make_pipeline(scaler, MLPClassifier((32,), max_iter=1000, random_state=seed)).fit(x, y)
     return lambda rows: np.log(np.clip(model.predict_proba(rows), 1e-12, 1))
@@ -51,37 +55,53 @@ def digits() -> Path:
     MODELS.first, MODELS.second = (network(x[:900], y[:900], seed) for seed in (0, 1))  # type: ignore[attr-defined]
     np.save("noisy_digits.npy", x[900:] + np.random.default_rng(0).normal(0, 4, size=x[900:].shape))
     np.save("labels.npy", y[900:])
-    given: dict[str, Any] = {"second_opinion": "gallery:second", "labels": Path("labels.npy"), "outputs": "logits"}
+    given: dict[str, Any] = {
+        "second_opinion": "gallery:second",
+        "labels": Path("labels.npy"),
+        "outputs": "logits",
+    }
     return calibrate("gallery:first", "noisy_digits.npy", "out", **given).out
 
 
 def answers() -> Path:
-    """Digits as pictures, one network, and answers to fifty questions."""
+    """Digits as images, one network, and answers to fifty questions."""
     x, y = load_digits(return_X_y=True)
     first = network(x[:900], y[:900], 0)
 
-    def of_pictures(batch: NDArray[np.float32]) -> Array:
+    def of_images(batch: NDArray[np.float32]) -> Array:
         pixels = batch.reshape(len(batch), 8, TIMES, 8, TIMES).mean(axis=(2, 4))
         return first(16 * pixels.reshape(len(batch), 64))
 
-    MODELS.of_pictures = of_pictures  # type: ignore[attr-defined]
-    noisy = (x[900:] + np.random.default_rng(1).normal(0, 5, size=x[900:].shape)).clip(0, 16) * 255 / 16
+    MODELS.of_images = of_images  # type: ignore[attr-defined]
+    noisy = (
+        (x[900:] + np.random.default_rng(1).normal(0, 5, size=x[900:].shape)).clip(0, 16) * 255 / 16
+    )
     Path("digits").mkdir()
-    for i, picture in enumerate(noisy.reshape(-1, 8, 8).round().astype(np.uint8)):
-        Image.fromarray(picture.repeat(TIMES, axis=0).repeat(TIMES, axis=1)).save(f"digits/{i:03d}.png")
+    for i, image_file in enumerate(noisy.reshape(-1, 8, 8).round().astype(np.uint8)):
+        Image.fromarray(image_file.repeat(TIMES, axis=0).repeat(TIMES, axis=1)).save(
+            f"digits/{i:03d}.png"
+        )
     prepared = {"size": (8 * TIMES, 8 * TIMES), "channels": 1, "normalisation": "zero-one"}
     prepared |= {"layout": "nchw", "resize": "stretch"}
-    out = calibrate("gallery:of_pictures", "digits", "out", preprocessing=prepared, outputs="logits").out
+    out = calibrate(
+        "gallery:of_images", "digits", "out", preprocessing=prepared, outputs="logits"
+    ).out
     with Path("answers.csv").open("w", newline="") as file:
-        said = [(f"{row:03d}.png", y[900 + row]) for row in ask(np.load(out / "logits.npy"), ANSWERS)]
+        said = [
+            (f"{row:03d}.png", y[900 + row]) for row in ask(np.load(out / "logits.npy"), ANSWERS)
+        ]
         csv.writer(file).writerows([("file", "label"), *said])
     return refine(out, "answers.csv").out
 
 
 def tumours() -> Path:
-    """Two classes: what two networks that are both wrong agree on cannot be told from what they know."""
+    """Two classes.
+
+    What two networks that are both wrong agree on cannot be told from what they know.
+    """
     x, y = load_breast_cancer(return_X_y=True)
-    MODELS.one, MODELS.other = (network(x[:250], y[:250], seed, StandardScaler()) for seed in (0, 1))  # type: ignore[attr-defined]
+    one, other = (network(x[:250], y[:250], seed, StandardScaler()) for seed in (0, 1))
+    MODELS.one, MODELS.other = one, other  # type: ignore[attr-defined]
     np.save("tumours.npy", x[250:])
     np.save("labels.npy", y[250:])
     given: dict[str, Any] = {

@@ -29,7 +29,9 @@ def seconds(workers: int) -> float:
         os.environ["PSEUDOCAL_CACHE"] = str(cache)
         started = time.perf_counter()
         with Pool(workers) if workers > 1 else nullcontext(map) as executor:
-            failures = run(built_in("emoji", quick=True), Store(Path(folder, "out")), executor=executor)
+            failures = run(
+                built_in("emoji", quick=True), Store(Path(folder, "out")), executor=executor
+            )
         took = time.perf_counter() - started
         os.environ["PSEUDOCAL_CACHE"] = str(before)
         assert not failures
@@ -40,7 +42,9 @@ def main() -> None:
     """Print the two times and their ratio."""
     emoji()  # built once, in the user's cache
     one, two = seconds(1), seconds(2)
-    print(f"\npseudocal bench run emoji --quick: one worker {one:.0f} s, two {two:.0f} s, ratio {two / one:.2f}")
+    print(
+        f"\npseudocal bench run emoji --quick: one worker {one:.0f} s, two {two:.0f} s, ratio {two / one:.2f}"
+    )
 
 
 if __name__ == "__main__":

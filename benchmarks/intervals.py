@@ -1,7 +1,9 @@
-"""How often 95% bootstrap intervals hold the truth: percentile, basic, and the one in `pseudocal.metrics`.
+"""How often 95% bootstrap intervals hold the truth.
 
-Gaussian logits of ten classes, labels drawn at the true temperature; the change is the one that dividing by it makes.
-Prints the least and the most over ten settings. Takes a few minutes.
+Percentile, basic, and the one in `pseudocal.metrics`.
+
+Gaussian logits of ten classes, labels drawn at the true temperature; the change is the one that
+dividing by it makes. Prints the least and the most over ten settings. Takes a few minutes.
 """
 
 from __future__ import annotations
@@ -26,10 +28,15 @@ def draw(n: int, temperature: float, rng: np.random.Generator) -> tuple[Outcomes
 def plain(value: float, draws: np.ndarray) -> dict[str, Interval]:
     """The two textbook intervals."""
     low, high = np.quantile(draws, [0.025, 0.975])
-    return {"percentile": Interval(value, low, high), "basic": Interval(value, 2 * value - high, 2 * value - low)}
+    return {
+        "percentile": Interval(value, low, high),
+        "basic": Interval(value, 2 * value - high, 2 * value - low),
+    }
 
 
-def intervals(metric: Metric, before: Outcomes, after: Outcomes | None, seed: int) -> dict[str, Interval]:
+def intervals(
+    metric: Metric, before: Outcomes, after: Outcomes | None, seed: int
+) -> dict[str, Interval]:
     """All three of a metric, or of its change."""
     old = RowSample(metric, before).draws(RESAMPLES, np.random.default_rng(seed))
     if after is None:
@@ -42,7 +49,12 @@ def intervals(metric: Metric, before: Outcomes, after: Outcomes | None, seed: in
 
 def main() -> None:
     """Print the table."""
-    cases = {"accuracy": (accuracy, False), "NLL": (nll, False), "ECE": (ece, False), "change of ECE": (ece, True)}
+    cases = {
+        "accuracy": (accuracy, False),
+        "NLL": (nll, False),
+        "ECE": (ece, False),
+        "change of ECE": (ece, True),
+    }
     held: dict[tuple[str, str], list[float]] = {}
     for n, t in SETTINGS:
         rng = np.random.default_rng(0)
@@ -53,10 +65,15 @@ def main() -> None:
                 continue  # nothing changes
             truth = _truth(metric, big, t)
             truth = -truth if change else truth  # the true temperature takes all of it off
-            rows = [intervals(metric, old, new if change else None, seed) for seed, (old, new) in enumerate(sets)]
+            rows = [
+                intervals(metric, old, new if change else None, seed)
+                for seed, (old, new) in enumerate(sets)
+            ]
             for kind in ("percentile", "basic", "here"):
-                share = np.mean([row[kind].low - 1e-9 <= truth <= row[kind].high + 1e-9 for row in rows])
-                held.setdefault((kind, name), []).append(float(share))
+                fraction = np.mean(
+                    [row[kind].low - 1e-9 <= truth <= row[kind].high + 1e-9 for row in rows]
+                )
+                held.setdefault((kind, name), []).append(float(fraction))
     print("| | " + " | ".join(cases) + " |\n|---|" + "---|" * len(cases))
     for kind in ("percentile", "basic", "here"):
         cells = [f"{min(held[kind, name]):.2f} to {max(held[kind, name]):.2f}" for name in cases]

@@ -1,10 +1,11 @@
-"""The page that asks a person: a picture of it for the docs, and how long a large one takes to load.
+"""The page that asks a person: an image of it for the docs, and how long a large one takes to load.
 
-    python benchmarks/label_page.py picture docs/label.png
+    python benchmarks/label_page.py image docs/label.png
     python benchmarks/label_page.py load
 
-Both need chromium on the PATH and the package playwright. The picture shows Noto's emoji, which are built in. `load`
-opens 200 detailed pictures and 1,000 classes five times, each time in a new browser window.
+Both need chromium on the PATH and the package playwright. The image shows Noto's emoji, which are
+built in. `load` opens 200 detailed images and 1,000 classes five times, each time in a new browser
+window.
 """
 
 from __future__ import annotations
@@ -22,20 +23,30 @@ from PIL import Image
 
 from pseudocal.app.report.labelling import Question, write_labelling_page
 
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-sync",
+]
 DESKTOP = {"width": 1000, "height": 600}
 ROUNDS = 5
-SHOWN, ANSWERED = 50, 12  # questions on the picture, and how many of them have an answer
+SHOWN, ANSWERED = 50, 12  # questions on the image, and how many of them have an answer
 
 
 def main() -> None:
-    """Draw the picture, or measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Draw the image, or measure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
-    drawing = commands.add_parser("picture", help="draw the picture of the docs")
+    drawing = commands.add_parser("image_file", help="draw the image of the docs")
     drawing.add_argument("png", type=Path)
     drawing.set_defaults(run=draw_page)
-    commands.add_parser("load", help="measure how long a large page takes to load").set_defaults(run=measure_loading)
+    commands.add_parser("load", help="measure how long a large page takes to load").set_defaults(
+        run=measure_loading
+    )
     given = parser.parse_args()
     from playwright import sync_api as playwright
 
@@ -52,7 +63,9 @@ def draw_page(browser: Any, folder: Path, given: argparse.Namespace) -> None:
     noto = load("emoji")["noto"]
     rows = np.random.default_rng(0).permutation(len(noto.labels))[:SHOWN]
     for row in rows:
-        Image.fromarray(noto.inputs[row : row + 1][0].transpose(1, 2, 0)).save(folder / f"{row}.png")
+        Image.fromarray(noto.inputs[row : row + 1][0].transpose(1, 2, 0)).save(
+            folder / f"{row}.png"
+        )
     questions = [Question(f"unlabelled/images/{row:04}.png", folder / f"{row}.png") for row in rows]
     tab = browser.new_page(viewport=DESKTOP)
     tab.goto(write_labelling_page(folder, questions, noto.classes).as_uri())
@@ -60,7 +73,7 @@ def draw_page(browser: Any, folder: Path, given: argparse.Namespace) -> None:
         tab.keyboard.type(noto.classes[noto.labels[row]])
         tab.keyboard.press("Enter")
     tab.keyboard.type("animal")
-    tab.wait_for_timeout(300)  # for the picture to be decoded
+    tab.wait_for_timeout(300)  # for the image to be decoded
     tab.screenshot(path=folder / "page.png")
     Image.open(folder / "page.png").convert("RGB").quantize(64).save(given.png, optimize=True)
     print(f"{given.png}: {given.png.stat().st_size:,} bytes")
@@ -71,7 +84,9 @@ def measure_loading(browser: Any, folder: Path, _given: argparse.Namespace) -> N
     rng = np.random.default_rng(0)
     for i in range(200):  # more detail than photographs of this size have
         pixels = rng.integers(0, 255, size=(90, 120, 3), dtype=np.uint8)
-        Image.fromarray(pixels).resize((960, 720), Image.Resampling.BICUBIC).save(folder / f"{i}.jpg", quality=95)
+        Image.fromarray(pixels).resize((960, 720), Image.Resampling.BICUBIC).save(
+            folder / f"{i}.jpg", quality=95
+        )
     questions = [Question(f"{i}.jpg", folder / f"{i}.jpg") for i in range(200)]
     path = write_labelling_page(folder, questions, [f"class number {i}" for i in range(1000)])
     seconds = []
@@ -80,11 +95,13 @@ def measure_loading(browser: Any, folder: Path, _given: argparse.Namespace) -> N
         started = time.perf_counter()
         tab.goto(path.as_uri())
         tab.wait_for_selector("body[data-ready]")
-        tab.evaluate("document.getElementById('picture').decode()")
+        tab.evaluate("document.getElementById('image').decode()")
         seconds.append(time.perf_counter() - started)
         tab.close()
-    print(f"200 pictures, 1,000 classes: {path.stat().st_size / 1e6:.1f} MB")
-    print(f"loaded in {statistics.median(seconds):.2f} s (median of {ROUNDS}, slowest {max(seconds):.2f} s)")
+    print(f"200 images, 1,000 classes: {path.stat().st_size / 1e6:.1f} MB")
+    print(
+        f"loaded in {statistics.median(seconds):.2f} s (median of {ROUNDS}, slowest {max(seconds):.2f} s)"
+    )
 
 
 if __name__ == "__main__":

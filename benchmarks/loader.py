@@ -2,8 +2,9 @@
 
     python benchmarks/loader.py --device cuda
 
-Pictures of the size of Office-Home's are made, and read as training reads them: batches of 36 of each domain, random
-crops, in a thread beside the training. The network takes steps of SGD on batches that are there already.
+Images of the size of Office-Home's are made, and read as training reads them: batches of 36 of each
+domain, random crops, in a thread beside the training. The network takes steps of SGD on batches
+that are there already.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ BATCH = 72  # 36 of each domain
 CPU_BATCH = 8  # enough to measure a network that learns from a few images a second
 
 
-def make_pictures(folder: Path, count: int) -> None:
+def make_images(folder: Path, count: int) -> None:
     """Write JPEG files of 500 by 375 pixels: smooth shapes with some noise."""
     rng = np.random.default_rng(0)
     folder.mkdir(parents=True)
     for number in range(count):
-        coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((500, 375), resample=3)
+        coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize(
+            (500, 375), resample=3
+        )
         noisy = np.asarray(coarse, np.int16) + rng.integers(-8, 9, (375, 500, 3))
-        Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(folder / f"{number}.jpg", quality=90)
+        Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(
+            folder / f"{number}.jpg", quality=90
+        )
 
 
 def images_a_second(step: Callable[[], object], seconds: float, batch: int = BATCH) -> float:
@@ -50,7 +55,10 @@ def images_a_second(step: Callable[[], object], seconds: float, batch: int = BAT
 def loader_speed(crops: Crops, seconds: float) -> float:
     """Images a second that come from `read_ahead`."""
     batches = read_ahead(
-        lambda step: random_crops(crops, batch_numbers(len(crops), BATCH, 0, SOURCE, step), 0, SOURCE, step), 1
+        lambda step: random_crops(
+            crops, batch_numbers(len(crops), BATCH, 0, SOURCE, step), 0, SOURCE, step
+        ),
+        1,
     )
     speed = images_a_second(lambda: next(batches), seconds)
     batches.close()
@@ -87,7 +95,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PSEUDOCAL_CACHE"] = f"{folder}/cache"
-        make_pictures(Path(folder, "data", "a"), args.images)
+        make_images(Path(folder, "data", "a"), args.images)
         files = image_folder(Path(folder, "data")).inputs
         crops = crops_of(files)
         assert crops is not None

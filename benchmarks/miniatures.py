@@ -1,10 +1,12 @@
 """Miniature copies of every data set of the paper, in every layout that is accepted, and tiny networks for them.
 
     python benchmarks/miniatures.py minis
-    pseudocal bench run office-home --root minis/data --weights minis/resnet --iterations 2 --batch 4 -o minis/runs
+    pseudocal bench run office-home --root minis/data --weights minis/resnet --iterations 2 --batch
+    4 -o minis/runs
 
-A trial of all suites before the real data and a GPU are there: a few coloured pictures of each class. The numbers mean
-nothing. `--lists` writes list files too, whose paths begin as on somebody else's machine.
+A trial of all suites before the real data and a GPU are there: a few coloured images of each class.
+The numbers mean nothing. `--lists` writes list files too, whose paths begin as on somebody else's
+machine.
 """
 
 from __future__ import annotations
@@ -26,12 +28,18 @@ from PIL import Image
 from pseudocal.lab.data.layouts import BENCHMARKS, Benchmark
 from pseudocal.lab.data.street_scenes import LABEL_COLUMN, STREET_CLASSES
 
-SIDE = 32  # of a picture
+SIDE = 32  # of an image
 FRAME = (32, 64)  # of a street scene: height, width
 FRAMES = 8
-SPREAD = 100.0  # how far apart the features of two pictures are
+SPREAD = 100.0  # how far apart the features of two images are
 FOREIGN = "/home/someone/data"  # how paths begin in the lists of somebody else
-EACH = {"office-31": 2, "office-home": 1, "visda-2017": 3, "domainnet-126": 1, "imagenet-sketch": 1}  # of a class
+EACH = {
+    "office-31": 2,
+    "office-home": 1,
+    "visda-2017": 3,
+    "domainnet-126": 1,
+    "imagenet-sketch": 1,
+}  # of a class
 SYNTHIA_MASKS = ("GT/LABELS", "parsed_LABELS", "synthia_mapped_to_cityscapes")
 
 
@@ -65,40 +73,49 @@ def accepted_layouts(data: str) -> Iterator[DiskLayout]:
     benchmark = BENCHMARKS[data]
     named = [(), *benchmark.lists]
     named += [
-        tuple(f"{place}/{part}" for part in pattern) for place, pattern in product(benchmark.published, benchmark.lists)
+        tuple(f"{place}/{part}" for part in pattern)
+        for place, pattern in product(benchmark.published, benchmark.lists)
     ]
     spellings = range(max(len(benchmark.domains[name]) for name in benchmark.default))
     yield from (DiskLayout(*each) for each in product(benchmark.folders, spellings, named))
 
 
-def write_dataset(data: str, root: Path, layout: DiskLayout | None = None, *, each: int | None = None) -> None:
-    """Write the pictures of all domains that everyone has, and lists if the layout has them.
+def write_dataset(
+    data: str, root: Path, layout: DiskLayout | None = None, *, each: int | None = None
+) -> None:
+    """Write the images of all domains that everyone has, and lists if the layout has them.
 
     Args:
         data: the name of the data set.
         root: the folder of the data set.
         layout: how it lies on disk; folders by default.
-        each: the number of pictures of each class.
+        each: the number of images of each class.
 
     """
     benchmark, layout = BENCHMARKS[data], layout or DiskLayout(BENCHMARKS[data].folders[0])
     for number, name in enumerate(benchmark.default):
         spelled = _spelled(benchmark, name, layout)
         folder = root / layout.folder.format(d=spelled)
-        paths = [folder / kind / f"{i}.png" for kind in CLASSES[data] for i in range(each or EACH[data])]
+        paths = [
+            folder / kind / f"{i}.png" for kind in CLASSES[data] for i in range(each or EACH[data])
+        ]
         for place, path in enumerate(paths):
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
                 path.write_bytes(_png(place // (each or EACH[data]), number, place))
-        parts = np.array_split(np.array([str(path.relative_to(root)) for path in paths]), max(len(layout.lists), 1))
+        parts = np.array_split(
+            np.array([str(path.relative_to(root)) for path in paths]), max(len(layout.lists), 1)
+        )
         for pattern, part in zip(layout.lists, parts, strict=bool(layout.lists)):
             write_list(root / pattern.format(d=spelled), part.tolist(), CLASSES[data])
 
 
-def write_list(path: Path, pictures: Sequence[str], classes: Sequence[str], begin: str = "") -> None:
+def write_list(
+    path: Path, image_files: Sequence[str], classes: Sequence[str], begin: str = ""
+) -> None:
     """Write lines of `<path> <label>`; `begin` comes before each path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"{begin}{each} {classes.index(Path(each).parent.name)}\n" for each in pictures]
+    lines = [f"{begin}{each} {classes.index(Path(each).parent.name)}\n" for each in image_files]
     path.write_text("".join(lines), encoding="utf-8")
 
 
@@ -112,13 +129,22 @@ def write_foreign_lists(root: Path, lists: Path) -> None:
 
 
 def write_streets(root: Path, *, masks: str = SYNTHIA_MASKS[0]) -> None:
-    """Write frames and masks of GTA5, SYNTHIA and Cityscapes; of SYNTHIA as downloaded, or as people parse them."""
+    """Write frames and masks of GTA5, SYNTHIA and Cityscapes.
+
+    Of SYNTHIA as downloaded, or as people parse them.
+    """
     for domain, data in enumerate(("gta5", "synthia", "cityscapes")):
         rng = np.random.default_rng(domain)
         numbers = np.array([int(row[LABEL_COLUMN[data]]) for row in STREET_CLASSES])
         for frame in range(FRAMES):
-            kinds = rng.integers(0, len(numbers), (FRAME[0] // 8, FRAME[1] // 8)).repeat(8, 0).repeat(8, 1)
-            colours = np.random.default_rng(9).integers(0, 200, (len(numbers), 3))  # the same in all three
+            kinds = (
+                rng.integers(0, len(numbers), (FRAME[0] // 8, FRAME[1] // 8))
+                .repeat(8, 0)
+                .repeat(8, 1)
+            )
+            colours = np.random.default_rng(9).integers(
+                0, 200, (len(numbers), 3)
+            )  # the same in all three
             noisy = colours[kinds] + rng.integers(0, 20 + 15 * domain, (*FRAME, 3))
             paths = _street_files(data, frame, masks)
             for path in paths:
@@ -154,7 +180,12 @@ def wide_png(values: Any) -> bytes:
     """A PNG of 16-bit colour without filters: `values` is `(height, width, 3)`."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content))
+            + kind
+            + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     height, width, _ = values.shape
     lines = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
@@ -166,25 +197,37 @@ def wide_png(values: Any) -> bytes:
 def write_networks(folder: Path) -> None:
     """Write a tiny ResNet and a tiny ViT as transformers has them, with a classifier of 1,000 classes.
 
-    Their weights are random, but such that different pictures are predicted to be of different classes.
+    Their weights are random, but such that different images are predicted to be of different
+    classes.
     """
     import torch
-    from transformers import ResNetConfig, ResNetForImageClassification, ViTConfig, ViTForImageClassification
+    from transformers import (
+        ResNetConfig,
+        ResNetForImageClassification,
+        ViTConfig,
+        ViTForImageClassification,
+    )
 
     torch.manual_seed(0)
     small = ResNetConfig(
-        embedding_size=4, hidden_sizes=[4, 4, 8, 32], depths=[1, 1, 1, 1], layer_type="basic", num_labels=1000
+        embedding_size=4,
+        hidden_sizes=[4, 4, 8, 32],
+        depths=[1, 1, 1, 1],
+        layer_type="basic",
+        num_labels=1000,
     )
     resnet = ResNetForImageClassification(small)
     norms = [module for module in resnet.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     for norm in norms:
-        norm.momentum = None  # the moments become those of these pictures
-    pictures = np.stack([np.asarray(_picture(kind, 0, kind).resize((224, 224))) for kind in range(40)])
-    images = torch.from_numpy(pictures.transpose(0, 3, 1, 2) / 64 - 2).float()
+        norm.momentum = None  # the moments become those of these images
+    image_files = np.stack(
+        [np.asarray(_image(kind, 0, kind).resize((224, 224))) for kind in range(40)]
+    )
+    images = torch.from_numpy(image_files.transpose(0, 3, 1, 2) / 64 - 2).float()
     with torch.no_grad():
         resnet(images)
         norms[-1].weight.mul_(SPREAD)
-        norms[-1].bias.sub_(SPREAD)  # so that each picture moves a few features only
+        norms[-1].bias.sub_(SPREAD)  # so that each image moves a few features only
     resnet.save_pretrained(folder / "resnet")
     thin = ViTConfig(
         hidden_size=16,
@@ -205,16 +248,18 @@ def write_networks(folder: Path) -> None:
 @lru_cache(maxsize=4096)  # the same in every layout
 def _png(kind: int, domain: int, number: int) -> bytes:
     content = BytesIO()
-    _picture(kind, domain, number).save(content, "png")
+    _image(kind, domain, number).save(content, "png")
     return content.getvalue()
 
 
-def _picture(kind: int, domain: int, number: int) -> Image.Image:
+def _image(kind: int, domain: int, number: int) -> Image.Image:
     """A gradient whose colours are those of the class, with the noise of the domain."""
     first, second = np.random.default_rng([kind]).integers(0, 200, (2, 1, 1, 3))
     across = np.linspace(0, 1, SIDE)[None, :, None]
     noise = np.random.default_rng([domain, number]).integers(0, 20 + 15 * domain, (SIDE, SIDE, 3))
-    return Image.fromarray((first * across + second * (1 - across) + noise).clip(0, 255).astype(np.uint8))
+    return Image.fromarray(
+        (first * across + second * (1 - across) + noise).clip(0, 255).astype(np.uint8)
+    )
 
 
 def _spelled(benchmark: Benchmark, domain: str, layout: DiskLayout) -> str:
@@ -234,9 +279,13 @@ def write_all(folder: Path, *, lists: bool = False) -> None:
 
 def main() -> None:
     """Write everything."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--lists", action="store_true", help="lists with the paths of another machine too")
+    parser.add_argument(
+        "--lists", action="store_true", help="lists with the paths of another machine too"
+    )
     args = parser.parse_args()
     write_all(args.folder, lists=args.lists)
     print(f"{args.folder}: data, resnet, vit{', lists' if args.lists else ''}")

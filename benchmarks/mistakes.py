@@ -1,12 +1,14 @@
 """How often 95% intervals of T hold the truth where a model makes few mistakes, and where PseudoCal mixes inputs.
 
-First labelled rows: "chosen on" are the kinds of data that Student's degrees of freedom were chosen on, "drawn later"
-those that were not looked at before. "as if many" takes the same error for that of very many rows.
+First labelled rows: "chosen on" are the kinds of data that Student's degrees of freedom were chosen
+on, "drawn later" those that were not looked at before. "as if many" takes the same error for that
+of very many rows.
 
-Then PseudoCal's own mixes of an array of a classifier's inputs, where each input is in two mixes: in one with the
-larger share, in the other with the smaller. Both the inputs and the pairs are drawn anew, or the pairs alone. If mixes
-that share an input are correlated by r, the error of 1/T is sqrt(1 + 2 r) times that of independent ones, which is what
-is estimated. Takes a few minutes; `python benchmarks/mistakes.py 600 1500` draws 600 sets of rows, 1,500 of inputs.
+Then PseudoCal's own mixup samples of an array of a classifier's inputs, where each input is in two
+mixup samples: in one with the larger part, in the other with the smaller. Both the inputs and the
+pairs are drawn anew, or the pairs alone. If mixup samples that share an input are correlated by r,
+the error of 1/T is sqrt(1 + 2 r) times that of independent ones, which is what is estimated. Takes
+a few minutes; `python benchmarks/mistakes.py 600 1500` draws 600 sets of rows, 1,500 of inputs.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ Rows = tuple[np.ndarray, np.ndarray]
 Draw = Callable[[int, np.random.Generator], Rows]
 
 
-def noisy(share: float, tail: float = 0.0) -> Draw:
-    """Labels that are the largest logit but for a share of them, which are anything; confident rows if tailed."""
+def noisy(fraction: float, tail: float = 0.0) -> Draw:
+    """Labels that are the largest logit but for a fraction of them, which are anything.
+
+    Confident rows if tailed.
+    """
 
     def draw(n: int, rng: np.random.Generator) -> Rows:
         z = 3 * rng.standard_normal((n, 5)) * np.exp(tail * rng.standard_normal((n, 1)))
-        return z, np.where(rng.random(n) < share, rng.integers(0, 5, n), z.argmax(axis=1))
+        return z, np.where(rng.random(n) < fraction, rng.integers(0, 5, n), z.argmax(axis=1))
 
     return draw
 
@@ -66,7 +71,10 @@ def clusters(distance: float) -> Draw:
 
 
 def tailed(scale: float) -> Draw:
-    """Twenty classes with long-tailed logits; one row in fifty has a second label that its logits do not know of."""
+    """Twenty classes with long-tailed logits.
+
+    One row in fifty has a second label that its logits do not know of.
+    """
 
     def draw(n: int, rng: np.random.Generator) -> Rows:
         z = scale * rng.standard_t(3, (n, 20))
@@ -100,7 +108,10 @@ DRAWN_LATER: dict[str, tuple[Draw, int]] = {
 def row(kind: str, name: str, draw: Draw, n: int, sets: int) -> None:
     """Print how often the interval held the truth."""
     logits, labels = draw(MANY, np.random.default_rng(10**6))
-    truth, wrong = fit_temperature(logits, labels).temperature, (logits.argmax(axis=1) != labels).mean()
+    truth, wrong = (
+        fit_temperature(logits, labels).temperature,
+        (logits.argmax(axis=1) != labels).mean(),
+    )
     held = np.zeros(2)
     bounds = 0
     for seed in range(sets):
@@ -109,7 +120,10 @@ def row(kind: str, name: str, draw: Draw, n: int, sets: int) -> None:
         intervals = fitted.interval(), replace(fitted, effective_rows=math.inf).interval()
         held += [low <= truth <= high for low, high in intervals]
     here, many = held / sets
-    print(f"| {kind} | {name} | {n} | {n * wrong:.1f} | {here:.3f} | {many:.3f} | {bounds / sets:.3f} |", flush=True)
+    print(
+        f"| {kind} | {name} | {n} | {n * wrong:.1f} | {here:.3f} | {many:.3f} | {bounds / sets:.3f} |",
+        flush=True,
+    )
 
 
 CENTRES = np.random.default_rng(1).normal(size=(10, 16))
@@ -126,7 +140,7 @@ def inputs(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def together(n: int, temperature: float) -> float:
-    """The correlation of the slopes of two mixes of which one leads with the input that the other ends with.
+    """The correlation of the slopes of two mixup samples of which one leads with the input that the other ends with.
 
     Pairs that are not mixed, since both inputs are predicted alike, count as slopes of zero.
     """
@@ -140,28 +154,51 @@ def together(n: int, temperature: float) -> float:
     return float(slopes @ np.roll(slopes, 1) / (slopes @ slopes))
 
 
-def mixes(n: int, sets: int) -> None:
-    """Print the same of PseudoCal's mixes: the share that held the truth, and the error of 1/T by its estimate."""
-    truth = PseudoCal(seed=3).fit(model, inputs(MANY // 4, np.random.default_rng(10**6))).temperature
-    anew = [PseudoCal(seed=s).collect(model, inputs(n, np.random.default_rng(s))).temperature() for s in range(sets)]
-    mixes_row(n, "other inputs", anew, truth, math.sqrt(1 + 2 * together(200_000, truth)))
+def mixup_samples(n: int, sets: int) -> None:
+    """Print the same of PseudoCal's mixup samples.
+
+    The fraction that held the truth, and the error of 1/T by its estimate.
+    """
+    truth = (
+        PseudoCal(seed=3).fit(model, inputs(MANY // 4, np.random.default_rng(10**6))).temperature
+    )
+    anew = [
+        PseudoCal(seed=s).collect(model, inputs(n, np.random.default_rng(s))).temperature()
+        for s in range(sets)
+    ]
+    mixup_row(n, "other inputs", anew, truth, math.sqrt(1 + 2 * together(200_000, truth)))
     same = inputs(n, np.random.default_rng(1000))
     again = [PseudoCal(seed=s).collect(model, same).temperature() for s in range(PAIRINGS)]
-    mixes_row(n, "the same inputs, other pairs", again, 1 / float(np.mean([1 / f.temperature for f in again])))
+    mixup_row(
+        n,
+        "the same inputs, other pairs",
+        again,
+        1 / float(np.mean([1 / f.temperature for f in again])),
+    )
 
 
-def mixes_row(n: int, what: str, fitted: list[TemperatureScaling], truth: float, expected: float = math.nan) -> None:
+def mixup_row(
+    n: int, what: str, fitted: list[TemperatureScaling], truth: float, expected: float = math.nan
+) -> None:
     """Print one row."""
     held = np.mean([f.interval()[0] <= truth <= f.interval()[1] for f in fitted])
-    error = truth * np.std([1 / f.temperature for f in fitted]) / np.mean([f.log_se for f in fitted])
-    print(f"| {n:,} | {what} | {len(fitted):,} | {held:.3f} | {error:.2f} | {expected:.2f} |", flush=True)
+    error = (
+        truth * np.std([1 / f.temperature for f in fitted]) / np.mean([f.log_se for f in fitted])
+    )
+    print(
+        f"| {n:,} | {what} | {len(fitted):,} | {held:.3f} | {error:.2f} | {expected:.2f} |",
+        flush=True,
+    )
 
 
 def separated(distance: float, n: int, sets: int) -> None:
-    """Print the same of the mixes of two clusters so far apart that few mixes lie on the wrong side."""
+    """Print the same of the mixup samples of two clusters so far apart that few mixup samples lie on the wrong side."""
 
     def draw(n: int, rng: np.random.Generator) -> np.ndarray:
-        return rng.standard_normal((n, 2)) + distance * (rng.integers(0, 2, n)[:, None] - 0.5) * [1, 0]
+        return rng.standard_normal((n, 2)) + distance * (rng.integers(0, 2, n)[:, None] - 0.5) * [
+            1,
+            0,
+        ]
 
     def sure(x: np.ndarray) -> np.ndarray:
         return np.stack([np.zeros(len(x)), 3 * x[:, 0]], axis=1)
@@ -170,26 +207,35 @@ def separated(distance: float, n: int, sets: int) -> None:
     held, wrong, bounds = 0, 0.0, 0
     for seed in range(sets):
         evidence = PseudoCal(seed=seed).collect(sure, draw(n, np.random.default_rng(seed)))
-        mixed, fitted = evidence.mixes.labelled, evidence.temperature()
+        mixed, fitted = evidence.mixup_samples.labelled, evidence.temperature()
         low, high = fitted.interval()
         held, bounds = held + (low <= truth <= high), bounds + (fitted.bound is not None)
         wrong += (mixed.logits.argmax(axis=1) != mixed.labels).sum()
-    print(f"| {distance:g} | {n:,} | {wrong / sets:.1f} | {held / sets:.3f} | {bounds / sets:.3f} |", flush=True)
+    print(
+        f"| {distance:g} | {n:,} | {wrong / sets:.1f} | {held / sets:.3f} | {bounds / sets:.3f} |",
+        flush=True,
+    )
 
 
 def main(sets: int = SETS, mixed: int = MIXED) -> None:
     """Print the tables."""
     print(f"\n95% intervals of T, {sets} sets of labelled rows in each row\n")
-    print("| | data | rows | mistakes | held | held as if many | at a bound |\n|---|---|---|---|---|---|---|")
+    print(
+        "| | data | rows | mistakes | held | held as if many | at a bound |\n|---|---|---|---|---|---|---|"
+    )
     for kind, cases in (("chosen on", CHOSEN_ON), ("drawn later", DRAWN_LATER)):
         for name, (draw, n) in cases.items():
             row(kind, name, draw, n, sets)
     print("\n95% intervals of T of PseudoCal\n")
-    print("| inputs | drawn | sets | held | error by its estimate | expected |\n|---|---|---|---|---|---|")
+    print(
+        "| inputs | drawn | sets | held | error by its estimate | expected |\n|---|---|---|---|---|---|"
+    )
     for n in (500, 5_000):
-        mixes(n, mixed)
+        mixup_samples(n, mixed)
     print(f"\n95% intervals of T of PseudoCal, two clusters, {mixed} sets of inputs in each row\n")
-    print("| distance | inputs | mixes on the wrong side | held | at a bound |\n|---|---|---|---|---|")
+    print(
+        "| distance | inputs | mixup samples on the wrong side | held | at a bound |\n|---|---|---|---|---|"
+    )
     for distance in (10, 12, 13):
         separated(distance, 2_000, mixed)
 

@@ -1,8 +1,11 @@
 """What the released PseudoCal code does differently, and what that costs.
 
-1. Its kept indices are never moved on from the first batch: of all mixes it makes, those of the first batch of 108 are
-   used, again and again. We emulate that and compare how far the temperature scatters over 200 shuffles.
-2. It finds the temperature by an unbounded Nelder-Mead search from T = 2. We run that search on the cases in which
+1. Its kept indices are never moved on from the first batch: of all mixup samples it makes, those of
+the first batch of 108 are
+   used, again and again. We emulate that and compare how far the temperature scatters over 200
+   shuffles.
+2. It finds the temperature by an unbounded Nelder-Mead search from T = 2. We run that search on the
+cases in which
    the best temperature is far away.
 """
 
@@ -15,11 +18,17 @@ from scipy.special import log_softmax
 from anytime import model, target
 from pseudocal import fit_temperature
 
-ROWS, BATCH, SHUFFLES = 4365, 108, 200  # the size of Office-Home Clipart, and the batch of the released code
+ROWS, BATCH, SHUFFLES = (
+    4365,
+    108,
+    200,
+)  # the size of Office-Home Clipart, and the batch of the released code
 
 
-def mixes(x: np.ndarray, rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each batch: logits of all its mixes, labels, and the rows whose pair differs."""
+def mixup_samples(
+    x: np.ndarray, rng: np.random.Generator
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """For each batch: logits of all its mixup samples, labels, and the rows whose pair differs."""
     made = []
     for rows in np.split(rng.permutation(len(x)), range(BATCH, len(x), BATCH)):
         batch, partner = x[rows], rng.permutation(len(rows))
@@ -37,7 +46,10 @@ def by_the_paper(made: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> float
 
 def as_released(made: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> tuple[float, int]:
     """The indices of every batch point into the rows of the first."""
-    logits, labels = np.concatenate([z for z, _, _ in made]), np.concatenate([y for _, y, _ in made])
+    logits, labels = (
+        np.concatenate([z for z, _, _ in made]),
+        np.concatenate([y for _, y, _ in made]),
+    )
     rows = np.concatenate([keep for _, _, keep in made])
     return fit_temperature(logits[rows], labels[rows]).temperature, len(set(rows))
 
@@ -58,18 +70,20 @@ def main() -> None:
     x = target(ROWS)
     paper, released, distinct = [], [], []
     for seed in range(SHUFFLES):
-        made = mixes(x, np.random.default_rng(seed))
+        made = mixup_samples(x, np.random.default_rng(seed))
         paper.append(by_the_paper(made))
         temperature, rows = as_released(made)
         released.append(temperature)
         distinct.append(rows)
     print(f"\n{ROWS} target rows in batches of {BATCH}, {SHUFFLES} shuffles\n")
-    print("| which mixes | distinct mixes | mean T | scatter of log T |\n|---|---|---|---|")
-    kept = np.mean([sum(len(k) for _, _, k in mixes(x, np.random.default_rng(0)))])
+    print("| which mixes | distinct mixup samples | mean T | scatter of log T |\n|---|---|---|---|")
+    kept = np.mean([sum(len(k) for _, _, k in mixup_samples(x, np.random.default_rng(0)))])
     print(
         f"| all pairs that differ (the paper, here) | {kept:.0f} | {np.mean(paper):.3f} | {np.log(paper).std():.1%} |"
     )
-    print(f"| as released | {np.mean(distinct):.0f} | {np.mean(released):.3f} | {np.log(released).std():.1%} |")
+    print(
+        f"| as released | {np.mean(distinct):.0f} | {np.mean(released):.3f} | {np.log(released).std():.1%} |"
+    )
 
     rng = np.random.default_rng(0)
     z = 2 * rng.standard_normal((5000, 10))
@@ -84,7 +98,9 @@ def main() -> None:
     print("\n| case | Nelder-Mead from 2.0 | here | bound |\n|---|---|---|---|")
     for name, (logits, labels) in cases.items():
         ours = fit_temperature(logits, labels)
-        print(f"| {name} | {simplex(logits, labels):.6g} | {ours.temperature:.6g} | {ours.bound or ''} |")
+        print(
+            f"| {name} | {simplex(logits, labels):.6g} | {ours.temperature:.6g} | {ours.bound or ''} |"
+        )
 
 
 if __name__ == "__main__":

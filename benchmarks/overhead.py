@@ -1,7 +1,9 @@
-"""What PseudoCal costs beyond the forward passes it makes, on a ResNet-18; and what importing the library costs.
+"""What PseudoCal costs beyond the forward passes it makes, on a ResNet-18.
 
-Run by `make bench`. The passes alone are the very batches that PseudoCal predicted, real and mixed, sent through the
-network once more. Both are timed in turn, and the median of the ratios is printed.
+And what importing the library costs.
+
+Run by `make bench`. The passes alone are the very batches that PseudoCal predicted, real and mixed,
+sent through the network once more. Both are timed in turn, and the median of the ratios is printed.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ IMAGES, ROUNDS = 768, 5
 def network() -> torch.nn.Module:
     """A ResNet-18 with random weights."""
     torch.manual_seed(0)
-    config = ResNetConfig(hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic", num_labels=20)
+    config = ResNetConfig(
+        hidden_sizes=[64, 128, 256, 512], depths=[2, 2, 2, 2], layer_type="basic", num_labels=20
+    )
     return ResNetForImageClassification(config).eval()
 
 
@@ -59,8 +63,12 @@ def main() -> None:
                 model(x)
         passes.append(time.perf_counter() - start)
     ratio = np.median(np.array(whole) / np.array(passes))
-    print(f"\nPseudoCal on a ResNet-18, {IMAGES} images of 64 x 64, {calibration.counts['mixes']} mixes")
-    print(f"whole {np.median(whole):.2f} s, its forward passes alone {np.median(passes):.2f} s, ratio {ratio:.3f}")
+    print(
+        f"\nPseudoCal on a ResNet-18, {IMAGES} images of 64 x 64, {calibration.counts['mixup']} mixup samples"
+    )
+    print(
+        f"whole {np.median(whole):.2f} s, its forward passes alone {np.median(passes):.2f} s, ratio {ratio:.3f}"
+    )
     code = "import time; t = time.perf_counter(); import pseudocal; print(time.perf_counter() - t)"
     seconds = [float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5)]
     print(f"import pseudocal: {min(seconds):.3f} s")

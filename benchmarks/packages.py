@@ -1,9 +1,12 @@
-"""How much disk an extra takes: the packages that it needs, with their sizes as they are installed here.
+"""How much disk an extra takes.
+
+The packages that it needs, with their sizes as they are installed here.
 
     python benchmarks/packages.py cli,onnx
 
-The packages must be installed in the environment that runs this; what is required is read from `pyproject.toml`. Prints
-the largest ones, the sum, and the CPU time of `import pseudocal` in a new process, the best of five.
+The packages must be installed in the environment that runs this; what is required is read from
+`pyproject.toml`. Prints the largest ones, the sum, and the CPU time of `import pseudocal` in a new
+process, the best of five.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Partial sets: accuracy when the target holds half of the classes, and the class weights that PADA ends with.
+"""Partial sets.
+
+Accuracy when the target holds half of the classes, and the class weights that PADA ends with.
 
 python benchmarks/partial.py
 """
@@ -15,7 +17,13 @@ from pseudocal.lab.adapt import METHODS, TrainingRun, train
 from pseudocal.lab.adapt.losses import class_weights
 from pseudocal.lab.data import emoji, partial
 
-CASES = [("source-only", "paper"), ("mcc", "paper"), ("atdoc", "paper"), ("shot", "partial"), ("pada", "paper")]
+CASES = [
+    ("source-only", "paper"),
+    ("mcc", "paper"),
+    ("atdoc", "paper"),
+    ("shot", "partial"),
+    ("pada", "paper"),
+]
 
 
 def main() -> None:
@@ -23,11 +31,18 @@ def main() -> None:
     domains = emoji("noto", "twemoji")
     present = domains["twemoji"].classes[: len(domains["twemoji"].classes) // 2]
     source, target = domains["noto"], partial(domains["twemoji"], present)
-    print("\nnoto -> twemoji with the first 26 of 52 classes, seed 0\n\n| method | accuracy, % |\n|---|---|")
+    print(
+        "\nnoto -> twemoji with the first 26 of 52 classes, seed 0\n\n| method | accuracy, % |\n|---|---|"
+    )
     for method, preset in CASES:
         with tempfile.TemporaryDirectory() as out:
             trained = train(
-                source, target.unlabelled(), TrainingRun(Path(out)), method=method, preset=preset, width=256
+                source,
+                target.unlabelled(),
+                TrainingRun(Path(out)),
+                method=method,
+                preset=preset,
+                width=256,
             )
             with np.load(trained.target) as outputs:
                 logits = outputs["logits"]

@@ -1,8 +1,9 @@
 """Write docs/results.md, its figures and the README's table from the runs of the built-in suites.
 
-python benchmarks/results.py --out runs/bench          # runs what is missing, some hours of one core from nothing
-python benchmarks/results.py --out runs/bench --no-run
-python benchmarks/results.py --out runs/bench --no-run --only digits    # replaces, or adds, one section
+python benchmarks/results.py --out runs/bench          # runs what is missing, some hours of one
+core from nothing python benchmarks/results.py --out runs/bench --no-run
+python benchmarks/results.py --out runs/bench --no-run --only digits    # replaces, or adds, one
+section
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ MARK = "<!-- results -->"
 
 def main() -> None:
     """Run, then write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--run", action=argparse.BooleanOptionalAction, default=True)
@@ -71,11 +74,15 @@ def main() -> None:
         return
     if args.run:
         with Pool(args.workers) as pool:
-            for suite in [built_in(n, seeds=seeds) for n, seeds in SEEDS.items()] + [read_suite(path) for path in OWN]:
+            for suite in [built_in(n, seeds=seeds) for n, seeds in SEEDS.items()] + [
+                read_suite(path) for path in OWN
+            ]:
                 run(suite, store, executor=pool)
     names = [*SEEDS, *(path.stem for path in OWN)]
     suites = [found for name in names if (found := _finished(store, name))]
-    text = "\n\n".join([preface(store, suites), *(section(suite, store) for suite in suites)]) + "\n"
+    text = (
+        "\n\n".join([preface(store, suites), *(section(suite, store) for suite in suites)]) + "\n"
+    )
     (HERE / "docs" / "results.md").write_text(text)
     write_readme(next(suite for suite in suites if suite.name == "emoji"), store)
 
@@ -109,7 +116,11 @@ def preface(store: Store, suites: list[Suite]) -> str:
     packages = ", ".join(f"{name} {version}" for name, version in training_versions().items())
     tasks = list(dict.fromkeys(task for suite in suites for task in suite.tasks))
     trainings = {task.training for task in tasks if task.segments}
-    seconds = sum(stage["cpu"] for task in [*tasks, *trainings] for stage in _times(store.folder(task)).values())
+    seconds = sum(
+        stage["cpu"]
+        for task in [*tasks, *trainings]
+        for stage in _times(store.folder(task)).values()
+    )
     paragraphs = [
         "# Results",
         "Written by `python benchmarks/results.py` from runs of the built-in suites. "
@@ -134,7 +145,10 @@ def _times(folder: Path) -> dict[str, dict[str, float]]:
 
 def _processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def section(suite: Suite, store: Store) -> str:
@@ -150,9 +164,16 @@ def section(suite: Suite, store: Store) -> str:
     if "pseudocal" in suite.calibrators:
         parts += ["PseudoCal against each, by ECE:", comparisons(compare_over_tasks(records))]
         if len(suite.calibrators) > 7:
-            parts += ["By target:", *(markdown(table) for table in tables(suite, records, "ece", "target"))]
+            parts += [
+                "By target:",
+                *(markdown(table) for table in tables(suite, records, "ece", "target")),
+            ]
         parts += losses(records)
-    parts += temperatures(suite, store) if {"tempscal", "transcal", "pseudocal"} <= set(suite.calibrators) else []
+    parts += (
+        temperatures(suite, store)
+        if {"tempscal", "transcal", "pseudocal"} <= set(suite.calibrators)
+        else []
+    )
     parts += figures(suite, store)
     missing = missing_scores(suite, store)
     parts += ["Missing: " + "; ".join(missing) + "."] if missing else []
@@ -165,22 +186,29 @@ def _size(records: list[Record]) -> str:
 
 
 def temperatures(suite: Suite, store: Store) -> list[str]:
-    """Why temperatures come out as they do: how right and how sure the models are, and what pseudo-labels do."""
+    """Why temperatures come out as they do.
+
+    How right and how sure the models are, and what pseudo-labels do.
+    """
     if any(task.scenario == "source-free" for task in suite.tasks):
         return []
     rows = []
     for method in unique(task.method for task in suite.tasks):
-        each = np.mean([_explained(task, store) for task in suite.tasks if task.method == method], axis=0)
+        each = np.mean(
+            [_explained(task, store) for task in suite.tasks if task.method == method], axis=0
+        )
         rows.append(
-            f"| {method} | " + " | ".join(f"{v:.1f}" if i < 3 else f"{v:.2f}" for i, v in enumerate(each)) + " |"
+            f"| {method} | "
+            + " | ".join(f"{v:.1f}" if i < 3 else f"{v:.2f}" for i, v in enumerate(each))
+            + " |"
         )
     head = (
         "| method | accuracy, source | accuracy, target | confidence, target | log T, oracle | PseudoCal "
-        "| the same mixes, true labels | TempScal | TransCal |"
+        "| the same mixup samples, true labels | TempScal | TransCal |"
     )
     said = (
         "Means over tasks. Accuracy and confidence in percent, before calibration, the source's on held-out rows. "
-        "With the true label of the larger share in the place of the pseudo-label, what is left of the difference "
+        "With the true label of the larger fraction in the place of the pseudo-label, what is left of the difference "
         "from the oracle's is the mixing's:"
     )
     return [said, "\n".join([head, "|" + "---|" * 9, *rows])]
@@ -188,12 +216,15 @@ def temperatures(suite: Suite, store: Store) -> list[str]:
 
 def _explained(task: Task, store: Store) -> list[float]:
     folder, scores = store.folder(task), store.scores(task)
-    target, source, mixes = (
-        load_arrays(folder / name) for name in ("target.npz", "source_val.npz", "mixes/pseudocal.npz")
+    target, source, mixup_samples = (
+        load_arrays(folder / name)
+        for name in ("target.npz", "source_val.npz", "mixup/pseudocal.npz")
     )
     labels = np.load(folder / "target_labels.npy", allow_pickle=False)
-    right = fit_temperature(mixes["logits"], labels[mixes["first"]]).temperature
-    found = [scores[name]["temperature"] for name in ("oracle", "pseudocal", "tempscal", "transcal")]
+    right = fit_temperature(mixup_samples["logits"], labels[mixup_samples["first"]]).temperature
+    found = [
+        scores[name]["temperature"] for name in ("oracle", "pseudocal", "tempscal", "transcal")
+    ]
     oracle, pseudocal, tempscal, transcal = (float(np.log(t)) for t in found if t is not None)
     return [
         100 * float((source["logits"].argmax(axis=1) == source["labels"]).mean()),
@@ -225,21 +256,28 @@ def losses(records: list[Record]) -> list[str]:
         for r in records:
             if (r.task.method, r.task.pair) == key:
                 ece.setdefault(r.calibrator, []).append(r.ece)
-        means = {name: float(np.mean(values)) for name, values in ece.items() if name not in SEE_LABELS}
+        means = {
+            name: float(np.mean(values)) for name, values in ece.items() if name not in SEE_LABELS
+        }
         mine = means.pop("pseudocal")
         better = sorted((value, name) for name, value in means.items() if value < mine)
         if better:
             harm = means.get("none", 1.0) < mine
             names = ", ".join(f"{COMPARED[name].title} {100 * value:.1f}" for value, name in better)
             rows.append(
-                (not harm, -mine, f"| {key[0]} | {key[1]} | {100 * mine:.1f} | {'yes' if harm else ''} | {names} |")
+                (
+                    not harm,
+                    -mine,
+                    f"| {key[0]} | {key[1]} | {100 * mine:.1f} | {'yes' if harm else ''} | {names} |",
+                )
             )
     total = len({(r.task.method, r.task.pair) for r in records})
     harmful = sum(not row[0] for row in rows)
-    said = (
-        f"PseudoCal is worse than no calibration on {harmful} of {total} tasks, and beaten by another on {len(rows)}:"
-    )
-    head = ["| method | task | PseudoCal's ECE, % | worse than none | beaten by |", "|---|---|---|---|---|"]
+    said = f"PseudoCal is worse than no calibration on {harmful} of {total} tasks, and beaten by another on {len(rows)}:"
+    head = [
+        "| method | task | PseudoCal's ECE, % | worse than none | beaten by |",
+        "|---|---|---|---|---|",
+    ]
     return [said, "\n".join([*head, *(line for *_, line in sorted(rows))])] if rows else []
 
 

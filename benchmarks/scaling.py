@@ -2,9 +2,9 @@
 
     python benchmarks/scaling.py [map rows classes forty fit anytime workers blocks model]
 
-Every figure comes from a process of its own. On a machine that others use as well, wall-clock time says little: the CPU
-time stands beside it, and the load average at the start of each table. `map` writes a file of 2 GB into the temporary
-folder and removes it at the end.
+Every figure comes from a process of its own. On a machine that others use as well, wall-clock time
+says little: the CPU time stands beside it, and the load average at the start of each table. `map`
+writes a file of 2 GB into the temporary folder and removes it at the end.
 """
 
 from __future__ import annotations
@@ -58,8 +58,13 @@ class Drawn:
 
 
 def network(folder: str, width: int) -> Callable[[np.ndarray], np.ndarray]:
-    """The classifier behind six layers of work; each process notes the CPU time it has spent in it."""
-    weights = np.random.default_rng(3).normal(size=(width, width)).astype(np.float32) if width else None
+    """The classifier behind six layers of work.
+
+    Each process notes the CPU time it has spent in it.
+    """
+    weights = (
+        np.random.default_rng(3).normal(size=(width, width)).astype(np.float32) if width else None
+    )
     spent = 0.0
 
     def predict(x: np.ndarray) -> np.ndarray:
@@ -77,7 +82,8 @@ def network(folder: str, width: int) -> Callable[[np.ndarray], np.ndarray]:
     return predict
 
 
-# ------------------------------------------------------------------------------------------------ what is measured
+# ------------------------------------------------------------------------------------------------
+# what is measured
 
 
 def write_logits(path: str, rows: str | int, classes: str | int) -> dict[str, Any]:
@@ -128,18 +134,35 @@ def fit_and_score(path: str, rows: str, cold: str = "warm") -> dict[str, Any]:
     temperature = fit_temperature(logits, labels).temperature
     fitted = time.perf_counter()
     ece = metrics.ece(metrics.Outcomes.from_logits(logits, labels))
-    return {"fit": fitted - start, "ece": time.perf_counter() - fitted, "temperature": temperature, "value": ece}
+    return {
+        "fit": fitted - start,
+        "ece": time.perf_counter() - fitted,
+        "temperature": temperature,
+        "value": ece,
+    }
 
 
 def fit_forty(folder: str) -> dict[str, Any]:
-    """A map of 40 GB: a million rows of 100 classes in ten places, and holes of zeros, which say nothing, between."""
+    """A map of 40 GB.
+
+    A million rows of 100 classes in ten places, and holes of zeros, which say nothing, between.
+    """
     from pseudocal import fit_temperature, metrics
 
-    real, labels = np.load(f"{folder}/logits.npy", mmap_mode="r"), np.load(f"{folder}/logits.npy.labels.npy")
+    real, labels = (
+        np.load(f"{folder}/logits.npy", mmap_mode="r"),
+        np.load(f"{folder}/logits.npy.labels.npy"),
+    )
     n, path = 200_000_000, f"{folder}/forty.npy"
-    written, y = np.lib.format.open_memmap(path, "w+", np.float16, (n, 100)), np.zeros(n, dtype=np.uint8)
+    written, y = (
+        np.lib.format.open_memmap(path, "w+", np.float16, (n, 100)),
+        np.zeros(n, dtype=np.uint8),
+    )
     for k in range(10):
-        here, there = slice(100_000 * k, 100_000 * (k + 1)), slice(20_000_000 * k, 20_000_000 * k + 100_000)
+        here, there = (
+            slice(100_000 * k, 100_000 * (k + 1)),
+            slice(20_000_000 * k, 20_000_000 * k + 100_000),
+        )
         written[there], y[there] = real[here], labels[here]
     written.flush()
     del written
@@ -149,7 +172,10 @@ def fit_forty(folder: str) -> dict[str, Any]:
         fitted = fit_temperature(logits, y).temperature
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         parts = (slice(i, i + 10_000_000) for i in range(0, n, 10_000_000))
-        whole = sum(metrics.Reliability.of(metrics.Outcomes.from_logits(logits[part], y[part])) for part in parts)
+        whole = sum(
+            metrics.Reliability.of(metrics.Outcomes.from_logits(logits[part], y[part]))
+            for part in parts
+        )
         return {
             "gigabytes": os.path.getsize(path) / 1e9,
             "fit": seconds,
@@ -189,7 +215,9 @@ def anytime(rows: str) -> dict[str, Any]:
 
     x = target(int(rows))
     full = PseudoCal().fit(cheap, x, batch_size=4096)
-    quick = [PseudoCal(tolerance=0.01, seed=s).fit(cheap, x, executor=LocalExecutor()) for s in range(10)]
+    quick = [
+        PseudoCal(tolerance=0.01, seed=s).fit(cheap, x, executor=LocalExecutor()) for s in range(10)
+    ]
     return {
         "full": full.temperature,
         "full_passes": full.counts["forward_passes"],
@@ -200,7 +228,9 @@ def anytime(rows: str) -> dict[str, Any]:
     }
 
 
-def on_workers(workers: str, blocks: str, rows: str, width: str, memory: str = str(2**29)) -> dict[str, Any]:
+def on_workers(
+    workers: str, blocks: str, rows: str, width: str, memory: str = str(2**29)
+) -> dict[str, Any]:
     """Blocks on the workers of a Ray session that is already there."""
     from pseudocal import PseudoCal
     from pseudocal.distributed import Deferred, RayExecutor
@@ -227,7 +257,7 @@ def constants() -> dict[str, Any]:
     from pseudocal import PseudoCal
 
     packed = [PseudoCal().collect(cheap, target(2048, seed=i), part=i).pack() for i in range(50)]
-    collected = PseudoCal().no_evidence()
+    collected = PseudoCal().empty_evidence()
     start = time.process_time()
     for part in packed:
         collected.merge(part)
@@ -293,10 +323,19 @@ def table_rows(folder: str) -> None:
     path = f"{folder}/logits.npy"
     if not Path(path).exists():
         measured(write_logits, path, *MAPPED)
-    title("Rows of 100 classes, float16, from a memory map", "rows", "fit, s", "ECE, s", "CPU, s", "peak, MB")
+    title(
+        "Rows of 100 classes, float16, from a memory map",
+        "rows",
+        "fit, s",
+        "ECE, s",
+        "CPU, s",
+        "peak, MB",
+    )
     for rows in (10**3, 10**4, 10**5, 10**6, 10**7):
         got = measured(fit_and_score, path, rows)
-        print(f"| {rows:,} | {got['fit']:.3f} | {got['ece']:.3f} | {got['cpu']:.1f} | {got['peak']:.0f} |")
+        print(
+            f"| {rows:,} | {got['fit']:.3f} | {got['ece']:.3f} | {got['cpu']:.1f} | {got['peak']:.0f} |"
+        )
 
 
 def table_classes(folder: str) -> None:
@@ -325,13 +364,24 @@ def table_forty(folder: str) -> None:
     if not Path(f"{folder}/logits.npy").exists():
         measured(write_logits, f"{folder}/logits.npy", *MAPPED)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    title("A map larger than memory", "file, GB", "memory, GB", "fit, s", "CPU, s", "ECE in parts, s", "peak, MB", "T")
+    title(
+        "A map larger than memory",
+        "file, GB",
+        "memory, GB",
+        "fit, s",
+        "CPU, s",
+        "ECE in parts, s",
+        "peak, MB",
+        "T",
+    )
     got = measured(fit_forty, folder)
     print(
         f"| {got['gigabytes']:.0f} | {memory:.0f} | {got['fit']:.0f} | {got['fit_cpu']:.0f} | {got['ece']:.0f} "
         f"| {got['peak']:.0f} | {got['temperature']:.6f} |"
     )
-    print(f"\nT of the million rows by themselves: {got['alone']:.6f}. ECE over {got['rows']:,} rows.")
+    print(
+        f"\nT of the million rows by themselves: {got['alone']:.6f}. ECE over {got['rows']:,} rows."
+    )
 
 
 def table_fit(folder: str) -> None:
@@ -355,7 +405,12 @@ def table_fit(folder: str) -> None:
 
 
 def table_anytime(folder: str) -> None:
-    title("tolerance=0.01 on 1,000,000 rows, 10 seeds", "", "forward passes", "T against that of all rows")
+    title(
+        "tolerance=0.01 on 1,000,000 rows, 10 seeds",
+        "",
+        "forward passes",
+        "T against that of all rows",
+    )
     got = measured(anytime, 10**6)
     off = [f"{100 * o:+.2f}%" for o in got["off"]]
     print(f"| all | {got['full_passes']:,} | T = {got['full']:.4f} |")
@@ -394,35 +449,54 @@ def table_blocks(folder: str) -> None:
         "driver CPU, s",
         "ms a block",
     )
-    for blocks, rows, memory in ((10, 25_600, 2**29), (1000, 256, 2**29), (10, 256, 2**23), (1000, 256, 2**23)):
+    for blocks, rows, memory in (
+        (10, 25_600, 2**29),
+        (1000, 256, 2**29),
+        (10, 256, 2**23),
+        (1000, 256, 2**23),
+    ):
         g = measured(on_workers, 2, blocks, rows, 0, memory)
         each = 1e3 * g["driver_cpu"] / blocks
-        print(f"| {blocks:,} | {rows:,} | {memory >> 20} MB | {g['peak']:.0f} | {g['driver_cpu']:.2f} | {each:.1f} |")
+        print(
+            f"| {blocks:,} | {rows:,} | {memory >> 20} MB | {g['peak']:.0f} | {g['driver_cpu']:.2f} | {each:.1f} |"
+        )
 
 
 def table_model(folder: str) -> None:
     title("Constants", "what", "measured")
     got, many = measured(constants), measured(on_workers, 2, 300, 2048, 0)
     driver = many["driver_cpu"] / 300
-    share = many["passes"] / (300 * 2048)
-    print(f"| forward passes for each row: itself, and its mix if the two were told apart | {share:.2f} |")
-    print(f"| sent back by a block of 2,048 rows and 10 classes in float64 | {got['bytes'] / 1024:.0f} KB |")
+    fraction = many["passes"] / (300 * 2048)
+    print(
+        f"| forward passes for each row: itself, and its mix if the two were told apart | {fraction:.2f} |"
+    )
+    print(
+        f"| sent back by a block of 2,048 rows and 10 classes in float64 | {got['bytes'] / 1024:.0f} KB |"
+    )
     print(f"| CPU of the driver to merge one | {1e3 * got['merge']:.2f} ms |")
-    print(f"| CPU of the driver for each block, all that Ray does included | {1e3 * driver:.1f} ms |")
-    print(f"| CPU of the final fit of {got['rows']:,} mixes | {1e3 * got['final_fit']:.1f} ms |")
+    print(
+        f"| CPU of the driver for each block, all that Ray does included | {1e3 * driver:.1f} ms |"
+    )
+    print(
+        f"| CPU of the final fit of {got['rows']:,} mixup samples | {1e3 * got['final_fit']:.1f} ms |"
+    )
     print("\nBy the model, 500 million inputs, 1,000 forward passes a second on a worker:\n")
-    print("| workers | all rows, h | of which the driver is busy | tolerance=0.01, s | predictions, h |")
+    print(
+        "| workers | all rows, h | of which the driver is busy | tolerance=0.01, s | predictions, h |"
+    )
     print("|---|---|---|---|---|")
     for workers in (1, 8, 64, 512, 4096):
-        print("| " + " | ".join(extrapolated(workers, share, driver)) + " |")
+        print("| " + " | ".join(extrapolated(workers, fraction, driver)) + " |")
 
 
-def extrapolated(workers: int, share: float, driver: float, rows: float = 5e8, rate: float = 1000.0) -> list[str]:
+def extrapolated(
+    workers: int, fraction: float, driver: float, rows: float = 5e8, rate: float = 1000.0
+) -> list[str]:
     """The model of docs/scaling.md: whoever is busier, the workers or the driver, sets the time."""
     blocks = rows / 2048
-    work, driven = rows * share / rate / workers, blocks * driver
+    work, driven = rows * fraction / rate / workers, blocks * driver
     rounds = math.ceil(6 / workers)  # blocks that a tolerance of 0.01 took, see above
-    quick = rounds * 2048 * share / rate
+    quick = rounds * 2048 * fraction / rate
     predictions = max(rows / rate / workers, driven)
     whole = max(work, driven)
     return [
@@ -435,7 +509,11 @@ def extrapolated(workers: int, share: float, driver: float, rows: float = 5e8, r
 
 
 def main(names: list[str]) -> None:
-    tables = {name.removeprefix("table_"): table for name, table in globals().items() if name.startswith("table_")}
+    tables = {
+        name.removeprefix("table_"): table
+        for name, table in globals().items()
+        if name.startswith("table_")
+    }
     with tempfile.TemporaryDirectory() as folder:
         for name in names or tables:
             tables[name](os.environ.get("SCALING_FOLDER", folder))

@@ -1,8 +1,11 @@
-"""Memory of calibrating and evaluating frames of 1,024 x 2,048 pixels and 19 classes: 50 of them, and 500.
+"""Memory of calibrating and evaluating frames of 1,024 x 2,048 pixels and 19 classes.
 
-A stand-in model makes the logits of a frame out of a small random block and the frame's own pixels. Each row of the
-table is a process of its own; the peak is what the system says it took. torchmetrics reads the same stream, stopped
-when it has taken 6 GB. Takes a quarter of an hour. Run by `make bench`.
+50 of them, and 500.
+
+A stand-in model makes the logits of a frame out of a small random block and the frame's own pixels.
+Each row of the table is a process of its own; the peak is what the system says it took.
+torchmetrics reads the same stream, stopped when it has taken 6 GB. Takes a quarter of an hour. Run
+by `make bench`.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ def frames(count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         coarse = rng.standard_normal((1, 1, HEIGHT // TILE, WIDTH // TILE), dtype=np.float32)
         x = coarse.repeat(TILE, axis=2).repeat(TILE, axis=3)
         mask = (
-            np.abs(3 * x[0, 0]).astype(np.uint8) * 5 + rng.integers(0, 3, (HEIGHT, WIDTH), dtype=np.uint8)
+            np.abs(3 * x[0, 0]).astype(np.uint8) * 5
+            + rng.integers(0, 3, (HEIGHT, WIDTH), dtype=np.uint8)
         ) % CLASSES
         mask[:8] = 255
         yield x, mask[None]
@@ -83,7 +87,11 @@ def theirs(count: int) -> dict[str, Any]:
     from torchmetrics.classification import MulticlassCalibrationError
 
     resource.setrlimit(resource.RLIMIT_AS, (_address_space() + CAP,) * 2)
-    model, metric, done = StandIn(), MulticlassCalibrationError(CLASSES, n_bins=15, ignore_index=255), 0
+    model, metric, done = (
+        StandIn(),
+        MulticlassCalibrationError(CLASSES, n_bins=15, ignore_index=255),
+        0,
+    )
     started = time.process_time()
     try:
         for x, mask in frames(count):
@@ -93,7 +101,10 @@ def theirs(count: int) -> dict[str, Any]:
     except (MemoryError, RuntimeError) as error:
         if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
             raise
-        return {"T": f"out of memory after {done} frames", "evaluate": (time.process_time() - started) / done}
+        return {
+            "T": f"out of memory after {done} frames",
+            "evaluate": (time.process_time() - started) / done,
+        }
     return {"ece": value, "evaluate": (time.process_time() - started) / count}
 
 
@@ -107,8 +118,19 @@ CASES: dict[str, Callable[..., dict[str, Any]]] = {"pseudocal": ours, "torchmetr
 
 def measured(case: str, count: int, pixels: int | None) -> dict[str, Any]:
     """Run one case in a process of its own."""
-    command = [sys.executable, __file__, "--case", case, "--frames", str(count), "--pixels", str(pixels or 0)]
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    command = [
+        sys.executable,
+        __file__,
+        "--case",
+        case,
+        "--frames",
+        str(count),
+        "--pixels",
+        str(pixels or 0),
+    ]
+    return json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    )
 
 
 def main() -> None:
@@ -121,10 +143,14 @@ def main() -> None:
     if given.case:
         settings = {"pixels": given.pixels or None} if given.case == "pseudocal" else {}
         result = CASES[given.case](given.frames[0], **settings)
-        print(json.dumps(result | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+        print(
+            json.dumps(result | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024})
+        )
         return
     print(f"\nFrames of {HEIGHT} x {WIDTH} x {CLASSES} float32, 159 MB each; CPU seconds a frame\n")
-    print("| | frames | peak memory | fit | evaluate | T | ECE before | after |\n|---|---|---|---|---|---|---|---|")
+    print(
+        "| | frames | peak memory | fit | evaluate | T | ECE before | after |\n|---|---|---|---|---|---|---|---|"
+    )
     peaks = []
     for case in CASES:
         for count in given.frames:
@@ -132,10 +158,21 @@ def main() -> None:
             peaks.append(r["peak"])
             fit, evaluate = (f"{r[k]:.2f}" if k in r else "-" for k in ("fit", "evaluate"))
             before, after = (f"{r[k]:.2%}" if k in r else "-" for k in ("ece", "ece after"))
-            row = [case, count, f"{r['peak'] / 1e9:.2f} GB", fit, evaluate, r.get("T", "-"), before, after]
+            row = [
+                case,
+                count,
+                f"{r['peak'] / 1e9:.2f} GB",
+                fit,
+                evaluate,
+                r.get("T", "-"),
+                before,
+                after,
+            ]
             print(f"| {' | '.join(map(str, row))} |", flush=True)
     few, many = given.frames
-    print(f"\npseudocal: {peaks[1] / peaks[0]:.3f} times the memory for {many / few:g} times the frames")
+    print(
+        f"\npseudocal: {peaks[1] / peaks[0]:.3f} times the memory for {many / few:g} times the frames"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""Second opinions on pixels: whether the agreement of two segmenters tells how often the first is right.
+"""Second opinions on pixels.
+
+Whether the agreement of two segmenters tells how often the first is right.
 
     python benchmarks/segmenter_opinions.py runs/bench --camvid camvid_120x160.npz
 
-The small U-Nets of the suite `scenes`, each with that of the next seed as the second opinion. And CamVid, if its file
-is given (see `camvid.py`), with two U-Nets: day to dusk, and held-out day frames as they are and corrupted. The formula
-is that of classification, with each pixel as an input: agreement on real pixels, and on certain mistakes where two
-images are mixed. Its error is resampled by image. Trains what is missing: a minute each for scenes, three for CamVid.
+The small U-Nets of the suite `scenes`, each with that of the next seed as the second opinion. And
+CamVid, if its file is given (see `camvid.py`), with two U-Nets: day to dusk, and held-out day
+frames as they are and corrupted. The formula is that of classification, with each pixel as an
+input: agreement on real pixels, and on certain mistakes where two images are mixed. Its error is
+    resampled by image. Trains what is missing: a minute each for scenes, three for CamVid.
 """
 
 from __future__ import annotations
@@ -25,9 +28,15 @@ from camvid import read, trained_unet
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
-from pseudocal.calibrators.agreement import Opinion, agreement_of, count_agreement, count_mistakes, surely_mistaken
+from pseudocal.calibrators.accuracy_estimate import NORMAL_90, TOGETHER
+from pseudocal.calibrators.agreement import (
+    Opinion,
+    agreement_of,
+    certain_errors,
+    count_agreement,
+    count_mistakes,
+)
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.forecast import NORMAL_90, TOGETHER
 from pseudocal.lab.bench import Store, Task, built_in
 from pseudocal.lab.bench.segmenters import target_of
 from pseudocal.lab.bench.stages import make_model
@@ -35,8 +44,8 @@ from pseudocal.lab.data import Scenes
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.maps import IGNORED
 from pseudocal.metrics import Outcomes, ece
+from pseudocal.mixup import partners
 from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import partners
 from trust_families import CORRUPTIONS
 from trust_tables import table
 
@@ -50,21 +59,24 @@ class Row(NamedTuple):
     """One segmenter on one target: what is expected without masks, and what is true."""
 
     accuracy: float
-    forecast: float
+    estimated_accuracy: float
     error: float  # of sampling, by image
     rate: float
-    shared: float  # of mistakes on mixes
+    shared: float  # of mistakes on mixup samples
     truly_shared: float  # of mistakes on real pixels
     ece: dict[str, float]
 
     @property
     def covered(self) -> bool:
         """Whether the 90% interval holds, with the error of the method that classification has."""
-        return abs(self.forecast - self.accuracy) <= NORMAL_90 * self.error
+        return abs(self.estimated_accuracy - self.accuracy) <= NORMAL_90 * self.error
 
 
 class Said(NamedTuple):
-    """What one model says of the images and of their mixes: logits `(images, pixels, classes)`."""
+    """What one model says of the images and of their mixup samples.
+
+    Logits `(images, pixels, classes)`.
+    """
 
     real: np.ndarray
     mixed: np.ndarray
@@ -84,7 +96,9 @@ def said(predict: Predictor, images: np.ndarray, partner: np.ndarray) -> Said:
         blended = np.asarray(blend(both, np.arange(n), n + np.arange(n), LAM), np.float32)
         real.append(predict(both[:n]))
         mixed.append(predict(blended))
-    flat = [np.concatenate(maps).reshape(len(images), maps[0].shape[1], -1) for maps in (real, mixed)]
+    flat = [
+        np.concatenate(maps).reshape(len(images), maps[0].shape[1], -1) for maps in (real, mixed)
+    ]
     return Said(*(maps.transpose(0, 2, 1) for maps in flat))
 
 
@@ -93,7 +107,7 @@ def counted(one: Said, two: Said, partner: np.ndarray) -> list[Opinion]:
     opinions, own, its = [], one.own, two.own
     for i, k in enumerate(partner):
         predicted = one.mixed[i].argmax(axis=1)
-        wrong = surely_mistaken(predicted, [own[i], own[k], its[i], its[k]]) & (own[i] != own[k])
+        wrong = certain_errors(predicted, [own[i], own[k], its[i], its[k]]) & (own[i] != own[k])
         same = (two.mixed[i].argmax(axis=1) == predicted)[wrong]
         mistakes = count_mistakes(predicted[wrong], same, one.real.shape[2])
         opinions.append(count_agreement(one.real[i], two.real[i]) + mistakes)
@@ -112,7 +126,7 @@ def some(maps: np.ndarray, labels: np.ndarray, kept: np.ndarray) -> Labelled:
 
 
 def row(first: Predictor, second: Predictor, target: Scenes) -> Row:
-    """Forecast and temperatures without masks, then what the masks say."""
+    """Estimate and temperatures without masks, then what the masks say."""
     images, partner = np.asarray(target.inputs), partners(len(target), batch_size=BATCH)
     one, two = (said(model, images, partner) for model in (first, second))
     own, masks = one.own, np.asarray(target.masks).reshape(len(images), -1)
@@ -123,10 +137,13 @@ def row(first: Predictor, second: Predictor, target: Scenes) -> Row:
     few = Labelled(real.logits[::20], real.labels[::20])  # enough for the weights of the classes
     drawn = [agreement_of(Opinion(*of_images.sum(axis=0)), few).accuracy for of_images in draws]
     of_method = np.hypot(TOGETHER[0] / np.sqrt(agreement.classes), TOGETHER[1]) / NORMAL_90
-    mixes, truth = some(one.mixed, own, own != own[partner]), some(one.real, masks, masks != IGNORED)
+    mixup_samples, truth = (
+        some(one.mixed, own, own != own[partner]),
+        some(one.real, masks, masks != IGNORED),
+    )
     temperatures = {
         "none": 1.0,
-        "PseudoCal": fit_temperature(mixes.logits, mixes.labels).temperature,
+        "PseudoCal": fit_temperature(mixup_samples.logits, mixup_samples.labels).temperature,
         "raw agreement": match_confidence(real.logits, agreement.rate).temperature,
         "agreement": match_confidence(real.logits, agreement.accuracy).temperature,
         "oracle": fit_temperature(truth.logits, truth.labels).temperature,
@@ -139,7 +156,10 @@ def row(first: Predictor, second: Predictor, target: Scenes) -> Row:
         agreement.rate,
         agreement.shared,
         float((own == two.own)[wrong].mean()),
-        {name: 100 * ece(Outcomes.from_logits(truth.logits / t, truth.labels)) for name, t in temperatures.items()},
+        {
+            name: 100 * ece(Outcomes.from_logits(truth.logits / t, truth.labels))
+            for name, t in temperatures.items()
+        },
     )
 
 
@@ -165,21 +185,26 @@ def camvid(path: Path, folder: Path) -> Iterator[tuple[str, Predictor, Predictor
     for name in SHIFTS:
         seen = 255 * np.clip(CORRUPTIONS[name](clean, np.random.default_rng(1)), 0, 1)
         where = "CamVid, day" if name == "none" else "CamVid, corrupted"
-        targets[f"{where}/{name}"] = replace(held, inputs=seen.transpose(0, 3, 1, 2).astype(np.uint8))
+        targets[f"{where}/{name}"] = replace(
+            held, inputs=seen.transpose(0, 3, 1, 2).astype(np.uint8)
+        )
     for name, target in targets.items():
         for first, second in permutations(models):
             yield name.split("/")[0], first, second, target
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path, help="for the models")
     parser.add_argument("--quick", action="store_true", help="the scenes of one source only")
     parser.add_argument("--camvid", type=Path, help="the file of CamVid; left out without it")
     args = parser.parse_args()
     found: dict[str, list[Row]] = defaultdict(list)
     cases = chain(
-        by_vendor(Store(args.folder), quick=args.quick), camvid(args.camvid, args.folder) if args.camvid else []
+        by_vendor(Store(args.folder), quick=args.quick),
+        camvid(args.camvid, args.folder) if args.camvid else [],
     )
     for family, first, second, target in cases:
         found[family].append(row(first, second, target))
@@ -187,15 +212,25 @@ def main() -> None:
     found["all"] = [one for group in found.values() for one in group]
     lines = []
     for family, group in found.items():
-        ece = " | ".join(f"{np.mean([one.ece[name] for one in group]):.1f}" for name in group[0].ece)
-        seen = [np.mean([getattr(one, name) for one in group]) for name in ("accuracy", "forecast", "rate")]
-        shared = [np.mean([getattr(one, name) for one in group]) for name in ("shared", "truly_shared")]
-        covered, off = np.mean([one.covered for one in group]), np.mean([abs(r.forecast - r.accuracy) for r in group])
+        ece = " | ".join(
+            f"{np.mean([one.ece[name] for one in group]):.1f}" for name in group[0].ece
+        )
+        seen = [
+            np.mean([getattr(one, name) for one in group])
+            for name in ("accuracy", "estimated_accuracy", "rate")
+        ]
+        shared = [
+            np.mean([getattr(one, name) for one in group]) for name in ("shared", "truly_shared")
+        ]
+        covered, off = (
+            np.mean([one.covered for one in group]),
+            np.mean([abs(r.estimated_accuracy - r.accuracy) for r in group]),
+        )
         numbers = " | ".join(f"{value:.0%}" for value in (*seen, *shared, covered))
         lines.append(f"| {family} | {len(group)} | {ece} | {numbers} | {100 * off:.1f} |")
     names = " | ".join(f"ECE: {name}" if name == "none" else name for name in found["all"][0].ece)
-    header = f"| target | cases | {names} | accuracy | forecast | agreement | shared on mixes | shared in truth "
-    print(table(f"{header}| covered | error of the forecast |", lines))
+    header = f"| target | cases | {names} | accuracy | estimate | agreement | shared on mixup samples | shared in truth "
+    print(table(f"{header}| covered | error of the estimate |", lines))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Time, peak memory and error of `fit_temperature` beside scikit-learn, probmetrics and torch LBFGS.
 
-Run by `make bench`. Each contender runs in a process of its own on the same file of float32 logits whose labels were
-drawn at T = 2. The time is the best of three runs, or of up to thirty that fit into three seconds; the memory is what
-the process took beyond the loaded input.
+Run by `make bench`. Each contender runs in a process of its own on the same file of float32 logits
+whose labels were drawn at T = 2. The time is the best of three runs, or of up to thirty that fit
+into three seconds; the memory is what the process took beyond the loaded input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def ours(logits, labels):
 
 
 def scikit_learn(logits, labels):
-    from sklearn.calibration import _TemperatureScaling  # behind CalibratedClassifierCV(method="temperature")
+    from sklearn.calibration import (
+        _TemperatureScaling,
+    )  # behind CalibratedClassifierCV(method="temperature")
 
     return lambda n: float(1 / _TemperatureScaling().fit(logits[:n], labels[:n]).beta_)
 
@@ -41,7 +43,9 @@ def probmetrics(logits, labels):
 
     def fit(n):
         calibrator = TemperatureScalingCalibrator()
-        calibrator.fit_torch(CategoricalLogits(torch.from_numpy(logits[:n])), torch.from_numpy(labels[:n]))
+        calibrator.fit_torch(
+            CategoricalLogits(torch.from_numpy(logits[:n])), torch.from_numpy(labels[:n])
+        )
         return float(1 / calibrator.invtemp_)
 
     return fit
@@ -67,7 +71,12 @@ def torch_lbfgs(logits, labels):
     return fit
 
 
-CONTENDERS = {"pseudocal": ours, "scikit-learn": scikit_learn, "probmetrics": probmetrics, "torch LBFGS": torch_lbfgs}
+CONTENDERS = {
+    "pseudocal": ours,
+    "scikit-learn": scikit_learn,
+    "probmetrics": probmetrics,
+    "torch LBFGS": torch_lbfgs,
+}
 
 
 def contend(name: str, folder: Path) -> dict[str, float]:
@@ -82,14 +91,22 @@ def contend(name: str, folder: Path) -> dict[str, float]:
         start = time.perf_counter()
         temperature = fit(len(logits))
         seconds.append(time.perf_counter() - start)
-    return {"seconds": min(seconds), "megabytes": _peak_megabytes() - before, "temperature": temperature}
+    return {
+        "seconds": min(seconds),
+        "megabytes": _peak_megabytes() - before,
+        "temperature": temperature,
+    }
 
 
 def _peak_megabytes(*, reset: bool = False) -> float:
     """The most memory that this process held since the last reset (Linux)."""
     if reset:
         Path("/proc/self/clear_refs").write_text("5")
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    line = next(
+        line
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    )
     return int(line.split()[1]) / 1024
 
 
@@ -139,9 +156,17 @@ def _print_table(n: int, classes: int, truth: float, rows: dict[str, dict[str, f
     for name, row in rows.items():
         error = row["temperature"] - truth
         ratio = row["seconds"] / rows["pseudocal"]["seconds"]
-        print(f"| {name} | {row['seconds']:.4f} | {row['megabytes']:.0f} | {error:+.1e} | {ratio:.1f} |")
-    peers = [r["seconds"] for k, r in rows.items() if k != "pseudocal" and abs(r["temperature"] - truth) < RIGHT]
-    print(f"\nThe fastest peer that is right takes {min(peers) / rows['pseudocal']['seconds']:.1f} times as long.")
+        print(
+            f"| {name} | {row['seconds']:.4f} | {row['megabytes']:.0f} | {error:+.1e} | {ratio:.1f} |"
+        )
+    peers = [
+        r["seconds"]
+        for k, r in rows.items()
+        if k != "pseudocal" and abs(r["temperature"] - truth) < RIGHT
+    ]
+    print(
+        f"\nThe fastest peer that is right takes {min(peers) / rows['pseudocal']['seconds']:.1f} times as long."
+    )
 
 
 if __name__ == "__main__":

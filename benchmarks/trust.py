@@ -1,17 +1,22 @@
-"""The fair test of trust: verdict, forecast and the estimator from agreement, on tasks that chose no number of theirs.
+"""The fair test of trust.
 
-    python benchmarks/trust.py prepare --out runs/bench     train what is missing (hours on one core, resumable)
-    python benchmarks/trust.py development                  the tasks that every number was chosen on
-    python benchmarks/trust.py families --data FOLDER       each family with numbers that the others chose
-    python benchmarks/trust.py formulas --data FOLDER       ways from agreement to accuracy, on the development families
-    python benchmarks/trust.py students --data FOLDER       a student of each model beside PseudoCal and a second seed
-    python benchmarks/trust.py students-held-out            once, like held-out
-    python benchmarks/trust.py examples                     verdicts of development, beside what is true
-    python benchmarks/trust.py held-out                     once: every look is written to `trust_openings.jsonl`
+Verdict, estimate and the estimator from agreement, on tasks that chose no number of theirs.
 
-Development has two of the four vendors of emoji as targets, four methods and two backbones, and the digits after three;
-what is held out has the other two vendors as targets, three more methods, and the digits after three other methods.
-`trust_families.py` has the families that need no stored models, `trust_tables.py` the tables.
+    python benchmarks/trust.py prepare --out runs/bench     train what is missing (hours on one
+    core, resumable) python benchmarks/trust.py development                  the tasks that every
+    number was chosen on python benchmarks/trust.py families --data FOLDER       each family with
+    numbers that the others chose python benchmarks/trust.py formulas --data FOLDER       ways from
+    agreement to accuracy, on the development families python benchmarks/trust.py surrogates --data
+    FOLDER       a surrogate of each model beside PseudoCal and a second seed python
+    benchmarks/trust.py surrogates-held-out            once, like held-out python
+    benchmarks/trust.py examples                     verdicts of development, beside what is true
+    python benchmarks/trust.py held-out                     once: every look is written to
+    `trust_openings.jsonl`
+
+Development has two of the four vendors of emoji as targets, four methods and two backbones, and the
+digits after three; what is held out has the other two vendors as targets, three more methods, and
+the digits after three other methods. `trust_families.py` has the families that need no stored
+models, `trust_tables.py` the tables.
 """
 
 from __future__ import annotations
@@ -28,36 +33,41 @@ from unittest.mock import patch
 
 import numpy as np
 
-from pseudocal.calibrators import agreement, forecast
+from pseudocal.calibrators import accuracy_estimate, agreement
 from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
 from trust_formulas import compared
-from trust_student_tables import student_tables
+from trust_surrogate_tables import surrogate_tables
 from trust_tables import Cases, examples, measured, tables
 
 OPENINGS = Path(__file__).with_name("trust_openings.jsonl")
 LEANS = (0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5)
-VERBS = ("families", "formulas", "students", "students-held-out", "examples")
+VERBS = ("families", "formulas", "surrogates", "surrogates-held-out", "examples")
 WIDTHS = np.arange(0.2, 2.0, 0.02)  # of the first number of TOGETHER
 
 
 @contextmanager
 def numbers(lean: float, width: float) -> Iterator[None]:
     """Other constants than those that ship."""
-    together = (width, forecast.TOGETHER[1])
-    with patch.object(agreement, "LEAN", lean), patch.object(forecast, "TOGETHER", together):
+    together = (width, accuracy_estimate.TOGETHER[1])
+    with (
+        patch.object(agreement, "LEAN", lean),
+        patch.object(accuracy_estimate, "TOGETHER", together),
+    ):
         yield
 
 
 def chosen(cases: Cases) -> tuple[float, float]:
-    """The lean with the smallest error of the forecast, and the least width that covers 90%, families alike."""
+    """The lean with the smallest error of the estimate, and the least width that covers 90%, families alike."""
     usable = [group for group in cases.values() if group[0].logits.shape[1] > 2]
 
     def error(lean: float) -> float:
         with numbers(lean, 1.0):
-            return float(np.mean([np.mean([abs(off(case)[0]) for case in group]) for group in usable]))
+            return float(
+                np.mean([np.mean([abs(off(case)[0]) for case in group]) for group in usable])
+            )
 
     lean = min(LEANS, key=error)
     for width in WIDTHS:
@@ -69,14 +79,16 @@ def chosen(cases: Cases) -> tuple[float, float]:
 
 
 def off(case: Case) -> tuple[float, float]:
-    """How far the forecast is from the accuracy, and how far its interval reaches."""
+    """How far the estimate is from the accuracy, and how far its interval reaches."""
     consensus = consensus_of(case.agreements[:1])
     if consensus is None:
         return 0.0, 0.0
-    return abs(consensus.accuracy - case.accuracy), forecast.NORMAL_90 * forecast.forecast_errors(consensus)[0]
+    return abs(
+        consensus.accuracy - case.accuracy
+    ), accuracy_estimate.NORMAL_90 * accuracy_estimate.estimate_errors(consensus)[0]
 
 
-def left_out(cases: Cases) -> Iterator[str]:
+def skipped(cases: Cases) -> Iterator[str]:
     """Each family with the constants that the others choose, and all of them together."""
     found = {}
     yield "all families choose: lean {:.2f}, width {:.2f}".format(*chosen(cases))
@@ -93,28 +105,34 @@ def as_shipped(cases: Cases) -> Iterator[str]:
     return tables({family: measured(family, group) for family, group in cases.items()})
 
 
-def load(families: dict[str, list[Task]], store: Store, *, with_students: bool = False) -> Cases:
+def load(families: dict[str, list[Task]], store: Store, *, with_surrogates: bool = False) -> Cases:
     return {
-        family: [stored_case(family, task, store, with_student=with_students) for task in tasks]
+        family: [stored_case(family, task, store, with_surrogate=with_surrogates) for task in tasks]
         for family, tasks in families.items()
     }
 
 
 def trained(families: dict[str, list[Task]], store: Store) -> dict[str, list[Task]]:
     """The families whose models are there."""
-    return {name: tasks for name, tasks in families.items() if (store.folder(tasks[-1]) / "target.npz").exists()}
+    return {
+        name: tasks
+        for name, tasks in families.items()
+        if (store.folder(tasks[-1]) / "target.npz").exists()
+    }
 
 
 def opened(what: str) -> None:
     """Write down that the held-out tasks were looked at."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True
+    ).stdout
     when = datetime.now(UTC).isoformat(timespec="seconds")
     with OPENINGS.open("a") as file:
         file.write(json.dumps({"opened": what, "when": when, "commit": commit.strip()}) + "\n")
 
 
 def prepare(store: Store, family: str | None, *, development: bool) -> None:
-    """Train what is missing, and compute the features of mixes."""
+    """Train what is missing, and compute the features of mixup samples."""
     families = [*DEVELOPMENT.items(), *([] if development else HELD_OUT.items())]
     tasks = [task for name, group in families if family in (None, name) for task in group]
     for failure in run(Suite("trust", tuple(tasks), ("pseudocal",)), store, progress=print):
@@ -122,9 +140,13 @@ def prepare(store: Store, family: str | None, *, development: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["prepare", "development", *VERBS, "held-out"])
-    parser.add_argument("--family", choices=[*DEVELOPMENT, *HELD_OUT], help="prepare this one alone")
+    parser.add_argument(
+        "--family", choices=[*DEVELOPMENT, *HELD_OUT], help="prepare this one alone"
+    )
     parser.add_argument("--development", action="store_true", help="prepare no held-out task")
     parser.add_argument("--data", type=Path, help="a folder with the reviews, the census and USPS")
     parser.add_argument("--out", type=Path, default=Path("runs/bench"))
@@ -136,21 +158,27 @@ def main() -> None:
         print(*as_shipped(load(DEVELOPMENT, store)), sep="\n\n")
     elif args.what == "families":
         cases = load(DEVELOPMENT, store) | families(args.out, args.data)
-        for text in chain(left_out(cases), ["With the constants that ship:"], as_shipped(cases)):
+        for text in chain(skipped(cases), ["With the constants that ship:"], as_shipped(cases)):
             print(text, end="\n\n", flush=True)
     elif args.what == "formulas":
-        cases = load(DEVELOPMENT, store, with_students=True) | families(args.out, args.data)
+        cases = load(DEVELOPMENT, store, with_surrogates=True) | families(args.out, args.data)
         print(*compared(cases), sep="\n\n")
-    elif args.what == "students":
-        cases = load(trained(DEVELOPMENT, store), store, with_students=True) | families(args.out, args.data)
-        print(*student_tables(cases), sep="\n\n")
-    elif args.what == "students-held-out":
-        opened("students: ECE, forecast and verdict")
-        print(*student_tables(load(HELD_OUT, store, with_students=True), choose=False), sep="\n\n")
+    elif args.what == "surrogates":
+        cases = load(trained(DEVELOPMENT, store), store, with_surrogates=True) | families(
+            args.out, args.data
+        )
+        print(*surrogate_tables(cases), sep="\n\n")
+    elif args.what == "surrogates-held-out":
+        opened("surrogates: ECE, estimate and verdict")
+        print(
+            *surrogate_tables(load(HELD_OUT, store, with_surrogates=True), choose=False), sep="\n\n"
+        )
     elif args.what == "examples":
-        print(examples([case for group in load(DEVELOPMENT, store).values() for case in group[::3]]))
+        print(
+            examples([case for group in load(DEVELOPMENT, store).values() for case in group[::3]])
+        )
     else:
-        opened("ECE, verdict and forecast")
+        opened("ECE, verdict and estimate")
         print(*as_shipped(load(HELD_OUT, store)), sep="\n\n")
 
 

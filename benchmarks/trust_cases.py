@@ -1,4 +1,7 @@
-"""Cases for `benchmarks/trust.py`: a model on a target with second opinions; development and what is held out."""
+"""Cases for `benchmarks/trust.py`: a model on a target with second opinions.
+
+Development and what is held out.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ from pseudocal.calibrators.agreement import (
     Agreement,
     Opinion,
     agreement_of,
+    certain_errors,
     count_agreement,
     count_mistakes,
-    surely_mistaken,
 )
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.consensus import consensus_of
@@ -28,9 +31,9 @@ from pseudocal.lab.bench.store import load_arrays
 from pseudocal.lab.bench.suites import SMALL
 from pseudocal.lab.bench.views import View, domains_of, shown
 from pseudocal.metrics import Outcomes, ece
+from pseudocal.mixup import partners
 from pseudocal.scaling import TemperatureScaling
-from pseudocal.synthesis import partners
-from trust_students import features_for, student_of
+from trust_surrogates import features_for, surrogate_of
 
 VENDORS = ("noto", "twemoji", "openmoji", "fluent")
 LAM = 0.65
@@ -46,10 +49,10 @@ class Case:
         task: The name of the task; models of several seeds share one.
         logits: The logits of the target.
         labels: Its labels, for scoring alone.
-        mixes: The labelled mixes.
+        mixup_samples: The labelled mixup samples.
         opinions: What each second model says.
         source: Labelled logits of the source, if there are any.
-        student: What a student of the model says.
+        surrogate: What a surrogate of the model says.
 
     """
 
@@ -57,10 +60,10 @@ class Case:
     task: str
     logits: np.ndarray
     labels: np.ndarray
-    mixes: Labelled
+    mixup_samples: Labelled
     opinions: tuple[Opinion, ...]
     source: Labelled | None = None
-    student: Opinion | None = None
+    surrogate: Opinion | None = None
 
     @cached_property
     def real(self) -> Labelled:
@@ -69,7 +72,7 @@ class Case:
 
     @cached_property
     def accuracy(self) -> float:
-        """What the forecast is about."""
+        """What the estimate is about."""
         return float((self.real.labels == self.labels).mean())
 
     @cached_property
@@ -78,30 +81,42 @@ class Case:
         return [agreement_of(opinion, self.real) for opinion in self.opinions]
 
     @cached_property
-    def students(self) -> list[Agreement]:
-        """The agreement with the student."""
-        return [] if self.student is None else [replace(agreement_of(self.student, self.real), student=True)]
+    def surrogates(self) -> list[Agreement]:
+        """The agreement with the surrogate."""
+        return (
+            []
+            if self.surrogate is None
+            else [replace(agreement_of(self.surrogate, self.real), surrogate=True)]
+        )
 
     @cached_property
     def mixing(self) -> TemperatureScaling:
-        """PseudoCal's temperature, from mixes."""
-        return fit_temperature(self.mixes.logits, self.mixes.labels, weights=self.mixes.weights)
+        """PseudoCal's temperature, from mixup samples."""
+        return fit_temperature(
+            self.mixup_samples.logits, self.mixup_samples.labels, weights=self.mixup_samples.weights
+        )
 
     def found(self, opinions: int = 1) -> dict[str, TemperatureScaling]:
         """The temperature of each estimator."""
         consensus = consensus_of(self.agreements[:opinions])
         if consensus is None:
-            return {"mixes": self.mixing}
+            return {"mixup": self.mixing}
         return {
-            "mixes": self.mixing,
+            "mixup": self.mixing,
             "agreement": match_confidence(self.logits, consensus.accuracy, consensus.error),
         }
 
     def trust(self, used: str = "agreement", opinions: int = 1) -> Trust:
         """The verdict on a temperature, as `PseudoCal.conclude` has it."""
         found = self.found(opinions)
-        used = used if used in found else "mixes"
-        return judge(self.real, found, used, mixes=len(self.mixes), agreements=self.agreements[:opinions])
+        used = used if used in found else "mixup"
+        return judge(
+            self.real,
+            found,
+            used,
+            mixup_samples=len(self.mixup_samples),
+            agreements=self.agreements[:opinions],
+        )
 
     def ece(self, temperature: float) -> float:
         """In points."""
@@ -116,32 +131,48 @@ def case_of_logits(
     partner: np.ndarray,
     labels: np.ndarray,
     source: Labelled | None = None,
-    student: Opinion | None = None,
+    surrogate: Opinion | None = None,
 ) -> Case:
-    """From what each model says of the target and of mixes of each row with its partner."""
+    """From what each model says of the target and of mixup samples of each row with its partner."""
     first, *others = logits
     own = first.argmax(axis=1)
     kept = np.flatnonzero(own != own[partner])
     predicted, opinions = mixed[0][kept].argmax(axis=1), []
     for other, other_mixed in zip(others, mixed[1:], strict=True):
         its = other.argmax(axis=1)
-        wrong = surely_mistaken(predicted, [c[rows] for c in (own, its) for rows in (kept, partner[kept])])
+        wrong = certain_errors(
+            predicted, [c[rows] for c in (own, its) for rows in (kept, partner[kept])]
+        )
         same = (other_mixed[kept].argmax(axis=1) == predicted)[wrong]
-        opinions.append(count_agreement(first, other) + count_mistakes(predicted[wrong], same, first.shape[1]))
-    return Case(family, task, first, labels, Labelled(mixed[0][kept], own[kept]), tuple(opinions), source, student)
+        opinions.append(
+            count_agreement(first, other) + count_mistakes(predicted[wrong], same, first.shape[1])
+        )
+    return Case(
+        family,
+        task,
+        first,
+        labels,
+        Labelled(mixed[0][kept], own[kept]),
+        tuple(opinions),
+        source,
+        surrogate,
+    )
 
 
-def stored_case(family: str, task: Task, store: Store, *, with_student: bool = False) -> Case:
-    """A model of the benchmark, with those of the other seeds; mixes come from the features that all heads share."""
+def stored_case(family: str, task: Task, store: Store, *, with_surrogate: bool = False) -> Case:
+    """A model of the benchmark, with those of the other seeds.
+
+    Mixup samples come from the features that all heads share.
+    """
     tasks = [replace(task, seed=(task.seed + i) % SEEDS) for i in range(SEEDS)]
     logits = [load_arrays(store.folder(t) / "target.npz")["logits"] for t in tasks]
     images, view = domains_of(task, store)[1].inputs, View(LAM, task.seed)
     mixed = [all_logits(load_classifier(t, store), shown(t, images, view)) for t in tasks]
     partner = partners(len(logits[0]), seed=task.seed)
-    student = None
-    if with_student:  # its features take much longer than all else
+    surrogate = None
+    if with_surrogate:  # its features take much longer than all else
         features = [features_for(task, store, one) for one in (View(), view)]
-        student = student_of(logits[0], mixed[0], partner, features, task.seed)
+        surrogate = surrogate_of(logits[0], mixed[0], partner, features, task.seed)
     val = store.folder(task) / "source_val.npz"
     source = load_arrays(val) if val.exists() else None
     return case_of_logits(
@@ -152,11 +183,13 @@ def stored_case(family: str, task: Task, store: Store, *, with_student: bool = F
         partner,
         np.load(store.folder(task) / "target_labels.npy"),
         None if source is None else Labelled(source["logits"], source["labels"]),
-        student,
+        surrogate,
     )
 
 
-def emoji(targets: tuple[str, ...], methods: tuple[str, ...], backbone: str = "efficientnet-lite0") -> list[Task]:
+def emoji(
+    targets: tuple[str, ...], methods: tuple[str, ...], backbone: str = "efficientnet-lite0"
+) -> list[Task]:
     """Tasks as the suite `emoji` has them, those of SHOT as `emoji-source-free` has them."""
     return [
         Task(
@@ -180,7 +213,16 @@ def emoji(targets: tuple[str, ...], methods: tuple[str, ...], backbone: str = "e
 def digits(methods: tuple[str, ...]) -> list[Task]:
     """Tasks as the suite `digits` has them."""
     return [
-        Task("digits", source, target, method=method, seed=seed, backbone="digits", width=256, iterations=600)
+        Task(
+            "digits",
+            source,
+            target,
+            method=method,
+            seed=seed,
+            backbone="digits",
+            width=256,
+            iterations=600,
+        )
         for source, target in permutations(("mnist", "optdigits", "fonts"), 2)
         for method in methods
         for seed in range(SEEDS)
@@ -193,7 +235,11 @@ DEVELOPMENT = {
     "digits": digits(("source-only", "mcc", "bnm")),
 }
 HELD_OUT = {
-    "emoji, Lite0": emoji(("openmoji", "twemoji"), ("source-only", "mcc", "bnm", "atdoc", "cdan", "safn")),
-    "emoji, Lite2": emoji(("openmoji", "twemoji"), ("source-only", "mcc", "bnm", "safn"), "efficientnet-lite2"),
+    "emoji, Lite0": emoji(
+        ("openmoji", "twemoji"), ("source-only", "mcc", "bnm", "atdoc", "cdan", "safn")
+    ),
+    "emoji, Lite2": emoji(
+        ("openmoji", "twemoji"), ("source-only", "mcc", "bnm", "safn"), "efficientnet-lite2"
+    ),
     "digits, other methods": digits(("atdoc", "cdan", "safn")),
 }

@@ -1,8 +1,12 @@
-"""Families of cases for `benchmarks/trust.py` that take seconds to minutes to train: no stored models are needed.
+"""Families of cases for `benchmarks/trust.py` that take seconds to minutes to train.
 
-Handwritten digits of scikit-learn and emoji (features of the packaged EfficientNet, whose 1,000 ImageNet classes no
-installed package has pictures for), both under corruptions that a camera might cause; digits of USPS, and tasks of two
-classes: digits and tumours of scikit-learn, reviews and a census. Three of these are files that are no part of the
+No stored models are needed.
+
+Handwritten digits of scikit-learn and emoji (features of the packaged EfficientNet, whose 1,000
+ImageNet classes no installed package has images for), both under corruptions that a camera might
+cause; digits of USPS, and tasks of two
+classes: digits and tumours of scikit-learn, reviews and a census. Three of these are files that are
+    no part of the
 project (`--data`): USPS, reviews and census. What is missing is left out.
 """
 
@@ -25,13 +29,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pseudocal import PseudoCal
-from pseudocal.calibrators.student import Student
+from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.lab.bench.views import View
 from pseudocal.lab.data import load
+from pseudocal.mixup import partners
 from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import partners
 from trust_cases import LAM, Case, case_of_logits
-from trust_students import OTHER, student_of
+from trust_surrogates import OTHER, surrogate_of
 from two_class_data import census, reviews
 
 Images = np.ndarray  # (n, height, width, channels) from 0 to 1
@@ -46,20 +50,32 @@ CORRUPTIONS: dict[str, Corruption] = {
     "blur": lambda x, rng: gaussian_filter(x, (0, x.shape[1] / 16, x.shape[2] / 16, 0)),
     "strong blur": lambda x, rng: gaussian_filter(x, (0, x.shape[1] / 9, x.shape[2] / 9, 0)),
     "low contrast": lambda x, rng: 0.5 + 0.3 * (x - 0.5),
-    "fog": lambda x, rng: 0.45 * x + 0.55 * gaussian_filter(rng.random(x.shape), (0, 1, 1, 0)) ** 0.5,
+    "fog": lambda x, rng: (
+        0.45 * x + 0.55 * gaussian_filter(rng.random(x.shape), (0, 1, 1, 0)) ** 0.5
+    ),
     "rotation": lambda x, rng: rotate(x, 30, axes=(1, 2), reshape=False, order=1, mode="nearest"),
-    "shift": lambda x, rng: shift(x, (0, x.shape[1] / 8, x.shape[2] / 8, 0), order=1, mode="nearest"),
-    "occlusion": lambda x, rng: np.where(np.arange(x.shape[1])[:, None, None] < x.shape[1] * 0.3, 0.0, x),
+    "shift": lambda x, rng: shift(
+        x, (0, x.shape[1] / 8, x.shape[2] / 8, 0), order=1, mode="nearest"
+    ),
+    "occlusion": lambda x, rng: np.where(
+        np.arange(x.shape[1])[:, None, None] < x.shape[1] * 0.3, 0.0, x
+    ),
 }
 
 
 def case_of(family: str, task: str, models: list[Any], x: np.ndarray, y: np.ndarray) -> Case:
     """The first model on one target, with the others as second opinions."""
     first, *seconds = (as_predictor(model) for model in models)
-    evidence = PseudoCal().collect(first, x, second_opinion=[*seconds, Student()])
+    evidence = PseudoCal().collect(first, x, second_opinion=[*seconds, Surrogate()])
     logits, opinions = np.asarray(first(x), np.float64), tuple(evidence.opinions)
-    student = None if evidence.lessons is None else evidence.lessons.opinion(logits.shape[1])
-    return Case(family, task, logits, y, evidence.mixes.labelled, opinions, student=student)
+    surrogate = (
+        None
+        if evidence.surrogate_samples is None
+        else evidence.surrogate_samples.opinion(logits.shape[1])
+    )
+    return Case(
+        family, task, logits, y, evidence.mixup_samples.labelled, opinions, surrogate=surrogate
+    )
 
 
 def twins(model: Any, x: Any, y: np.ndarray, n: int = 3) -> list[Any]:
@@ -67,8 +83,13 @@ def twins(model: Any, x: Any, y: np.ndarray, n: int = 3) -> list[Any]:
     rng = np.random.default_rng(0)
     rows = [np.arange(len(y))] + [rng.integers(len(y), size=len(y)) for _ in range(n - 1)]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it did not converge: few iterations leave some variety
-        return [clone(model).set_params(**_seeded(model, i)).fit(x[drawn], y[drawn]) for i, drawn in enumerate(rows)]
+        warnings.simplefilter(
+            "ignore"
+        )  # that it did not converge: few iterations leave some variety
+        return [
+            clone(model).set_params(**_seeded(model, i)).fit(x[drawn], y[drawn])
+            for i, drawn in enumerate(rows)
+        ]
 
 
 def _seeded(model: Any, seed: int) -> dict[str, int]:
@@ -98,10 +119,16 @@ def small_digits() -> Iterator[Case]:
 
 
 def written_digits(path: Path) -> Iterator[Case]:
-    """USPS to each of the built-in kinds of digits and back: the same three kinds of models, on pixels."""
+    """USPS to each of the built-in kinds of digits and back.
+
+    The same three kinds of models, on pixels.
+    """
     with np.load(path, allow_pickle=False) as file:
         found = {"usps": (file["train_x"], file["train_y"].astype(np.int64))}
-    found |= {name: (d.inputs[:, 0], d.labels) for name, d in load("digits", "mnist", "optdigits", "fonts").items()}
+    found |= {
+        name: (d.inputs[:, 0], d.labels)
+        for name, d in load("digits", "mnist", "optdigits", "fonts").items()
+    }
     rng, some, models = np.random.default_rng(0), {}, {}
     for name, (x, y) in found.items():
         rows = rng.permutation(len(y))[:MOST_DIGITS]
@@ -114,45 +141,72 @@ def written_digits(path: Path) -> Iterator[Case]:
 
 
 def corrupted_emoji(folder: Path) -> Iterator[Case]:
-    """Heads on clean pictures of two vendors, used on corrupted others; the careful heads are underconfident."""
+    """Heads on clean images of two vendors, used on corrupted others.
+
+    The careful heads are underconfident.
+    """
     features, others = _emoji_features(folder), _emoji_features(folder, OTHER["efficientnet-lite0"])
     train, labels = features["train"]
     kinds = {
         "sure": twins(make_pipeline(StandardScaler(), LogisticRegression(C=1.0)), train, labels),
-        "careful": twins(make_pipeline(StandardScaler(), LogisticRegression(C=1e-4)), train, labels),
+        "careful": twins(
+            make_pipeline(StandardScaler(), LogisticRegression(C=1e-4)), train, labels
+        ),
     }
     partner = partners(len(features["none"][0]))
     for name in CORRUPTIONS:
         real, mixed = features[name]
         for kind, models in kinds.items():
             both = [[model.decision_function(x) for model in models] for x in (real, mixed)]
-            student = student_of(both[0][0], both[1][0], partner, others[name])
+            surrogate = surrogate_of(both[0][0], both[1][0], partner, others[name])
             labels_of = features["labels"][0]
-            yield case_of_logits("corrupted emoji", f"{name}, {kind}", *both, partner, labels_of, student=student)
+            yield case_of_logits(
+                "corrupted emoji", f"{name}, {kind}", *both, partner, labels_of, surrogate=surrogate
+            )
 
 
-def _emoji_features(folder: Path, name: str = "efficientnet-lite0") -> dict[str, tuple[np.ndarray, ...]]:
-    """Features of clean pictures with their labels, and of corrupted pictures and their mixes; kept in a file."""
+def _emoji_features(
+    folder: Path, name: str = "efficientnet-lite0"
+) -> dict[str, tuple[np.ndarray, ...]]:
+    """Features of clean images with their labels, and of corrupted images and their mixup samples.
+
+    Kept in a file.
+    """
     from pseudocal.lab.adapt.backbones import build_backbone, compute_features
     from pseudocal.lab.adapt.choices import Choice
 
-    path = folder / ("corrupted_emoji.npz" if name == "efficientnet-lite0" else f"corrupted_emoji_{name}.npz")
+    path = folder / (
+        "corrupted_emoji.npz" if name == "efficientnet-lite0" else f"corrupted_emoji_{name}.npz"
+    )
     if path.exists():
         with np.load(path, allow_pickle=False) as file:
             found = dict(file)
-        return {name: tuple(a for key, a in found.items() if key.startswith(f"{name}/")) for name in _names(found)}
+        return {
+            name: tuple(a for key, a in found.items() if key.startswith(f"{name}/"))
+            for name in _names(found)
+        }
     domains = load("emoji", "noto", "fluent").values()
-    images, labels = (np.concatenate([getattr(domain, part) for domain in domains]) for part in ("inputs", "labels"))
+    images, labels = (
+        np.concatenate([getattr(domain, part) for domain in domains])
+        for part in ("inputs", "labels")
+    )
     order = np.random.default_rng(0).permutation(len(labels))
     train, test = order[:1300], order[1300:2000]
     backbone = build_backbone(Choice(name, size=SIDE))
     clean = images[test].transpose(0, 2, 3, 1) / 255
-    features = {"train": (compute_features(backbone, images[train]), labels[train]), "labels": (labels[test],)}
+    features = {
+        "train": (compute_features(backbone, images[train]), labels[train]),
+        "labels": (labels[test],),
+    }
     for each, corrupt in CORRUPTIONS.items():
-        seen = 255 * np.clip(corrupt(clean, np.random.default_rng(1)), 0, 1).transpose(0, 3, 1, 2).astype(np.float32)
+        seen = 255 * np.clip(corrupt(clean, np.random.default_rng(1)), 0, 1).transpose(
+            0, 3, 1, 2
+        ).astype(np.float32)
         both = seen, View(LAM, 0).of(seen)
         features[each] = tuple(compute_features(backbone, x) for x in both)
-    flat: dict[str, Any] = {f"{name}/{i}": a for name, arrays in features.items() for i, a in enumerate(arrays)}
+    flat: dict[str, Any] = {
+        f"{name}/{i}": a for name, arrays in features.items() for i, a in enumerate(arrays)
+    }
     np.savez(path, **flat)
     return features
 
@@ -168,7 +222,9 @@ def two_digits() -> Iterator[Case]:
     x, y = x[kept].reshape(-1, 8, 8, 1) / 16, (y[kept] == 8).astype(np.int64)
     half = np.random.default_rng(0).permutation(len(y))
     train, test = half[:160], half[160:]
-    models = twins(LogisticRegression(C=30.0, max_iter=1000), x[train].reshape(len(train), -1), y[train])
+    models = twins(
+        LogisticRegression(C=30.0, max_iter=1000), x[train].reshape(len(train), -1), y[train]
+    )
     for name, corrupt in CORRUPTIONS.items():
         seen = corrupt(x[test], np.random.default_rng(1)).reshape(len(test), -1)
         yield case_of("two classes", f"3 or 8, {name}", models, seen, y[test])
@@ -183,7 +239,9 @@ def tumours() -> Iterator[Case]:
     rng = np.random.default_rng(1)
     for noise, drift in ((0.0, 0.0), (0.5, 0.0), (1.5, 0.0), (0.0, 0.7), (0.5, -0.7)):
         seen = x[test] + noise * rng.standard_normal(x[test].shape) + drift
-        yield case_of("two classes", f"tumours, noise {noise}, drift {drift}", models, seen, y[test])
+        yield case_of(
+            "two classes", f"tumours, noise {noise}, drift {drift}", models, seen, y[test]
+        )
 
 
 def texts_of_others(path: Path) -> Iterator[Case]:
@@ -197,7 +255,12 @@ def later_years(path: Path) -> Iterator[Case]:
     """Employed or not: trained on 2015, used on the years after."""
     for shift_of in census(path):
         model = make_pipeline(StandardScaler(), LogisticRegression(C=30.0, max_iter=1000))
-        yield case_of("two classes", f"census, {shift_of.name}", twins(model, *shift_of.source), *shift_of.target)
+        yield case_of(
+            "two classes",
+            f"census, {shift_of.name}",
+            twins(model, *shift_of.source),
+            *shift_of.target,
+        )
 
 
 FILES = (
@@ -208,8 +271,15 @@ FILES = (
 
 
 def families(folder: Path, data: Path | None) -> dict[str, list[Case]]:
-    """All that can be had; corrupted emoji need the extra `adapt`, and a quarter of an hour the first time."""
-    found = {"scikit-learn digits": [*small_digits()], "USPS": [], "two classes": [*two_digits(), *tumours()]}
+    """All that can be had.
+
+    Corrupted emoji need the extra `adapt`, and a quarter of an hour the first time.
+    """
+    found = {
+        "scikit-learn digits": [*small_digits()],
+        "USPS": [],
+        "two classes": [*two_digits(), *tumours()],
+    }
     for family, name, read in FILES:
         if data is not None and (data / name).exists():
             found[family] += read(data / name)

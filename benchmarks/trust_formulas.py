@@ -1,18 +1,22 @@
-"""Formulas from agreement to accuracy, side by side on the development families: `python benchmarks/trust.py formulas`.
+"""Formulas from agreement to accuracy, side by side on the development families.
 
-The rule, written down before the table was printed for the first time. The loss of a formula is the mean absolute error
-of its forecast, in points, with one second opinion; families with more than two classes count the same. The formula
-with the least loss takes the place of the one that ships if
+`python benchmarks/trust.py formulas`.
+
+The rule, written down before the table was printed for the first time. The loss of a formula is the
+mean absolute error of its estimate, in points, with one second opinion; families with more than two
+classes count the same. The formula with the least loss takes the place of the one that ships if
 
 - its loss is at least 0.2 points lower,
-- the error of its forecast is on no family more than 1 point higher, and
-- the mean over families of the ECE with the temperature from agreement is at most 0.2 points higher.
+- the error of its estimate is on no family more than 1 point higher, and
+- the mean over families of the ECE with the temperature from agreement is at most 0.2 points
+  higher.
 
 Of formulas within 0.1 points of the best that pass, the one with the fewest constants is taken.
 
-The second table is of students, by the same rule, which was written down before it too. A student learns the mistakes
-of the model it is asked about, so it shares more of them on real inputs than on mixes: r + unseen (1 - r) in the place
-of r, or kappa less some part of kappa (1 - kappa). Of constants within 0.1 points of the best the smallest is taken.
+The second table is of surrogates, by the same rule, which was written down before it too. A
+surrogate learns the mistakes of the model it is asked about, so it shares more of them on real
+inputs than on mixup samples: r + unseen (1 - r) in the place of r, or kappa less some part of kappa
+(1 - kappa). Of constants within 0.1 points of the best the smallest is taken.
 """
 
 from __future__ import annotations
@@ -81,17 +85,19 @@ def to_upper(lean: Share | float) -> Share:
 
 def with_unseen(independence: float, unseen: Share) -> Share:
     """Some of the mistakes that mixes show as unshared are shared on real inputs."""
-    return lambda seen: between(independence, seen.rate, seen.shared + unseen(seen) * (1 - seen.shared))
+    return lambda seen: between(
+        independence, seen.rate, seen.shared + unseen(seen) * (1 - seen.shared)
+    )
 
 
-def fixed(share: float) -> Share:
+def fixed(fraction: float) -> Share:
     """The same for all."""
-    return lambda seen: share
+    return lambda seen: fraction
 
 
-def by_classes(share: float) -> Share:
+def by_classes(fraction: float) -> Share:
     """Divided by the number of classes."""
-    return lambda seen: share / seen.classes
+    return lambda seen: fraction / seen.classes
 
 
 def formulas() -> dict[str, Formula]:
@@ -114,8 +120,8 @@ def formulas() -> dict[str, Formula]:
     return found
 
 
-def student_formulas() -> dict[str, Formula]:
-    """All that are compared for students."""
+def surrogate_formulas() -> dict[str, Formula]:
+    """All that are compared for surrogates."""
     found = {"kappa": Formula(lambda seen: kappa(seen.rate, seen.shared), 0)}
     for percent in (5, 10, 15, 20, 25, 30):
         found[f"unseen {percent}%"] = Formula(learned(percent / 100), 1)
@@ -124,7 +130,7 @@ def student_formulas() -> dict[str, Formula]:
 
 
 def learned(unseen: float) -> Share:
-    """Kappa, if a student learned some of the mistakes that mixes show as unshared."""
+    """Kappa, if a surrogate learned some of the mistakes that mixes show as unshared."""
     return lambda seen: kappa(seen.rate, seen.shared + unseen * (1 - seen.shared))
 
 
@@ -138,8 +144,11 @@ def lowered(part: float) -> Share:
     return found
 
 
-def forecast(case: Case, formula: Formula, seen: Agreement) -> float:
-    """The accuracy that a formula expects of a case; never at chance nor at one, as in `Agreement.accuracy`."""
+def estimated_accuracy(case: Case, formula: Formula, seen: Agreement) -> float:
+    """The accuracy that a formula expects of a case.
+
+    Never at chance nor at one, as in `Agreement.accuracy`.
+    """
     if not formula.by_class:
         opinion = case.opinions[0]
         mistakes, shared = float(opinion.mistakes.sum()), float(opinion.shared.sum())
@@ -149,24 +158,37 @@ def forecast(case: Case, formula: Formula, seen: Agreement) -> float:
 
 
 def compared(cases: Cases) -> Iterator[str]:
-    """The tables: error of the forecast and ECE by family, and the means."""
+    """The tables: error of the estimate and ECE by family, and the means."""
     usable = {name: group for name, group in cases.items() if group[0].logits.shape[1] > 2}
     yield formula_table(usable, formulas(), lambda case: case.agreements[0])
-    of_students = {name: group for name, group in usable.items() if all(case.students for case in group)}
-    if of_students:
-        yield formula_table(of_students, student_formulas(), lambda case: case.students[0])
+    of_surrogates = {
+        name: group for name, group in usable.items() if all(case.surrogates for case in group)
+    }
+    if of_surrogates:
+        yield formula_table(of_surrogates, surrogate_formulas(), lambda case: case.surrogates[0])
 
 
-def formula_table(cases: Cases, found: dict[str, Formula], opinion: Callable[[Case], Agreement]) -> str:
+def formula_table(
+    cases: Cases, found: dict[str, Formula], opinion: Callable[[Case], Agreement]
+) -> str:
     """A row for each formula, for one opinion of each case."""
     rows = []
     for name, formula in found.items():
         errors, scores = [], []
         for group in cases.values():
-            guesses = [forecast(case, formula, opinion(case)) for case in group]
-            errors.append(np.mean([100 * abs(p - case.accuracy) for p, case in zip(guesses, group, strict=True)]))
-            fitted = [match_confidence(case.logits, p).temperature for p, case in zip(guesses, group, strict=True)]
+            guesses = [estimated_accuracy(case, formula, opinion(case)) for case in group]
+            errors.append(
+                np.mean(
+                    [100 * abs(p - case.accuracy) for p, case in zip(guesses, group, strict=True)]
+                )
+            )
+            fitted = [
+                match_confidence(case.logits, p).temperature
+                for p, case in zip(guesses, group, strict=True)
+            ]
             scores.append(np.mean([case.ece(t) for t, case in zip(fitted, group, strict=True)]))
         each = " | ".join(f"{e:.1f}, {s:.1f}" for e, s in zip(errors, scores, strict=True))
-        rows.append(f"| {name} | {formula.constants} | {each} | {np.mean(errors):.2f}, {np.mean(scores):.2f} |")
+        rows.append(
+            f"| {name} | {formula.constants} | {each} | {np.mean(errors):.2f}, {np.mean(scores):.2f} |"
+        )
     return table(f"| formula | constants | {' | '.join(cases)} | mean |", rows)

@@ -1,4 +1,7 @@
-"""Tables for `benchmarks/trust.py`: calibration error, verdicts and forecasts of cases by family."""
+"""Tables for `benchmarks/trust.py`.
+
+Calibration error, verdicts and estimates of cases by family.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from scipy.stats import wilcoxon
 from sklearn.metrics import roc_auc_score
 
 from pseudocal import fit_temperature
+from pseudocal.calibrators.baselines.atc import atc_accuracy
+from pseudocal.calibrators.baselines.doc import doc_accuracy
 from pseudocal.calibrators.confidence import confidences, match_confidence
-from pseudocal.calibrators.rivals.atc import atc_accuracy
-from pseudocal.calibrators.rivals.doc import doc_accuracy
 from pseudocal.calibrators.trust import Trust
 from trust_cases import Case
 
@@ -21,14 +24,16 @@ Cases = dict[str, list[Case]]
 
 
 def by_estimator(name: str, opinions: int = 1) -> Callable[[Case], float]:
-    """The temperature of an estimator, or of mixes where it has none."""
+    """The temperature of an estimator, or of mixup samples where it has none."""
     return lambda case: case.found(opinions).get(name, case.mixing).temperature
 
 
 CANDIDATES: dict[str, Callable[[Case], float]] = {
     "none": lambda case: 1.0,
-    "PseudoCal": by_estimator("mixes"),
-    "raw agreement": lambda case: match_confidence(case.logits, case.agreements[0].rate).temperature,
+    "PseudoCal": by_estimator("mixup"),
+    "raw agreement": lambda case: (
+        match_confidence(case.logits, case.agreements[0].rate).temperature
+    ),
     "agreement": by_estimator("agreement"),
     "agreement, two opinions": by_estimator("agreement", 2),
     "oracle": lambda case: fit_temperature(case.logits, case.labels).temperature,
@@ -50,7 +55,10 @@ class Judged(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is known of a family: rows of the table of calibration errors, and the verdicts by estimator."""
+    """What is known of a family.
+
+    Rows of the table of calibration errors, and the verdicts by estimator.
+    """
 
     errors: list[str]
     judged: dict[str, list[Judged]]
@@ -59,20 +67,25 @@ class Measured(NamedTuple):
 def measured(family: str, group: list[Case]) -> Measured:
     """Everything about a family."""
     judged = {}
-    for used in ("agreement", "mixes"):
+    for used in ("agreement", "mixup"):
         temperature = by_estimator(used)
-        judged[used] = [Judged(case, case.trust(used), case.ece(1.0), case.ece(temperature(case))) for case in group]
+        judged[used] = [
+            Judged(case, case.trust(used), case.ece(1.0), case.ece(temperature(case)))
+            for case in group
+        ]
     return Measured(calibration_errors(family, group), judged)
 
 
 def tables(found: dict[str, Measured]) -> Iterator[str]:
-    """Calibration errors, verdicts and forecasts."""
+    """Calibration errors, verdicts and estimates."""
     header = "| family | candidate | ECE | worst | better than PseudoCal | p |"
     yield table(header, [row for family in found.values() for row in family.errors])
-    for used in ("agreement", "mixes"):
+    for used in ("agreement", "mixup"):
         yield f"The verdict on the temperature from {used}:"
         yield verdicts(with_all({family: its.judged[used] for family, its in found.items()}))
-    yield forecasts(with_all({family: its.judged["agreement"] for family, its in found.items()}))
+    yield estimated_accuracies(
+        with_all({family: its.judged["agreement"] for family, its in found.items()})
+    )
 
 
 def with_all(found: dict[str, list[Judged]]) -> dict[str, list[Judged]]:
@@ -83,14 +96,19 @@ def with_all(found: dict[str, list[Judged]]) -> dict[str, list[Judged]]:
 def calibration_errors(family: str, group: list[Case]) -> list[str]:
     """Mean ECE of each candidate, and a paired test over tasks (means over seeds) against PseudoCal."""
     rows = []
-    scores = {name: [case.ece(temperature(case)) for case in group] for name, temperature in CANDIDATES.items()}
+    scores = {
+        name: [case.ece(temperature(case)) for case in group]
+        for name, temperature in CANDIDATES.items()
+    }
     reference = by_task(group, scores["PseudoCal"])
     for name, values in scores.items():
         own = by_task(group, values)
         same = np.allclose(own, reference)
         p = "" if same else f"{wilcoxon(own, reference).pvalue:.1g}"
         better = "" if same else f"{np.mean(own < reference):.0%} of {len(own)} tasks"
-        rows.append(f"| {family} | {name} | {np.mean(values):.1f} | {np.max(values):.1f} | {better} | {p} |")
+        rows.append(
+            f"| {family} | {name} | {np.mean(values):.1f} | {np.max(values):.1f} | {better} | {p} |"
+        )
     return rows
 
 
@@ -106,25 +124,32 @@ def verdicts(found: dict[str, list[Judged]]) -> str:
     """How often the verdict is right."""
     rows = []
     for family, group in found.items():
-        before, after = (np.array([getattr(one, name) for one in group]) for name in ("before", "after"))
+        before, after = (
+            np.array([getattr(one, name) for one in group]) for name in ("before", "after")
+        )
         worse, helps = after > before + 1, after < before
-        apply, refused = (np.array([one.trust.verdict == v for one in group]) for v in ("apply", "do not apply"))
+        apply, refused = (
+            np.array([one.trust.verdict == v for one in group]) for v in ("apply", "do not apply")
+        )
         score = np.array([np.nan if one.trust.score is None else one.trust.score for one in group])
         rows.append(
-            f"| {family} | {len(group)} | {apply.sum()} | {share(~worse[apply])} | {share(apply[helps])} "
-            f"| {refused.sum()} | {share(worse[refused])} | {auroc(worse | (after > 10), score)} |"
+            f"| {family} | {len(group)} | {apply.sum()} | {fraction(~worse[apply])} | {fraction(apply[helps])} "
+            f"| {refused.sum()} | {fraction(worse[refused])} | {auroc(worse | (after > 10), score)} |"
         )
     header = "| family | cases | apply | of these no worse | of the helpful: apply | do not apply | of these worse "
     return table(f"{header}| AUROC (95%) |", rows)
 
 
-def share(which: np.ndarray) -> str:
+def fraction(which: np.ndarray) -> str:
     """How many, in percent."""
     return f"{np.mean(which):.0%}" if len(which) else "-"
 
 
 def auroc(bad: np.ndarray, score: np.ndarray) -> str:
-    """With its interval from resampled cases; `bad` is made worse by over a point, or an ECE above ten."""
+    """With its interval from resampled cases.
+
+    `bad` is made worse by over a point, or an ECE above ten.
+    """
     bad, score = bad[~np.isnan(score)], score[~np.isnan(score)]
     if bad.all() or not bad.any():
         return "-"
@@ -137,24 +162,28 @@ def auroc(bad: np.ndarray, score: np.ndarray) -> str:
     return f"{roc_auc_score(bad, score):.2f} ({low:.2f} to {high:.2f})"
 
 
-def forecasts(found: dict[str, list[Judged]]) -> str:
+def estimated_accuracies(found: dict[str, list[Judged]]) -> str:
     """Coverage and width of the 90% interval, and the mean absolute error beside those of others, in points."""
     rows = []
     for family, group in found.items():
         errors: dict[str, list[float]] = defaultdict(list)
         covered, widths = [], []
         for case, trust, *_ in group:
-            covered.append(trust.forecast.low <= case.accuracy <= trust.forecast.high)
-            widths.append(100 * (trust.forecast.high - trust.forecast.low))
+            covered.append(
+                trust.estimated_accuracy.low <= case.accuracy <= trust.estimated_accuracy.high
+            )
+            widths.append(100 * (trust.estimated_accuracy.high - trust.estimated_accuracy.low))
             for name, value in predicted(case, trust).items():
                 errors[name].append(100 * abs(value - case.accuracy))
-        means = " | ".join(f"{np.mean(errors[name]):.1f}" if errors[name] else "-" for name in FORECASTS)
+        means = " | ".join(
+            f"{np.mean(errors[name]):.1f}" if errors[name] else "-" for name in ESTIMATES
+        )
         rows.append(f"| {family} | {np.mean(covered):.0%} | {np.median(widths):.0f} | {means} |")
-    return table(f"| family | covered | median width | {' | '.join(FORECASTS)} |", rows)
+    return table(f"| family | covered | median width | {' | '.join(ESTIMATES)} |", rows)
 
 
-FORECASTS = (
-    "forecast",
+ESTIMATES = (
+    "estimated_accuracy",
     "raw agreement",
     "PseudoCal's confidence",
     "plain confidence",
@@ -164,15 +193,18 @@ FORECASTS = (
 
 
 def predicted(case: Case, trust: Trust) -> dict[str, float]:
-    """Forecasts of the accuracy."""
+    """Estimated accuracy."""
     found = {
-        "forecast": trust.forecast.accuracy,
+        "estimated_accuracy": trust.estimated_accuracy.accuracy,
         "raw agreement": case.agreements[0].rate,
         "PseudoCal's confidence": float(confidences(case.logits, case.mixing.temperature).mean()),
         "plain confidence": float(confidences(case.logits).mean()),
     }
     if case.source is not None:
-        found |= {"ATC": atc_accuracy(case.source, case.logits), "DoC": doc_accuracy(case.source, case.logits)}
+        found |= {
+            "ATC": atc_accuracy(case.source, case.logits),
+            "DoC": doc_accuracy(case.source, case.logits),
+        }
     return found
 
 
@@ -181,7 +213,9 @@ def examples(cases: list[Case]) -> str:
     rows = []
     for case in cases:
         trust = case.trust()
-        temperature = trust.effects["agreement" if "agreement" in trust.effects else "mixes"].temperature
+        temperature = trust.effects[
+            "agreement" if "agreement" in trust.effects else "mixup"
+        ].temperature
         rows.append(
             f"{case.family}, {case.task}: {trust.verdict}. {' '.join(trust.reasons)} Accuracy {case.accuracy:.1%}, "
             f"ECE {case.ece(1.0):.1f} before and {case.ece(temperature):.1f} after."

@@ -1,4 +1,6 @@
-"""Shifts of two classes, from files that are no part of the project: reviews and other short texts, and a census.
+"""Shifts of two classes, from files that are no part of the project.
+
+Reviews and other short texts, and a census.
 
 Read by `trust_families.py` and `answers_targets.py`, which train their own models on them.
 """
@@ -50,4 +52,6 @@ def census(path: Path) -> Iterator[Shift]:
         train = first[:rows]
         for later in (2016, 2017, 2018):
             then = year == later
-            yield Shift(f"{later}, trained on {rows} rows", (x[train], y[train]), (x[then], y[then]))
+            yield Shift(
+                f"{later}, trained on {rows} rows", (x[train], y[train]), (x[then], y[then])
+            )

@@ -1,6 +1,7 @@
 """ONNX in a service: calibrate the file once, then serve it with onnxruntime alone.
 
-The calibrated file has the division by T inside. The service changes one thing, the path of its model.
+The calibrated file has the division by T inside. The service changes one thing, the path of its
+model.
 """
 
 from __future__ import annotations
@@ -23,12 +24,22 @@ from pseudocal.app.cli import main as pseudocal
 def main() -> dict[str, object]:
     """Make a model and data from where it runs, calibrate with the command, answer a request."""
     x, y = load_digits(return_X_y=True)
-    target = (x[900:] + np.random.default_rng(0).normal(0, 5, size=x[900:].shape)).astype(np.float32)
+    target = (x[900:] + np.random.default_rng(0).normal(0, 5, size=x[900:].shape)).astype(
+        np.float32
+    )
     with TemporaryDirectory() as name:
         folder = Path(name)
         save_linear(LogisticRegression(max_iter=2000).fit(x[:900], y[:900]), folder / "digits.onnx")
         np.save(folder / "unlabelled.npy", target)
-        code = pseudocal(["calibrate", f"{folder}/digits.onnx", f"{folder}/unlabelled.npy", "-o", f"{folder}/out"])
+        code = pseudocal(
+            [
+                "calibrate",
+                f"{folder}/digits.onnx",
+                f"{folder}/unlabelled.npy",
+                "-o",
+                f"{folder}/out",
+            ]
+        )
         assert code == 0
         classify = service(folder / "out" / "model.onnx")
         answer = classify(target[0])
@@ -37,7 +48,10 @@ def main() -> dict[str, object]:
 
 
 def service(path: Path) -> Callable[[NDArray[np.float32]], dict[str, object]]:
-    """What a web service holds: a session that is opened once, and a function that answers one request."""
+    """What a web service holds.
+
+    A session that is opened once, and a function that answers one request.
+    """
     session = ort.InferenceSession(path)
 
     def classify(pixels: NDArray[np.float32]) -> dict[str, object]:
@@ -61,7 +75,9 @@ def save_linear(model: LogisticRegression, path: Path) -> None:
     pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 64])
     logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 10])
     graph = helper.make_graph(nodes, "digits", [pixels], [logits], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Saved logits only: the model ran elsewhere, and all there is are files.
 
-Mixes need the model, so the machine that has it writes two files more than it would anyway: the logits of the mixes and
-their pseudo-labels. From there on no model is needed, and the rest is also what `pseudocal evaluate` and
-`pseudocal apply` do.
+Mixup samples need the model, so the machine that has it writes two files more than it would anyway:
+the logits of the mixup samples and their pseudo-labels. From there on no model is needed, and the
+rest is also what `pseudocal evaluate` and `pseudocal apply` do.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ def main() -> dict[str, float]:
         folder = Path(name)
         labels = where_the_model_is(folder)
 
-        mixes, pseudo = np.load(folder / "mixes.npy", mmap_mode="r"), np.load(folder / "pseudo.npy")
-        scaling = fit_temperature(mixes, pseudo)
+        mixup_samples, pseudo = (
+            np.load(folder / "mixup samples.npy", mmap_mode="r"),
+            np.load(folder / "pseudo.npy"),
+        )
+        scaling = fit_temperature(mixup_samples, pseudo)
         logits = np.load(folder / "logits.npy", mmap_mode="r")
         rows = ask(logits, 50)  # a person would say what these are; the labels do so here
         measured = measure_temperature(logits, Answers(rows, labels[rows]), scaling.temperature)
@@ -33,27 +36,34 @@ def main() -> dict[str, float]:
             "before": ece(Outcomes.from_logits(logits, labels)),
             "after": ece(Outcomes.from_logits(scaling(logits), labels)),
         }
-    print(f"T = {scaling.temperature:.3f} in [{scaling.interval()[0]:.3f}, {scaling.interval()[1]:.3f}]")
+    print(
+        f"T = {scaling.temperature:.3f} in [{scaling.interval()[0]:.3f}, {scaling.interval()[1]:.3f}]"
+    )
     print(f"verdict by {measured.answers} answers: {measured.verdict}")
     print(f"ECE {scores['before']:.3f} before, {scores['after']:.3f} after")
     return scores
 
 
 def where_the_model_is(folder: Path, lam: float = 0.65) -> NDArray[np.int64]:
-    """Predict the inputs and the mixes of pairs that the model tells apart; save logits and pseudo-labels."""
+    """Predict the inputs and the mixup samples of pairs that the model tells apart.
+
+    Save logits and pseudo-labels.
+    """
     rng = np.random.default_rng(0)
     centres = 1.6 * rng.normal(size=(5, 8))
     labels = rng.integers(5, size=3000)
     x = centres[labels] + rng.normal(size=(3000, 8)) * 1.5
 
     def model(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return 2 * (x @ centres.T) - (centres**2).sum(axis=1)  # made for data with less noise, so too sure
+        return 2 * (x @ centres.T) - (centres**2).sum(
+            axis=1
+        )  # made for data with less noise, so too sure
 
     logits = model(x)
     predicted, partner = logits.argmax(axis=1), rng.permutation(len(x))
     differ = predicted != predicted[partner]
     np.save(folder / "logits.npy", logits)
-    np.save(folder / "mixes.npy", model(lam * x + (1 - lam) * x[partner])[differ])
+    np.save(folder / "mixup samples.npy", model(lam * x + (1 - lam) * x[partner])[differ])
     np.save(folder / "pseudo.npy", predicted[differ])
     return labels
 

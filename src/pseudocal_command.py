@@ -1,4 +1,7 @@
-"""The script `pseudocal`, outside the package: Ctrl-C while that is imported ends in one line too."""
+"""The script `pseudocal`, outside the package.
+
+Ctrl-C while that is imported ends in one line too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shared fixtures: logits with a known temperature, clusters and a cheap model for them, a session of Ray, a disk."""
+"""Shared fixtures.
+
+Logits with a known temperature, clusters and a cheap model for them, a session of Ray, a disk.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def draw(n: int, classes: int, temperature: float, *, seed: int = 0, scale: floa
     """Logits and labels with labels ~ softmax(logits / temperature)."""
     rng = np.random.default_rng(seed)
     z = scale * rng.standard_normal((n, classes))
-    labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)  # the Gumbel trick: a draw from softmax(z)
+    labels = (z + rng.gumbel(size=z.shape)).argmax(
+        axis=1
+    )  # the Gumbel trick: a draw from softmax(z)
     return z * temperature, labels
 
 

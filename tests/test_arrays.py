@@ -35,7 +35,9 @@ def test_logits_are_not_copied():
     assert as_logits(z) is z
 
 
-@pytest.mark.parametrize(("rows", "answer"), [([[0.2, 0.8]], True), ([[0.2, 0.9]], False), ([[-0.1, 1.1]], False)])
+@pytest.mark.parametrize(
+    ("rows", "answer"), [([[0.2, 0.8]], True), ([[0.2, 0.9]], False), ([[-0.1, 1.1]], False)]
+)
 def test_probabilities_are_recognised(rows, answer):
     assert looks_like_probabilities(np.array(rows)) is answer
 

@@ -84,8 +84,12 @@ def test_what_is_no_batch_is_named(data, message):
 def test_rows_are_mixed_piece_by_piece_as_they_would_be_at_once(kind, monkeypatch):
     x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
     first, second = np.array([0, 3, 3, 6, 5]), np.array([1, 0, 2, 6, 4])
-    monkeypatch.setattr(batches, "MIXED_AT_ONCE", 2 * x[0].nbytes)  # two rows at a time, the last one alone
+    monkeypatch.setattr(
+        batches, "MIXED_AT_ONCE", 2 * x[0].nbytes
+    )  # two rows at a time, the last one alone
     given = kind(x.copy())
     mixed = batches.blend(given, first, second, 0.65)
-    assert np.array_equal(np.asarray(mixed), np.float32(0.65) * x[first] + np.float32(1 - 0.65) * x[second])
+    assert np.array_equal(
+        np.asarray(mixed), np.float32(0.65) * x[first] + np.float32(1 - 0.65) * x[second]
+    )
     assert np.array_equal(np.asarray(given), x)

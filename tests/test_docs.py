@@ -18,7 +18,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def code_in(page: Path) -> list[str]:
     """The Python that a page shows, one text for each place."""
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 def ci_module(name: str) -> Any:
@@ -37,7 +39,9 @@ def architecture() -> str:
 
 def test_every_file_that_the_architecture_names_is_there() -> None:
     named = {
-        name for name in re.findall(r"[\w/]+\.py\b", architecture()) if "/" in name and not name.startswith("tests/")
+        name
+        for name in re.findall(r"[\w/]+\.py\b", architecture())
+        if "/" in name and not name.startswith("tests/")
     }
     assert len(named) > 40
     assert [name for name in sorted(named) if not (SRC / name).is_file()] == []
@@ -46,9 +50,13 @@ def test_every_file_that_the_architecture_names_is_there() -> None:
 def test_every_file_of_the_library_has_a_place_in_the_architecture() -> None:
     text = architecture()
     own = sorted(path.stem for path in SRC.glob("*.py") if not path.stem.startswith("_"))
-    packages = sorted(path.parent.relative_to(SRC).as_posix() for path in SRC.glob("**/__init__.py"))
+    packages = sorted(
+        path.parent.relative_to(SRC).as_posix() for path in SRC.glob("**/__init__.py")
+    )
     assert [name for name in own if f"`{name}.py`" not in text] == []
-    assert [name for name in packages if name not in (".", "app", "lab") and f"{name}/" not in text] == []
+    assert [
+        name for name in packages if name not in (".", "app", "lab") and f"{name}/" not in text
+    ] == []
 
 
 def test_every_type_of_the_table_is_defined() -> None:
@@ -56,12 +64,16 @@ def test_every_type_of_the_table_is_defined() -> None:
     named = set(re.findall(r"`([A-Z]\w+)`", table))
     code = "\n".join(path.read_text(encoding="utf-8") for path in SRC.rglob("*.py"))
     assert len(named) > 25
-    assert [name for name in sorted(named) if not re.search(rf"^class {name}\b", code, re.MULTILINE)] == []
+    assert [
+        name for name in sorted(named) if not re.search(rf"^class {name}\b", code, re.MULTILINE)
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_imports_is_there(page: Path) -> None:
-    for module, names in re.findall(r"^from (pseudocal[\w.]*) import ([\w, ]+)$", "".join(code_in(page)), re.MULTILINE):
+    for module, names in re.findall(
+        r"^from (pseudocal[\w.]*) import ([\w, ]+)$", "".join(code_in(page)), re.MULTILINE
+    ):
         if module.startswith(("pseudocal.app", "pseudocal.lab", "pseudocal.torch")):
             pytest.importorskip("torch")
         there = import_module(module)
@@ -74,7 +86,9 @@ def test_what_a_page_shows_is_python(page: Path) -> None:
         compile(code, page.name, "exec")
 
 
-def test_what_the_readme_and_the_page_on_python_show_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_readme_and_the_page_on_python_show_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     target = np.random.default_rng(0).normal(size=(300, 3))
     names: dict[str, Any] = {"model": lambda x: 8 * x, "target": target, "logits": 8 * target}
@@ -110,10 +124,18 @@ def test_lines_of_a_page_do_not_break_inside_an_option_or_a_table() -> None:
     assert mended('<code class="a --b">ask -n 5</code>') == (
         '<code class="a --b">ask <span class="whole">-n</span> 5</code>'
     )
-    assert mended("<td><strong>1.5</strong> ± 0.1</td>") == "<td><strong>1.5</strong>\u00a0±\u00a00.1</td>"
-    assert mended("<th>noto-&gt;fluent</th>") == '<th><span class="whole">noto-&gt;fluent</span></th>'
+    assert (
+        mended("<td><strong>1.5</strong> ± 0.1</td>")
+        == "<td><strong>1.5</strong>\u00a0±\u00a00.1</td>"
+    )
+    assert (
+        mended("<th>noto-&gt;fluent</th>") == '<th><span class="whole">noto-&gt;fluent</span></th>'
+    )
     assert mended("<td>+7.0e-07</td>") == '<td><span class="whole">+7.0e-07</span></td>'
-    assert mended("<td><code>caution</code></td>") == '<td><span class="whole"><code>caution</code></span></td>'
+    assert (
+        mended("<td><code>caution</code></td>")
+        == '<td><span class="whole"><code>caution</code></span></td>'
+    )
     block = '<div class="language-text highlight"><pre><code>{}</code></pre></div>'
     assert "highlight columns" in mended(block.format("one    two\n" * 5))
     assert "columns" not in mended(block.format("one    # two\n" * 5))

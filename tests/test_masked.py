@@ -20,7 +20,7 @@ from pseudocal import (
 )
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import oracle
-from pseudocal.calibrators.rivals.density import density_ratio
+from pseudocal.calibrators.baselines.density import density_ratio
 from pseudocal.distributed import LocalExecutor
 from pseudocal.metrics import Outcomes, Segmented, accuracy, bootstrap, classwise_ece
 from pseudocal.predictors import Checked
@@ -103,17 +103,23 @@ EVERY = [
 
 
 @pytest.mark.parametrize(
-    ("array", "use"), [case[1:] for case in EVERY + INPUTS], ids=[case[0] for case in EVERY + INPUTS]
+    ("array", "use"),
+    [case[1:] for case in EVERY + INPUTS],
+    ids=[case[0] for case in EVERY + INPUTS],
 )
 def test_masked_values_are_refused(array, use):
     masked = np.ma.array(array, mask=False)
     masked[3] = np.ma.masked
-    with pytest.raises(InputError, match=r"without masked values, got \d+ masked of \d+: drop the rows"):
+    with pytest.raises(
+        InputError, match=r"without masked values, got \d+ masked of \d+: drop the rows"
+    ):
         use(masked)
 
 
 @pytest.mark.parametrize(
-    ("array", "use"), [case[1:] for case in EVERY + INPUTS], ids=[case[0] for case in EVERY + INPUTS]
+    ("array", "use"),
+    [case[1:] for case in EVERY + INPUTS],
+    ids=[case[0] for case in EVERY + INPUTS],
 )
 def test_a_masked_array_without_masked_values_is_an_array(array, use):
     use(np.ma.array(array))
@@ -132,7 +138,9 @@ NOT_NUMBERS = [np.timedelta64(1, "s"), np.datetime64("2026-01-01"), 1 + 0j, "1",
 
 
 @pytest.mark.parametrize("value", NOT_NUMBERS, ids=lambda value: type(value).__name__)
-@pytest.mark.parametrize(("array", "use"), [case[1:] for case in EVERY], ids=[case[0] for case in EVERY])
+@pytest.mark.parametrize(
+    ("array", "use"), [case[1:] for case in EVERY], ids=[case[0] for case in EVERY]
+)
 def test_what_is_not_a_number_is_refused(array, use, value):
     if value == "1" or value is None:
         odd = np.full(array.shape, value)

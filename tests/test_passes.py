@@ -1,4 +1,7 @@
-"""Passes over arrays: every float16 there is, memory maps that give their memory back, strips in order."""
+"""Passes over arrays.
+
+Every float16 there is, memory maps that give their memory back, strips in order.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ def test_every_finite_float16_is_widened_exactly(b):
     out = np.empty(finite.shape, dtype=np.float32)
     with np.errstate(under="ignore", over="ignore"):
         scaled(finite, b, out)
-        np.testing.assert_allclose(out, finite.astype(np.float32) * np.float32(b), rtol=2e-7, atol=1e-37)
+        np.testing.assert_allclose(
+            out, finite.astype(np.float32) * np.float32(b), rtol=2e-7, atol=1e-37
+        )
 
 
 @pytest.mark.parametrize("strange", [np.inf, -np.inf, np.nan])

@@ -1,4 +1,7 @@
-"""The surface: what is public, what importing it costs, and that everything public shows how it is used."""
+"""The surface.
+
+What is public, what importing it costs, and that everything public shows how it is used.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,15 @@ def test_every_public_name_has_an_example_that_runs(name):
 
 
 def test_importing_loads_nothing_heavy():
-    heavy = ("torch", "matplotlib", "sklearn", "pandas", "scipy.optimize", "scipy.stats", "concurrent.futures.process")
+    heavy = (
+        "torch",
+        "matplotlib",
+        "sklearn",
+        "pandas",
+        "scipy.optimize",
+        "scipy.stats",
+        "concurrent.futures.process",
+    )
     code = f"import sys, pseudocal; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

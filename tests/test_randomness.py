@@ -18,7 +18,7 @@ def test_no_two_consumers_share_a_stream():
             "order": [(0,), (1,)],
             "past": [(0,), (1,)],
             "pairs": list(product((0, 1, 2), (0, 1))),
-            "synthesis": list(product((0, 1, 2), (0, 1))),
+            "mixup_variant": list(product((0, 1, 2), (0, 1))),
             "real": [(0,), (1,)],
             "asked": [(0,), (1,)],
         }

@@ -41,7 +41,8 @@ def test_every_row_is_as_likely_to_stay_as_any_other():
     times = np.zeros(200)
     for seed in range(400):
         times[fill(40, [rows(i, i + 20) for i in range(0, 200, 20)], seed).labelled.labels] += 1
-    # expected 80 = 400 * 40/200, standard deviation 8; first, middle and last fifths by their means (sd 1.3)
+    # expected 80 = 400 * 40/200, standard deviation 8; first, middle and last fifths by their means
+    # (sd 1.3)
     assert np.abs(times.reshape(5, 40).mean(axis=1) - 80).max() < 5
     assert times.min() > 40
 
@@ -49,7 +50,9 @@ def test_every_row_is_as_likely_to_stay_as_any_other():
 def test_merging_is_as_if_it_had_been_one():
     """The rows with the smallest keys stay, whoever saw them."""
     left, right = fill(30, [rows(0, 500)], seed=1), fill(30, [rows(500, 1000)], seed=2)
-    keys = np.concatenate([np.random.default_rng(1).random(500), np.random.default_rng(2).random(500)])
+    keys = np.concatenate(
+        [np.random.default_rng(1).random(500), np.random.default_rng(2).random(500)]
+    )
     left.merge(right)
     assert left.seen == 1000
     assert sorted(left.labelled.labels) == sorted(np.argsort(keys)[:30])
@@ -66,7 +69,9 @@ def test_merging_with_an_empty_one_changes_nothing():
 def test_a_smaller_one_makes_the_whole_smaller_and_never_lopsided(small_first):
     """What is left is all rows up to the largest key of the one that had to let rows go, in whatever order."""
     small, large = fill(30, [rows(0, 500)], seed=1), fill(1000, [rows(500, 1000)], seed=2)
-    keys = np.concatenate([np.random.default_rng(1).random(500), np.random.default_rng(2).random(500)])
+    keys = np.concatenate(
+        [np.random.default_rng(1).random(500), np.random.default_rng(2).random(500)]
+    )
     merged = fill(1000, [])
     for part in (small, large) if small_first else (large, small):
         merged.merge_sample(part.sample)
@@ -74,7 +79,9 @@ def test_a_smaller_one_makes_the_whole_smaller_and_never_lopsided(small_first):
     assert merged.seen == 1000
     assert sorted(merged.labelled.labels) == np.flatnonzero(keys <= ceiling).tolist()
     merged.add(rows(1000, 3000))
-    assert 30 < sum(label >= 1000 for label in merged.labelled.labels) < 200  # expected 2000 * 30/500
+    assert (
+        30 < sum(label >= 1000 for label in merged.labelled.labels) < 200
+    )  # expected 2000 * 30/500
 
 
 def test_refuses_what_does_not_fit_together():

@@ -11,9 +11,9 @@ np.True_
 
 from pseudocal.arrays import InputError, Labelled, binary_logits, softmax
 from pseudocal.calibrators import Answers, Calibration, PseudoCal, ask
-from pseudocal.calibrators.forecast import Forecast
-from pseudocal.calibrators.student import Student
-from pseudocal.calibrators.trust import DistrustWarning, Trust
+from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
+from pseudocal.calibrators.surrogate import Surrogate
+from pseudocal.calibrators.trust import Trust, UnreliableCalibrationWarning
 from pseudocal.metrics import Outcomes, Reliability
 from pseudocal.scaling import (
     MatrixScaling,
@@ -25,19 +25,19 @@ from pseudocal.scaling import (
 )
 
 __all__ = [
+    "AccuracyEstimate",
     "Answers",
     "Calibration",
-    "DistrustWarning",
-    "Forecast",
     "InputError",
     "Labelled",
     "MatrixScaling",
     "Outcomes",
     "PseudoCal",
     "Reliability",
-    "Student",
+    "Surrogate",
     "TemperatureScaling",
     "Trust",
+    "UnreliableCalibrationWarning",
     "VectorScaling",
     "ask",
     "binary_logits",

@@ -1,6 +1,7 @@
 """Run the command as `python -m pseudocal`.
 
-Python imports the package, with NumPy and SciPy, before this file. Ctrl-C in that moment is Python's to report.
+Python imports the package, with NumPy and SciPy, before this file. Ctrl-C in that moment is
+Python's to report.
 """
 
 import sys

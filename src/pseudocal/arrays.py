@@ -1,9 +1,11 @@
 """Array types that all layers share, and the checks at the public edge.
 
-All numbers are NumPy arrays. A model's inputs are opaque: they are only indexed by rows and mixed with `+` and `*`.
+All numbers are NumPy arrays. A model's inputs are opaque: they are only indexed by rows and mixed
+with `+` and `*`.
 
-The library raises two exceptions of its own. `InputError` means that an argument is invalid and reads
-`expected ..., got ...`. `MissingExtraError`, in `extras`, means that an optional package is not installed.
+The library raises two exceptions of its own. `InputError` means that an argument is invalid and
+reads `expected ..., got ...`. `MissingExtraError`, in `extras`, means that an optional package is
+not installed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.floating[Any]]
 Logits = Floats  # (n, classes)
-Maps = Floats  # (n, classes, height, width): logits of a model that labels every pixel
+Maps = Floats  # (n, classes, height, width): logits of a segmentation model
 Probabilities = Floats  # (n, classes), rows sum to one
 Labels = NDArray[Any]  # (n,) integers, or (n, classes) soft targets
 Inputs = Any  # what the model takes, several at once: indexable by rows, closed under + and *
@@ -33,7 +35,10 @@ class InputError(ValueError):
 
 
 class Predictor(Protocol):
-    """A model as the library sees it: a batch of inputs in, logits `(n, classes)` or maps of logits out."""
+    """A model as the library sees it.
+
+    A batch of inputs in, logits `(n, classes)` or maps of logits out.
+    """
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch."""
@@ -44,8 +49,8 @@ class Predictor(Protocol):
 class Labelled:
     """Logits with their labels, and optionally a weight and a group for each row.
 
-    Rows of the same group, such as pixels of one image, are not independent. A row may belong to two groups: a mix of
-    two images does.
+    Rows of the same group, such as pixels of one image, are not independent. A row may belong to
+    two groups: a mixup sample of two images does.
 
     >>> len(Labelled(np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([0, 1])))
     2
@@ -54,8 +59,8 @@ class Labelled:
         logits: Of shape `(n, classes)`.
         labels: The class of each row, of shape `(n,)`.
         weights: The weight of each row, of shape `(n,)`; None means 1 for each.
-        groups: The group of each row, of shape `(n,)`, or its two groups, of shape `(n, 2)`; None means that all rows
-            are independent.
+        groups: The group of each row, of shape `(n,)`, or its two groups, of shape `(n, 2)`; None
+            means that all rows are independent.
 
     """
 
@@ -88,7 +93,9 @@ def softmax(logits: ArrayLike) -> Probabilities:
 
     """
     logits = as_logits(logits)
-    shifted: Floats = np.subtract(logits, logits.max(axis=1, keepdims=True), dtype=work_dtype(logits))
+    shifted: Floats = np.subtract(
+        logits, logits.max(axis=1, keepdims=True), dtype=work_dtype(logits)
+    )
     np.exp(shifted, out=shifted)
     shifted /= shifted.sum(axis=1, keepdims=True)
     return shifted
@@ -134,14 +141,18 @@ def as_logits(logits: ArrayLike) -> Logits:
     if array.shape[0] == 0:
         raise InputError(f"expected at least one row of logits, got shape {array.shape}")
     if array.shape[1] < 2:
-        raise InputError(f"expected logits for at least two classes, got shape {array.shape}; {ONE_LOGIT}")
+        raise InputError(
+            f"expected logits for at least two classes, got shape {array.shape}; {ONE_LOGIT}"
+        )
     if not is_real(array):
         raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
     return array.astype(np.float64) if is_integer(array) else array
 
 
 def as_maps(maps: ArrayLike) -> Maps:
-    """Convert to floating-point logits `(n, classes, height, width)`; a single image becomes a batch of one.
+    """Convert to floating-point logits `(n, classes, height, width)`.
+
+    A single image becomes a batch of one.
 
     >>> as_maps(np.zeros((19, 4, 8))).shape
     (1, 19, 4, 8)
@@ -149,7 +160,9 @@ def as_maps(maps: ArrayLike) -> Maps:
     array = as_numpy(maps, "logits")
     array = array[None] if array.ndim == 3 else array
     if array.ndim != 4 or 0 in array.shape or array.shape[1] < 2:
-        raise InputError(f"expected maps of logits of shape (n, classes, height, width), got shape {array.shape}")
+        raise InputError(
+            f"expected maps of logits of shape (n, classes, height, width), got shape {array.shape}"
+        )
     if not np.issubdtype(array.dtype, np.floating):
         raise InputError(f"expected logits that are real numbers, got dtype {array.dtype}")
     return array
@@ -160,24 +173,34 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
     array = as_numpy(labels, "labels")
     n, classes = logits.shape
     if array.shape != (n,):
-        raise InputError(f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}")
+        raise InputError(
+            f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}"
+        )
     if not is_integer(array):
         raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
-    low, high = array.min(), array.max()
+    low = array.min()
+    high = array.max()
     if low < 0 or high >= classes:
         row = int(np.argmax((array < 0) | (array >= classes)))
         raise InputError(f"expected labels from 0 to {classes - 1}, got {array[row]} in row {row}")
-    return array.astype(np.int64) if array.dtype == np.uint64 else array  # adding uint64 to int64 would give floats
+    return (
+        array.astype(np.int64) if array.dtype == np.uint64 else array
+    )  # adding uint64 to int64 would give floats
 
 
 def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
-    """Reject NaN, +inf and rows that are all -inf; the error names the row (by its number in `rows` if given)."""
+    """Reject NaN, +inf and rows that are all -inf.
+
+    The error names the row (by its number in `rows` if given).
+    """
     top = logits.max(axis=1)
     if not np.isfinite(top).all():
         i = int(np.argmin(np.isfinite(top)))
         what = "NaN" if np.isnan(top[i]) else "+inf" if top[i] > 0 else "-inf for every class"
         row = i if rows is None else int(rows[i])
-        raise InputError(f"expected logits below +inf, one of them finite in each row, got {what} in row {row}")
+        raise InputError(
+            f"expected logits below +inf, one of them finite in each row, got {what} in row {row}"
+        )
 
 
 def check_temperature(temperature: Any) -> float:
@@ -199,7 +222,9 @@ def check_pixels_per_image(count: int | None) -> None:
     """Reject a number of pixels that is not None and not a positive integer."""
     whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
     if count is not None and (not whole or count < 1):
-        raise InputError(f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}")
+        raise InputError(
+            f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}"
+        )
 
 
 def check_choice(name: str, value: str, *choices: str) -> None:
@@ -213,7 +238,9 @@ def as_numpy(array: Any, name: str = "values") -> NDArray[Any]:
 
     Masked values are refused; the error calls the array by its `name`.
     """
-    if hasattr(array, "detach"):  # a torch tensor; NumPy has no bfloat16, and float32 holds it exactly
+    if hasattr(
+        array, "detach"
+    ):  # a torch tensor; NumPy has no bfloat16, and float32 holds it exactly
         array = array.detach().cpu()
         array = array.float() if str(array.dtype) == "torch.bfloat16" else array
     return np.asanyarray(unmasked(array, name))
@@ -227,7 +254,9 @@ def unmasked(array: Any, name: str) -> Any:
     pseudocal.arrays.InputError: expected labels without masked values, got 1 masked of 2: drop the rows that have
     masked values first, in all arrays alike
     """
-    if isinstance(array, list | tuple) and any(isinstance(part, np.ma.MaskedArray) for part in array):
+    if isinstance(array, list | tuple) and any(
+        isinstance(part, np.ma.MaskedArray) for part in array
+    ):
         array = np.ma.asarray(array)  # np.asarray would drop the masks of the parts
     if not isinstance(array, np.ma.MaskedArray):
         return array

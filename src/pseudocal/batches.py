@@ -1,7 +1,7 @@
 """Batches of inputs of any type.
 
-Inputs are opaque: arrays, tensors, sparse matrices or data frames. They are only indexed by rows, stacked, and mixed
-with `+` and `*`.
+Inputs are opaque: arrays, tensors, sparse matrices or data frames. They are only indexed by rows,
+stacked, and mixed with `+` and `*`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pseudocal.arrays import InputError, Inputs, Predictor, as_numpy, unmasked
 
 MIXED_AT_ONCE = 2**20  # bytes of inputs mixed at a time, so that they stay in the cache
 COPIES = 8  # copies of a batch's inputs and maps that may be in memory at the same time
-BYTES_PER_NUMBER = 256  # assumed size of these copies per number of an input, before the model has predicted anything
+# assumed size of these copies per number of an input, before the model has predicted anything
+BYTES_PER_NUMBER = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,9 @@ def take(x: Inputs, rows: NDArray[np.intp]) -> Inputs:
     >>> take(np.array([10, 20, 30]), np.array([2, 0]))
     array([30, 10])
     """
-    if hasattr(x, "iloc"):  # a pandas frame: select by position and reset the index, so that two selections align
+    if hasattr(
+        x, "iloc"
+    ):  # a pandas frame: select by position and reset the index, so that two selections align
         return x.iloc[rows].reset_index(drop=True)
     return x[rows]
 
@@ -84,7 +87,9 @@ def stack(parts: list[Inputs]) -> Inputs:
     first = parts[0]
     shapes = {tuple(part.shape[1:]) for part in parts}
     if len(shapes) > 1:
-        raise InputError(f"expected inputs of one shape, since pairs of them are mixed, got shapes {sorted(shapes)}")
+        raise InputError(
+            f"expected inputs of one shape, since pairs of them are mixed, got shapes {sorted(shapes)}"
+        )
     if isinstance(first, np.ndarray):
         return np.concatenate(parts)
     if hasattr(first, "iloc"):
@@ -95,7 +100,9 @@ def stack(parts: list[Inputs]) -> Inputs:
 
 
 def blend(x: Inputs, first: NDArray[np.intp], second: NDArray[np.intp], lam: float) -> Inputs:
-    """The mixes `lam * x[first] + (1 - lam) * x[second]`; arrays and tensors are copied only once.
+    """The mixup samples `lam * x[first] + (1 - lam) * x[second]`.
+
+    Arrays and tensors are copied only once.
 
     >>> blend(np.array([10.0, 0.0, 20.0]), np.array([0, 1]), np.array([1, 2]), 0.75)
     array([7.5, 5. ])
@@ -140,15 +147,22 @@ def size(x: Inputs) -> int:
 
 def is_array(data: Any) -> bool:
     """Whether `data` holds all rows at once, so that they can be shuffled, and is not a stream of batches."""
-    indexed = hasattr(data, "__getitem__") or hasattr(data, "tocsr")  # other sparse formats are converted to CSR
+    indexed = hasattr(data, "__getitem__") or hasattr(
+        data, "tocsr"
+    )  # other sparse formats are converted to CSR
     return hasattr(data, "shape") and indexed and len(data.shape) > 0
 
 
 def is_stream(data: Any) -> bool:
-    """Whether `data` can be read batch by batch; a torch Dataset yields single inputs and is rejected."""
+    """Whether `data` can be read batch by batch.
+
+    A torch Dataset yields single inputs and is rejected.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(data, torch.utils.data.Dataset):
-        raise InputError("expected batches, got a torch Dataset, which yields single inputs: wrap it in a DataLoader")
+        raise InputError(
+            "expected batches, got a torch Dataset, which yields single inputs: wrap it in a DataLoader"
+        )
     return isinstance(data, Iterable)
 
 
@@ -197,9 +211,12 @@ def unread_batches(rows: NDArray[np.intp], batch_size: int) -> list[Batch]:
 
 
 def fitting(predict: Predictor, data: Any, batch_size: int, memory: float) -> int:
-    """The batch size to use: `batch_size`, or less for a segmentation model so that a batch fits into `memory`.
+    """The batch size to use.
 
-    It is at least 2. If a batch could be large, the model predicts one input first to find the size of its output.
+    `batch_size`, or less for a segmentation model so that a batch fits into `memory`.
+
+    It is at least 2. If a batch could be large, the model predicts one input first to find the size
+    of its output.
 
     >>> images = np.zeros((10, 3, 64, 64), dtype=np.float32)
     >>> fitting(lambda x: np.zeros((len(x), 19, 64, 64), dtype=np.float32), images, 128, 2**24)
@@ -212,7 +229,9 @@ def fitting(predict: Predictor, data: Any, batch_size: int, memory: float) -> in
     row = take(data, np.array([0]))
     try:
         logits = as_numpy(predict(row))
-    except Exception:  # the same error will be raised, and reported, when the first batch is predicted
+    except (
+        Exception
+    ):  # the same error will be raised, and reported, when the first batch is predicted
         return batch_size
     if logits.ndim < 3:
         return batch_size
@@ -231,7 +250,9 @@ def may_be_large(data: Any, batch_size: int, memory: float) -> bool:
 
 
 def streamed(data: Iterable[Any]) -> Iterator[Batch]:
-    """The batches of a stream, numbered. Anything that comes with the inputs, such as labels, is ignored.
+    """The batches of a stream, numbered.
+
+    Anything that comes with the inputs, such as labels, is ignored.
 
     >>> [batch.inputs for batch in streamed([(np.array([1.0]), "label")])]
     [array([1.])]
@@ -244,16 +265,20 @@ def streamed(data: Iterable[Any]) -> Iterator[Batch]:
         x = item[0] if isinstance(item, tuple | list) and item else item
         if isinstance(x, Mapping):
             key = next((key for key in ("pixel_values", "inputs_embeds") if key in x), None)
-            hint = "" if key is None else f"; pass the inputs alone: (batch[{key!r}] for batch in loader)"
+            hint = (
+                ""
+                if key is None
+                else f"; pass the inputs alone: (batch[{key!r}] for batch in loader)"
+            )
             if "input_ids" in x:
-                hint = (
-                    "; token ids are numbers of words, which cannot be mixed: save the logits of the texts and use ask"
-                )
+                hint = "; token ids are numbers of words, which cannot be mixed: save the logits of the texts and use ask"
             raise InputError(
                 "expected batches that are arrays, tensors or (inputs, ...) tuples, "
                 f"got a mapping with {sorted(x)}{hint}"
             )
         if not hasattr(x, "shape") or len(x.shape) == 0:
-            raise InputError(f"expected batches that are arrays or tensors with rows, got {type(x).__name__}")
+            raise InputError(
+                f"expected batches that are arrays or tensors with rows, got {type(x).__name__}"
+            )
         yield Batch(number, np.arange(seen, seen + count(x)), as_inputs(x))
         seen += count(x)

@@ -1,4 +1,7 @@
-"""Optional packages, imported where they are needed; if one is missing, the error names the extra that installs it."""
+"""Optional packages, imported where they are needed.
+
+If one is missing, the error names the extra that installs it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ class MissingExtraError(ImportError):
     """
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"expected the package {package}, got none: pip install 'pseudocal[{extra}]'")
+        super().__init__(
+            f"expected the package {package}, got none: pip install 'pseudocal[{extra}]'"
+        )
 
 
 def require(module: str, extra: str) -> Any:
@@ -31,7 +36,8 @@ def require(module: str, extra: str) -> Any:
     '[1]'
     >>> require("no_such_package.part", "cli")
     Traceback (most recent call last):
-    pseudocal.extras.MissingExtraError: expected the package no_such_package, got none: pip install 'pseudocal[cli]'
+    pseudocal.extras.MissingExtraError: expected the package no_such_package, got none: pip install
+    'pseudocal[cli]'
 
     Args:
         module: The full name of the module, such as "PIL.Image".
@@ -57,7 +63,8 @@ def on_demand(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
 
     Args:
         package: The name of the package.
-        modules: The module of the package that defines each name. No module may have one of these names.
+        modules: The module of the package that defines each name. No module may have one of these
+            names.
 
     """
 

@@ -1,4 +1,7 @@
-"""Files that are whole or absent: written aside, then renamed. What cannot be written ends in an `OutputError`."""
+"""Files that are whole or absent: written aside, then renamed.
+
+What cannot be written ends in an `OutputError`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ def writing(what: Path, folder: Path) -> Iterator[None]:
     >>> with writing(Path("out"), Path("out")):
     ...     raise OSError(errno.EROFS, "Read-only file system", "out/report.html")
     Traceback (most recent call last):
-    pseudocal.files.OutputError: expected an output that can be written, got out: Read-only file system
+    pseudocal.files.OutputError: expected an output that can be written, got out: Read-only file
+    system
     """
     try:
         yield
@@ -45,10 +49,16 @@ def writing(what: Path, folder: Path) -> Iterator[None]:
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        if error.errno in NO_ROOM or "requested and" in reason:  # NumPy: "9 requested and 5 written"
-            raise OutputError(f"expected room for {what}, got {reason}: {_free(folder)} bytes free") from error
+        if (
+            error.errno in NO_ROOM or "requested and" in reason
+        ):  # NumPy: "9 requested and 5 written"
+            raise OutputError(
+                f"expected room for {what}, got {reason}: {_free(folder)} bytes free"
+            ) from error
         if not folder.exists() or _is_in(error.filename, folder):
-            raise OutputError(f"expected an output that can be written, got {what}: {reason}") from error
+            raise OutputError(
+                f"expected an output that can be written, got {what}: {reason}"
+            ) from error
         raise
 
 
@@ -74,7 +84,9 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path to write to. It replaces `path` if the block succeeds and is deleted if it raises.
+    """A temporary path to write to.
+
+    It replaces `path` if the block succeeds and is deleted if it raises.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -100,7 +112,9 @@ def left_aside(folder: Path) -> list[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what killed runs left aside in a folder and below it. No other run may be at work there.
+    """Delete what killed runs left aside in a folder and below it.
+
+    No other run may be at work there.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -115,7 +129,10 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[int | None]:
-    """Hold a folder, open, for one run alone: a second one is refused. Its number, or None where there are no locks."""
+    """Hold a folder, open, for one run alone: a second one is refused.
+
+    Its number, or None where there are no locks.
+    """
     try:
         import fcntl
     except ImportError:  # no such locks here; the user takes care
@@ -128,7 +145,9 @@ def locked(folder: Path) -> Iterator[int | None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             why = f"{folder}, which one is writing to right now"
-            raise OutputError(f"expected an output folder that no other run writes to, got {why}") from None
+            raise OutputError(
+                f"expected an output folder that no other run writes to, got {why}"
+            ) from None
         except OSError as error:
             if error.errno not in NO_LOCKS:  # some file systems have none
                 raise
@@ -152,13 +171,24 @@ def load_json(path: Path, what: str) -> Any:
 
     """
     if not path.is_file():  # a pipe would never end
-        why = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+        why = (
+            "a folder"
+            if path.is_dir()
+            else "a pipe or a device"
+            if path.exists()
+            else "no such file"
+        )
         raise InputError(f"expected {what}, got {path}: {why}")
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"expected {what} that can be read, got {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits and deep nesting among them
+        raise InputError(
+            f"expected {what} that can be read, got {path}: {error.strerror}"
+        ) from error
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # numbers of thousands of digits and deep nesting among them
         raise InputError(f"expected {what}, got {path}, which is not JSON: {error}") from error
 
 
@@ -176,7 +206,9 @@ def brief(value: Any) -> str:
 
 
 def allocate_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Create a .npy file and return it as a memory map. Disk space is allocated now, so a full disk raises here.
+    """Create a .npy file and return it as a memory map.
+
+    Disk space is allocated now, so a full disk raises here.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -205,7 +237,10 @@ def _take_room(file: Any, size: int) -> None:
 
 
 def _fill(file: Any, size: int) -> None:
-    """Allocate disk space by writing zeros, on systems without `posix_fallocate`; the header is kept."""
+    """Allocate disk space by writing zeros, on systems without `posix_fallocate`.
+
+    The header is kept.
+    """
     start = 4096  # the header is shorter, and space is allocated in pages of this size
     file.seek(start)
     while file.tell() < size:

@@ -1,7 +1,8 @@
 """Maps: logits of every pixel, turned into rows of logits in bounded memory.
 
-The logits of a frame of 1,024 x 2,048 pixels and 19 classes take 160 MB. Nothing here makes a second copy of them: a
-predicted class takes one byte per pixel, and only the logits of sampled pixels are copied.
+The logits of a frame of 1,024 x 2,048 pixels and 19 classes take 160 MB. Nothing here makes a
+second copy of them: a predicted class takes one byte per pixel, and only the logits of sampled
+pixels are copied.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps, as_numpy, is_integer, work_dtype
+from pseudocal.arrays import (
+    InputError,
+    Labelled,
+    Logits,
+    Maps,
+    as_maps,
+    as_numpy,
+    is_integer,
+    work_dtype,
+)
 
 LOGITS_PER_BAND = 1 << 20
 IGNORED = 255  # the label of ignored pixels in Cityscapes and similar datasets
@@ -57,7 +67,9 @@ def check_maps(maps: Maps) -> None:
         if not (top < np.inf).all():
             i, y, x = (int(k) for k in np.argwhere(~(top < np.inf))[0])
             what = "NaN" if np.isnan(top[i, y, x]) else "+inf"
-            raise InputError(f"expected logits below +inf, got {what} in image {i} at ({band.start + y}, {x})")
+            raise InputError(
+                f"expected logits below +inf, got {what} in image {i} at ({band.start + y}, {x})"
+            )
 
 
 def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
@@ -71,7 +83,9 @@ def rows_at(image: Maps, at: NDArray[np.intp]) -> Logits:
     return np.ascontiguousarray(rows, dtype=np.promote_types(image.dtype, np.float32))
 
 
-def draw(at: NDArray[np.intp], pixels_per_image: int | None, rng: np.random.Generator) -> NDArray[np.intp]:
+def draw(
+    at: NDArray[np.intp], pixels_per_image: int | None, rng: np.random.Generator
+) -> NDArray[np.intp]:
     """Sample at most `pixels_per_image` of the pixels `at` without replacement; None keeps all.
 
     >>> draw(np.array([0, 2, 3]), 3, np.random.default_rng(0))
@@ -91,7 +105,9 @@ def by_rows(function: Callable[[Logits], Logits], maps: Maps) -> Maps:
     result = np.empty(maps.shape, dtype=work_dtype(maps))
     for band in bands(maps):
         rows = np.moveaxis(maps[:, :, band], 1, -1)  # (n, height, width, classes)
-        result[:, :, band] = np.moveaxis(function(rows.reshape(-1, classes)).reshape(n, -1, width, classes), -1, 1)
+        result[:, :, band] = np.moveaxis(
+            function(rows.reshape(-1, classes)).reshape(n, -1, width, classes), -1, 1
+        )
     return result
 
 
@@ -105,9 +121,10 @@ def labelled_pixels(
 ) -> Labelled:
     """Sample labelled pixels, at most `pixels_per_image` per image, as rows of logits.
 
-    If the labels `(n, height, width)` have a higher resolution than the logits, each logit takes the label at its
-    centre, so a model is fitted at its own resolution. Pixels with -inf for every class, such as padding, are left
-    out. Each row is weighted by the number of pixels it represents.
+    If the labels `(n, height, width)` have a higher resolution than the logits, each logit takes
+    the label at its centre, so a model is fitted at its own resolution. Pixels with -inf for every
+    class, such as padding, are left out. Each row is weighted by the number of pixels it
+    represents.
 
     >>> z = np.zeros((1, 2, 1, 3))
     >>> rows = labelled_pixels(z, np.array([[[0, 255, 1]]]), rng=np.random.default_rng(0))
@@ -125,14 +142,22 @@ def labelled_pixels(
     return joined(parts)
 
 
-def sampled(maps: Maps, classes: ClassMaps, pixels_per_image: int | None, rng: np.random.Generator) -> Labelled:
+def sampled(
+    maps: Maps, classes: ClassMaps, pixels_per_image: int | None, rng: np.random.Generator
+) -> Labelled:
     """Rows of random pixels, labelled with their predicted classes."""
     images = zip(maps, classes, strict=True)
-    return joined([_rows(z, labels, labels != nothing(len(z)), pixels_per_image, rng) for z, labels in images])
+    return joined(
+        [_rows(z, labels, labels != nothing(len(z)), pixels_per_image, rng) for z, labels in images]
+    )
 
 
 def _rows(
-    image: Maps, labels: ClassMaps, valid: NDArray[np.bool_], pixels_per_image: int | None, rng: np.random.Generator
+    image: Maps,
+    labels: ClassMaps,
+    valid: NDArray[np.bool_],
+    pixels_per_image: int | None,
+    rng: np.random.Generator,
 ) -> Labelled:
     candidates = np.flatnonzero(valid)
     at = draw(candidates, pixels_per_image, rng)
@@ -167,13 +192,20 @@ def as_masks(labels: ArrayLike, n: int) -> ClassMaps:
     return masks
 
 
-def check_classes(mask: ClassMaps, valid: NDArray[np.bool_], classes: int, *, top: int = 0, where: str = "") -> None:
-    """Reject labels that are neither a class nor ignored; `top` is the image row at which the mask begins."""
+def check_classes(
+    mask: ClassMaps, valid: NDArray[np.bool_], classes: int, *, top: int = 0, where: str = ""
+) -> None:
+    """Reject labels that are neither a class nor ignored.
+
+    `top` is the image row at which the mask begins.
+    """
     bad = valid & ((mask < 0) | (mask >= classes))
     if bad.any():
         y, x = np.argwhere(bad)[0].tolist()
         place = f"({top + y}, {x})" + (f" in {where}" if where else "")
-        raise InputError(f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at {place}")
+        raise InputError(
+            f"expected labels from 0 to {classes - 1} or the ignored one, got {mask[y, x]} at {place}"
+        )
 
 
 def at_size(masks: ClassMaps, size: tuple[int, ...]) -> ClassMaps:

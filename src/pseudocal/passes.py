@@ -11,9 +11,20 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, as_numpy, check_rows, cores
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Logits,
+    Probabilities,
+    as_logits,
+    as_numpy,
+    check_rows,
+    cores,
+)
 
-CHUNK_NUMBERS = 1 << 17  # numbers per chunk: with its scratch memory a chunk stays in a core's cache
+CHUNK_NUMBERS = (
+    1 << 17
+)  # numbers per chunk: with its scratch memory a chunk stays in a core's cache
 LARGE_ARRAY = 1 << 24  # an array with at least this many numbers is read in larger chunks,
 LARGE_CHUNK_NUMBERS = 1 << 19  # since threads wait for the interpreter lock between chunks
 WORTHWHILE = 8  # chunks per core below which another thread costs more than it saves
@@ -21,10 +32,16 @@ BLAS_ALONE = 8192  # numbers that BLAS multiplies without starting threads of it
 AROUND = 2**21  # bytes before the requested one that the system may map as well
 PICKED_AT_ONCE = 64  # rows that are read from a memory map at a time
 StripResult = TypeVar("StripResult")
-SUM_TOLERANCE = 1e-3  # how far a row of probabilities may be from summing to one: float16 rounds that much
-MANY_CLASSES = 32  # with at least this many classes the inner loops run over classes, otherwise over rows
+SUM_TOLERANCE = (
+    1e-3  # how far a row of probabilities may be from summing to one: float16 rounds that much
+)
+MANY_CLASSES = (
+    32  # with at least this many classes the inner loops run over classes, otherwise over rows
+)
 Doubles = NDArray[np.float64]
-Chunk = Floats  # (classes, n): some rows, transposed, contiguous along the classes or along the rows
+Chunk = (
+    Floats  # (classes, n): some rows, transposed, contiguous along the classes or along the rows
+)
 
 
 def in_strips(starts: range, strip: Callable[[range], StripResult]) -> list[StripResult]:
@@ -42,12 +59,15 @@ def in_strips(starts: range, strip: Callable[[range], StripResult]) -> list[Stri
 
 
 def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
-    """The first row of each chunk of an array, or of `rows` of its rows; the step is the number of rows per chunk.
+    """The first row of each chunk of an array, or of `rows` of its rows.
+
+    The step is the number of rows per chunk.
 
     >>> block_starts((5, 2**16))
     range(0, 5, 2)
     """
-    n, columns = shape[0] if rows is None else rows, shape[1]
+    n = shape[0] if rows is None else rows
+    columns = shape[1]
     chunk = CHUNK_NUMBERS if n * columns < LARGE_ARRAY else LARGE_CHUNK_NUMBERS
     return range(0, n, max(1, chunk // columns))
 
@@ -55,8 +75,8 @@ def block_starts(shape: tuple[int, ...], rows: int | None = None) -> range:
 def scaled(z: Floats, b: float, out: Floats) -> None:
     """Write `b * z` into `out`, in the precision of `out`.
 
-    NumPy converts float16 one number at a time. Shifting the bits to their positions in a float32 gives the number
-    times 2^-112 exactly, in half the time.
+    NumPy converts float16 one number at a time. Shifting the bits to their positions in a float32
+    gives the number times 2^-112 exactly, in half the time.
 
     >>> x = np.empty((1, 3), dtype=np.float32)
     >>> scaled(np.array([[1.5, -0.25, 6e-8]], dtype=np.float16), 2.0, x)
@@ -67,7 +87,9 @@ def scaled(z: Floats, b: float, out: Floats) -> None:
         np.multiply(z, b, out=out, dtype=out.dtype)
         return
     bits = out.view(np.int32)
-    np.left_shift(z.view(np.int16), 13, out=bits, dtype=np.int32)  # sign, exponent and fraction are now in place
+    np.left_shift(
+        z.view(np.int16), 13, out=bits, dtype=np.int32
+    )  # sign, exponent and fraction are now in place
     bits &= np.int32(-0x70002000)  # clear the copies of the sign bit between them
     out *= np.float32(b * 2.0**112)
 
@@ -75,8 +97,8 @@ def scaled(z: Floats, b: float, out: Floats) -> None:
 def row_sums(x: Floats, out: Floats) -> None:
     """Write the sum of each row into `out`.
 
-    For short rows a product with ones is faster than a sum over the axis. It is computed in small pieces, so that BLAS
-    does not start threads inside our threads.
+    For short rows a product with ones is faster than a sum over the axis. It is computed in small
+    pieces, so that BLAS does not start threads inside our threads.
 
     >>> sums = np.empty(2)
     >>> row_sums(np.array([[1.0, 2.0], [3.0, 4.0]]), sums)
@@ -84,14 +106,18 @@ def row_sums(x: Floats, out: Floats) -> None:
     array([3., 7.])
     """
     n, columns = x.shape
-    ones, piece = np.ones(columns, dtype=x.dtype), max(1, BLAS_ALONE // columns)
+    ones = np.ones(columns, dtype=x.dtype)
+    piece = max(1, BLAS_ALONE // columns)
     whole = n - n % piece
     np.matmul(x[:whole].reshape(-1, piece, columns), ones, out=out[:whole].reshape(-1, piece))
     np.matmul(x[whole:], ones, out=out[whole:])
 
 
 def _all_finite(z: NDArray[np.float16]) -> bool:
-    """Whether no exponent is all ones: 0x7c00 and above are +inf and NaN, 0xfc00 and above -inf and NaN."""
+    """Whether no exponent is all ones.
+
+    0x7c00 and above are +inf and NaN, 0xfc00 and above -inf and NaN.
+    """
     return z.size == 0 or bool(z.view(np.int16).max() < 0x7C00 and z.view(np.uint16).max() < 0xFC00)
 
 
@@ -101,7 +127,9 @@ def is_mapped(array: NDArray[Any]) -> bool:
 
 
 def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
-    """The selected rows, in ascending order. A memory map is read a few rows at a time: each maps up to megabytes.
+    """The selected rows, in ascending order.
+
+    A memory map is read a few rows at a time: each maps up to megabytes.
 
     >>> picked(np.array([10, 20, 30]), np.array([0, 2]))
     array([10, 30])
@@ -116,14 +144,22 @@ def picked(array: NDArray[Any], rows: NDArray[np.intp]) -> NDArray[Any]:
 
 
 def let_go(array: NDArray[Any], start: int, stop: int) -> None:
-    """Release the memory of rows of a memory map that have been read; reading them again goes back to the file.
+    """Release the memory of rows of a memory map that have been read.
 
-    The system would release it when memory runs short, but until then it counts as memory of this process.
+    Reading them again goes back to the file.
+
+    The system would release it when memory runs short, but until then it counts as memory of this
+    process.
 
     >>> let_go(np.zeros((4, 2)), 0, 4)  # no memory map: nothing to do
     """
     held = getattr(array, "_mmap", None)
-    if held is None or getattr(array, "mode", "c") == "c" or not array.flags.c_contiguous or len(array) == 0:
+    if (
+        held is None
+        or getattr(array, "mode", "c") == "c"
+        or not array.flags.c_contiguous
+        or len(array) == 0
+    ):
         return  # releasing a copy-on-write map would lose what was written to it
     offset = array.ctypes.data - np.frombuffer(held, dtype=np.uint8).ctypes.data
     row = array.nbytes // len(array)
@@ -153,13 +189,15 @@ def logit_chunks(logits: Logits, starts: range | None = None) -> Iterator[tuple[
         yield rows, chunk
 
 
-def probability_chunks(probabilities: Probabilities, starts: range | None = None) -> Iterator[tuple[slice, Chunk]]:
+def probability_chunks(
+    probabilities: Probabilities, starts: range | None = None
+) -> Iterator[tuple[slice, Chunk]]:
     """Chunks of probabilities, like `logit_chunks`.
 
     >>> list(probability_chunks(np.array([[0.5, 0.5], [2.0, -1.0]])))
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected probabilities that are non-negative and sum to one, got [ 2. -1.] in row 1;
-    these look like logits: pass them as logits
+    pseudocal.arrays.InputError: expected probabilities that are non-negative and sum to one, got [
+    2. -1.] in row 1; these look like logits: pass them as logits
     """
     for rows, chunk in _chunks(probabilities, starts):
         good = (chunk >= 0).all(axis=0) & (abs(chunk.sum(axis=0) - 1) <= SUM_TOLERANCE)
@@ -196,7 +234,9 @@ def _refuse(chunk: Chunk, rows: slice, i: int) -> None:
 def _chunks(array: Floats, starts: range | None) -> Iterator[tuple[slice, Chunk]]:
     n, classes = array.shape
     starts = block_starts(array.shape) if starts is None else starts
-    scratch = np.empty((starts.step, classes), dtype=np.float32 if array.dtype == np.float16 else np.float64)
+    scratch = np.empty(
+        (starts.step, classes), dtype=np.float32 if array.dtype == np.float16 else np.float64
+    )
     for start in starts:
         rows = slice(start, min(start + starts.step, n))
         chunk = scratch[: rows.stop - start]

@@ -1,4 +1,7 @@
-"""Named random streams: every consumer has its own stream, so no two of them draw the same numbers."""
+"""Named random streams.
+
+Every consumer has its own stream, so no two of them draw the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ STREAM_NAMES = (
     "order",
     "pairs",
     "past",
-    "synthesis",
+    "mixup_variant",
     "real",
-    "kept_mixes",
+    "kept_mixup",
     "kept_real",
     "images",
     "blocks",
@@ -34,7 +37,8 @@ class Streams:
 
     Attributes:
         seed: The seed of the run.
-        part: The number of the block of the target that draws the numbers; None if the target is not split.
+        part: The number of the block of the target that draws the numbers; None if the target is
+            not split.
 
     """
 
@@ -53,17 +57,17 @@ class Streams:
         """The partners from earlier batches of a stream, and which rows are kept as partners."""
         return self._stream("past", epoch)
 
-    def synthesis(self, batch: int, epoch: int = 0) -> np.random.Generator:
-        """The random choices of a synthesis, such as the pixels of a mix."""
-        return self._stream("synthesis", epoch, batch)
+    def mixup_variant(self, batch: int, epoch: int = 0) -> np.random.Generator:
+        """The random choices of a mixup variant, such as the pixels of a mixup sample."""
+        return self._stream("mixup_variant", epoch, batch)
 
     def real(self, batch: int) -> np.random.Generator:
         """The pixels of real images."""
         return self._stream("real", batch)
 
-    def kept_mixes(self) -> np.random.Generator:
-        """The mixes that the reservoir keeps."""
-        return self._stream("kept_mixes")
+    def kept_mixup(self) -> np.random.Generator:
+        """The mixup samples that the reservoir keeps."""
+        return self._stream("kept_mixup")
 
     def kept_real(self) -> np.random.Generator:
         """The real rows that the reservoir keeps."""
@@ -93,7 +97,9 @@ class Streams:
 
 
 def row_keys(streams: Streams, rows: ArrayLike) -> NDArray[np.int64]:
-    """A random number from 0 to 2^63 for each row: a function of its number, whatever else is drawn.
+    """A random number from 0 to 2^63 for each row.
+
+    A function of its number, whatever else is drawn.
 
     >>> bool(np.all(row_keys(Streams(0), [3, 5]) == row_keys(Streams(0), [5, 3])[::-1]))
     True
@@ -104,7 +110,11 @@ def row_keys(streams: Streams, rows: ArrayLike) -> NDArray[np.int64]:
 
     """
     key = np.asarray(rows, dtype=np.uint64) + streams.keys().integers(2**63, dtype=np.uint64)
-    for multiplier, shift in ((0x9E3779B97F4A7C15, 30), (0xBF58476D1CE4E5B9, 27), (0x94D049BB133111EB, 31)):
+    for multiplier, shift in (
+        (0x9E3779B97F4A7C15, 30),
+        (0xBF58476D1CE4E5B9, 27),
+        (0x94D049BB133111EB, 31),
+    ):
         key = key * np.uint64(multiplier)  # SplitMix64, modulo 2^64
         key ^= key >> np.uint64(shift)
     return (key >> np.uint64(1)).astype(np.int64)

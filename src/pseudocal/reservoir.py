@@ -1,10 +1,10 @@
 """A uniform sample of labelled logits in bounded memory.
 
-Each row gets a random key when it arrives, and the rows with the smallest keys are kept. Within the memory limit all
-rows are kept and a fit on the sample is exact; beyond it the sample is uniform over all rows, whatever their order.
-Since the keys decide and not the order of arrival, two reservoirs merge as if they had been one from the start. A
-reservoir that has dropped rows holds all rows with keys up to its `ceiling`, and merging lowers the ceiling of both to
-the smaller one.
+Each row gets a random key when it arrives, and the rows with the smallest keys are kept. Within the
+memory limit all rows are kept and a fit on the sample is exact; beyond it the sample is uniform
+over all rows, whatever their order. Since the keys decide and not the order of arrival, two
+reservoirs merge as if they had been one from the start. A reservoir that has dropped rows holds all
+rows with keys up to its `ceiling`, and merging lowers the ceiling of both to the smaller one.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ class Reservoir:
         self.seen = 0
         self._rng = rng
         self._held = 0
-        self._ceiling = math.inf  # once the memory is full, rows with larger keys are dropped at once
+        self._ceiling = (
+            math.inf
+        )  # once the memory is full, rows with larger keys are dropped at once
         self._rows: Rows | None = None
-        self._waiting: list[Rows] = []  # rows that came when the memory was full, to be sorted in many at a time
+        self._waiting: list[
+            Rows
+        ] = []  # rows that came when the memory was full, to be sorted in many at a time
         self._queue = 0  # the number of waiting rows
 
     def __len__(self) -> int:
@@ -64,8 +68,8 @@ class Reservoir:
 
         Args:
             labelled: The rows.
-            keys: A key for each, from 0 to 1, if they are not to be drawn: rows that have keys are kept or dropped
-                alike, however they are divided into blocks.
+            keys: A key for each, from 0 to 1, if they are not to be drawn: rows that have keys are
+                kept or dropped alike, however they are divided into blocks.
 
         """
         keys = self._rng.random(len(labelled)) if keys is None else keys
@@ -90,7 +94,11 @@ class Reservoir:
     def sample(self) -> Sample:
         """The content of the reservoir, without its free memory."""
         self._sort_in()
-        return Sample(None if self._rows is None else self._rows[: self._held].copy(), self.seen, self._ceiling)
+        return Sample(
+            None if self._rows is None else self._rows[: self._held].copy(),
+            self.seen,
+            self._ceiling,
+        )
 
     @property
     def labelled(self) -> Labelled:
@@ -103,10 +111,14 @@ class Reservoir:
         return Labelled(rows["logits"], rows["label"], rows["weight"], groups)
 
     def _insert(self, new: Rows) -> None:
-        if self._rows is None:  # allocate all at once: the system provides pages only when they are written
+        if (
+            self._rows is None
+        ):  # allocate all at once: the system provides pages only when they are written
             self._rows = np.empty(max(1, self.memory // new.dtype.itemsize), dtype=new.dtype)
         if new.dtype != self._rows.dtype:
-            raise InputError(f"expected rows of {self._rows.dtype['logits']} logits, got {new.dtype['logits']}")
+            raise InputError(
+                f"expected rows of {self._rows.dtype['logits']} logits, got {new.dtype['logits']}"
+            )
         if self._ceiling < math.inf:
             new = new[new["key"] <= self._ceiling]
         fits = min(len(new), len(self._rows) - self._held)
@@ -128,7 +140,9 @@ class Reservoir:
         keys = np.concatenate([self._rows["key"], *(rows["key"] for rows in self._waiting)])
         keys.partition(self._held)
         first_out = keys[self._held]
-        self._ceiling = float(keys[: self._held].max(where=keys[: self._held] < first_out, initial=-math.inf))
+        self._ceiling = float(
+            keys[: self._held].max(where=keys[: self._held] < first_out, initial=-math.inf)
+        )
         del keys
         free = np.flatnonzero(self._rows["key"] > self._ceiling)
         for rows in self._waiting:

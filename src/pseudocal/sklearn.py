@@ -28,7 +28,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
     Args:
         estimator: The classifier.
-        temperature: The number that its log-probabilities, or its decision function, are divided by.
+        temperature: The number that its log-probabilities, or its decision function, are divided
+            by.
 
     """
 
@@ -46,7 +47,9 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
 
         """
         check_temperature(self.temperature)
-        return self._holding(clone(self.estimator).fit(unmasked(x, "inputs"), unmasked(y, "labels"), **settings))
+        return self._holding(
+            clone(self.estimator).fit(unmasked(x, "inputs"), unmasked(y, "labels"), **settings)
+        )
 
     def predict_proba(self, x: Any) -> Probabilities:
         """Calibrated probabilities `(n, classes)`.
@@ -79,7 +82,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return self
 
     def __sklearn_tags__(self) -> Any:
-        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags = super().__sklearn_tags__()
+        own = get_tags(self.estimator)
         tags.input_tags = own.input_tags
         tags.classifier_tags = own.classifier_tags
         return tags
@@ -104,7 +108,9 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
     if not isinstance(calibration, Calibration):
         raise InputError(f"expected a Calibration, got {type(calibration).__name__}")
     if not hasattr(model, "classes_"):
-        raise InputError(f"expected a fitted classifier, got {type(model).__name__} without classes_")
+        raise InputError(
+            f"expected a fitted classifier, got {type(model).__name__} without classes_"
+        )
     try:
         temperature = calibration.temperature
     except AttributeError as error:

@@ -39,7 +39,8 @@ class Calibrated(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Calibrated logits of the model's inputs."""
         logits = logits_of(self.model(*args, **kwargs))
-        weight, bias = self.get_buffer("weight").to(logits.dtype), self.get_buffer("bias").to(logits.dtype)
+        weight = self.get_buffer("weight").to(logits.dtype)
+        bias = self.get_buffer("bias").to(logits.dtype)
         return logits @ weight + bias if weight.ndim == 2 else logits * weight + bias
 
 
@@ -64,4 +65,6 @@ def calibrated(model: nn.Module, calibration: Calibration) -> nn.Module:
 def _as_tensors(scaling: Scaling) -> tuple[Tensor, Tensor]:
     if isinstance(scaling, TemperatureScaling):
         return torch.tensor(1 / scaling.temperature), torch.tensor(0.0)
-    return torch.as_tensor(scaling.weight, dtype=torch.float32), torch.as_tensor(scaling.bias, dtype=torch.float32)
+    return torch.as_tensor(scaling.weight, dtype=torch.float32), torch.as_tensor(
+        scaling.bias, dtype=torch.float32
+    )

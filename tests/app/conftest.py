@@ -7,7 +7,9 @@ import shutil
 
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -17,7 +19,9 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-REQUIRED = os.environ.get("PSEUDOCAL_BROWSER") == "required"  # as .ci/run says: there nothing is skipped
+REQUIRED = (
+    os.environ.get("PSEUDOCAL_BROWSER") == "required"
+)  # as .ci/run says: there nothing is skipped
 
 
 @pytest.fixture(scope="module")

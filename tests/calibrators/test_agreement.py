@@ -12,15 +12,18 @@ from pseudocal.calibrators.agreement import (
     count_mistakes,
 )
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.calibrators.trust import UnreliableCalibrationWarning
 from pseudocal.distributed import LocalExecutor
-from pseudocal.synthesis import STRATEGIES
+from pseudocal.mixup import STRATEGIES
 
 CLASSES, DIM = 8, 16
 
 
 def models(shared=0.6, own=0.3, sharpness=6.0):
-    """Two linear models of one truth, with errors that they share and errors of their own; both are far too sure."""
+    """Two linear models of one truth, with errors that they share and errors of their own.
+
+    Both are far too sure.
+    """
     rng = np.random.default_rng(0)
     truth = rng.normal(size=(DIM, CLASSES))
     wrong = truth + shared * rng.normal(size=truth.shape)
@@ -37,37 +40,48 @@ def accuracy(truth, model, x):
     return float((model(x).argmax(axis=1) == (x @ truth).argmax(axis=1)).mean())
 
 
-def test_agreement_forecasts_the_accuracy(inputs):
+def test_agreement_estimates_the_accuracy(inputs):
     truth, model, second = models()
     calibration = PseudoCal(estimator="agreement").fit(model, inputs, second_opinion=second)
-    forecast = calibration.trust.forecast
+    estimated_accuracy = calibration.trust.estimated_accuracy
     right = accuracy(truth, model, inputs)
-    assert forecast.low < right < forecast.high
+    assert estimated_accuracy.low < right < estimated_accuracy.high
     sure = calibration.probabilities(model(inputs)).max(axis=1).mean()
-    assert sure == pytest.approx(forecast.accuracy, abs=1e-6)
-    assert abs(sure - right) < 0.08 < abs(1 - right)  # the model itself is sure of nearly everything
+    assert sure == pytest.approx(estimated_accuracy.accuracy, abs=1e-6)
+    assert (
+        abs(sure - right) < 0.08 < abs(1 - right)
+    )  # the model itself is sure of nearly everything
 
 
 @pytest.mark.parametrize("own", [0.0, 0.002])
 def test_a_second_model_that_is_the_first_says_nothing(inputs, own):
-    """Neither the temperature nor the forecast is taken from it, whoever asked for that."""
+    """Neither the temperature nor the estimate is taken from it, whoever asked for that."""
     truth, model, second = models(own=own)
     alone = PseudoCal().fit(model, inputs)
-    for estimator in ("auto", "mixes", "agreement"):
+    for estimator in ("auto", "mixup", "agreement"):
         calibration = PseudoCal(estimator=estimator).fit(model, inputs, second_opinion=second)
         assert calibration.temperature == alone.temperature
         assert calibration.trust.verdict == "caution"
         assert "not an independent opinion" in calibration.trust.reasons[0]
-        assert calibration.trust.forecast == alone.trust.forecast
-        assert calibration.trust.forecast.low < accuracy(truth, model, inputs) < calibration.trust.forecast.high
+        assert calibration.trust.estimated_accuracy == alone.trust.estimated_accuracy
+        assert (
+            calibration.trust.estimated_accuracy.low
+            < accuracy(truth, model, inputs)
+            < calibration.trust.estimated_accuracy.high
+        )
 
 
 def test_shared_mistakes_are_taken_off():
-    """Of 100 inputs 50 are right; the second agrees with these and with 20 percent of the mistakes: 60 in all."""
+    """Of 100 inputs 50 are right.
+
+    The second agrees with these and with 20 percent of the mistakes: 60 in all.
+    """
     first = np.eye(10)[np.zeros(100, dtype=int)]
     second = np.eye(10)[np.r_[np.zeros(60, dtype=int), np.ones(40, dtype=int)]]
     mistakes = count_mistakes(np.arange(50) % 10, np.arange(50) < 10, classes=10)
-    agreement = agreement_of(count_agreement(first, second) + mistakes, Labelled(first, first.argmax(axis=1)))
+    agreement = agreement_of(
+        count_agreement(first, second) + mistakes, Labelled(first, first.argmax(axis=1))
+    )
     assert agreement.rate == pytest.approx(0.6)
     assert agreement.shared == pytest.approx(0.2, abs=0.01)
     kappa, independent = 0.5, (0.2 + np.sqrt(0.2**2 + 4 * 0.4)) / 2
@@ -76,14 +90,20 @@ def test_shared_mistakes_are_taken_off():
 
 def test_the_error_is_that_of_repeated_draws():
     rng = np.random.default_rng(0)
-    drawn = [Agreement(10, 400, rng.binomial(400, 0.6) / 400, rng.binomial(200, 0.3) / 200, 200.0) for _ in range(4000)]
+    drawn = [
+        Agreement(10, 400, rng.binomial(400, 0.6) / 400, rng.binomial(200, 0.3) / 200, 200.0)
+        for _ in range(4000)
+    ]
     spread = np.std([agreement.accuracy for agreement in drawn])
     assert Agreement(10, 400, 0.6, 0.3, 200.0).error == pytest.approx(spread, rel=0.05)
 
 
-def test_a_second_opinion_changes_neither_the_mixes_nor_the_temperature_of_the_paper(inputs):
+def test_a_second_opinion_changes_neither_the_mixup_nor_the_temperature_of_the_paper(inputs):
     _, model, second = models()
-    alone, both = (PseudoCal(estimator="mixes").fit(model, inputs, second_opinion=second) for second in (None, second))
+    alone, both = (
+        PseudoCal(estimator="mixup").fit(model, inputs, second_opinion=second)
+        for second in (None, second)
+    )
     assert alone.temperature == both.temperature
     assert alone.trust.score is None
     assert both.trust.score is not None
@@ -105,7 +125,14 @@ def test_streams_weigh_their_pairs(inputs):
     _, model, second = models()
     batches = [inputs[i : i + 100] for i in range(0, len(inputs), 100)]
     streamed, whole = (
-        np.mean([PseudoCal(seed=s).fit(model, x, second_opinion=second).trust.forecast.accuracy for s in range(4)])
+        np.mean(
+            [
+                PseudoCal(seed=s)
+                .fit(model, x, second_opinion=second)
+                .trust.estimated_accuracy.accuracy
+                for s in range(4)
+            ]
+        )
         for x in (batches, inputs)
     )
     assert streamed == pytest.approx(whole, abs=0.03)  # of one seed it scatters by 0.015
@@ -116,7 +143,11 @@ def test_with_a_second_opinion_and_no_other_option_the_temperature_comes_from_ag
     default = PseudoCal().fit(model, inputs, second_opinion=second)
     assert default == PseudoCal(estimator="agreement").fit(model, inputs, second_opinion=second)
     assert default.settings["estimator"] == "agreement"
-    assert default.temperature == default.trust.temperatures["agreement"] == default.estimates["agreement"]
+    assert (
+        default.temperature
+        == default.trust.temperatures["agreement"]
+        == default.estimates["agreement"]
+    )
 
 
 def two_classes(x):
@@ -133,21 +164,25 @@ def two_classes(x):
         (two_classes, lambda x: two_classes(x + 0.3), "There are two classes"),
     ],
 )
-@pytest.mark.parametrize("estimator", ["auto", "mixes"])
-def test_without_a_usable_second_opinion_the_temperature_comes_from_mixes(inputs, model, second, reason, estimator):
+@pytest.mark.parametrize("estimator", ["auto", "mixup"])
+def test_without_a_usable_second_opinion_the_temperature_comes_from_mixup(
+    inputs, model, second, reason, estimator
+):
     found = PseudoCal(estimator=estimator).fit(model, inputs, second_opinion=second)
-    assert found.settings["estimator"] == "mixes"
+    assert found.settings["estimator"] == "mixup"
     assert found.temperature == PseudoCal().fit(model, inputs).temperature
-    assert list(found.trust.temperatures) == list(found.estimates) == ["mixes"]
+    assert list(found.trust.temperatures) == list(found.estimates) == ["mixup"]
     assert found.trust.verdict == "caution"
     assert reason in " ".join(found.trust.reasons)
 
 
 def test_of_several_opinions_those_count_that_are_usable(inputs):
     _, model, second = models()
-    one, same_too = (PseudoCal().fit(model, inputs, second_opinion=[second, *rest]) for rest in ([], [model]))
+    one, same_too = (
+        PseudoCal().fit(model, inputs, second_opinion=[second, *rest]) for rest in ([], [model])
+    )
     assert same_too.temperature == one.temperature
-    assert same_too.trust.forecast == one.trust.forecast
+    assert same_too.trust.estimated_accuracy == one.trust.estimated_accuracy
 
 
 def test_two_opinions_are_averaged(inputs):
@@ -159,7 +194,7 @@ def test_two_opinions_are_averaged(inputs):
         return 6.0 * (x @ weaker)
 
     alone, other, both = (
-        PseudoCal().fit(model, inputs, second_opinion=opinions).trust.forecast
+        PseudoCal().fit(model, inputs, second_opinion=opinions).trust.estimated_accuracy
         for opinions in (second, [third], [second, third])
     )
     assert both.accuracy == pytest.approx((alone.accuracy + other.accuracy) / 2)
@@ -167,14 +202,17 @@ def test_two_opinions_are_averaged(inputs):
 
 
 def test_models_that_agree_no_more_than_in_mistakes_leave_the_temperature_finite():
-    """Where the agreement on real inputs is that of mistakes, the forecast is near chance and T below its bound."""
+    """Where the agreement on real inputs is that of mistakes, the estimate is near chance and T below its bound."""
     for rate, shared in ((0.0, 0.0), (0.3, 0.5), (0.05, 0.3)):
         accuracy = Agreement(10, 500, rate, shared, 100.0).accuracy
         assert 0.1 < accuracy < 0.2
         fitted = match_confidence(10 * np.eye(10), accuracy)
         assert fitted.bound is None
     for rows in (1, 500):
-        assert match_confidence(10 * np.eye(10), Agreement(10, rows, 1.0, 0.0, 100.0).accuracy).bound is None
+        assert (
+            match_confidence(10 * np.eye(10), Agreement(10, rows, 1.0, 0.0, 100.0).accuracy).bound
+            is None
+        )
 
 
 def test_an_underconfident_model_gets_a_temperature_below_one(inputs):
@@ -191,9 +229,13 @@ def test_an_underconfident_model_gets_a_temperature_below_one(inputs):
 
 def test_epochs_repeat_the_inputs_and_do_not_narrow_the_interval(inputs):
     _, model, second = models()
-    once, thrice = (PseudoCal(epochs=n).fit(model, inputs[:1000], second_opinion=second).trust for n in (1, 3))
-    width = once.forecast.high - once.forecast.low
-    assert thrice.forecast.high - thrice.forecast.low == pytest.approx(width, rel=0.1)
+    once, thrice = (
+        PseudoCal(epochs=n).fit(model, inputs[:1000], second_opinion=second).trust for n in (1, 3)
+    )
+    width = once.estimated_accuracy.high - once.estimated_accuracy.low
+    assert thrice.estimated_accuracy.high - thrice.estimated_accuracy.low == pytest.approx(
+        width, rel=0.1
+    )
     assert thrice.evidence["agreement"] == once.evidence["agreement"]
 
 
@@ -202,7 +244,12 @@ def test_epochs_repeat_the_inputs_and_do_not_narrow_the_interval(inputs):
     [
         ({"estimator": "agreement"}, None, {}, "expected a second opinion"),
         ({}, lambda x: np.zeros((len(x), 3)), {}, "expected a second opinion on 8 classes, got 3"),
-        ({}, lambda x: np.zeros((len(x), 8, 5, 5)), {}, r"expected a second opinion of shape \(100, 8\), as the model"),
+        (
+            {},
+            lambda x: np.zeros((len(x), 8, 5, 5)),
+            {},
+            r"expected a second opinion of shape \(100, 8\), as the model",
+        ),
         ({}, lambda x: np.full((len(x), 8), np.nan), {}, "NaN"),
         ({}, lambda x: np.zeros((len(x) - 1, 8)), {}, "expected"),
         (
@@ -223,7 +270,9 @@ def test_a_second_model_that_agrees_by_chance_leads_to_a_refusal(inputs):
     """One of another task, on which a temperature is found but not applied."""
     _, model, _ = models()
     other = np.random.default_rng(9).normal(size=(DIM, CLASSES))
-    found = PseudoCal(on_distrust="identity").fit(model, inputs, second_opinion=lambda x: 6 * (x @ other))
+    found = PseudoCal(on_unreliable="identity").fit(
+        model, inputs, second_opinion=lambda x: 6 * (x @ other)
+    )
     assert found.settings["estimator"] == "agreement"
     assert found.trust.evidence["agreement"] < 1 / CLASSES + 0.05
     assert found.trust.verdict == "do not apply"
@@ -240,15 +289,21 @@ def test_maps_have_no_second_opinion():
 def lost_between(seed):
     """A model that is right on every real input and sure of it, and knows little of what lies between them."""
     guess = 50 * np.random.default_rng(seed).normal(size=(CLASSES, CLASSES))
-    return lambda x: np.where((x == np.round(x)).all(axis=1, keepdims=True), 5 * x, 3 * x + 5 * np.sin(x @ guess))
+    return lambda x: np.where(
+        (x == np.round(x)).all(axis=1, keepdims=True), 5 * x, 3 * x + 5 * np.sin(x @ guess)
+    )
 
 
 def test_a_harmful_temperature_is_warned_of_or_replaced():
     inputs = 2 * np.eye(CLASSES)[np.arange(2000) % CLASSES]
     model, second = lost_between(0), lost_between(1)
-    with pytest.warns(DistrustWarning, match="should not be applied: Two models agree on 100%"):
-        warned = PseudoCal(estimator="mixes").fit(model, inputs, second_opinion=second)
-    replaced = PseudoCal(estimator="mixes", on_distrust="identity").fit(model, inputs, second_opinion=second)
+    with pytest.warns(
+        UnreliableCalibrationWarning, match="should not be applied: Two models agree on 100%"
+    ):
+        warned = PseudoCal(estimator="mixup").fit(model, inputs, second_opinion=second)
+    replaced = PseudoCal(estimator="mixup", on_unreliable="identity").fit(
+        model, inputs, second_opinion=second
+    )
     assert warned.temperature > 1.5
     assert replaced.temperature == 1.0
     assert replaced.trust == warned.trust

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from pseudocal import Answers, Calibration, InputError, TemperatureScaling, ask, fit_temperature, softmax
+from pseudocal import (
+    Answers,
+    Calibration,
+    InputError,
+    TemperatureScaling,
+    ask,
+    fit_temperature,
+    softmax,
+)
 from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE, Prior, measure_temperature, refine
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.calibrators.measures import FEWEST_FOR_ECE
@@ -19,7 +27,9 @@ from pseudocal.calibrators.posterior import LOG_T, log_likelihood, posterior
 from pseudocal.calibrators.refinement import priors_of
 
 
-def model(rows: int = 2000, classes: int = 5, temperature: float = 2.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def model(
+    rows: int = 2000, classes: int = 5, temperature: float = 2.0, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
     """Logits, and labels that are calibrated at a temperature."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(rows, classes)) * 3
@@ -36,30 +46,34 @@ def test_a_prior_of_infinite_width_is_labels_alone() -> None:
     logits, labels = model()
     answers = answered(logits, labels, 60)
     alone, _ = refine(logits, answers)
-    flat, measured = refine(logits, answers, priors=[Prior("mixes", 7.0, math.inf)])
+    flat, measured = refine(logits, answers, priors=[Prior("mixup", 7.0, math.inf)])
     assert flat == alone
-    assert measured.priors == (Prior("mixes", 7.0, math.inf),)
+    assert measured.priors == (Prior("mixup", 7.0, math.inf),)
 
 
 @pytest.mark.parametrize("width", [0.1, 1.0, math.inf])
 def test_answers_for_all_rows_are_fit_temperature(width: float) -> None:
     logits, labels = model(rows=300)
     answers = Answers(np.arange(300), labels, drawn_by="random")
-    scaling, measured = refine(logits, answers, priors=[Prior("mixes", 0.3, width)])
-    assert scaling.temperature == pytest.approx(fit_temperature(logits, labels).temperature, rel=1e-4)
+    scaling, measured = refine(logits, answers, priors=[Prior("mixup", 0.3, width)])
+    assert scaling.temperature == pytest.approx(
+        fit_temperature(logits, labels).temperature, rel=1e-4
+    )
     accuracy = float((logits.argmax(axis=1) == labels).mean())
     assert measured.accuracy.low == measured.accuracy.high == pytest.approx(accuracy)
 
 
 def test_many_answers_outweigh_a_wrong_prior_and_few_do_not() -> None:
     logits, labels = model(rows=5000)
-    wrong = [Prior("mixes", 0.2, 0.2, doubt=0.0)]
-    few, many = (refine(logits, answered(logits, labels, n), priors=wrong)[0].temperature for n in (2, 500))
+    wrong = [Prior("mixup", 0.2, 0.2, doubt=0.0)]
+    few, many = (
+        refine(logits, answered(logits, labels, n), priors=wrong)[0].temperature for n in (2, 500)
+    )
     assert few < 1 < 1.6 < many < 2.4
 
 
-def test_a_narrow_prior_alone_has_the_quantiles_of_students_density() -> None:
-    found = posterior(lambda g: np.zeros((1, len(g))), [Prior("mixes", 2.0, 0.01, doubt=0.0)])
+def test_a_narrow_prior_alone_has_the_quantiles_of_surrogates_density() -> None:
+    found = posterior(lambda g: np.zeros((1, len(g))), [Prior("mixup", 2.0, 0.01, doubt=0.0)])
     assert found.mean == pytest.approx(math.log(2), abs=1e-4)
     assert found.quantile(0.95) == pytest.approx(math.log(2) + 0.01 * 2.3534, abs=5e-4)
 
@@ -68,14 +82,17 @@ def test_a_narrow_prior_alone_has_the_quantiles_of_students_density() -> None:
 def test_the_posterior_against_an_integral(width: float) -> None:
     """Three right answers of four at gap 2, whose likelihood peaks at T = 2 / log 3."""
     logits, labels = np.array([[2.0, 0.0]] * 4), np.array([0, 0, 0, 1])
-    found = posterior(lambda g: log_likelihood(logits, labels, g), [Prior("mixes", 0.5, width, doubt=0.0)])
+    found = posterior(
+        lambda g: log_likelihood(logits, labels, g), [Prior("mixup", 0.5, width, doubt=0.0)]
+    )
 
     def density(g: float) -> float:
         p = 1 / (1 + math.exp(-2 * math.exp(-g)))
         return p**3 * (1 - p) * (1 + ((g - math.log(0.5)) / width) ** 2 / 3) ** -2
 
     total, first = (
-        quad(lambda g, k=k: g**k * density(g), *LOG_T, points=[math.log(0.5), 0.6], limit=500)[0] for k in (0, 1)
+        quad(lambda g, k=k: g**k * density(g), *LOG_T, points=[math.log(0.5), 0.6], limit=500)[0]
+        for k in (0, 1)
     )
     assert found.mean == pytest.approx(first / total, abs=2e-3)
 
@@ -87,7 +104,7 @@ def test_the_order_of_answers_does_not_matter() -> None:
     assert refine(logits, answers) == refine(logits, turned)
 
 
-def test_none_of_these_is_wrong_and_cannot_tell_is_left_out() -> None:
+def test_none_of_these_is_wrong_and_cannot_tell_is_skipped() -> None:
     logits, labels = model()
     rows = ask(logits, 40)
     said = labels[rows].copy()
@@ -103,25 +120,31 @@ def test_all_right_or_all_wrong_is_no_point(right: bool) -> None:
     logits, _ = model()
     rows = ask(logits, 20)
     labels = logits[rows].argmax(axis=1) if right else logits[rows].argmin(axis=1)
-    scaling, measured = refine(logits, Answers(rows, labels), priors=[Prior("mixes", 1.5, 0.5)])
+    scaling, measured = refine(logits, Answers(rows, labels), priors=[Prior("mixup", 1.5, 0.5)])
     assert math.isfinite(scaling.temperature)
     assert 0.05 < measured.accuracy.high - measured.accuracy.low < 0.3
     assert (measured.accuracy.high if right else 1 - measured.accuracy.low) == 1
 
 
 @pytest.mark.parametrize("right", [True, False])
-def test_if_all_are_right_or_wrong_the_interval_of_t_reaches_as_far_as_that_of_the_accuracy(right: bool) -> None:
+def test_if_all_are_right_or_wrong_the_interval_of_t_reaches_as_far_as_that_of_the_accuracy(
+    right: bool,
+) -> None:
     logits = np.tile(6 * np.eye(20), (500, 1))
     guess = logits.argmax(axis=1)
-    sure = Prior("mixes", 0.3 if right else 20.0, 0.05, doubt=0.0)
+    sure = Prior("mixup", 0.3 if right else 20.0, 0.05, doubt=0.0)
     answers = answered(logits, guess if right else (guess + 1) % 20, 20)
     measured = refine(logits, answers, priors=[sure])[1]
     end = measured.temperature.high if right else measured.temperature.low
     assert float(confidences(logits, end).mean()) == pytest.approx(
         measured.accuracy.low if right else measured.accuracy.high, abs=0.002
     )
-    few = refine(logits / 2, answered(logits / 2, (guess + 1) % 20, 2), priors=priors_of({}, logits))[1]
-    assert few.verdict == "caution"  # a model with a confidence of 51% makes two mistakes in 24% of draws
+    few = refine(
+        logits / 2, answered(logits / 2, (guess + 1) % 20, 2), priors=priors_of({}, logits)
+    )[1]
+    assert (
+        few.verdict == "caution"
+    )  # a model with a confidence of 51% makes two mistakes in 24% of draws
 
 
 def test_the_gap_is_confidence_minus_accuracy() -> None:
@@ -135,11 +158,16 @@ def test_the_gap_is_confidence_minus_accuracy() -> None:
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
-    """Of 150 draws 90% are 135; 86 and 96% are the limits, with two standard errors of 150 draws beyond."""
+    """Of 150 draws 90% are 135.
+
+    86 and 96% are the limits, with two standard errors of 150 draws beyond.
+    """
     held = {"temperature": 0, "accuracy": 0}
     for seed in range(150):
         logits, labels = model(rows=1500, seed=seed)
-        _, measured = refine(logits, answered(logits, labels, 30, seed), priors=[Prior("mixes", 1.5, 0.5)])
+        _, measured = refine(
+            logits, answered(logits, labels, 30, seed), priors=[Prior("mixup", 1.5, 0.5)]
+        )
         truth = {
             "temperature": fit_temperature(logits, labels).temperature,
             "accuracy": (logits.argmax(axis=1) == labels).mean(),
@@ -164,9 +192,13 @@ def test_the_verdict_by_answers() -> None:
 
 def test_nothing_is_applied_to_a_model_that_is_calibrated_already() -> None:
     logits, labels = model(rows=20_000, temperature=1.0)
-    calibration = Calibration("pseudocal", TemperatureScaling(1.4)).refined(logits, answered(logits, labels, 3000))
+    calibration = Calibration("pseudocal", TemperatureScaling(1.4)).refined(
+        logits, answered(logits, labels, 3000)
+    )
     assert (calibration.verdict, calibration.temperature) == ("already calibrated", 1.0)
-    assert calibration.measured.temperature.value != 1.0  # what the answers ask for is kept for the record
+    assert (
+        calibration.measured.temperature.value != 1.0
+    )  # what the answers ask for is kept for the record
     assert calibration.measured.gap_after == calibration.measured.gap_before
 
 
@@ -227,36 +259,42 @@ def test_pixels_of_one_image_go_together() -> None:
     rows = ask(logits, 200, groups=images)
     assert np.bincount(images[rows], minlength=50).max() <= 6
     _, together = refine(logits, Answers(rows, labels[rows]), groups=images)
-    _, apart = refine(logits, Answers(rows, labels[rows], drawn_by="random"))
+    _, with_different_classes = refine(logits, Answers(rows, labels[rows], drawn_by="random"))
     for name in ("accuracy", "temperature"):
-        wide, narrow = getattr(together, name), getattr(apart, name)
+        wide, narrow = getattr(together, name), getattr(with_different_classes, name)
         assert wide.high - wide.low > 1.5 * (narrow.high - narrow.low)
 
 
 def test_a_refined_calibration_remembers_its_estimates() -> None:
     logits, labels = model()
-    found = Calibration("pseudocal", TemperatureScaling(1.7), estimates={"mixes": 1.7, "agreement": 2.1})
+    found = Calibration(
+        "pseudocal", TemperatureScaling(1.7), estimates={"mixup": 1.7, "agreement": 2.1}
+    )
     once = found.refined(logits, answered(logits, labels, 30))
     twice = once.refined(logits, answered(logits, labels, 120))
     assert twice == found.refined(logits, answered(logits, labels, 120))
-    assert [prior.estimator for prior in twice.measured.priors] == ["mixes", "agreement"]
+    assert [prior.estimator for prior in twice.measured.priors] == ["mixup", "agreement"]
     assert twice.verdict == twice.measured.verdict
-    wide = found.refined(logits, answered(logits, labels, 30), widths={"mixes": 2.0})
+    wide = found.refined(logits, answered(logits, labels, 30), widths={"mixup": 2.0})
     assert wide.measured.priors[0].width == 2.0
     assert wide.temperature != once.temperature
 
 
 def test_the_prior_of_agreement_is_as_wide_as_an_error_of_five_points() -> None:
     logits, _ = model(classes=10)
-    both = {"mixes": 2.0, "agreement": 1.5}
-    mixes, agreement = priors_of(both, logits)
-    at = [confidences(logits, 1.5 * math.exp(step * agreement.width)).mean() for step in (-0.5, 0.5)]
+    both = {"mixup": 2.0, "agreement": 1.5}
+    mixup_samples, agreement = priors_of(both, logits)
+    at = [
+        confidences(logits, 1.5 * math.exp(step * agreement.width)).mean() for step in (-0.5, 0.5)
+    ]
     assert at[0] - at[1] == pytest.approx(0.05, rel=0.02)
-    assert (mixes.width, agreement.width < 0.3) == (0.7, True)
+    assert (mixup_samples.width, agreement.width < 0.3) == (0.7, True)
     assert [prior.width for prior in priors_of(both, logits, {"agreement": 0.2})] == [0.7, 0.2]
-    assert priors_of({"agreement": 1.5}, logits[:, :2]) == priors_of({}, logits)  # two classes: agreement says nothing
+    assert priors_of({"agreement": 1.5}, logits[:, :2]) == priors_of(
+        {}, logits
+    )  # two classes: agreement says nothing
     with pytest.raises(InputError, match="positive width of the prior, got 0"):
-        priors_of(both, logits, {"mixes": 0.0})
+        priors_of(both, logits, {"mixup": 0.0})
 
 
 def test_a_calibration_without_estimates_is_its_own_prior() -> None:
@@ -270,8 +308,8 @@ def test_a_calibration_without_estimates_is_its_own_prior() -> None:
 def test_what_was_measured_survives_a_file(tmp_path: Path) -> None:
     logits, labels = model()
     answers = answered(logits, labels, 150)
-    found = Calibration("pseudocal", TemperatureScaling(1.7), estimates={"mixes": 1.7})
-    for widths in ({}, {"mixes": math.inf}):
+    found = Calibration("pseudocal", TemperatureScaling(1.7), estimates={"mixup": 1.7})
+    for widths in ({}, {"mixup": math.inf}):
         refined = found.refined(logits, answers, widths=widths)
         refined.save(tmp_path / "calibration.json")
         assert Calibration.load(tmp_path / "calibration.json") == refined
@@ -284,7 +322,9 @@ def test_what_was_measured_survives_a_file(tmp_path: Path) -> None:
 
 
 def test_a_gap_that_no_temperature_mends_is_not_called_calibrated():
-    logits = np.random.default_rng(0).normal(scale=0.01, size=(400, 2))  # about 50% sure of everything
+    logits = np.random.default_rng(0).normal(
+        scale=0.01, size=(400, 2)
+    )  # about 50% sure of everything
     rows = ask(logits, 40)
     wrong, right = logits[rows].argmin(axis=1), logits[rows].argmax(axis=1)
     _, measured = refine(logits, Answers(rows, np.where(np.arange(40) % 8, wrong, right)))

@@ -44,7 +44,13 @@ def path(tmp_path):
 def places(content, at=()):
     """Where a value can be changed."""
     yield at
-    parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    parts = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, value in parts:
         yield from places(value, (*at, key))
 
@@ -76,15 +82,21 @@ def test_every_value_replaced_by_every_odd_one(path):
     assert read > 100  # settings may be anything
 
 
-@pytest.mark.parametrize("value", ["true", "1e-320", "1e400", "-1", "0", '"2"', "[2]", "null", "NaN", "9" * 5000, DEEP])
+@pytest.mark.parametrize(
+    "value", ["true", "1e-320", "1e400", "-1", "0", '"2"', "[2]", "null", "NaN", "9" * 5000, DEEP]
+)
 def test_a_temperature_that_is_none(path, value):
-    text = path.read_text().replace(f'"temperature": {GOOD.temperature!r}', f'"temperature": {value}', 1)
+    text = path.read_text().replace(
+        f'"temperature": {GOOD.temperature!r}', f'"temperature": {value}', 1
+    )
     path.write_text(text)
     with pytest.raises(InputError, match=EXPECTED):
         Calibration.load(path)
 
 
-@pytest.mark.parametrize("text", ["", "{", "nul", DEEP, "9" * 5000, '"\\ud800"', "\ufeff{}", "[1]", "\0"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "nul", DEEP, "9" * 5000, '"\\ud800"', "\ufeff{}", "[1]", "\0"]
+)
 def test_text_that_is_no_calibration(path, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=EXPECTED):
@@ -99,16 +111,24 @@ def test_bytes_that_are_no_text(path):
 
 def test_what_is_no_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("pipe", "a pipe or a device"), (".", "a folder"), ("nothing", "no such file")):
+    for name, why in (
+        ("pipe", "a pipe or a device"),
+        (".", "a folder"),
+        ("nothing", "no such file"),
+    ):
         with pytest.raises(InputError, match=f"expected a calibration file, got .*: {why}"):
             Calibration.load(tmp_path / name)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_smallest_temperature_gives_probabilities(dtype):
-    sure = Calibration("pseudocal", TemperatureScaling(1e-10)).probabilities(np.array([[3.0, 1.0]], dtype=dtype))
+    sure = Calibration("pseudocal", TemperatureScaling(1e-10)).probabilities(
+        np.array([[3.0, 1.0]], dtype=dtype)
+    )
     np.testing.assert_array_equal(sure, [[1.0, 0.0]])
     refused: tuple[Any, ...] = (1e-320, True, "2", None, np.nan)
     for temperature in refused:
-        with pytest.raises(InputError, match="expected a positive temperature from 1e-10 to 1e\\+10, got"):
+        with pytest.raises(
+            InputError, match="expected a positive temperature from 1e-10 to 1e\\+10, got"
+        ):
             TemperatureScaling(temperature)

@@ -7,7 +7,9 @@ import pytest
 
 from pseudocal import Calibration, InputError, PseudoCal, TemperatureScaling, VectorScaling, softmax
 
-TWO = Calibration("pseudocal", TemperatureScaling(2.0, log_se=0.05, rows=400), {"seed": 0}, {"mixes": 400})
+TWO = Calibration(
+    "pseudocal", TemperatureScaling(2.0, log_se=0.05, rows=400), {"seed": 0}, {"mixup": 400}
+)
 LOGITS = np.array([[3.0, 1.0, -1.0], [0.0, 0.5, 0.2]])
 
 
@@ -20,7 +22,11 @@ def test_divides_by_the_temperature():
 def test_save_and_load_give_back_the_same(tmp_path):
     path = tmp_path / "calibration.json"
     fitted = PseudoCal(seed=7).fit(lambda x: 5 * x, np.random.default_rng(0).normal(size=(300, 3)))
-    for calibration in (TWO, fitted, Calibration("pseudocal", TemperatureScaling(1e6, np.inf, 9, "upper"))):
+    for calibration in (
+        TWO,
+        fitted,
+        Calibration("pseudocal", TemperatureScaling(1e6, np.inf, 9, "upper")),
+    ):
         calibration.save(path)
         assert Calibration.load(path) == calibration
     assert fitted.settings["seed"] == 7
@@ -31,7 +37,11 @@ def test_an_unknown_standard_error_is_still_unknown_after_saving(tmp_path):
     path = tmp_path / "calibration.json"
     by_hand = Calibration("pseudocal", TemperatureScaling(1.5, rows=20))
     by_hand.save(path)
-    assert repr(Calibration.load(path)) == repr(by_hand) == "Calibration(pseudocal: T = 1.500, from 20 rows)"
+    assert (
+        repr(Calibration.load(path))
+        == repr(by_hand)
+        == "Calibration(pseudocal: T = 1.500, from 20 rows)"
+    )
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path):
@@ -50,8 +60,14 @@ def test_a_failed_save_leaves_the_old_file_and_no_litter(tmp_path):
         ("not json", "which is not JSON"),
         ("[]", "format pseudocal-calibration"),
         (json.dumps({"format": "other"}), "format pseudocal-calibration"),
-        (json.dumps({"format": "pseudocal-calibration", "format_version": 99}), "format version 1, got 99"),
-        (json.dumps({"format": "pseudocal-calibration", "format_version": 1}), "expected a scaling of kind"),
+        (
+            json.dumps({"format": "pseudocal-calibration", "format_version": 99}),
+            "format version 1, got 99",
+        ),
+        (
+            json.dumps({"format": "pseudocal-calibration", "format_version": 1}),
+            "expected a scaling of kind",
+        ),
         (
             json.dumps(
                 {

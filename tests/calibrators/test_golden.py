@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators import cpcs, matrixscal, oracle, tempscal, transcal, uncalibrated, vectorscal
+from pseudocal.calibrators import (
+    cpcs,
+    matrixscal,
+    oracle,
+    tempscal,
+    transcal,
+    uncalibrated,
+    vectorscal,
+)
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.metrics import Outcomes, brier, ece, nll
 
@@ -26,19 +34,27 @@ def scores(calibration, data=TARGET):
 
 
 def test_uncalibrated():
-    assert scores(uncalibrated()) == pytest.approx((0.16204717755317688, 2.245038408475066, 0.6174695537655213))
+    assert scores(uncalibrated()) == pytest.approx(
+        (0.16204717755317688, 2.245038408475066, 0.6174695537655213)
+    )
 
 
 def test_tempscal():
     reference = tempscal(SOURCE, reference=True)
     assert reference.temperature == pytest.approx(2.9838867187500027, rel=1e-12)
-    assert confidences(SOURCE.logits, reference.temperature).mean() == pytest.approx(0.4241069257259369, rel=1e-6)
+    assert confidences(SOURCE.logits, reference.temperature).mean() == pytest.approx(
+        0.4241069257259369, rel=1e-6
+    )
     assert tempscal(SOURCE).temperature == pytest.approx(2.98389, rel=2e-5)
-    assert scores(tempscal(SOURCE), SOURCE)[1] < scores(reference, SOURCE)[1]  # the better optimum is ours
+    assert (
+        scores(tempscal(SOURCE), SOURCE)[1] < scores(reference, SOURCE)[1]
+    )  # the better optimum is ours
 
 
 def test_cpcs():
-    assert cpcs(SOURCE, RATIO, reference=True).temperature == pytest.approx(0.788769531249999, rel=1e-12)
+    assert cpcs(SOURCE, RATIO, reference=True).temperature == pytest.approx(
+        0.788769531249999, rel=1e-12
+    )
     ours = cpcs(SOURCE, RATIO).temperature
     assert ours == pytest.approx(0.78877, rel=5e-5)
     assert weighted_brier(ours) <= weighted_brier(0.788769531249999)
@@ -79,14 +95,24 @@ def test_oracle_by_ece():
     released = oracle(TARGET.logits, TARGET.labels, by="ece", reference=True)
     assert released.temperature == pytest.approx(1.9955077171325684, rel=1e-6)
     assert scores(released)[0] == pytest.approx(0.15487352013587952, rel=1e-6)
-    assert scores(oracle(TARGET.logits, TARGET.labels, by="ece"))[0] <= 0.13818594813346863  # the best of a grid
+    assert (
+        scores(oracle(TARGET.logits, TARGET.labels, by="ece"))[0] <= 0.13818594813346863
+    )  # the best of a grid
 
 
 @pytest.mark.parametrize(
     ("method", "validation_nll", "golden"),
     [
-        (vectorscal, 1.3067446947097778, (0.11134064942598343, 1.4634063243865967, 0.6862030029296875)),
-        (matrixscal, 1.090135931968689, (0.28752368688583374, 1.5157002210617065, 0.7904201149940491)),
+        (
+            vectorscal,
+            1.3067446947097778,
+            (0.11134064942598343, 1.4634063243865967, 0.6862030029296875),
+        ),
+        (
+            matrixscal,
+            1.090135931968689,
+            (0.28752368688583374, 1.5157002210617065, 0.7904201149940491),
+        ),
     ],
 )
 def test_linear_scaling(method, validation_nll, golden):

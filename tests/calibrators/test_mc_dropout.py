@@ -12,7 +12,9 @@ nn = torch.nn
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 4))
+    return nn.Sequential(
+        nn.Linear(6, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 4)
+    )
 
 
 X = np.random.default_rng(0).normal(size=(70, 6)).astype(np.float32)
@@ -24,7 +26,10 @@ def plain(model):
 
 
 def test_the_mean_over_many_passes(model):
-    """Dropping half of the inputs of one linear layer: the mean logit is the plain one, the softmax is softer."""
+    """Dropping half of the inputs of one linear layer.
+
+    The mean logit is the plain one, the softmax is softer.
+    """
     expected = plain(model)
     logits = mc_dropout(model, X, passes=100)
     assert abs(softmax(logits) - softmax(expected)).max() < 0.1
@@ -57,10 +62,14 @@ def test_batch_norm_uses_its_running_statistics(model):
 def test_a_loader_and_an_array_are_read_in_order(model):
     model[3].p = 1e-12
     batches = [(torch.as_tensor(X[:40]), "labels"), (torch.as_tensor(X[40:]), "labels")]
-    np.testing.assert_allclose(mc_dropout(model, batches), mc_dropout(model, X, batch_size=7), atol=1e-5)
+    np.testing.assert_allclose(
+        mc_dropout(model, batches), mc_dropout(model, X, batch_size=7), atol=1e-5
+    )
 
 
-@pytest.mark.parametrize("module", [nn.Linear(6, 4), nn.Sequential(nn.Dropout(0.0), nn.Linear(6, 4))])
+@pytest.mark.parametrize(
+    "module", [nn.Linear(6, 4), nn.Sequential(nn.Dropout(0.0), nn.Linear(6, 4))]
+)
 def test_without_dropout(module):
     with pytest.raises(InputError, match="expected a module with dropout layers"):
         mc_dropout(module, X)

@@ -12,7 +12,7 @@ from pseudocal import PseudoCal
 
 MEMORY = 2**24
 ROWS, CLASSES, BATCH = 4000, 1000, 32
-BATCH_COPIES = 8  # logits of a batch, of its mixes and of second opinions, and their copies
+BATCH_COPIES = 8  # logits of a batch, of its mixup samples and of second opinions, and their copies
 
 
 def peak(work):
@@ -44,11 +44,17 @@ def test_the_peak_of_many_classes_is_within_the_limit(models, second, stream):
     method = PseudoCal(memory=MEMORY)
 
     def fit():
-        evidence = method.collect(model, data, second_opinion=other if second else None, batch_size=BATCH)
+        evidence = method.collect(
+            model, data, second_opinion=other if second else None, batch_size=BATCH
+        )
         return evidence, method.conclude(evidence)
 
     (evidence, calibration), most = peak(fit)
-    kept = sum(len(sample.labelled) for sample in (evidence.mixes, evidence.real)) * 4 * CLASSES
+    kept = (
+        sum(len(sample.labelled) for sample in (evidence.mixup_samples, evidence.real))
+        * 4
+        * CLASSES
+    )
     assert kept > 0.6 * MEMORY
     assert calibration.temperature > 0
     assert most < MEMORY + BATCH_COPIES * 4 * BATCH * CLASSES

@@ -22,7 +22,9 @@ def model(x):
 def target(n=3000, seed=0):
     rng = np.random.default_rng(seed)
     classes = rng.choice(5, n, p=[0.4, 0.3, 0.15, 0.1, 0.05])
-    return CENTRES[classes] + rng.normal(size=(n, 8)) * np.array([0.6, 0.8, 1, 1.4, 2])[classes, None]
+    return (
+        CENTRES[classes] + rng.normal(size=(n, 8)) * np.array([0.6, 0.8, 1, 1.4, 2])[classes, None]
+    )
 
 
 def batches(x, n=64):
@@ -31,7 +33,9 @@ def batches(x, n=64):
 
 def distance(one: Calibration, other: Calibration) -> float:
     """How many standard errors of their difference two temperatures lie apart."""
-    return abs(math.log(one.temperature / other.temperature)) / math.hypot(one.scaling.log_se, other.scaling.log_se)
+    return abs(math.log(one.temperature / other.temperature)) / math.hypot(
+        one.scaling.log_se, other.scaling.log_se
+    )
 
 
 def test_is_algorithm_one_of_the_paper():
@@ -48,7 +52,7 @@ def test_is_algorithm_one_of_the_paper():
     assert abs(gap) < 3 * math.hypot(ours.scaling.log_se, by_hand.log_se)
     assert ours.counts == {
         "pairs": 4000,
-        "mixes": ours.scaling.rows,
+        "mixup_samples": ours.scaling.rows,
         "forward_passes": 4000 + ours.scaling.rows,
     }
 
@@ -66,7 +70,9 @@ def test_the_order_of_a_stream_does_not_matter(key):
     for seed in range(8):
         x = target(seed=seed)
         logits = model(x)
-        order = np.argsort(logits.argmax(axis=1) if key == "class" else logits.max(axis=1), kind="stable")
+        order = np.argsort(
+            logits.argmax(axis=1) if key == "class" else logits.max(axis=1), kind="stable"
+        )
         shuffled = PseudoCal(seed=seed).fit(model, batches(x))
         gaps.append(distance(shuffled, PseudoCal(seed=seed).fit(model, batches(x[order]))))
     assert max(gaps) < 3
@@ -74,24 +80,29 @@ def test_the_order_of_a_stream_does_not_matter(key):
 
 
 def test_the_order_does_matter_to_pairs_within_a_batch():
-    """What the buffer is for: sorted batches hold hardly any pair that differs, and not a fair sample of them."""
-    gaps, shares = [], []
+    """What the buffer is for.
+
+    Sorted batches hold hardly any pair that differs, and not a fair sample of them.
+    """
+    gaps, fractions = [], []
     for seed in range(8):
         x = target(seed=seed)
         fair = PseudoCal(seed=seed).fit(model, x)
         by_class = x[np.argsort(model(x).argmax(axis=1), kind="stable")]
         sorted_ = PseudoCal(seed=seed, pairing="batch").fit(model, batches(by_class))
-        shares.append(sorted_.counts["mixes"] / fair.counts["mixes"])
+        fractions.append(sorted_.counts["mixup_samples"] / fair.counts["mixup_samples"])
         gaps.append(math.log(sorted_.temperature / fair.temperature) / fair.scaling.log_se)
-        assert distance(PseudoCal(seed=seed, pairing="batch").fit(model, batches(x)), fair) < 3  # as it comes: fine
-    assert max(shares) < 0.1
+        assert (
+            distance(PseudoCal(seed=seed, pairing="batch").fit(model, batches(x)), fair) < 3
+        )  # as it comes: fine
+    assert max(fractions) < 0.1
     assert np.mean(np.abs(gaps)) > 2  # 0.8 if it did not matter
 
 
 def test_memory_bounds_the_sample_and_the_error_says_what_it_costs():
     x = target(20_000)
     full, small = PseudoCal().fit(model, x), PseudoCal(memory=2**16).fit(model, x)
-    assert small.counts["mixes"] == full.counts["mixes"] == full.scaling.rows
+    assert small.counts["mixup_samples"] == full.counts["mixup_samples"] == full.scaling.rows
     assert small.scaling.rows * (5 * 8 + 24) <= 2**16
     assert small.scaling.log_se > 2 * full.scaling.log_se
     assert distance(small, full) < 3
@@ -110,14 +121,21 @@ def test_the_same_inputs_again_are_no_new_evidence():
     """The interval holds the temperature of the population, with one epoch as with many."""
     truth = PseudoCal().fit(model, target(200_000, seed=99), batch_size=4096).temperature
     for epochs in (1, 5):
-        intervals = [PseudoCal(epochs=epochs, seed=s).fit(model, target(300, seed=s)).interval for s in range(100)]
-        assert sum(low < truth < high for low, high in intervals) >= 89  # 95 expected, standard deviation 2.2
+        intervals = [
+            PseudoCal(epochs=epochs, seed=s).fit(model, target(300, seed=s)).interval
+            for s in range(100)
+        ]
+        assert (
+            sum(low < truth < high for low, high in intervals) >= 89
+        )  # 95 expected, standard deviation 2.2
 
 
 def test_later_epochs_add_no_degrees_of_freedom():
     evidence = PseudoCal(epochs=4).collect(model, target(300))
-    mixes = evidence.mixes.labelled
-    alone = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights)
+    mixup_samples = evidence.mixup_samples.labelled
+    alone = fit_temperature(
+        mixup_samples.logits, mixup_samples.labels, weights=mixup_samples.weights
+    )
     assert evidence.temperature().effective_rows == alone.effective_rows / 4
 
 
@@ -130,8 +148,8 @@ def test_epochs_cannot_reach_a_tolerance_that_the_inputs_do_not_allow():
 def test_a_strategy_is_written_down():
     from functools import partial
 
-    from pseudocal.synthesis import mixup_beta
-    from pseudocal.synthesis.mixup import mixup
+    from pseudocal.mixup import mixup_beta
+    from pseudocal.mixup.mixup import mixup
 
     x = target(300)
     same = PseudoCal(lam=0.8).fit(model, x, strategy=partial(mixup, lam=0.65))
@@ -141,7 +159,8 @@ def test_a_strategy_is_written_down():
     assert PseudoCal().fit(model, x, strategy=mixup_beta).settings["strategy"] == "mixup_beta"
 
 
-# ----------------------------------------------------------------------------------------------- the anytime mode
+# -----------------------------------------------------------------------------------------------
+# the anytime mode
 
 
 @pytest.mark.parametrize("as_data", [lambda x: x, batches], ids=["array", "stream"])
@@ -156,7 +175,10 @@ def test_a_tolerance_stops_as_soon_as_it_is_met(as_data):
 
 
 def test_ten_times_the_data_costs_about_the_same():
-    passes = [PseudoCal(tolerance=0.03).fit(model, target(n)).counts["forward_passes"] for n in (10_000, 100_000)]
+    passes = [
+        PseudoCal(tolerance=0.03).fit(model, target(n)).counts["forward_passes"]
+        for n in (10_000, 100_000)
+    ]
     assert 0.8 < passes[0] / passes[1] < 1.25
 
 
@@ -165,7 +187,8 @@ def test_a_tolerance_that_cannot_be_met_reads_everything():
     assert calibration.counts["pairs"] == 500
 
 
-# ------------------------------------------------------------------------------------------ models and data
+# ------------------------------------------------------------------------------------------ models
+# and data
 
 
 def test_every_kind_of_data_gives_the_same_temperature():
@@ -182,7 +205,9 @@ def test_every_kind_of_data_gives_the_same_temperature():
         "generator": (b for b in batches(x, 100)),
     }
     for name, loader in loaders.items():
-        assert PseudoCal().fit(model, loader).temperature == pytest.approx(expected.temperature, rel=1e-5), name
+        assert PseudoCal().fit(model, loader).temperature == pytest.approx(
+            expected.temperature, rel=1e-5
+        ), name
     array = PseudoCal().fit(model, x).temperature
     for same in (torch.from_numpy(x), np.asfortranarray(x)):
         assert PseudoCal().fit(model, same).temperature == pytest.approx(array, rel=1e-5)
@@ -203,10 +228,16 @@ def test_a_torch_module_a_function_and_a_classifier_agree():
     linear = torch.nn.Linear(8, 5)
     linear.weight.data = torch.tensor(classifier.coef_, dtype=torch.float32)
     linear.bias.data = torch.tensor(classifier.intercept_, dtype=torch.float32)
-    expected = PseudoCal().fit(lambda x: x @ classifier.coef_.T + classifier.intercept_, x).temperature
+    expected = (
+        PseudoCal().fit(lambda x: x @ classifier.coef_.T + classifier.intercept_, x).temperature
+    )
     assert PseudoCal().fit(classifier, x).temperature == pytest.approx(expected, rel=1e-5)
-    assert PseudoCal().fit(linear, x.astype(np.float32)).temperature == pytest.approx(expected, rel=1e-4)
-    assert PseudoCal().fit(linear, x).temperature == pytest.approx(expected, rel=1e-4)  # float64 inputs
+    assert PseudoCal().fit(linear, x.astype(np.float32)).temperature == pytest.approx(
+        expected, rel=1e-4
+    )
+    assert PseudoCal().fit(linear, x).temperature == pytest.approx(
+        expected, rel=1e-4
+    )  # float64 inputs
 
 
 def test_frames_and_sparse_matrices_serve_classifiers():
@@ -215,11 +246,17 @@ def test_frames_and_sparse_matrices_serve_classifiers():
     x = target(800)
     names = [f"x{i}" for i in range(8)]
     labels = model(x).argmax(axis=1)
-    framed = linear_model.LogisticRegression(max_iter=500).fit(pandas.DataFrame(x, columns=names), labels)
+    framed = linear_model.LogisticRegression(max_iter=500).fit(
+        pandas.DataFrame(x, columns=names), labels
+    )
     plain = linear_model.LogisticRegression(max_iter=500).fit(x, labels)
     expected = PseudoCal().fit(plain, x).temperature
-    assert PseudoCal().fit(framed, pandas.DataFrame(x, columns=names)).temperature == pytest.approx(expected, rel=1e-6)
-    assert PseudoCal().fit(plain, scipy.sparse.csr_matrix(x)).temperature == pytest.approx(expected, rel=1e-6)
+    assert PseudoCal().fit(framed, pandas.DataFrame(x, columns=names)).temperature == pytest.approx(
+        expected, rel=1e-6
+    )
+    assert PseudoCal().fit(plain, scipy.sparse.csr_matrix(x)).temperature == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_a_black_box_of_probabilities_is_served_by_its_logarithm():
@@ -337,11 +374,11 @@ def test_nothing_in_fit_takes_labels():
 def test_fit_is_a_fold_over_steps():
     x = target(1000)
     method = PseudoCal(seed=5)
-    evidence, rows = method.no_evidence(), []
+    evidence, rows = method.empty_evidence(), []
     for step in method.steps(model, x):
         rows.append(step.rows)
         assert np.array_equal(step.logits, model(x[step.rows]))
-        assert step.passes == len(step.rows) + len(step.mixes)
+        assert step.passes == len(step.rows) + len(step.mixup_samples)
         assert repr(step).startswith(f"Step({len(step.rows)} inputs, ")  # and no arrays
         evidence.add(step)
     assert np.array_equal(np.sort(np.concatenate(rows)), np.arange(1000))
@@ -360,4 +397,4 @@ def test_steps_work_when_they_are_pulled_and_not_before():
     steps = PseudoCal().steps(counted, target(1000), batch_size=100)
     assert calls == []
     next(steps)
-    assert len(calls) == 2  # one batch, and the mixes made from it
+    assert len(calls) == 2  # one batch, and the mixup samples made from it

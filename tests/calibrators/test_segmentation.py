@@ -1,4 +1,7 @@
-"""PseudoCal where every pixel is a sample: one code path, clustered errors, sizes, thinning, ignored pixels."""
+"""PseudoCal where every pixel is a sample.
+
+One code path, clustered errors, sizes, thinning, ignored pixels.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pseudocal import InputError, PseudoCal, fit_temperature
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import Ensemble, ensemble, oracle, pixel_rows, tempscal
 from pseudocal.maps import IGNORED, at_size, by_rows, labelled_pixels, predicted
-from pseudocal.synthesis import cutmix
+from pseudocal.mixup import cutmix
 
 CLASSES = 3
 WEIGHT = 6 * np.eye(CLASSES) + np.random.default_rng(7).normal(size=(CLASSES, CLASSES))
@@ -81,9 +84,13 @@ def test_workers_have_the_batches_of_one_process():
 def test_a_constant_image_tells_no_more_than_one_pixel_of_it():
     x = np.random.default_rng(1).normal(size=(200, CLASSES))
     one = PseudoCal().fit(classifier, x)
-    many = PseudoCal().fit(segmenter, np.broadcast_to(x[:, :, None, None], (200, CLASSES, 12, 12)).copy())
+    many = PseudoCal().fit(
+        segmenter, np.broadcast_to(x[:, :, None, None], (200, CLASSES, 12, 12)).copy()
+    )
     assert many.temperature == pytest.approx(one.temperature, rel=1e-6)
-    assert 0.9 < many.scaling.log_se / one.scaling.log_se < 1.1  # a twelfth, were the 144 pixels independent
+    assert (
+        0.9 < many.scaling.log_se / one.scaling.log_se < 1.1
+    )  # a twelfth, were the 144 pixels independent
     width, deserved = (np.log(high / low) for low, high in (many.interval, one.interval))
     assert 0.9 < width / deserved < 1.2
 
@@ -101,7 +108,10 @@ def test_one_group_says_nothing_and_groups_of_one_row_are_none():
     y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     plain = fit_temperature(z, y)
     assert fit_temperature(z, y, groups=np.arange(100)) == plain
-    assert fit_temperature(z, y, groups=np.stack([np.arange(100), np.arange(100) + 1], axis=1)) == plain
+    assert (
+        fit_temperature(z, y, groups=np.stack([np.arange(100), np.arange(100) + 1], axis=1))
+        == plain
+    )
     alone = fit_temperature(z, y, groups=np.zeros(100, dtype=int))
     assert alone.temperature == plain.temperature
     assert alone.interval() == (0.0, np.inf)
@@ -114,31 +124,41 @@ def test_copies_of_rows_in_one_group_leave_the_error_as_it_was():
     z = 2 * rng.normal(size=(400, CLASSES))
     y = (z / 1.5 + rng.gumbel(size=z.shape)).argmax(axis=1)
     plain = fit_temperature(z, y)
-    copied = fit_temperature(np.repeat(z, 9, axis=0), np.repeat(y, 9), groups=np.repeat(np.arange(400), 9))
+    copied = fit_temperature(
+        np.repeat(z, 9, axis=0), np.repeat(y, 9), groups=np.repeat(np.arange(400), 9)
+    )
     assert copied.log_se == pytest.approx(plain.log_se, rel=0.01)
     assert copied.groups == pytest.approx(400)
-    blind = fit_temperature(np.repeat(z, 9, axis=0), np.repeat(y, 9))
-    assert blind.log_se == pytest.approx(plain.log_se / 3, rel=0.01)
+    is_binary = fit_temperature(np.repeat(z, 9, axis=0), np.repeat(y, 9))
+    assert is_binary.log_se == pytest.approx(plain.log_se / 3, rel=0.01)
 
 
 def test_intervals_of_clustered_pixels_hold_the_truth():
-    """120 sets of 40 images of 5 x 5 pixels; `benchmarks/clusters.py` draws more and larger ones."""
+    """120 sets of 40 images of 5 x 5 pixels.
+
+    `benchmarks/clusters.py` draws more and larger ones.
+    """
     method = PseudoCal(pairing="batch")
     truth = method.fit(segmenter, images(6000, (5, 5), np.random.default_rng(4))).temperature
-    held, blind = 0, 0
+    held, is_binary = 0, 0
     for seed in range(120):
-        found = PseudoCal(seed=seed).fit(segmenter, images(40, (5, 5), np.random.default_rng(1000 + seed)))
+        found = PseudoCal(seed=seed).fit(
+            segmenter, images(40, (5, 5), np.random.default_rng(1000 + seed))
+        )
         held += found.interval[0] <= truth <= found.interval[1]
         alone = found.scaling.log_se / 3  # about what pixels that were independent would have
-        blind += abs(np.log(found.temperature / truth)) <= 1.96 * alone
+        is_binary += abs(np.log(found.temperature / truth)) <= 1.96 * alone
     assert 0.90 <= held / 120 <= 0.99
-    assert blind / 120 < 0.75
+    assert is_binary / 120 < 0.75
 
 
 def test_thinning_estimates_what_all_pixels_say():
     x = images(300, (9, 9), np.random.default_rng(5))
-    whole, some = PseudoCal(pixels_per_image=None).fit(segmenter, x), PseudoCal(pixels_per_image=10).fit(segmenter, x)
-    assert some.scaling.rows <= 3000 < whole.scaling.rows == whole.counts["mixes"]
+    whole, some = (
+        PseudoCal(pixels_per_image=None).fit(segmenter, x),
+        PseudoCal(pixels_per_image=10).fit(segmenter, x),
+    )
+    assert some.scaling.rows <= 3000 < whole.scaling.rows == whole.counts["mixup_samples"]
     assert abs(np.log(some.temperature / whole.temperature)) < 0.5 * whole.scaling.log_se
     assert PseudoCal().fit(segmenter, x).scaling == whole.scaling  # 81 pixels are fewer than 20,000
 
@@ -146,8 +166,10 @@ def test_thinning_estimates_what_all_pixels_say():
 def test_all_pixels_go_through_the_reservoir():
     x = images(200, (16, 16), np.random.default_rng(6))
     small = PseudoCal(pixels_per_image=None, memory=2**18).fit(segmenter, x, batch_size=2)
-    whole = PseudoCal(pixels_per_image=None).fit(segmenter, x, batch_size=2)  # of the same mixes
-    assert small.scaling.rows < 1000 < small.counts["mixes"]
+    whole = PseudoCal(pixels_per_image=None).fit(
+        segmenter, x, batch_size=2
+    )  # of the same mixup samples
+    assert small.scaling.rows < 1000 < small.counts["mixup_samples"]
     assert small.interval[0] < whole.temperature < small.interval[1]
 
 
@@ -167,7 +189,10 @@ def test_frames_of_several_sizes_are_paired_with_their_own():
     with pytest.raises(InputError, match="at least two target inputs"):
         PseudoCal().fit(segmenter, stream[:1])
     alone = [images(1, (4, 4 + i), rng) for i in range(5)]
-    with pytest.raises(InputError, match=r"got 5 of as many sizes \(3 x 4 x 4, 3 x 4 x 5, 3 x 4 x 6, \.\.\.\): resize"):
+    with pytest.raises(
+        InputError,
+        match=r"got 5 of as many sizes \(3 x 4 x 4, 3 x 4 x 5, 3 x 4 x 6, \.\.\.\): resize",
+    ):
         PseudoCal().fit(segmenter, alone)
     with pytest.raises(InputError, match="got 5 inputs in batches of one"):
         PseudoCal(pairing="batch").fit(segmenter, alone[:1] * 5)
@@ -176,7 +201,9 @@ def test_frames_of_several_sizes_are_paired_with_their_own():
 def test_copies_of_one_image_are_told_so():
     copies = np.repeat(images(1, (6, 6), np.random.default_rng(0)), 40, axis=0)
     assert len(np.unique(predicted(segmenter(copies)))) > 1
-    with pytest.raises(InputError, match="got 40 of which no two that were paired differ in any pixel"):
+    with pytest.raises(
+        InputError, match="got 40 of which no two that were paired differ in any pixel"
+    ):
         PseudoCal().fit(segmenter, copies)
 
 
@@ -211,12 +238,16 @@ def test_a_pixel_that_is_no_number_is_named(bad):
 def test_binary_masks_and_other_strategies():
     x = images(60, (3, 3), np.random.default_rng(11))
     one = PseudoCal(binary=True).fit(lambda x: segmenter(x)[:, :1], x)
-    two = PseudoCal().fit(lambda x: np.concatenate([np.zeros((len(x), 1, 3, 3)), segmenter(x)[:, :1]], axis=1), x)
+    two = PseudoCal().fit(
+        lambda x: np.concatenate([np.zeros((len(x), 1, 3, 3)), segmenter(x)[:, :1]], axis=1), x
+    )
     assert one.scaling == two.scaling
     with pytest.raises(InputError, match="expected mixup for a segmentation model, got cutmix"):
         PseudoCal().fit(segmenter, x, strategy=cutmix)
     for bad in (0, 2.5, True, "all"):
-        with pytest.raises(InputError, match=f"at least one pixel of each image, a whole number.*got {bad!r}"):
+        with pytest.raises(
+            InputError, match=f"at least one pixel of each image, a whole number.*got {bad!r}"
+        ):
             PseudoCal(pixels_per_image=bad)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="at least one pixel of each image"):
             pixel_rows(segmenter, [(x, np.zeros((60, 3, 3), dtype=int))], pixels_per_image=bad)  # type: ignore[arg-type]
@@ -227,11 +258,14 @@ def test_binary_masks_and_other_strategies():
 def test_parts_merge_and_their_images_stay_apart():
     x = images(80, (4, 4), np.random.default_rng(12))
     method = PseudoCal()
-    first, second = method.collect(segmenter, x[:40], part=0), method.collect(segmenter, x[40:], part=1)
+    first, second = (
+        method.collect(segmenter, x[:40], part=0),
+        method.collect(segmenter, x[40:], part=1),
+    )
     first.merge(second.pack())
     merged = method.conclude(first)
     assert 60 < merged.scaling.groups < 80  # 40, had they been mistaken for each other
-    assert merged.scaling.rows == merged.counts["mixes"]
+    assert merged.scaling.rows == merged.counts["mixup_samples"]
 
 
 def test_labelled_pixels_for_tempscal_and_oracle():
@@ -246,7 +280,10 @@ def test_labelled_pixels_for_tempscal_and_oracle():
     assert found.interval[0] < 2 < found.interval[1]
     best = oracle(rows)
     assert best.scaling == found.scaling
-    assert best.scaling == oracle(rows.logits, rows.labels, groups=rows.groups, weights=rows.weights).scaling
+    assert (
+        best.scaling
+        == oracle(rows.logits, rows.labels, groups=rows.groups, weights=rows.weights).scaling
+    )
     assert best.interval != oracle(rows.logits, rows.labels).interval
     thin = pixel_rows(lambda x: x, [(z, masks)], pixels_per_image=5)
     assert len(thin.labels) == 200
@@ -255,7 +292,7 @@ def test_labelled_pixels_for_tempscal_and_oracle():
         pixel_rows(lambda x: x, [(z, np.where(masks == IGNORED, 7, masks))])
 
 
-def test_padding_is_left_out_of_the_rows_whatever_its_label():
+def test_padding_is_skipped_of_the_rows_whatever_its_label():
     rng = np.random.default_rng(19)
     z, masks = rng.normal(size=(4, CLASSES, 5, 6)), rng.integers(0, CLASSES, (4, 5, 6))
     z[:, :, 3:] = -np.inf
@@ -276,7 +313,9 @@ def test_a_row_of_weight_three_is_three_rows_to_the_oracle(by, reference):
     often = oracle(z.repeat(weights, axis=0), y.repeat(weights), by=by, reference=reference)
     weighted = oracle(Labelled(z, y, weights.astype(float)), by=by, reference=reference)
     assert weighted.temperature == pytest.approx(often.temperature, rel=1e-3)
-    assert weighted.temperature != pytest.approx(oracle(z, y, by=by, reference=reference).temperature, rel=1e-3)
+    assert weighted.temperature != pytest.approx(
+        oracle(z, y, by=by, reference=reference).temperature, rel=1e-3
+    )
 
 
 def test_the_oracle_takes_logits_with_labels_or_both_in_one():
@@ -306,7 +345,9 @@ def test_maps_in_ensembles_and_calibrations():
     np.testing.assert_allclose(calibration(a), a / calibration.temperature)
     np.testing.assert_allclose(calibration.probabilities(a).sum(axis=1), 1)
     for use in (calibration, calibration.probabilities):
-        with pytest.raises(InputError, match=r"height, width\), got shape \(3, 4, 5\); .* logits\[None\]"):
+        with pytest.raises(
+            InputError, match=r"height, width\), got shape \(3, 4, 5\); .* logits\[None\]"
+        ):
             use(a[0])
     np.testing.assert_array_equal(by_rows(lambda z: z, a), a)
     np.testing.assert_array_equal(predicted(a), a.argmax(axis=1))
@@ -332,14 +373,19 @@ def test_a_model_that_changes_the_size_of_its_maps_is_refused(stream):
         calls.append(x)
         return segmenter(x)[:, :, :: 1 + (len(calls) > 2)]
 
-    with pytest.raises(InputError, match=r"maps of one size for inputs of one size, got \(4, 8\) after \(8, 8\) for"):
+    with pytest.raises(
+        InputError,
+        match=r"maps of one size for inputs of one size, got \(4, 8\) after \(8, 8\) for",
+    ):
         PseudoCal().fit(moody, np.split(x, 10) if stream else x, batch_size=10)
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_batches_without_masks_are_refused(n):
     x = images(n, (4, 4), np.random.default_rng(21))
-    with pytest.raises(InputError, match=rf"batches of \(images, masks\), got ndarray of shape \({n}, 3, 4, 4\)"):
+    with pytest.raises(
+        InputError, match=rf"batches of \(images, masks\), got ndarray of shape \({n}, 3, 4, 4\)"
+    ):
         pixel_rows(segmenter, [x, x])
     with pytest.raises(InputError, match=r"batches of \(images, masks\), got dict"):
         pixel_rows(segmenter, [{"x": x}])  # type: ignore[list-item]

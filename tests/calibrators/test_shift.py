@@ -61,7 +61,10 @@ def test_learnt_and_known_ratios_agree(benchmark):
 
 @pytest.mark.slow
 def test_all_calibrators_are_quick(benchmark):
-    """Generous, since the machine may be busy; benchmarks/calibrators.py prints the real figures."""
+    """Generous, since the machine may be busy.
+
+    Benchmarks/calibrators.py prints the real figures.
+    """
     import time
 
     from threadpoolctl import threadpool_limits

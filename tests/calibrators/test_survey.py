@@ -36,13 +36,18 @@ def test_each_row_has_the_same_chance() -> None:
 
 def test_the_same_rows_every_time_and_others_with_another_seed() -> None:
     logits = logits_of()
-    np.testing.assert_array_equal(ask(logits, 20, seed=1), ask(logits.astype(np.float32).astype(float), 20, seed=1))
+    np.testing.assert_array_equal(
+        ask(logits, 20, seed=1), ask(logits.astype(np.float32).astype(float), 20, seed=1)
+    )
     assert set(ask(logits, 20, seed=1)) != set(ask(logits, 20, seed=2))
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100])
 def test_the_accuracy_is_known_no_worse_than_from_random_rows(classes: int) -> None:
-    """With labels drawn anew each time; with 100 classes hardly any confidence differs from another."""
+    """With labels drawn anew each time.
+
+    With 100 classes hardly any confidence differs from another.
+    """
     rng = np.random.default_rng(0)
     logits = logits_of(2000, classes)
     p = np.exp(logits)

@@ -1,4 +1,7 @@
-"""Every entry of the table: what it says that it needs, it needs, and nothing else; what it promises, it keeps."""
+"""Every entry of the table: what it says that it needs, it needs, and nothing else.
+
+What it promises, it keeps.
+"""
 
 import inspect
 from dataclasses import fields, replace
@@ -23,7 +26,9 @@ NAMES = list(CALIBRATORS)
 
 def test_every_calibrator_is_a_public_name():
     public = {name.lower() for name in calibrators.__all__}
-    named = {entry.function.__name__.removeprefix("_") for entry in CALIBRATORS.values()}  # _cpcs fits its ratio first
+    named = {
+        entry.function.__name__.removeprefix("_") for entry in CALIBRATORS.values()
+    }  # _cpcs fits its ratio first
     assert named - public == set()
 
 
@@ -75,7 +80,9 @@ def test_an_entry_declares_the_parameters_of_its_function(name):
     parts = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     assert [p.name for p in parts] == list(CALIBRATORS[name].needs)
     optional = {p.name for p in parts if p.default is not p.empty}
-    assert optional == ({"target_labels"} if name == "oracle" else set())  # a `Labelled` has them inside
+    assert optional == (
+        {"target_labels"} if name == "oracle" else set()
+    )  # a `Labelled` has them inside
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -88,7 +95,9 @@ def test_nothing_undeclared_is_read(name, material):
     np.testing.assert_array_equal(corrected.logits, calibrate_by_name(name, material).logits)
 
 
-@pytest.mark.parametrize(("name", "part"), [(name, part) for name in NAMES for part in CALIBRATORS[name].needs])
+@pytest.mark.parametrize(
+    ("name", "part"), [(name, part) for name in NAMES for part in CALIBRATORS[name].needs]
+)
 def test_what_is_declared_is_needed(name, part, material):
     with pytest.raises(InputError, match=rf"\({part}\).* for {name}, got none"):
         calibrate_by_name(name, replace(material, **{part: None}))
@@ -101,7 +110,9 @@ def test_only_the_oracle_sees_target_labels(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_stay_where_that_is_promised(name, material):
-    settings = {"penalty": 0.0} if name in ("matrixscal", "vectorscal") else {}  # a ridge may change none of these few
+    settings = (
+        {"penalty": 0.0} if name in ("matrixscal", "vectorscal") else {}
+    )  # a ridge may change none of these few
     before, after = (
         np.asarray(material.target_logits).argmax(axis=1),
         calibrate_by_name(name, material, **settings).logits.argmax(axis=1),
@@ -116,7 +127,9 @@ def test_a_pseudo_ensemble_keeps_the_predictions_of_its_ensemble(material):
     np.testing.assert_allclose(corrected.logits, together / corrected.calibration.temperature)
     means = calibrate_by_name("pseudo-ensemble", material, mean="logits")
     assert means.calibration.settings["mean"] == "logits"
-    np.testing.assert_allclose(means.logits * means.calibration.temperature, np.mean(material.member_logits, axis=0))
+    np.testing.assert_allclose(
+        means.logits * means.calibration.temperature, np.mean(material.member_logits, axis=0)
+    )
 
 
 def test_settings_reach_the_method(material):
@@ -135,7 +148,9 @@ def test_a_calibration_is_saved_and_read(material, tmp_path):
         if calibration is not None:
             calibration.save(tmp_path / name)
             again = Calibration.load(tmp_path / name)
-            np.testing.assert_allclose(again(material.target_logits), calibration(material.target_logits))
+            np.testing.assert_allclose(
+                again(material.target_logits), calibration(material.target_logits)
+            )
 
 
 def test_an_unknown_name():
@@ -144,14 +159,24 @@ def test_an_unknown_name():
 
 
 def test_table_1_of_the_paper():
-    """As printed there, but for one cell: an ensemble may change predictions, if seldom for the worse."""
+    """As printed there, but for one cell.
+
+    An ensemble may change predictions, if seldom for the worse.
+    """
     cells = {
-        row.split(" | ")[0].strip("| "): row.strip("| ").split(" | ")[1:] for row in comparison_table().split("\n")
+        row.split(" | ")[0].strip("| "): row.strip("| ").split(" | ")[1:]
+        for row in comparison_table().split("\n")
     }
     y, n = "yes", "no"
     assert cells["TempScal"] == [n, n, y, y, n]
     assert cells["MC-Dropout"] == [y, y, n, y, y]
-    assert cells["Ensemble"] == [y, y, n, n, y]  # the paper says that an ensemble does accuracy no harm
+    assert cells["Ensemble"] == [
+        y,
+        y,
+        n,
+        n,
+        y,
+    ]  # the paper says that an ensemble does accuracy no harm
     assert cells["CPCS"] == cells["TransCal"] == [y, n, y, n, n]
     assert cells["PseudoCal"] == [y, y, y, y, y]
     assert "labelled source validation logits; features of source training data" in needs_table()

@@ -15,11 +15,16 @@ from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.scaling.temperature import BOUNDS
 
-SENTENCES = {name: text for name, text in vars(reasons).items() if name.isupper() and isinstance(text, str)}
+SENTENCES = {
+    name: text for name, text in vars(reasons).items() if name.isupper() and isinstance(text, str)
+}
 
 
 def rows(confidence=0.999, classes=10, largest=None, n=1000, groups=None):
-    """Rows of one confidence; their classes are equally frequent, or one has a share of its own."""
+    """Rows of one confidence.
+
+    Their classes are equally frequent, or one has a fraction of its own.
+    """
     gap = np.log(confidence / (1 - confidence) * (classes - 1))
     own = np.arange(n) % classes
     if largest is not None:
@@ -28,21 +33,29 @@ def rows(confidence=0.999, classes=10, largest=None, n=1000, groups=None):
     return Labelled(logits, own, None, groups)
 
 
-def student(rate, shared=0.0, classes=10, mistakes=200.0):
-    return Agreement(classes, 1000, rate, shared, mistakes, student=True)
+def surrogate(rate, shared=0.0, classes=10, mistakes=200.0):
+    return Agreement(classes, 1000, rate, shared, mistakes, surrogate=True)
 
 
 def two(rate, shared=0.0, classes=10, mistakes=200.0, sure=0.999, inputs=1000):
     return Agreement(classes, inputs, rate, shared, mistakes, sure)
 
 
-def trust_of(real, used="agreement", agreements=(), mixes=4.0, log_se=0.02):
-    """The trust in a temperature; that of the mixes is given, that of the agreement follows from the agreement."""
-    found, consensus = {"mixes": TemperatureScaling(mixes, log_se=log_se)}, consensus_of(agreements)
+def trust_of(real, used="agreement", agreements=(), mixup_samples=4.0, log_se=0.02):
+    """The trust in a temperature.
+
+    That of the mixup samples is given, that of the agreement follows from the agreement.
+    """
+    found, consensus = (
+        {"mixup": TemperatureScaling(mixup_samples, log_se=log_se)},
+        consensus_of(agreements),
+    )
     if consensus is not None:
         found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy)
-        used = used if used == "mixes" else consensus.estimator
-    return judge(real, found, used if used in found else "mixes", mixes=900, agreements=agreements)
+        used = used if used == "mixup" else consensus.estimator
+    return judge(
+        real, found, used if used in found else "mixup", mixup_samples=900, agreements=agreements
+    )
 
 
 def said(name, trust):
@@ -52,40 +65,54 @@ def said(name, trust):
 
 
 def gap(trust, name):
-    """How far the confidence is from the forecast."""
+    """How far the confidence is from the estimate."""
     return abs(trust.effects[name].gap)
 
 
 def all_wrong():
-    """A fit on mixes of which none has the class that the model gives it: the larger T, the better."""
-    mixes = rows()
-    return fit_temperature(mixes.logits, (mixes.labels + 1) % 10)
+    """A fit on mixup samples of which none has the class that the model gives it.
+
+    The larger T, the better.
+    """
+    mixup_samples = rows()
+    return fit_temperature(mixup_samples.logits, (mixup_samples.labels + 1) % 10)
 
 
 IMAGES = np.arange(1000) // 10
 CASES = {  # the sentence: what is judged, the verdict, and what must be true then
     "BOUND": (
-        lambda: judge(rows(), {"mixes": all_wrong()}, "mixes", mixes=1000),
+        lambda: judge(rows(), {"mixup": all_wrong()}, "mixup", mixup_samples=1000),
         "do not apply",
-        lambda t: t.temperatures["mixes"] == BOUNDS[1] and "the upper end" in t.reasons[0],
+        lambda t: t.temperatures["mixup"] == BOUNDS[1] and "the upper end" in t.reasons[0],
     ),
     "ONE_CLASS": (
         lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]),
         "do not apply",
-        lambda t: t.evidence["largest class"] == 0.97 and "One of 10 classes takes 97%" in t.reasons[0],
+        lambda t: (
+            t.evidence["largest class"] == 0.97 and "One of 10 classes takes 97%" in t.reasons[0]
+        ),
     ),
     "MUCH_OF_ONE_CLASS": (
         lambda: trust_of(rows(largest=0.5), agreements=[two(0.5)]),
         "caution",
-        lambda t: t.evidence["largest class"] == 0.5 and "One of 10 classes takes 50%" in t.reasons[0],
+        lambda t: (
+            t.evidence["largest class"] == 0.5 and "One of 10 classes takes 50%" in t.reasons[0]
+        ),
     ),
     "MOSTLY_ONE_CLASS": (
         lambda: trust_of(rows(largest=0.95, groups=IMAGES)),
         "caution",
-        lambda t: t.evidence["largest class"] == 0.95 and "One class takes 95% of all pixels" in t.reasons[0],
+        lambda t: (
+            t.evidence["largest class"] == 0.95
+            and "One class takes 95% of all pixels" in t.reasons[0]
+        ),
     ),
     "ALONE": (lambda: trust_of(rows()), "caution", lambda t: "agreement" not in t.temperatures),
-    "PIXELS": (lambda: trust_of(rows(groups=IMAGES)), "caution", lambda t: "agreement" not in t.temperatures),
+    "PIXELS": (
+        lambda: trust_of(rows(groups=IMAGES)),
+        "caution",
+        lambda t: "agreement" not in t.temperatures,
+    ),
     "SAME_MODEL": (
         lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95)]),
         "caution",
@@ -94,52 +121,64 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
     "TWO_CLASSES": (
         lambda: trust_of(rows(0.9, classes=2), agreements=[two(0.9, classes=2)]),
         "caution",
-        lambda t: "agreement" not in t.temperatures and t.forecast.high < 0.97,
+        lambda t: "agreement" not in t.temperatures and t.estimated_accuracy.high < 0.97,
     ),
-    "STUDENT_TWO_CLASSES": (
-        lambda: trust_of(rows(0.9, classes=2), agreements=[student(0.3, classes=2)]),
+    "SURROGATE_TWO_CLASSES": (
+        lambda: trust_of(rows(0.9, classes=2), agreements=[surrogate(0.3, classes=2)]),
         "caution",
-        lambda t: "student" not in t.temperatures and t.forecast.high > (1 + 0.3) / 2,
+        lambda t: "surrogate" not in t.temperatures and t.estimated_accuracy.high > (1 + 0.3) / 2,
     ),
-    "SAME_STUDENT": (
-        lambda: trust_of(rows(), agreements=[student(0.97, shared=0.95)]),
+    "SAME_SURROGATE": (
+        lambda: trust_of(rows(), agreements=[surrogate(0.97, shared=0.95)]),
         "caution",
-        lambda t: "student" not in t.temperatures and t.evidence["shared mistakes"] == 0.95,
+        lambda t: "surrogate" not in t.temperatures and t.evidence["shared mistakes"] == 0.95,
     ),
-    "BLIND_STUDENT": (
-        lambda: trust_of(rows(), agreements=[student(0.9)]),
+    "BLIND_SURROGATE": (
+        lambda: trust_of(rows(), agreements=[surrogate(0.9)]),
         "caution",
-        lambda t: t.forecast.accuracy - t.forecast.low > t.forecast.high - t.forecast.accuracy,
+        lambda t: (
+            t.estimated_accuracy.accuracy - t.estimated_accuracy.low
+            > t.estimated_accuracy.high - t.estimated_accuracy.accuracy
+        ),
     ),
-    "STUDENT_OPINION": (
-        lambda: trust_of(rows(), agreements=[student(0.8, shared=0.5)]),
+    "SURROGATE_OPINION": (
+        lambda: trust_of(rows(), agreements=[surrogate(0.8, shared=0.5)]),
         "caution",
-        lambda t: t.forecast.accuracy == pytest.approx(0.6 - 0.15 * 0.24) and "second confidence" not in t.evidence,
+        lambda t: (
+            t.estimated_accuracy.accuracy == pytest.approx(0.6 - 0.15 * 0.24)
+            and "second confidence" not in t.evidence
+        ),
     ),
-    "STUDENT_NO_MISTAKES": (
-        lambda: trust_of(rows(), agreements=[student(0.9, shared=0.5, mistakes=0.0)]),
+    "SURROGATE_NO_MISTAKES": (
+        lambda: trust_of(rows(), agreements=[surrogate(0.9, shared=0.5, mistakes=0.0)]),
         "caution",
-        lambda t: "mistakes on mixes" not in t.reasons[0],
+        lambda t: "mistakes on mixup samples" not in t.reasons[0],
     ),
-    "STUDENT_AT_CHANCE": (
-        lambda: trust_of(rows(), agreements=[student(0.4, shared=0.5)]),
+    "SURROGATE_AT_CHANCE": (
+        lambda: trust_of(rows(), agreements=[surrogate(0.4, shared=0.5)]),
         "caution",
-        lambda t: "student" not in t.temperatures and t.forecast.high - t.forecast.low > 0.5,
+        lambda t: (
+            "surrogate" not in t.temperatures
+            and t.estimated_accuracy.high - t.estimated_accuracy.low > 0.5
+        ),
     ),
-    "MIXES_OF_TWO": (
+    "MIXUP_OF_TWO": (
         lambda: trust_of(rows(0.9, classes=2)),
         "caution",
-        lambda t: set(t.temperatures) == {"mixes"},
+        lambda t: set(t.temperatures) == {"mixup"},
     ),
-    "FROM_MIXES": (
-        lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95), student(0.4, shared=0.5)]),
+    "FROM_MIXUP": (
+        lambda: trust_of(rows(), agreements=[two(0.97, shared=0.95), surrogate(0.4, shared=0.5)]),
         "caution",
-        lambda t: set(t.temperatures) == {"mixes"} and t.forecast.accuracy == t.effects["mixes"].confidence,
+        lambda t: (
+            set(t.temperatures) == {"mixup"}
+            and t.estimated_accuracy.accuracy == t.effects["mixup"].confidence
+        ),
     ),
-    "UNUSED_STUDENT": (
-        lambda: trust_of(rows(), agreements=[two(0.5), student(0.9)]),
+    "UNUSED_SURROGATE": (
+        lambda: trust_of(rows(), agreements=[two(0.5), surrogate(0.9)]),
         "apply",
-        lambda t: "student" not in t.temperatures and t.forecast.accuracy < 0.6,
+        lambda t: "surrogate" not in t.temperatures and t.estimated_accuracy.accuracy < 0.6,
     ),
     "UNSURE": (
         lambda: trust_of(rows(), agreements=[two(0.4, sure=0.5)]),
@@ -164,63 +203,71 @@ CASES = {  # the sentence: what is judged, the verdict, and what must be true th
     "AT_CHANCE": (
         lambda: trust_of(rows(), agreements=[two(0.4, shared=0.5)]),
         "do not apply",
-        lambda t: 0.1 < t.forecast.accuracy < 0.2,
+        lambda t: 0.1 < t.estimated_accuracy.accuracy < 0.2,
     ),
     "TOO_NEAR": (
         lambda: trust_of(rows(0.62), agreements=[two(0.58)]),
         "caution",
-        lambda t: t.forecast.low < 0.62 < t.forecast.high,
+        lambda t: t.estimated_accuracy.low < 0.62 < t.estimated_accuracy.high,
     ),
-    "LOWERED": (lambda: trust_of(rows(), agreements=[two(0.5)]), "apply", lambda t: t.temperatures["agreement"] > 1),
+    "LOWERED": (
+        lambda: trust_of(rows(), agreements=[two(0.5)]),
+        "apply",
+        lambda t: t.temperatures["agreement"] > 1,
+    ),
     "RAISED": (
-        lambda: trust_of(rows(0.3), agreements=[two(0.95, sure=0.3)], mixes=0.4),
+        lambda: trust_of(rows(0.3), agreements=[two(0.95, sure=0.3)], mixup_samples=0.4),
         "apply",
         lambda t: t.temperatures["agreement"] < 1 and t.effects["agreement"].confidence > 0.9,
     ),
     "BACKED": (
-        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.2, log_se=0.05),
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixup_samples=1.2, log_se=0.05),
         "apply",
-        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixes"]) > 2 * 0.05,
+        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixup"]) > 2 * 0.05,
     ),
     "UNDECIDED": (
-        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=1.01, log_se=0.05),
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixup_samples=1.01, log_se=0.05),
         "caution",
-        lambda t: abs(np.log(t.temperatures["mixes"])) < 0.05,
+        lambda t: abs(np.log(t.temperatures["mixup"])) < 0.05,
     ),
     "CONTRADICTED": (
-        lambda: trust_of(rows(), agreements=[two(0.5)], mixes=0.8, log_se=0.05),
+        lambda: trust_of(rows(), agreements=[two(0.5)], mixup_samples=0.8, log_se=0.05),
         "caution",
-        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixes"]) < -2 * 0.05,
+        lambda t: t.temperatures["agreement"] > 1 and np.log(t.temperatures["mixup"]) < -2 * 0.05,
     ),
     "NEARER": (
-        lambda: trust_of(rows(), "mixes", [two(0.5)], mixes=4.0),
+        lambda: trust_of(rows(), "mixup", [two(0.5)], mixup_samples=4.0),
         "apply",
-        lambda t: gap(t, "mixes") < 0.1 < gap(t, "none"),
+        lambda t: gap(t, "mixup") < 0.1 < gap(t, "none"),
     ),
     "STILL_HIGH": (
-        lambda: trust_of(rows(), "mixes", [two(0.3)], mixes=3.5),
+        lambda: trust_of(rows(), "mixup", [two(0.3)], mixup_samples=3.5),
         "caution",
-        lambda t: t.effects["mixes"].gap > 0.1 and gap(t, "mixes") < gap(t, "none"),
+        lambda t: t.effects["mixup"].gap > 0.1 and gap(t, "mixup") < gap(t, "none"),
     ),
     "STILL_LOW": (
-        lambda: trust_of(rows(0.2), "mixes", [two(0.95, sure=0.2)], mixes=0.4),
+        lambda: trust_of(rows(0.2), "mixup", [two(0.95, sure=0.2)], mixup_samples=0.4),
         "caution",
-        lambda t: t.effects["mixes"].gap < -0.1 and gap(t, "mixes") < gap(t, "none"),
+        lambda t: t.effects["mixup"].gap < -0.1 and gap(t, "mixup") < gap(t, "none"),
     ),
     "NO_TELLING": (
-        lambda: trust_of(rows(0.8), "mixes", [two(0.65)], mixes=1.6),
+        lambda: trust_of(rows(0.8), "mixup", [two(0.65)], mixup_samples=1.6),
         "caution",
-        lambda t: t.forecast.low < (t.effects["none"].confidence + t.effects["mixes"].confidence) / 2 < t.forecast.high,
+        lambda t: (
+            t.estimated_accuracy.low
+            < (t.effects["none"].confidence + t.effects["mixup"].confidence) / 2
+            < t.estimated_accuracy.high
+        ),
     ),
     "FURTHER": (
-        lambda: trust_of(rows(), "mixes", [two(0.98)]),
+        lambda: trust_of(rows(), "mixup", [two(0.98)]),
         "do not apply",
-        lambda t: gap(t, "mixes") > gap(t, "none"),
+        lambda t: gap(t, "mixup") > gap(t, "none"),
     ),
     "OTHER_TEMPERATURE": (
-        lambda: trust_of(rows(), "mixes", [two(0.98)]),
+        lambda: trust_of(rows(), "mixup", [two(0.98)]),
         "do not apply",
-        lambda t: gap(t, "agreement") < gap(t, "mixes"),
+        lambda t: gap(t, "agreement") < gap(t, "mixup"),
     ),
 }
 
@@ -236,53 +283,74 @@ def test_each_sentence_is_said_where_it_is_true(name):
     assert said(name, trust), trust.reasons
     assert trust.verdict == verdict
     assert true(trust)
-    assert trust.forecast.low <= trust.forecast.accuracy <= trust.forecast.high
+    assert (
+        trust.estimated_accuracy.low
+        <= trust.estimated_accuracy.accuracy
+        <= trust.estimated_accuracy.high
+    )
     assert "{" not in " ".join(trust.reasons)
 
 
 def test_a_temperature_that_leaves_the_confidence_far_off_is_never_applied():
     for rate in np.arange(0.2, 1.0, 0.05):
-        for mixes in (0.5, 1.5, 3.0, 4.0, 6.0, 10.0):
-            trust = trust_of(rows(), "mixes", [two(rate)], mixes=mixes)
-            assert trust.verdict != "apply" or gap(trust, "mixes") <= 0.1
+        for mixup_samples in (0.5, 1.5, 3.0, 4.0, 6.0, 10.0):
+            trust = trust_of(rows(), "mixup", [two(rate)], mixup_samples=mixup_samples)
+            assert trust.verdict != "apply" or gap(trust, "mixup") <= 0.1
 
 
-def test_a_student_alone_is_never_enough_to_apply():
+def test_a_surrogate_alone_is_never_enough_to_apply():
     """Whatever it says, of whatever temperature; beside a model that is one, it changes nothing."""
     found = set()
     for rate in np.arange(0.2, 1.0, 0.1):
-        for mixes in (0.5, 1.5, 4.0):
-            for used, confidence in (("mixes", 0.999), ("student", 0.999), ("mixes", 0.3), ("student", 0.3)):
-                opinion = student(rate, shared=0.3)
-                trust = trust_of(rows(confidence), used, [opinion], mixes=mixes)
+        for mixup_samples in (0.5, 1.5, 4.0):
+            for used, confidence in (
+                ("mixup", 0.999),
+                ("surrogate", 0.999),
+                ("mixup", 0.3),
+                ("surrogate", 0.3),
+            ):
+                opinion = surrogate(rate, shared=0.3)
+                trust = trust_of(rows(confidence), used, [opinion], mixup_samples=mixup_samples)
                 found.add(trust.verdict)
-                assert said("STUDENT_AT_CHANCE" if opinion.at_chance else "BLIND_STUDENT", trust)
+                assert said(
+                    "SURROGATE_AT_CHANCE" if opinion.at_chance else "BLIND_SURROGATE", trust
+                )
     assert found == {"caution", "do not apply"}
-    both, alone = (trust_of(rows(), agreements=[two(0.5), *more]) for more in ([student(0.9)], []))
-    assert both == replace(alone, reasons=(*alone.reasons, reasons.UNUSED_STUDENT))
+    both, alone = (
+        trust_of(rows(), agreements=[two(0.5), *more]) for more in ([surrogate(0.9)], [])
+    )
+    assert both == replace(alone, reasons=(*alone.reasons, reasons.UNUSED_SURROGATE))
     assert both.verdict == "apply"
 
 
-def test_with_two_classes_nothing_follows_from_a_student_beside_a_model():
+def test_with_two_classes_nothing_follows_from_a_surrogate_beside_a_model():
     model = two(0.96, classes=2)
     alone, both = (
-        trust_of(rows(0.97, classes=2), agreements=[model, *more]) for more in ([], [student(0.46, classes=2)])
+        trust_of(rows(0.97, classes=2), agreements=[model, *more])
+        for more in ([], [surrogate(0.46, classes=2)])
     )
-    assert (both.forecast, both.verdict, both.reasons[0]) == (alone.forecast, alone.verdict, alone.reasons[0])
+    assert (both.estimated_accuracy, both.verdict, both.reasons[0]) == (
+        alone.estimated_accuracy,
+        alone.verdict,
+        alone.reasons[0],
+    )
     assert "nothing follows from its agreement (46%)" in both.reasons[1]
     assert "agree on 96% of the inputs, so the first is right on at most 98%" in both.reasons[0]
 
 
 def test_an_agreement_is_not_its_own_judge():
-    """The same forecast and temperature, and the mixes decide whether that is enough."""
-    by_mixes = {t: trust_of(rows(), agreements=[two(0.5)], mixes=t).verdict for t in (0.5, 1.0, 2.0)}
-    assert by_mixes == {0.5: "caution", 1.0: "caution", 2.0: "apply"}
+    """The same estimate and temperature, and the mixup samples decide whether that is enough."""
+    by_mixup = {
+        t: trust_of(rows(), agreements=[two(0.5)], mixup_samples=t).verdict for t in (0.5, 1.0, 2.0)
+    }
+    assert by_mixup == {0.5: "caution", 1.0: "caution", 2.0: "apply"}
 
 
-def test_there_is_no_cliff_at_a_number_of_mixes():
-    """Fewer mixes have a larger error, and the doubt grows with it by and by."""
+def test_there_is_no_cliff_at_a_number_of_mixup():
+    """Fewer mixup samples have a larger error, and the doubt grows with it by and by."""
     scores = [
-        trust_of(rows(), agreements=[two(0.5)], mixes=1.1, log_se=1.04 / np.sqrt(n)).score for n in (2000, 500, 499, 20)
+        trust_of(rows(), agreements=[two(0.5)], mixup_samples=1.1, log_se=1.04 / np.sqrt(n)).score
+        for n in (2000, 500, 499, 20)
     ]
     assert scores == sorted(scores)
     assert scores[2] - scores[1] < 0.001 < scores[3] - scores[2]
@@ -290,47 +358,60 @@ def test_there_is_no_cliff_at_a_number_of_mixes():
 
 @pytest.mark.parametrize(
     ("classes", "largest", "verdict"),
-    [(2, 0.5, "caution"), (2, 0.7, "caution"), (2, 0.96, "do not apply"), (10, 0.3, "apply"), (10, 0.4, "caution")],
+    [
+        (2, 0.5, "caution"),
+        (2, 0.7, "caution"),
+        (2, 0.96, "do not apply"),
+        (10, 0.3, "apply"),
+        (10, 0.4, "caution"),
+    ],
 )
 def test_how_much_of_one_class_is_too_much_depends_on_their_number(classes, largest, verdict):
     rate = 0.5 if classes > 2 else 0.9
-    trust = trust_of(rows(0.95, classes=classes, largest=largest), agreements=[two(rate, classes=classes)])
+    trust = trust_of(
+        rows(0.95, classes=classes, largest=largest), agreements=[two(rate, classes=classes)]
+    )
     assert trust.verdict == verdict
     warned = said("MUCH_OF_ONE_CLASS", trust) or said("ONE_CLASS", trust)
     assert warned == (largest > 1 / classes + 0.25)
 
 
 def test_two_classes_bound_the_accuracy():
-    """They disagree on 20%: two models that are equally good are right on 90% at most, or on less."""
+    """They disagree on 20%.
+
+    Two models that are equally good are right on 90% at most, or on less.
+    """
     real, agreements = rows(0.8, classes=2), [two(0.8, classes=2, inputs=10**6)]
-    trust = trust_of(real, agreements=agreements, mixes=0.2)
+    trust = trust_of(real, agreements=agreements, mixup_samples=0.2)
     assert mean_confidence(real, 0.2) > 0.99
-    assert trust.forecast.accuracy == pytest.approx(0.9, abs=0.001)
-    assert trust.forecast.high == pytest.approx(0.9, abs=0.001)
-    assert trust.forecast.low < 0.5
+    assert trust.estimated_accuracy.accuracy == pytest.approx(0.9, abs=0.001)
+    assert trust.estimated_accuracy.high == pytest.approx(0.9, abs=0.001)
+    assert trust.estimated_accuracy.low < 0.5
     assert "shared mistakes" not in trust.evidence
     assert trust.score is None
 
 
 def test_the_spread_of_several_opinions_widens_the_interval():
-    one, alike, apart = (
-        trust_of(rows(), agreements=opinions).forecast
+    one, alike, with_different_classes = (
+        trust_of(rows(), agreements=opinions).estimated_accuracy
         for opinions in ([two(0.5)], [two(0.5), two(0.5)], [two(0.3), two(0.7)])
     )
     assert alike == one
-    assert apart.high - apart.low > 1.3 * (one.high - one.low)
+    assert with_different_classes.high - with_different_classes.low > 1.3 * (one.high - one.low)
 
 
 def test_what_each_temperature_would_do():
     trust = trust_of(rows(), agreements=[two(0.5)])
-    assert list(trust.effects) == ["none", "mixes", "agreement"]
-    assert trust.temperatures == {"mixes": 4.0, "agreement": trust.effects["agreement"].temperature}
+    assert list(trust.effects) == ["none", "mixup", "agreement"]
+    assert trust.temperatures == {"mixup": 4.0, "agreement": trust.effects["agreement"].temperature}
     assert trust.effects["none"].confidence == pytest.approx(0.999)
     assert trust.effects["agreement"].gap == pytest.approx(0, abs=1e-6)
     assert Trust.from_dict(trust.to_dict()) == trust
 
 
-@pytest.mark.parametrize("content", [[], {"verdict": "trust me"}, {"verdict": "apply", "reasons": 3}])
+@pytest.mark.parametrize(
+    "content", [[], {"verdict": "trust me"}, {"verdict": "apply", "reasons": 3}]
+)
 def test_a_record_of_trust_from_elsewhere_is_checked(content):
     with pytest.raises(InputError, match="expected a record of trust"):
         Trust.from_dict(content)

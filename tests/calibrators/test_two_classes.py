@@ -1,4 +1,7 @@
-"""Three tasks of two classes with second opinions: what is said is true, nothing harmful is applied, intervals hold."""
+"""Three tasks of two classes with second opinions.
+
+What is said is true, nothing harmful is applied, intervals hold.
+"""
 
 import re
 
@@ -24,12 +27,16 @@ def tumours():
 
 @pytest.fixture(scope="module", params=["3 or 8", "1 or 7", "tumours"])
 def task(request):
-    x, y, noise = tumours() if request.param == "tumours" else digits(*map(int, request.param.split(" or ")))
+    x, y, noise = (
+        tumours() if request.param == "tumours" else digits(*map(int, request.param.split(" or ")))
+    )
     rng = np.random.default_rng(0)
     order = rng.permutation(len(y))
     train, test = order[:150], order[150:]
     drawn = rng.choice(train, size=len(train))
-    model, second = (LogisticRegression(C=30.0, max_iter=1000).fit(x[rows], y[rows]) for rows in (train, drawn))
+    model, second = (
+        LogisticRegression(C=30.0, max_iter=1000).fit(x[rows], y[rows]) for rows in (train, drawn)
+    )
     return model, second, x[test] + noise * rng.standard_normal(x[test].shape), y[test]
 
 
@@ -41,13 +48,15 @@ def test_what_is_said_of_two_classes_is_true(task, opinions):
     found = PseudoCal().fit(model, x, second_opinion=[second] * opinions)
     trust = found.trust
     assert trust.verdict == "caution"
-    assert found.settings["estimator"] == "mixes"
-    assert trust.forecast.low <= right.mean() <= trust.forecast.high
+    assert found.settings["estimator"] == "mixup"
+    assert trust.estimated_accuracy.low <= right.mean() <= trust.estimated_accuracy.high
     text = " ".join(trust.reasons)
     assert ("There are two classes" in text) == (opinions > 0)
     assert "of the first one's mistakes" not in text
     assert "takes" not in text  # neither class takes much more than half of the predictions
     if opinions:
-        said, most = (int(n) / 100 for n in re.search(r"agree on (\d+)% .* at most (\d+)%", text).groups())
+        said, most = (
+            int(n) / 100 for n in re.search(r"agree on (\d+)% .* at most (\d+)%", text).groups()
+        )
         assert said == pytest.approx(agree, abs=0.006)
         assert right.mean() <= most

@@ -16,7 +16,7 @@ import pytest
 from pseudocal import InputError, PseudoCal
 from pseudocal.app import model_file, shards
 from pseudocal.distributed import Deferred, LocalExecutor, RayExecutor
-from pseudocal.synthesis import STRATEGIES
+from pseudocal.mixup import STRATEGIES
 
 from ..conftest import clusters, linear, npz_files
 
@@ -64,7 +64,10 @@ def test_a_memory_map_goes_to_the_workers_by_name(ray, model, tmp_path):
     x = clusters(5000)
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
-    assert PseudoCal().fit(model, mapped, executor=RayExecutor()).scaling == PseudoCal().fit(model, x).scaling
+    assert (
+        PseudoCal().fit(model, mapped, executor=RayExecutor()).scaling
+        == PseudoCal().fit(model, x).scaling
+    )
 
 
 def test_a_tolerance_stops_after_the_same_blocks_for_everyone(ray, model):
@@ -86,13 +89,17 @@ def test_stopping_cancels_the_rest(ray, tmp_path, capfd):
         return predict(x)
 
     blocks = [Drawn(i) for i in range(1000)]
-    done = PseudoCal(tolerance=0.03).fit(noting, blocks, executor=RayExecutor(workers=2), batch_size=500)
+    done = PseudoCal(tolerance=0.03).fit(
+        noting, blocks, executor=RayExecutor(workers=2), batch_size=500
+    )
     touched, before = len(os.listdir(folder)), -1
     while touched > before:  # being dismissed takes a moment
         time.sleep(0.5)
         touched, before = len(os.listdir(folder)), touched
     assert done.settings["blocks_used"] < 50
-    assert touched <= 2 * (done.settings["blocks_used"] + 2 * 4)  # two passes a block; four ahead for each worker
+    assert touched <= 2 * (
+        done.settings["blocks_used"] + 2 * 4
+    )  # two passes a block; four ahead for each worker
     assert not capfd.readouterr().out  # nothing of it on a terminal
 
 
@@ -119,25 +126,33 @@ def test_killing_a_worker_changes_nothing(ray, tmp_path, caplog):
     survived = PseudoCal().fit(slow, blocks, executor=RayExecutor(workers=2))
     thread.join()
     assert len(os.listdir(folder)) == 3  # two workers and the one that took a dead one's place
-    assert survived.settings["left_out"] == {}
-    assert [m for m in caplog.messages if "a worker died on block" in m and "try 1" in m and "\n" not in m]
+    assert survived.settings["skipped"] == {}
+    assert [
+        m
+        for m in caplog.messages
+        if "a worker died on block" in m and "try 1" in m and "\n" not in m
+    ]
     assert survived.scaling == PseudoCal().fit(predict, blocks, executor=LocalExecutor()).scaling
 
 
 @pytest.mark.parametrize("how", ["raises", "dies"])
-def test_a_block_that_always_fails_is_reported_and_left_out(ray, model, how):
+def test_a_block_that_always_fails_is_reported_and_skipped(ray, model, how):
     blocks = [Broken(i, how) if i == 4 else Drawn(i) for i in range(10)]
     executor = RayExecutor(workers=1, max_bad=0.1, tries=2)
     done = PseudoCal().fit(model, blocks, executor=executor)
-    assert list(done.settings["left_out"]) == ["drawn 4"]
+    assert list(done.settings["skipped"]) == ["drawn 4"]
     assert done.settings["blocks_used"] == 9
     assert done.counts["pairs"] == 9 * 300
 
 
 def test_more_than_a_share_of_failing_blocks_is_fatal(model):
     blocks = [Broken(i, "raises") if i == 4 else Drawn(i) for i in range(10)]
-    assert list(PseudoCal().fit(model, blocks, executor=LocalExecutor(0.1)).settings["left_out"]) == ["drawn 4"]
-    with pytest.raises(InputError, match=r"at most 5% of 10 blocks to fail, got 1: drawn 4: OSError: truncated"):
+    assert list(
+        PseudoCal().fit(model, blocks, executor=LocalExecutor(0.1)).settings["skipped"]
+    ) == ["drawn 4"]
+    with pytest.raises(
+        InputError, match=r"at most 5% of 10 blocks to fail, got 1: drawn 4: OSError: truncated"
+    ):
         PseudoCal().fit(model, blocks, executor=LocalExecutor(max_bad=0.05))
 
 
@@ -152,7 +167,9 @@ def test_a_block_that_fails_now_and_then_is_tried_again(ray, model, tmp_path):
 @pytest.mark.slow
 def test_a_model_that_cannot_be_made_is_told_as_such(ray):
     with pytest.raises(InputError, match=r"blocks to fail.*no such file"):
-        PseudoCal().fit(model_file("missing.onnx"), clusters(500), executor=RayExecutor(workers=1, tries=1))
+        PseudoCal().fit(
+            model_file("missing.onnx"), clusters(500), executor=RayExecutor(workers=1, tries=1)
+        )
 
 
 @pytest.mark.slow
@@ -171,7 +188,9 @@ def test_a_model_file_is_opened_by_the_workers(ray, tmp_path):
 
 
 def test_more_than_there_is_room_for_is_refused(ray, model):
-    with pytest.raises(InputError, match=r"expected a cluster with room for a worker of .*'GPU': 1"):
+    with pytest.raises(
+        InputError, match=r"expected a cluster with room for a worker of .*'GPU': 1"
+    ):
         PseudoCal().fit(model, clusters(500), executor=RayExecutor(num_gpus=1))
 
 

@@ -61,10 +61,14 @@ def results(folder: Path, commands: list[list[str]]):
 def check(model, results):
     zero, one = results
     assert zero == one
-    parts = PseudoCal().no_evidence()
+    parts = PseudoCal().empty_evidence()
     for rank in (0, 1):
         shard = clusters(4000)[rank::2]
-        parts.merge(PseudoCal().collect(model, shard, second_opinion=lambda x: model(x + 0.1), part=rank).pack())
+        parts.merge(
+            PseudoCal()
+            .collect(model, shard, second_opinion=lambda x: model(x + 0.1), part=rank)
+            .pack()
+        )
     assert parts.opinions
     temperature, _, counts = zero["None"]
     assert temperature == PseudoCal().conclude(parts).temperature
@@ -78,13 +82,22 @@ def check(model, results):
 def test_two_gloo_processes_find_what_their_parts_merge_into(model, tmp_path):
     pytest.importorskip("torch")
     script = str(tmp_path / "script.py")
-    check(model, results(tmp_path, [[sys.executable, script, str(tmp_path), rank] for rank in "01"]))
+    check(
+        model, results(tmp_path, [[sys.executable, script, str(tmp_path), rank] for rank in "01"])
+    )
 
 
 @pytest.mark.slow
 def test_torchrun(model, tmp_path):
     pytest.importorskip("torch")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+    ]
     check(model, results(tmp_path, [[*launch, str(tmp_path / "script.py"), str(tmp_path)]]))
 
 
@@ -92,7 +105,9 @@ def test_torchrun(model, tmp_path):
 @pytest.mark.parametrize("precision", [np.float32, np.float64])
 def test_rows_of_every_kind_are_described_in_full(groups, precision):
     reservoir = Reservoir(2**16, np.random.default_rng(0))
-    reservoir.add(Labelled(np.zeros((6, 3), dtype=precision), np.zeros(6, dtype=int), groups=groups))
+    reservoir.add(
+        Labelled(np.zeros((6, 3), dtype=precision), np.zeros(6, dtype=int), groups=groups)
+    )
     rows = reservoir.sample.rows
     count, size, kind, classes, per_row = ranks._header(rows).view(np.int64).tolist()
     assert (count, size) == (6, rows.dtype.itemsize)

@@ -60,7 +60,11 @@ def listening() -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
         if (path := Path("/proc/net", name)).exists()
         for line in path.read_text().splitlines()[1:]
     ]
-    return [address(line[1].partition(":")[0]) for line in lines if line[3] == LISTENS and line[9] in own]
+    return [
+        address(line[1].partition(":")[0])
+        for line in lines
+        if line[3] == LISTENS and line[9] in own
+    ]
 
 
 def test_addresses_are_read_as_they_are():

@@ -15,16 +15,35 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 CUDA = torch.device("cuda", 0)
 DEVICE_OF = Tensor.device.__get__
-COPIES = {"_to_copy", "copy_", "clone", "detach", "set_", "set_data"}  # what may cross, or knows no device
-HEAVY = {"convolution", "addmm", "mm", "bmm", "native_batch_norm", "cudnn_batch_norm"}  # the work that belongs on a GPU
+COPIES = {
+    "_to_copy",
+    "copy_",
+    "clone",
+    "detach",
+    "set_",
+    "set_data",
+}  # what may cross, or knows no device
+HEAVY = {
+    "convolution",
+    "addmm",
+    "mm",
+    "bmm",
+    "native_batch_norm",
+    "cudnn_batch_norm",
+}  # the work that belongs on a GPU
 
 
 class Places:
-    """Which storages are on the pretended GPU; a storage is kept, so that its address is not used again."""
+    """Which storages are on the pretended GPU.
+
+    A storage is kept, so that its address is not used again.
+    """
 
     def __init__(self) -> None:
         self.gpu: dict[int, Any] = {}
-        self.cpu: dict[int, Any] = {}  # made by Python on the CPU; what torch makes for itself is on neither side
+        self.cpu: dict[
+            int, Any
+        ] = {}  # made by Python on the CPU; what torch makes for itself is on neither side
         self.heavy: list[tuple[str, bool]] = []  # operations, and whether they ran on the GPU
 
     def on_gpu(self, tensor: Tensor) -> bool:
@@ -54,7 +73,9 @@ class Operations(TorchDispatchMode):
         gpu = any(self.places.on_gpu(x) for x in given)
         left = [tuple(x.shape) for x in given if self.places.on_cpu(x) and x.ndim]
         if gpu and left and name not in COPIES:
-            raise AssertionError(f"{name}: a tensor on the GPU meets one of shape {left[0]} on the CPU")
+            raise AssertionError(
+                f"{name}: a tensor on the GPU meets one of shape {left[0]} on the CPU"
+            )
         if name in HEAVY:
             self.places.heavy.append((name, gpu))
         result = func(*args, **(kwargs or {}))
@@ -99,7 +120,9 @@ class Calls(TorchFunctionMode):
                 asked = value
             if isinstance(value, Tensor):
                 asked = CUDA if self.places.on_gpu(value) else "cpu"
-        plain = tree_map(lambda v: "cpu" if isinstance(v, str | torch.device) else v, (args, kwargs))
+        plain = tree_map(
+            lambda v: "cpu" if isinstance(v, str | torch.device) else v, (args, kwargs)
+        )
         result = tensor.to(*plain[0], **plain[1]) if name == "to" else tensor
         now = self.places.on_gpu(tensor)
         wanted = now if asked is None else torch.device(asked).type == "cuda"
@@ -114,7 +137,9 @@ def recorded() -> Iterator[Places]:
     places, from_numpy, fork_rng = Places(), torch.from_numpy, torch.random.fork_rng
     with pytest.MonkeyPatch.context() as patch, Operations(places), Calls(places):
         patch.setattr(torch, "from_numpy", lambda array: places.put(from_numpy(array), gpu=False))
-        patch.setattr(torch.random, "fork_rng", lambda devices: fork_rng(devices=[]))  # the GPU draws on the CPU
+        patch.setattr(
+            torch.random, "fork_rng", lambda devices: fork_rng(devices=[])
+        )  # the GPU draws on the CPU
         yield places
 
 

@@ -20,14 +20,24 @@ def test_correspondence(task):
     result = correspondence(model, x, labels)
     assert 0.55 < result.rate < 0.95
     assert result.accuracy == pytest.approx((x.argmax(axis=1) == labels).mean(), abs=0.03)
-    independent = result.accuracy * result.pseudo_accuracy + (1 - result.accuracy) * (1 - result.pseudo_accuracy)
+    independent = result.accuracy * result.pseudo_accuracy + (1 - result.accuracy) * (
+        1 - result.pseudo_accuracy
+    )
     assert result.rate > independent + 0.01  # more than two coins would
 
 
 def test_correspondence_by_hand():
-    """Two rows, told apart, mixed both ways. The first is right, the second is not; both mixes are right."""
+    """Two rows, told apart, mixed both ways.
+
+    The first is right, the second is not; both mixup samples are right.
+    """
     result = correspondence(lambda x: x, np.array([[9.0, 0.0], [0.0, 9.0]]), [0, 0])
-    assert (result.rate, result.accuracy, result.pseudo_accuracy, result.mixes) == (0.5, 0.5, 1.0, 2)
+    assert (result.rate, result.accuracy, result.pseudo_accuracy, result.mixup_samples) == (
+        0.5,
+        0.5,
+        1.0,
+        2,
+    )
 
 
 def test_the_sweep_reads_the_data_once_and_once_more_for_each_lambda(task):
@@ -39,8 +49,10 @@ def test_the_sweep_reads_the_data_once_and_once_more_for_each_lambda(task):
         return model(batch)
 
     records = lambda_sweep(counting, x)
-    assert sum(rows) == len(x) + len(LAMBDAS) * records[0].mixes
-    assert [(r.lam, r.labels) for r in records] == [(lam, kind) for lam in LAMBDAS for kind in ("hard", "soft")]
+    assert sum(rows) == len(x) + len(LAMBDAS) * records[0].mixup_samples
+    assert [(r.lam, r.labels) for r in records] == [
+        (lam, kind) for lam in LAMBDAS for kind in ("hard", "soft")
+    ]
     assert all(r.ece is None for r in records)
 
 

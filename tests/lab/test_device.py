@@ -52,6 +52,14 @@ def test_no_tensor_of_a_training_is_left_behind(recording, tmp_path: Path, metho
                 evaluate=target, device="cuda",
             )  # fmt: skip
             chosen = replace(METHODS[method][preset], batch=8)
-            train(source, target.unlabelled(), run, method=method, preset=chosen, backbone="digits", width=8)
+            train(
+                source,
+                target.unlabelled(),
+                run,
+                method=method,
+                preset=chosen,
+                backbone="digits",
+                width=8,
+            )
     assert len(places.heavy) > 50
     assert all(gpu for _, gpu in places.heavy)

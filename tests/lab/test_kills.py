@@ -1,9 +1,11 @@
 """`train` and `bench run`, killed at any moment and started again, end as if undisturbed, and leave nothing aside.
 
-A moment is an operation on a file of the output folder: it is opened, renamed or removed. The runs are children of a
-child: this file run as a script, `python tests/lab/test_kills.py WHAT SEED ROUNDS FOLDER`. It lists the operations of
-an undisturbed run. In each round a run kills itself before one of the renames, the next before any operation, both
-drawn by the seed, and a third one ends. It prints what is wrong then.
+A moment is an operation on a file of the output folder: it is opened, renamed or removed. The runs
+are children of a
+child: this file run as a script, `python tests/lab/test_kills.py WHAT SEED ROUNDS FOLDER`. It lists
+    the operations of
+an undisturbed run. In each round a run kills itself before one of the renames, the next before any
+operation, both drawn by the seed, and a third one ends. It prints what is wrong then.
 """
 
 from __future__ import annotations
@@ -60,7 +62,9 @@ def training(out: Path) -> None:
     source, target = load("digits", "optdigits", "fonts").values()
     preset = replace(METHODS["shot"]["paper"], batch=16)
     run = TrainingRun(out, iterations=5, checkpoint_every=2)
-    train(source, target.unlabelled(), run, method="shot", preset=preset, backbone="digits", width=8)
+    train(
+        source, target.unlabelled(), run, method="shot", preset=preset, backbone="digits", width=8
+    )
 
 
 def benchmark(out: Path) -> None:
@@ -106,7 +110,11 @@ def watch(out: Path, moment: int | None, log: Path) -> None:
 
 def content(out: Path) -> dict[str, Any]:
     """All files but locks, and all that they say but times."""
-    files = [path for path in out.rglob("*") if path.is_file() and path.name not in ("times.json", ".lock")]
+    files = [
+        path
+        for path in out.rglob("*")
+        if path.is_file() and path.name not in ("times.json", ".lock")
+    ]
     found: dict[str, Any] = {str(path.relative_to(out)): path.read_bytes() for path in files}
     for name in found:
         if name.endswith("result.json"):
@@ -124,11 +132,17 @@ def disturbed(what: str, seed: int, rounds: int, folder: Path) -> list[str]:
     for _ in range(rounds):
         moments = rng.choice(renames), rng.randrange(1, len(operations) // 2)
         started(work, cut, moments[0])
-        wrong += [] if any(".aside" in name for name in content(cut)) else [f"nothing is left aside at {moments[0]}"]
+        wrong += (
+            []
+            if any(".aside" in name for name in content(cut))
+            else [f"nothing is left aside at {moments[0]}"]
+        )
         started(work, cut, moments[1])
         started(work, cut, None)
         end = content(cut)
-        differ = [name for name in sorted(whole.keys() | end.keys()) if whole.get(name) != end.get(name)]
+        differ = [
+            name for name in sorted(whole.keys() | end.keys()) if whole.get(name) != end.get(name)
+        ]
         wrong += [f"{name} differs after {moments}" for name in differ]
         shutil.rmtree(cut)
     return wrong
@@ -136,7 +150,8 @@ def disturbed(what: str, seed: int, rounds: int, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("what", WORK)
 @pytest.mark.parametrize(
-    ("seed", "rounds"), [(0, 2), *(pytest.param(seed, 25, marks=pytest.mark.slow) for seed in range(1, 5))]
+    ("seed", "rounds"),
+    [(0, 2), *(pytest.param(seed, 25, marks=pytest.mark.slow) for seed in range(1, 5))],
 )
 def test_killed_at_any_moment_it_ends_as_if_undisturbed(what, seed, rounds, tmp_path):
     pytest.importorskip("torch")

@@ -28,18 +28,29 @@ def before_and_after(draw, n: int, T: float, seed: int) -> tuple[Outcomes, Outco
 
 
 def covered(
-    draw, metric, T: float, *, n: int, sets: int, resamples: int = 200, paired_with_truth: bool = False
+    draw,
+    metric,
+    T: float,
+    *,
+    n: int,
+    sets: int,
+    resamples: int = 200,
+    paired_with_truth: bool = False,
 ) -> float:
     """How often the interval holds the value of many rows (after scaling by T, an ECE of exactly zero)."""
     large = before_and_after(draw, 200_000, T, seed=10**6)
     before, after = (
-        0.0 if metric is ece and true else metric(big) for big, true in zip(large, (T == 1, True), strict=True)
+        0.0 if metric is ece and true else metric(big)
+        for big, true in zip(large, (T == 1, True), strict=True)
     )
     hits = 0
     for seed in range(sets):
         old, new = before_and_after(draw, n, T, seed)
         if paired_with_truth:
-            interval, truth = paired(metric, old, new, resamples=resamples, seed=seed), after - before
+            interval, truth = (
+                paired(metric, old, new, resamples=resamples, seed=seed),
+                after - before,
+            )
         else:
             interval, truth = bootstrap(metric, old, resamples=resamples, seed=seed), before
         hits += interval.low <= truth <= interval.high
@@ -62,21 +73,33 @@ def test_coverage_of_a_change(draw, metric, T):
 
 @pytest.mark.parametrize("metric", [accuracy, nll, ece])
 def test_coverage_in_brief(draw, metric):
-    """Of a calibrated model: here a plain percentile interval never holds the true ECE, which is zero."""
+    """Of a calibrated model.
+
+    Here a plain percentile interval never holds the true ECE, which is zero.
+    """
     assert covered(draw, metric, T=1.0, n=300, sets=40) >= 0.85
 
 
 def test_coverage_of_a_change_in_brief(draw):
-    """The scaled model is calibrated, and chance gives it some ECE: the change looks smaller than it is."""
+    """The scaled model is calibrated, and chance gives it some ECE.
+
+    The change looks smaller than it is.
+    """
     assert covered(draw, ece, T=1.2, n=300, sets=40, resamples=100, paired_with_truth=True) >= 0.85
 
 
 def test_the_interval_of_a_mean_is_the_textbook_one(overconfident):
-    for metric, column in ((accuracy, overconfident.correct), (nll, overconfident.nll), (brier, overconfident.brier)):
+    for metric, column in (
+        (accuracy, overconfident.correct),
+        (nll, overconfident.nll),
+        (brier, overconfident.brier),
+    ):
         half = norm.ppf(0.95) * column.std() / math.sqrt(len(column))
         interval = bootstrap(metric, overconfident, level=0.9)
         assert interval.value == pytest.approx(column.mean())
-        assert (interval.low, interval.high) == pytest.approx((interval.value - half, interval.value + half), rel=0.02)
+        assert (interval.low, interval.high) == pytest.approx(
+            (interval.value - half, interval.value + half), rel=0.02
+        )
 
 
 def test_a_calibrated_model_may_have_no_error_and_an_overconfident_one_has(draw, overconfident):
@@ -123,7 +146,10 @@ def test_the_seed_decides(overconfident):
 
 
 def test_more_level_is_wider(overconfident):
-    narrow, wide = (bootstrap(overconfidence, overconfident, resamples=200, level=level) for level in (0.5, 0.99))
+    narrow, wide = (
+        bootstrap(overconfidence, overconfident, resamples=200, level=level)
+        for level in (0.5, 0.99)
+    )
     assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
 
 
@@ -131,7 +157,9 @@ def test_an_impossible_label_makes_the_loss_infinite():
     impossible = Outcomes.from_logits([[0.0, -np.inf], [0.0, 0.0]], [1, 1])
     possible = Outcomes.from_logits([[0.0, 0.0], [0.0, 0.0]], [1, 1])
     assert bootstrap(nll, impossible, resamples=20) == Interval(math.inf, math.inf, math.inf)
-    assert paired(nll, impossible, possible, resamples=20) == Interval(-math.inf, -math.inf, -math.inf)
+    assert paired(nll, impossible, possible, resamples=20) == Interval(
+        -math.inf, -math.inf, -math.inf
+    )
     assert math.isnan(paired(nll, impossible, impossible, resamples=20).value)
 
 
@@ -149,7 +177,12 @@ def test_of_one_row_nothing_is_known():
     one = Outcomes.from_probabilities([[0.7, 0.3]], labels=[1])
     group = Outcomes.from_probabilities([[0.7, 0.3]] * 3, labels=[1, 0, 0])
     for outcomes, groups in ((one, None), (group, [4, 4, 4])):
-        for metric, least, most in ((accuracy, 0, 1), (ece, 0, 1), (nll, 0, math.inf), (len, -math.inf, math.inf)):
+        for metric, least, most in (
+            (accuracy, 0, 1),
+            (ece, 0, 1),
+            (nll, 0, math.inf),
+            (len, -math.inf, math.inf),
+        ):
             known = bootstrap(metric, outcomes, groups=groups)
             change = paired(metric, outcomes, outcomes, groups=groups)
             assert (known.value, known.low, known.high) == (metric(outcomes), least, most)
@@ -158,11 +191,19 @@ def test_of_one_row_nothing_is_known():
 
 def test_rows_and_images_are_not_compared(overconfident):
     images = Segmented.of(np.zeros((2, 2, 3, 3)), np.zeros((2, 3, 3), int))
-    with pytest.raises(InputError, match="expected the same rows before and after, got 2000 rows and 2 images"):
+    with pytest.raises(
+        InputError, match="expected the same rows before and after, got 2000 rows and 2 images"
+    ):
         paired("ece", overconfident, images)
-    with pytest.raises(InputError, match=r"expected no groups with images, since each image is a unit, got \[0, 1\]"):
+    with pytest.raises(
+        InputError,
+        match=r"expected no groups with images, since each image is a unit, got \[0, 1\]",
+    ):
         bootstrap("ece", images, groups=[0, 1])
-    with pytest.raises(InputError, match="expected a metric among accuracy, nll, brier, ece, miou, got <function ece"):
+    with pytest.raises(
+        InputError,
+        match="expected a metric among accuracy, nll, brier, ece, miou, got <function ece",
+    ):
         bootstrap(ece, images)
     with pytest.raises(InputError, match=r"expected a metric among accuracy, nll, .*, got 'miou'"):
         bootstrap("miou", overconfident)

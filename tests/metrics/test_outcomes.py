@@ -17,7 +17,9 @@ def test_scikit_learn_agrees(draw, classes):
     p = softmax(logits)
     for outcomes in (Outcomes.from_logits(logits, labels), Outcomes.from_probabilities(p, labels)):
         assert accuracy(outcomes) == sklearn.accuracy_score(labels, p.argmax(axis=1))
-        assert nll(outcomes) == pytest.approx(sklearn.log_loss(labels, p, labels=range(classes)), abs=1e-12)
+        assert nll(outcomes) == pytest.approx(
+            sklearn.log_loss(labels, p, labels=range(classes)), abs=1e-12
+        )
         reference = ((p - np.eye(classes)[labels]) ** 2).sum(axis=1).mean()
         assert brier(outcomes) == pytest.approx(reference, abs=1e-12)
         assert brier(outcomes, classes=classes) == pytest.approx(reference / classes, abs=1e-12)
@@ -26,7 +28,9 @@ def test_scikit_learn_agrees(draw, classes):
 def test_brier_of_scikit_learn(draw):
     reference = pytest.importorskip("sklearn.metrics")
     logits, labels = draw(500, classes=4)
-    reference = reference.brier_score_loss(labels, softmax(logits), scale_by_half=False, labels=range(4))
+    reference = reference.brier_score_loss(
+        labels, softmax(logits), scale_by_half=False, labels=range(4)
+    )
     assert brier(Outcomes.from_logits(logits, labels)) == pytest.approx(reference, abs=1e-12)
 
 
@@ -61,7 +65,11 @@ def test_an_impossible_class_costs_inf_only_where_it_is_the_label():
 
 
 def test_of_equal_logits_the_first_is_predicted():
-    assert Outcomes.from_logits(np.zeros((3, 3)), [0, 1, 2]).correct.tolist() == [True, False, False]
+    assert Outcomes.from_logits(np.zeros((3, 3)), [0, 1, 2]).correct.tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -74,14 +82,18 @@ def test_any_dtype_and_layout(draw, dtype, tmp_path):
     for same in (logits, np.asfortranarray(logits), np.repeat(logits, 2, axis=0)[::2], mapped):
         kept = same.copy()
         fine = 2e-6 if dtype == np.float16 else 0  # which is computed in float32
-        np.testing.assert_allclose(columns(Outcomes.from_logits(same, labels)), expected, rtol=0, atol=fine)
+        np.testing.assert_allclose(
+            columns(Outcomes.from_logits(same, labels)), expected, rtol=0, atol=fine
+        )
         np.testing.assert_array_equal(same, kept)  # the input is not written to
 
 
 def test_half_precision_probabilities_pass(draw):
     logits, labels = draw(500)
     rounded = Outcomes.from_probabilities(softmax(logits).astype(np.float16), labels)
-    np.testing.assert_allclose(rounded.confidence, Outcomes.from_logits(logits, labels).confidence, atol=1e-3)
+    np.testing.assert_allclose(
+        rounded.confidence, Outcomes.from_logits(logits, labels).confidence, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("classes", [10, 40])
@@ -93,7 +105,9 @@ def test_a_number_added_to_all_logits_of_a_row_does_not_show(classes, by):
         if abs(by) < 1e3 or dtype is not np.float16:  # which has no halves up there
             moved = Outcomes.from_logits((logits + by).astype(dtype), labels)
             expected = Outcomes.from_logits(logits.astype(dtype), labels)
-            np.testing.assert_allclose(columns(moved), columns(expected), rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(
+                columns(moved), columns(expected), rtol=tolerance, atol=tolerance
+            )
 
 
 def test_blocks_do_not_show(draw, monkeypatch):
@@ -118,7 +132,9 @@ def test_nothing_of_the_size_of_the_input_is_allocated(draw):
 
 def test_four_parts_make_the_whole(draw):
     logits, labels = draw(100)
-    parts = [Outcomes.from_logits(logits[i : i + 25], labels[i : i + 25]) for i in range(0, 100, 25)]
+    parts = [
+        Outcomes.from_logits(logits[i : i + 25], labels[i : i + 25]) for i in range(0, 100, 25)
+    ]
     whole = Outcomes.from_logits(logits, labels)
     for joined in (Outcomes.concatenate(parts), parts[0] + parts[1] + parts[2] + parts[3]):
         np.testing.assert_array_equal(columns(joined), columns(whole))
@@ -137,7 +153,9 @@ def test_rows_are_picked_by_slice_mask_and_index(overconfident):
 
 def test_a_true_temperature_shows(draw):
     assert abs(overconfidence(Outcomes.from_logits(*draw(20_000, T=1.0)))) < 0.01
-    assert overconfidence(Outcomes.from_logits(*draw(20_000, T=2.0))) == pytest.approx(0.224, abs=0.01)
+    assert overconfidence(Outcomes.from_logits(*draw(20_000, T=2.0))) == pytest.approx(
+        0.224, abs=0.01
+    )
 
 
 GOOD = [[0.5, 0.5], [0.25, 0.75]]
@@ -154,9 +172,24 @@ GOOD = [[0.5, 0.5], [0.25, 0.75]]
         (Outcomes.from_logits, GOOD, [0], r"labels of shape \(2,\)"),
         (Outcomes.from_logits, GOOD, [0, 2], "from 0 to 1, got 2 in row 1"),
         (Outcomes.from_logits, GOOD, [0.0, 1.0], "integers, got dtype float64"),
-        (Outcomes.from_probabilities, [0.5, 0.5], [0, 1], r"probabilities of shape \(n, classes\), got shape \(2,\)"),
-        (Outcomes.from_probabilities, [*GOOD, [3.0, -2.0]], [0, 1, 0], r"\[ 3. -2.\] in row 2; .* logits"),
-        (Outcomes.from_probabilities, [*GOOD, [7.0, 2.0]], [0, 1, 0], r"\[7. 2.\] in row 2; .* logits"),
+        (
+            Outcomes.from_probabilities,
+            [0.5, 0.5],
+            [0, 1],
+            r"probabilities of shape \(n, classes\), got shape \(2,\)",
+        ),
+        (
+            Outcomes.from_probabilities,
+            [*GOOD, [3.0, -2.0]],
+            [0, 1, 0],
+            r"\[ 3. -2.\] in row 2; .* logits",
+        ),
+        (
+            Outcomes.from_probabilities,
+            [*GOOD, [7.0, 2.0]],
+            [0, 1, 0],
+            r"\[7. 2.\] in row 2; .* logits",
+        ),
         (Outcomes.from_probabilities, [*GOOD, [0.5, 0.4]], [0, 1, 0], r"\[0.5 0.4\] in row 2$"),
         (Outcomes.from_probabilities, [*GOOD, [np.nan, 0.4]], [0, 1, 0], r"\[nan 0.4\] in row 2$"),
     ],

@@ -32,21 +32,29 @@ def test_torchmetrics_agrees(draw, T, classes):
     torchmetrics = pytest.importorskip("torchmetrics.functional.classification")
     logits, labels = draw(3000, classes=classes, T=T)
     p = softmax(logits)
-    # torchmetrics works in float32 on bins [a, b), with a bin of its own for 1: leave out what float32 rounds to 1
+    # torchmetrics works in float32 on bins [a, b), with a bin of its own for 1: leave out what
+    # float32 rounds to 1
     keep = p.max(axis=1) < 1 - 1e-6
     p, labels = p[keep], labels[keep]
     outcomes = Outcomes.from_probabilities(p, labels)
     tensors = torch.from_numpy(p), torch.from_numpy(labels)
-    norms: list[tuple[Literal["l1", "max"], Callable[[Outcomes], float]]] = [("l1", ece), ("max", mce)]
+    norms: list[tuple[Literal["l1", "max"], Callable[[Outcomes], float]]] = [
+        ("l1", ece),
+        ("max", mce),
+    ]
     for norm, metric in norms:
-        reference = torchmetrics.multiclass_calibration_error(*tensors, num_classes=classes, n_bins=15, norm=norm)
+        reference = torchmetrics.multiclass_calibration_error(
+            *tensors, num_classes=classes, n_bins=15, norm=norm
+        )
         assert metric(outcomes) == pytest.approx(float(reference), abs=1e-6)
 
 
 def test_equal_mass_is_a_split_of_the_sorted_rows(overconfident):
     rows = np.argsort(overconfident.confidence)[:1995]  # 15 bins of 133
     gap = (overconfident.confidence - overconfident.correct)[rows].reshape(15, 133)
-    assert equal_mass_ece(overconfident[rows]) == pytest.approx(np.abs(gap.mean(axis=1)).mean(), abs=1e-12)
+    assert equal_mass_ece(overconfident[rows]) == pytest.approx(
+        np.abs(gap.mean(axis=1)).mean(), abs=1e-12
+    )
     assert Reliability.equal_mass(overconfident[rows]).count.tolist() == [133] * 15
 
 
@@ -75,7 +83,11 @@ def test_by_hand():
     assert by_hand.count.tolist() == [0, 0, 0, 0, 0, 1, 2, 0, 1, 0]
     assert by_hand.confidence[[5, 6, 8]] == pytest.approx([0.6, 0.7, 0.9])
     assert by_hand.accuracy[[5, 6, 8]].tolist() == [1.0, 0.5, 1.0]
-    assert np.isnan(by_hand.accuracy).tolist() == np.isnan(by_hand.confidence).tolist() == (by_hand.count == 0).tolist()
+    assert (
+        np.isnan(by_hand.accuracy).tolist()
+        == np.isnan(by_hand.confidence).tolist()
+        == (by_hand.count == 0).tolist()
+    )
     assert by_hand.ece == pytest.approx((0.4 + 2 * 0.2 + 0.1) / 4)
     assert by_hand.mce == pytest.approx(0.4)
     assert by_hand.signed == pytest.approx(2.9 / 4 - 3 / 4)
@@ -83,7 +95,9 @@ def test_by_hand():
 
 def test_four_parts_merge_into_the_whole(overconfident):
     whole = Reliability.of(overconfident[:100])
-    merged = functools.reduce(operator.add, (Reliability.of(overconfident[i : i + 25]) for i in range(0, 100, 25)))
+    merged = functools.reduce(
+        operator.add, (Reliability.of(overconfident[i : i + 25]) for i in range(0, 100, 25))
+    )
     assert merged.count.tolist() == whole.count.tolist()
     assert merged.correct_sum.tolist() == whole.correct_sum.tolist()
     assert merged.confidence_sum == pytest.approx(whole.confidence_sum, abs=1e-12)
@@ -98,14 +112,18 @@ def test_different_bins_do_not_merge(overconfident):
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_scipy_agrees_on_clopper_pearson(overconfident, level):
-    reliability = Reliability.of(overconfident[:200], bins=30) + Reliability.of(outcomes_of([0.5], [0]), bins=30)
+    reliability = Reliability.of(overconfident[:200], bins=30) + Reliability.of(
+        outcomes_of([0.5], [0]), bins=30
+    )
     low, high = reliability.accuracy_interval(level)
     assert (reliability.count == 0).any()
     for k, n in enumerate(reliability.count):
         if n == 0:
             assert np.isnan([low[k], high[k]]).all()
             continue
-        reference = binomtest(int(reliability.correct_sum[k]), int(n)).proportion_ci(level, method="exact")
+        reference = binomtest(int(reliability.correct_sum[k]), int(n)).proportion_ci(
+            level, method="exact"
+        )
         assert (low[k], high[k]) == pytest.approx((reference.low, reference.high), abs=1e-9)
 
 
@@ -124,7 +142,9 @@ def test_what_holds_of_every_calibration_error(outcomes, bins):
     least = abs(overconfidence(outcomes)) - 1e-12
     assert ece(outcomes, bins) >= least
     assert equal_mass_ece(outcomes, bins) >= least
-    assert Reliability.of(outcomes, bins).signed == pytest.approx(overconfidence(outcomes), abs=1e-12)
+    assert Reliability.of(outcomes, bins).signed == pytest.approx(
+        overconfidence(outcomes), abs=1e-12
+    )
     assert (
         Reliability.of(outcomes, bins).count.sum()
         == Reliability.equal_mass(outcomes, bins).count.sum()

@@ -68,7 +68,9 @@ def test_the_order_of_rows_does_not_matter(logits, random):
     rows = list(range(30))
     random.shuffle(rows)
     for name, value in score(outcomes[rows]).items():
-        assert value == pytest.approx(score(outcomes)[name], abs=1e-7), name  # the root in debiased_l2 magnifies 1e-16
+        assert value == pytest.approx(score(outcomes)[name], abs=1e-7), (
+            name
+        )  # the root in debiased_l2 magnifies 1e-16
 
 
 def test_scores_of_a_perfect_model():
@@ -97,7 +99,10 @@ def test_public_names_are_sorted():
 
 
 def brute_force(p: np.ndarray, labels: np.ndarray, bins: int) -> float:
-    """The definition, read aloud: for every class and bin (a, b], the gap weighted by its share of the rows."""
+    """The definition, read aloud.
+
+    For every class and bin (a, b], the gap weighted by its fraction of the rows.
+    """
     total = 0.0
     for c in range(p.shape[1]):
         for k in range(bins):
@@ -118,11 +123,15 @@ def test_classwise_the_definition(draw, bins):
 def test_classwise_netcal_and_torchmetrics_agree_class_by_class(draw):
     torch = pytest.importorskip("torch")
     ECE = pytest.importorskip("netcal.metrics").ECE
-    reference = pytest.importorskip("torchmetrics.functional.classification").binary_calibration_error
+    reference = pytest.importorskip(
+        "torchmetrics.functional.classification"
+    ).binary_calibration_error
     logits, labels = draw(700, classes=4, T=2.0)
     columns = np.ascontiguousarray(softmax(logits).T)
     ours = classwise_ece(labels, logits=logits)
-    assert ours == pytest.approx(np.mean([ECE(15).measure(p, labels == c) for c, p in enumerate(columns)]), abs=1e-6)
+    assert ours == pytest.approx(
+        np.mean([ECE(15).measure(p, labels == c) for c, p in enumerate(columns)]), abs=1e-6
+    )
     one_against_rest = [
         float(reference(torch.from_numpy(p), torch.from_numpy(labels == c).long(), n_bins=15))
         for c, p in enumerate(columns)
@@ -133,10 +142,14 @@ def test_classwise_netcal_and_torchmetrics_agree_class_by_class(draw):
 def test_classwise_edges_ties_and_impossible_classes():
     p = np.array([[0.2, 0.8, 0.0], [0.4, 0.6, 0.0], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     labels = np.array([0, 1, 0, 2])
-    assert classwise_ece(labels, probabilities=p) == pytest.approx(brute_force(p, labels, 15), abs=1e-12)
+    assert classwise_ece(labels, probabilities=p) == pytest.approx(
+        brute_force(p, labels, 15), abs=1e-12
+    )
     with np.errstate(divide="ignore"):
         impossible = np.log(p[:3])
-    assert classwise_ece(labels[:3], logits=impossible, bins=4) == pytest.approx(brute_force(p[:3], labels[:3], 4))
+    assert classwise_ece(labels[:3], logits=impossible, bins=4) == pytest.approx(
+        brute_force(p[:3], labels[:3], 4)
+    )
 
 
 def test_classwise_a_class_that_is_said_to_be_impossible_and_occurs_counts():
@@ -156,7 +169,10 @@ def test_classwise_a_calibrated_model_has_next_to_none(draw):
 
 
 def test_classwise_top_one_can_be_calibrated_while_the_classes_are_not():
-    """Each class is overstated where it is weak and understated where it is strong; the top one comes out even."""
+    """Each class is overstated where it is weak and understated where it is strong.
+
+    The top one comes out even.
+    """
     p = np.array([[0.7, 0.3]] * 10 + [[0.3, 0.7]] * 10)
     labels = np.array([0] * 9 + [1] + [1] * 5 + [0] * 5)  # 90 % right and 50 % right, 70 % together
     assert ece(Outcomes.from_probabilities(p, labels)) == pytest.approx(0.0, abs=1e-12)

@@ -11,9 +11,9 @@ from pseudocal.metrics import (
     accuracy,
     bootstrap,
     brier,
+    confidence_image,
     confidence_map,
-    confidence_picture,
-    correct_picture,
+    correct_image,
     ece,
     nll,
     paired,
@@ -32,7 +32,9 @@ def frames():
 
 
 def rows(z, masks, temperature=1.0):
-    return Outcomes.from_logits(np.moveaxis(z, 1, -1)[masks != 255] / temperature, masks[masks != 255])
+    return Outcomes.from_logits(
+        np.moveaxis(z, 1, -1)[masks != 255] / temperature, masks[masks != 255]
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
@@ -58,7 +60,9 @@ def test_iou_and_the_table_of_classes_by_hand():
     said, truth = np.array([[0, 0, 1], [1, 1, 2]]), np.array([[[0, 1, 1], [1, 255, 0]]])
     np.put_along_axis(z, said[None, None], 4.0, axis=1)
     seen = Segmented.of(z, truth)
-    assert seen.miou == pytest.approx((1 / 3 + 2 / 3 + 0) / 3)  # of 0: 1 of 3; of 1: 2 of 3; 2 is said once, wrongly
+    assert seen.miou == pytest.approx(
+        (1 / 3 + 2 / 3 + 0) / 3
+    )  # of 0: 1 of 3; of 1: 2 of 3; 2 is said once, wrongly
     table = seen.classes(["road", "car"])
     assert [row["class"] for row in table] == ["road", "car", "2"]
     assert table[1]["precision"] == 1
@@ -71,7 +75,9 @@ def test_iou_and_the_table_of_classes_by_hand():
 def test_resizing_is_torchs(corners):
     torch = pytest.importorskip("torch")
     z = np.random.default_rng(1).normal(size=(3, 7, 9))
-    theirs = torch.nn.functional.interpolate(torch.tensor(z)[None], (25, 31), mode="bilinear", align_corners=corners)
+    theirs = torch.nn.functional.interpolate(
+        torch.tensor(z)[None], (25, 31), mode="bilinear", align_corners=corners
+    )
     ours = resized_rows(z, (25, 31), slice(4, 20), align_corners=corners)
     np.testing.assert_allclose(ours, theirs[0, :, 4:20].numpy(), atol=1e-5)
 
@@ -81,7 +87,9 @@ def test_small_maps_are_scored_at_the_size_of_the_labels(frames):
     z, _ = frames
     masks = np.random.default_rng(2).integers(0, 5, (6, 40, 55)).astype(np.uint8)
     large = torch.nn.functional.interpolate(torch.tensor(z), (40, 55), mode="bilinear").numpy()
-    assert Segmented.of(z, masks).score() == pytest.approx(Segmented.of(large, masks).score(), abs=1e-5)
+    assert Segmented.of(z, masks).score() == pytest.approx(
+        Segmented.of(large, masks).score(), abs=1e-5
+    )
 
 
 def test_an_impossible_class_is_so_between_pixels_too(frames):
@@ -90,7 +98,9 @@ def test_an_impossible_class_is_so_between_pixels_too(frames):
     z[:, 4] = -np.inf
     gone, small = Segmented.of(z, masks).score(), Segmented.of(z[:, :4], masks).score()
     assert gone == pytest.approx(small, abs=1e-6)
-    z[:, 4, 5, 7] = 0.0  # possible in one place, whose neighbours have a share everywhere but at its centre
+    z[:, 4, 5, 7] = (
+        0.0  # possible in one place, whose neighbours have a fraction everywhere but at its centre
+    )
     wide = resized_rows(z[0], (60, 90), slice(0, 60))
     assert np.isfinite(wide[4]).sum() == 1
     assert wide[4, 16, 22] == 0
@@ -108,8 +118,8 @@ def test_padding_is_nothing_to_what_lies_beside_it(frames, corners):
         assert seen.score() == pytest.approx(Segmented.of(z, masks).score(), abs=1e-6)
     with pytest.raises(InputError, match="one of them finite"):
         Segmented.of(padded, np.zeros_like(around))
-    assert (confidence_picture(padded[0])[20:] == 0).all()
-    np.testing.assert_array_equal(confidence_picture(padded[0])[:20, :30], confidence_picture(z[0]))
+    assert (confidence_image(padded[0])[20:] == 0).all()
+    np.testing.assert_array_equal(confidence_image(padded[0])[:20, :30], confidence_image(z[0]))
 
 
 def test_what_cannot_be_right_is_refused(frames):
@@ -118,7 +128,9 @@ def test_what_cannot_be_right_is_refused(frames):
         Segmented.of(z, np.where(masks == 255, 9, masks))
     large = np.zeros((1, 512, 1024), np.uint8)
     large[0, 500, 77] = 30
-    with pytest.raises(InputError, match=r"got 30 at \(500, 77\)"):  # though it is read in bands of rows
+    with pytest.raises(
+        InputError, match=r"got 30 at \(500, 77\)"
+    ):  # though it is read in bands of rows
         Segmented.of(np.zeros((1, 5, 64, 128), np.float32), large)
     with pytest.raises(InputError, match=r"labels of shape \(6, height, width\)"):
         Segmented.of(z, masks[:5])
@@ -127,7 +139,10 @@ def test_what_cannot_be_right_is_refused(frames):
     for large in (z, z[:, :, ::2, ::2]):
         with pytest.raises(InputError, match="one of them finite"):
             Segmented.of(np.where(large > 5, np.inf, large), masks)
-    with pytest.raises(InputError, match="same bins and classes, got 15 bins and 5 classes and 3 bins and 5 classes"):
+    with pytest.raises(
+        InputError,
+        match="same bins and classes, got 15 bins and 5 classes and 3 bins and 5 classes",
+    ):
         Segmented.of(z, masks) + Segmented.of(z, masks, bins=3)
     with pytest.raises(InputError, match="expected a metric among"):
         bootstrap("mce", Segmented.of(z, masks))
@@ -136,19 +151,26 @@ def test_what_cannot_be_right_is_refused(frames):
 @pytest.mark.parametrize("temperature", [-1.0, 0.0, np.nan, np.inf])
 def test_a_temperature_that_cannot_be_divided_by_is_refused(frames, temperature):
     z, masks = frames
-    for use in (lambda t: Segmented.of(z, masks, temperature=t), lambda t: confidence_picture(z[0], t)):
-        with pytest.raises(InputError, match=f"expected a positive temperature .* got {temperature}"):
+    for use in (
+        lambda t: Segmented.of(z, masks, temperature=t),
+        lambda t: confidence_image(z[0], t),
+    ):
+        with pytest.raises(
+            InputError, match=f"expected a positive temperature .* got {temperature}"
+        ):
             use(temperature)
 
 
-def test_pictures_are_of_one_image(frames):
+def test_images_are_of_one_image(frames):
     z, masks = frames
-    np.testing.assert_array_equal(confidence_picture(z[:1]), confidence_picture(z[0]))
-    for picture in (confidence_map, confidence_picture, lambda x: correct_picture(x, masks)):
-        with pytest.raises(InputError, match=r"one image \(classes, height, width\), got a batch of 6"):
-            picture(z)
+    np.testing.assert_array_equal(confidence_image(z[:1]), confidence_image(z[0]))
+    for image_file in (confidence_map, confidence_image, lambda x: correct_image(x, masks)):
+        with pytest.raises(
+            InputError, match=r"one image \(classes, height, width\), got a batch of 6"
+        ):
+            image_file(z)
     with pytest.raises(InputError, match="expected maps of logits"):
-        confidence_picture(z[0, 0])
+        confidence_image(z[0, 0])
 
 
 @pytest.mark.parametrize("metric", ["ece", "nll", "accuracy", "miou"])
@@ -169,7 +191,9 @@ def test_images_that_are_ignored_tell_nothing(frames):
     seen = Segmented.of(z, some)
     for metric in ("accuracy", "ece"):
         assert bootstrap(metric, seen) == bootstrap(metric, Segmented.of(z[:3], masks[:3]))
-    with pytest.raises(InputError, match="expected at least one pixel that is not ignored, got none in 6 images"):
+    with pytest.raises(
+        InputError, match="expected at least one pixel that is not ignored, got none in 6 images"
+    ):
         Segmented.of(z, np.full_like(masks, 255)).score()
     for metric in ("accuracy", "nll", "brier", "ece", "miou"):
         with pytest.raises(InputError, match="at least one pixel that is not ignored"):
@@ -180,7 +204,9 @@ def clustered(n, rng):
     """Images that are right or wrong as a whole, mostly."""
     z = np.zeros((n, 2, 6, 6), dtype=np.float32)
     z[:, 1] = rng.normal(size=(n, 1, 1)) + 0.3 * rng.normal(size=(n, 6, 6))
-    up = 2 * rng.random((n, 1, 1)) < 1 + np.tanh(z[:, 1] / 2)  # calibrated, but one draw for all pixels of an image
+    up = 2 * rng.random((n, 1, 1)) < 1 + np.tanh(
+        z[:, 1] / 2
+    )  # calibrated, but one draw for all pixels of an image
     return z, up.astype(np.uint8)
 
 
@@ -222,26 +248,33 @@ def test_groups_in_the_bootstrap_of_rows_are_images():
         bootstrap(accuracy, outcomes, groups=[0, 1])
 
 
-def test_pictures_of_confidence_and_correctness(frames):
+def test_images_of_confidence_and_correctness(frames):
     z, masks = frames
     shown = confidence_map(z[0], 2.0)
     expected = np.exp(z[0] / 2).max(axis=0) / np.exp(z[0] / 2).sum(axis=0)
     np.testing.assert_allclose(shown, expected, rtol=1e-5)
-    picture = correct_picture(z[0], masks[0])
-    assert (picture[masks[0] == 255] == 0).all()
+    image_file = correct_image(z[0], masks[0])
+    assert (image_file[masks[0] == 255] == 0).all()
     right = (z[0].argmax(axis=0) == masks[0]) & (masks[0] != 255)
-    assert (picture[right] == (38, 139, 87)).all()
+    assert (image_file[right] == (38, 139, 87)).all()
 
 
 def test_intervals_of_bins_by_hand():
-    count, right = np.array([[9, 4], [9, 0], [9, 0], [9, 0]]), np.array([[9, 1], [9, 0], [0, 0], [0, 0]])
+    count, right = (
+        np.array([[9, 4], [9, 0], [9, 0], [9, 0]]),
+        np.array([[9, 1], [9, 0], [0, 0], [0, 0]]),
+    )
     few = (1.959964 / 3.182446) ** 2  # normal to t of 3 degrees of freedom
     # p = 1/2, residuals of 4.5: the variance is 4/3 * 4 * 4.5^2 / 36^2 = 1/12, so three coins
-    assert independent_pixels(right[:, :1] * 10**6, count[:, :1] * 10**6) == pytest.approx([3 * few], rel=1e-5)
+    assert independent_pixels(right[:, :1] * 10**6, count[:, :1] * 10**6) == pytest.approx(
+        [3 * few], rel=1e-5
+    )
     assert independent_pixels(right, count)[1] == 0  # one image
     half = np.full((4, 1), 50)
     assert independent_pixels(half, 2 * half) == [4]  # no image differs from another
-    assert independent_pixels(half * 2, np.array([[300], [100], [100], [100]])) < 600**2 / 120_000  # unlike sizes
+    assert (
+        independent_pixels(half * 2, np.array([[300], [100], [100], [100]])) < 600**2 / 120_000
+    )  # unlike sizes
 
 
 @pytest.mark.parametrize("scale", [1, 40])
@@ -266,8 +299,12 @@ def test_reliability_diagrams_are_of_images():
         rng = np.random.default_rng(seed)
         z = np.zeros((60, 2, 10, 10))
         z[:, 0] = 1
-        seen = Segmented.of(z, np.broadcast_to(rng.random((60, 1, 1)) > 0.7, (60, 10, 10)).astype(np.uint8))
-        for k, (low, high) in enumerate((seen.accuracy_interval(), seen.reliability.accuracy_interval())):
+        seen = Segmented.of(
+            z, np.broadcast_to(rng.random((60, 1, 1)) > 0.7, (60, 10, 10)).astype(np.uint8)
+        )
+        for k, (low, high) in enumerate(
+            (seen.accuracy_interval(), seen.reliability.accuracy_interval())
+        ):
             inside = np.nanmax(low) <= 0.7 <= np.nanmax(high)
             held, pixels = held + (inside and k == 0), pixels + (inside and k == 1)
     assert held >= 54

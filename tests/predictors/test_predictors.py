@@ -85,7 +85,9 @@ def test_half_precision_modules_give_logits():
 def test_an_output_without_logits_is_named():
     with pytest.raises(InputError, match="got str"):
         as_predictor(Net(lambda z: "three"))(X)
-    with pytest.raises(InputError, match="'logits' or 'out' from the module, got dict of aux, masks"):
+    with pytest.raises(
+        InputError, match="'logits' or 'out' from the module, got dict of aux, masks"
+    ):
         as_predictor(Net(lambda z: {"aux": z, "masks": z}))(X)
 
 
@@ -119,7 +121,9 @@ def test_several_outputs_of_a_classifier_are_refused():
 def test_independent_outputs_in_one_array_are_refused_too():
     several = np.stack([Y > 0, Y > 1], axis=1).astype(int)
     with pytest.raises(InputError, match="multi-label"):
-        as_predictor(multiclass.OneVsRestClassifier(linear_model.LogisticRegression()).fit(X, several))(X)
+        as_predictor(
+            multiclass.OneVsRestClassifier(linear_model.LogisticRegression()).fit(X, several)
+        )(X)
 
 
 def test_decisions_that_are_not_one_for_each_class_are_refused():

@@ -22,17 +22,24 @@ def pixels():
 def test_the_error_is_that_of_the_jackknife(pixels):
     z, y = pixels
     fitted = fit_temperature(z, y, groups=GROUPS)
-    left_out = [fit_temperature(z[kept], y[kept]).temperature for kept in (g != GROUPS for g in range(40))]
-    shifts = np.log(np.array(left_out) / fitted.temperature)
+    skipped = [
+        fit_temperature(z[kept], y[kept]).temperature for kept in (g != GROUPS for g in range(40))
+    ]
+    shifts = np.log(np.array(skipped) / fitted.temperature)
     assert fitted.log_se == pytest.approx(np.sqrt((shifts**2).sum()), rel=0.02)
 
 
-def test_pairs_of_images_are_left_out_together(pixels):
-    """Each pair of images that share no other: the two images of a mix tell no more than one would."""
+def test_pairs_of_images_are_skipped_together(pixels):
+    """Each pair of images that share no other.
+
+    The two images of a mixup sample tell no more than one would.
+    """
     z, y = pixels
     alone = fit_temperature(z, y, groups=GROUPS)
     paired = fit_temperature(z, y, groups=np.stack([GROUPS, GROUPS + 40], axis=1))
-    assert alone.log_se < paired.log_se < 1.15 * alone.log_se  # only `TWICE` of the second is taken off
+    assert (
+        alone.log_se < paired.log_se < 1.15 * alone.log_se
+    )  # only `TWICE` of the second is taken off
     assert paired.groups == pytest.approx(2 * alone.groups)
 
 
@@ -43,7 +50,9 @@ def test_where_one_image_has_the_mistakes_there_is_more_room_above():
     fitted = fit_temperature(z, y, groups=GROUPS)
     assert fitted.skew < -0.3
     low, high = fitted.interval()
-    straight = TemperatureScaling(fitted.temperature, fitted.log_se, groups=fitted.groups).interval()
+    straight = TemperatureScaling(
+        fitted.temperature, fitted.log_se, groups=fitted.groups
+    ).interval()
     assert straight[0] < low < fitted.temperature < straight[1] < high
 
 

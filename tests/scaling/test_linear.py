@@ -38,7 +38,9 @@ def test_vector_scaling_recovers_the_weights_that_drew_the_labels(known):
 def test_matrix_scaling_is_logistic_regression_on_logits(known):
     linear_model = pytest.importorskip("sklearn.linear_model")
     logits, labels = known(3000, 4, 2.0)
-    reference = linear_model.LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(logits, labels)
+    reference = linear_model.LogisticRegression(C=np.inf, tol=1e-8, max_iter=1000).fit(
+        logits, labels
+    )
     ours = fit_matrix(logits, labels)
     assert np.allclose(softmax(ours(logits)), reference.predict_proba(logits), atol=1e-4)
 
@@ -53,7 +55,9 @@ def test_the_gradient_vanishes_at_the_fit(known, fit):
 
 def test_more_freedom_fits_better_where_it_is_fitted(known):
     logits, labels = known(500, 5, 2.0)
-    losses = [nll(f(logits, labels)(logits), labels) for f in (fit_temperature, fit_vector, fit_matrix)]
+    losses = [
+        nll(f(logits, labels)(logits), labels) for f in (fit_temperature, fit_vector, fit_matrix)
+    ]
     assert losses == sorted(losses, reverse=True)
 
 
@@ -88,8 +92,14 @@ def test_minus_infinity_has_no_linear_scaling(known):
 
 
 def features_model(rows, classes, scale, *, shift=0.0, seed=0):
-    """Logits of a model of 16 features that is `scale` times too sure, and labels; a shift moves the features."""
-    rng, means = np.random.default_rng(seed), np.random.default_rng(99).normal(size=(classes, 16)) * 0.6
+    """Logits of a model of 16 features that is `scale` times too sure, and labels.
+
+    A shift moves the features.
+    """
+    rng, means = (
+        np.random.default_rng(seed),
+        np.random.default_rng(99).normal(size=(classes, 16)) * 0.6,
+    )
     labels = rng.integers(0, classes, rows)
     x = means[labels] + rng.normal(size=(rows, 16)) + shift
     return (scale * (x @ means.T - 0.5 * (means**2).sum(axis=1))).astype(np.float32), labels
@@ -97,7 +107,10 @@ def features_model(rows, classes, scale, *, shift=0.0, seed=0):
 
 @pytest.mark.parametrize("fit", [fit_vector, fit_matrix])
 def test_correlated_logits_do_not_keep_the_fit_from_the_maximum(fit):
-    """At a maximum the mean probability of a class is its frequency; L-BFGS on raw logits stopped at its limit here."""
+    """At a maximum the mean probability of a class is its frequency.
+
+    L-BFGS on raw logits stopped at its limit here.
+    """
     logits, labels = features_model(1500, 12, 2.0)
     mean = softmax(fit(logits, labels)(logits)).mean(axis=0)
     assert np.allclose(mean, np.bincount(labels) / 1500, atol=1e-5)
@@ -105,22 +118,25 @@ def test_correlated_logits_do_not_keep_the_fit_from_the_maximum(fit):
 
 def test_a_fit_that_does_not_get_there_says_so(monkeypatch):
     monkeypatch.setattr(linear, "MOST_ITERATIONS", 3)
-    with pytest.warns(UnfinishedFitWarning, match="expected the maximum of the likelihood within 3 steps, got a slope"):
+    with pytest.warns(
+        UnfinishedFitWarning,
+        match="expected the maximum of the likelihood within 3 steps, got a slope",
+    ):
         fit_matrix(*features_model(300, 5, 2.0))
 
 
 def test_directions_of_rounding_errors_are_not_fitted():
     """The logits lie in a space of 16 dimensions, but for rounding: 8 more would fit any labels."""
     logits, labels = features_model(1200, 24, 2.0)
-    exact = features_model(1200, 24, 2.0)[0].astype(np.float64) + 1e-9 * np.random.default_rng(1).normal(
-        size=(1200, 24)
-    )
+    exact = features_model(1200, 24, 2.0)[0].astype(np.float64) + 1e-9 * np.random.default_rng(
+        1
+    ).normal(size=(1200, 24))
     one, two = (softmax(fit_matrix(z, labels)(logits)) for z in (logits, exact))
     assert np.abs(one - two).max() < 0.01
 
 
 def gradient_descent(logits, labels, *, matrix):
-    """The released code's rivals, by torch."""
+    """The released code's baselines, by torch."""
     torch = pytest.importorskip("torch")
     z, y, classes = torch.tensor(logits), torch.tensor(labels), logits.shape[1]
     weight = (torch.eye(classes) if matrix else torch.ones(classes)).requires_grad_()
@@ -128,13 +144,20 @@ def gradient_descent(logits, labels, *, matrix):
     optimiser = torch.optim.SGD([weight, bias], lr=0.01, momentum=0.9)
     for _ in range(5000):
         optimiser.zero_grad()
-        torch.nn.functional.cross_entropy((z @ weight if matrix else z * weight) + bias, y).backward()
+        torch.nn.functional.cross_entropy(
+            (z @ weight if matrix else z * weight) + bias, y
+        ).backward()
         optimiser.step()
-    return lambda z: (z @ weight.detach().numpy() if matrix else z * weight.detach().numpy()) + bias.detach().numpy()
+    return lambda z: (
+        (z @ weight.detach().numpy() if matrix else z * weight.detach().numpy())
+        + bias.detach().numpy()
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rows", "classes", "scale"), [(486, 65, 2.0), (260, 52, 0.7), (1500, 12, 3.0)])
+@pytest.mark.parametrize(
+    ("rows", "classes", "scale"), [(486, 65, 2.0), (260, 52, 0.7), (1500, 12, 3.0)]
+)
 @pytest.mark.parametrize("matrix", [False, True])
 def test_as_released_is_gradient_descent_that_stops_early(rows, classes, scale, matrix):
     logits, labels = features_model(rows, classes, scale)

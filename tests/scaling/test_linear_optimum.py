@@ -31,7 +31,9 @@ def problem(number: int, largest: int = 8) -> Problem:
     classes = int(rng.integers(2, largest))
     n = int(math.exp(rng.uniform(math.log(50 * classes), math.log(3000))))
     z = rng.normal(size=(n, classes)) * rng.uniform(0.7, 1.4, classes) + rng.normal(size=classes)
-    labels = (z * rng.uniform(0.3, 1.2) + rng.normal(size=classes) * 0.5 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    labels = (
+        z * rng.uniform(0.3, 1.2) + rng.normal(size=classes) * 0.5 + rng.gumbel(size=z.shape)
+    ).argmax(axis=1)
     offset = rng.choice(OFFSETS) * (1 if rng.random() < 0.5 else rng.normal(size=classes))
     return Problem(z * rng.choice(SCALES) + offset, labels)
 
@@ -77,7 +79,9 @@ def excesses(numbers: range, *, matrix: bool) -> dict[int, tuple[float, float]]:
 @pytest.mark.parametrize("matrix", [False, True])
 def test_is_the_maximum_of_the_likelihood(matrix):
     found = excesses(range(275), matrix=matrix)
-    assert {number: each for number, each in found.items() if each[0] > 1e-8 or each[1] > 1e-12} == {}
+    assert {
+        number: each for number, each in found.items() if each[0] > 1e-8 or each[1] > 1e-12
+    } == {}
 
 
 @pytest.mark.parametrize("fit", [fit_vector, fit_matrix])
@@ -86,7 +90,9 @@ def test_is_no_worse_than_a_temperature_where_there_is_no_maximum(fit):
     for seed in range(20):
         logits = np.random.default_rng(seed).normal(size=(40, 3)) - 100
         labels = logits.argmax(axis=1)
-        assert nll(fit(logits, labels)(logits), labels) <= nll(fit_temperature(logits, labels)(logits), labels)
+        assert nll(fit(logits, labels)(logits), labels) <= nll(
+            fit_temperature(logits, labels)(logits), labels
+        )
 
 
 @pytest.mark.parametrize("fit", [fit_vector, fit_matrix])
@@ -99,8 +105,12 @@ def test_single_precision_at_a_large_offset(known, fit, penalty):
     same = fit(shifted.astype(np.float64), labels, penalty=penalty)
     assert scaling(shifted).dtype == np.float32
     p = softmax(scaling(shifted))
-    assert np.allclose(p, softmax(same(shifted.astype(np.float64))), atol=1e-5 if penalty == 0 else 1e-3)
-    assert np.allclose(p.mean(axis=0), np.bincount(labels) / len(labels), atol=1e-5 if penalty == 0 else 0.1)
+    assert np.allclose(
+        p, softmax(same(shifted.astype(np.float64))), atol=1e-5 if penalty == 0 else 1e-3
+    )
+    assert np.allclose(
+        p.mean(axis=0), np.bincount(labels) / len(labels), atol=1e-5 if penalty == 0 else 0.1
+    )
 
 
 @pytest.mark.parametrize("fit", [fit_vector, fit_matrix])
@@ -121,6 +131,8 @@ def test_a_penalty_is_on_the_map_of_the_logits_as_given(known, fit, penalty, off
     for size in (1e-1, 1e-2, 1e-3):
         for _ in range(30):
             weight = fitted.weight + size * rng.normal(size=fitted.weight.shape)
-            centred = fitted.bias - (weight - fitted.weight).sum(axis=0) * offset  # most of what the weights do
+            centred = (
+                fitted.bias - (weight - fitted.weight).sum(axis=0) * offset
+            )  # most of what the weights do
             assert loss(weight, fitted.bias + size * rng.normal(size=3)) > least - 1e-9
             assert loss(weight, centred if fit is fit_matrix else fitted.bias) > least - 1e-9

@@ -1,7 +1,8 @@
 """`fit_temperature` against a plain bracketing solver on random problems, in a child process with a time limit.
 
-The child is this file run as a script: `python tests/scaling/test_optimum.py FIRST LAST` solves the problems of these
-numbers and names those that came out wrong. It says which one it is at, so a search that hangs is named as well.
+The child is this file run as a script: `python tests/scaling/test_optimum.py FIRST LAST` solves the
+problems of these numbers and names those that came out wrong. It says which one it is at, so a
+search that hangs is named as well.
 """
 
 from __future__ import annotations
@@ -34,15 +35,22 @@ class Problem(NamedTuple):
 
 
 def problem(number: int) -> Problem:
-    """Rows of which a share is right and the others are anything; or whose labels were drawn at a temperature."""
+    """Rows of which a fraction is right and the others are anything.
+
+    Or whose labels were drawn at a temperature.
+    """
     rng = np.random.default_rng(number)
     n, classes, scale = (
         int(math.exp(rng.uniform(1, math.log(20_000)))),
         int(rng.integers(2, 12)),
         10 ** rng.uniform(-1.5, 2),
     )
-    z = rng.standard_normal((n, classes)) * np.exp(rng.choice([0.0, 0.5]) * rng.standard_normal((n, 1)))
-    labels = np.where(rng.random(n) < rng.choice(ACCURACIES), z.argmax(axis=1), rng.integers(0, classes, n))
+    z = rng.standard_normal((n, classes)) * np.exp(
+        rng.choice([0.0, 0.5]) * rng.standard_normal((n, 1))
+    )
+    labels = np.where(
+        rng.random(n) < rng.choice(ACCURACIES), z.argmax(axis=1), rng.integers(0, classes, n)
+    )
     if rng.random() < 0.2:
         labels = (z * 10 ** rng.uniform(-0.5, 1) + rng.gumbel(size=z.shape)).argmax(axis=1)
     dtype = DTYPES[rng.integers(len(DTYPES))]
@@ -56,10 +64,15 @@ def problem(number: int) -> Problem:
     return Problem(logits, labels.astype(INTEGERS[rng.integers(len(INTEGERS))]), weights)
 
 
-def reference(logits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
-    """The temperature, 0 or infinite beyond the range, by bisection and the like; and how far it is determined.
+def reference(
+    logits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None
+) -> tuple[float, float]:
+    """The temperature, 0 or infinite beyond the range, by bisection and the like.
 
-    This is the largest slope that could be called zero, for the digits that float64 has, times how far T moves with it.
+    And how far it is determined.
+
+    This is the largest slope that could be called zero, for the digits that float64 has, times how
+    far T moves with it.
     """
     z = logits.astype(np.float64)
     z -= z.max(axis=1, keepdims=True)
@@ -110,7 +123,10 @@ def solved(first: int, last: int, limit: float) -> list[str]:
     """What a child says of these problems."""
     try:
         child = subprocess.run(
-            [sys.executable, "-u", __file__, str(first), str(last)], timeout=limit, capture_output=True, text=True
+            [sys.executable, "-u", __file__, str(first), str(last)],
+            timeout=limit,
+            capture_output=True,
+            text=True,
         )
         lines = child.stdout.splitlines()
     except subprocess.TimeoutExpired as late:

@@ -1,7 +1,9 @@
-"""The search for the temperature ends, whatever the data: problems that once ran for ever, and slopes that lie.
+"""The search for the temperature ends, whatever the data.
 
-Problems are solved in a child process, this file run as a script, so that a search that hangs is a failure with the
-name of its problem rather than a test run that never ends.
+Problems that once ran for ever, and slopes that lie.
+
+Problems are solved in a child process, this file run as a script, so that a search that hangs is a
+failure with the name of its problem rather than a test run that never ends.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 import pytest
 
 from pseudocal import PseudoCal, fit_temperature
-from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.calibrators.trust import UnreliableCalibrationWarning
 from pseudocal.scaling import temperature as temperature_module
 from pseudocal.scaling.slope import Slope
 from pseudocal.scaling.temperature import CLOSE, LOG_B, _root
@@ -37,19 +39,29 @@ def accurate(accuracy: float) -> Callable[[], None]:
         for seed in range(20):
             rng = np.random.default_rng(seed)
             logits = 3 * rng.standard_normal((10_000, 5))
-            labels = np.where(rng.random(10_000) < accuracy, logits.argmax(axis=1), rng.integers(0, 5, 10_000))
+            labels = np.where(
+                rng.random(10_000) < accuracy, logits.argmax(axis=1), rng.integers(0, 5, 10_000)
+            )
             assert fit_temperature(logits, labels).bound is None
 
     return solve
 
 
 def far_clusters() -> None:
-    """Two well-separated clusters under PseudoCal: hardly a mix is wrong, or none, and then it says so."""
-    warnings.simplefilter("ignore", DistrustWarning)
+    """Two well-separated clusters under PseudoCal.
+
+    Hardly a mixup sample is wrong, or none, and then it says so.
+    """
+    warnings.simplefilter("ignore", UnreliableCalibrationWarning)
     for seed in range(12):
         rng = np.random.default_rng(seed)
         x = rng.standard_normal((20_000, 2)) + 5.5 * rng.choice([-1, 1], (20_000, 1))
-        assert PseudoCal(seed=seed).fit(lambda x: x @ np.array([[1.0, -1.0], [1.0, -1.0]]), x).temperature > 0
+        assert (
+            PseudoCal(seed=seed)
+            .fit(lambda x: x @ np.array([[1.0, -1.0], [1.0, -1.0]]), x)
+            .temperature
+            > 0
+        )
 
 
 PROBLEMS: dict[str, Callable[[], None]] = {
@@ -62,7 +74,9 @@ PROBLEMS: dict[str, Callable[[], None]] = {
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_very_accurate_models_have_a_temperature(name):
-    child = subprocess.run([sys.executable, __file__, name], timeout=LIMIT, capture_output=True, text=True)
+    child = subprocess.run(
+        [sys.executable, __file__, name], timeout=LIMIT, capture_output=True, text=True
+    )
     assert child.returncode == 0, child.stderr
 
 

@@ -29,7 +29,8 @@ def exact(logits, labels, weights=None):
     return math.exp(brentq(slope, -9, 13, xtol=1e-12))
 
 
-# ------------------------------------------------------------------------------------------------ known truth
+# ------------------------------------------------------------------------------------------------
+# known truth
 
 
 @pytest.mark.parametrize("truth", [0.05, 0.3, 1.0, 2.0, 10.0, 20.0, 1000.0])
@@ -51,7 +52,10 @@ def test_interval_covers_the_truth_as_often_as_it_says(known):
 
 
 def test_interval_holds_for_a_misspecified_model():
-    """Labels that no temperature explains: the model-based error would be wrong, the sandwich is not."""
+    """Labels that no temperature explains.
+
+    The model-based error would be wrong, the sandwich is not.
+    """
     rng = np.random.default_rng(0)
 
     def sample(n):
@@ -60,7 +64,10 @@ def test_interval_holds_for_a_misspecified_model():
         return z, np.where(noisy, rng.integers(0, 4, n), z.argmax(axis=1))
 
     truth = fit_temperature(*sample(400_000)).temperature
-    covered = sum(low < truth < high for low, high in (fit_temperature(*sample(500)).interval() for _ in range(400)))
+    covered = sum(
+        low < truth < high
+        for low, high in (fit_temperature(*sample(500)).interval() for _ in range(400))
+    )
     assert 0.92 < covered / 400 < 0.98
 
 
@@ -70,7 +77,8 @@ def test_a_calibrated_model_is_left_alone(known):
     assert high / low < 1.05
 
 
-# ------------------------------------------------------------------------------------------- the stress table
+# ------------------------------------------------------------------------------------------- the
+# stress table
 
 
 def test_every_prediction_right(known):
@@ -82,7 +90,9 @@ def test_every_prediction_right(known):
 
 
 def test_right_beyond_doubt_is_still_the_lower_bound():
-    logits = np.array([[1e4, 0.0], [0.0, 1e4]] * 50)  # the likelihood is flat to the last digit at T = 1
+    logits = np.array(
+        [[1e4, 0.0], [0.0, 1e4]] * 50
+    )  # the likelihood is flat to the last digit at T = 1
     assert fit_temperature(logits, [0, 1] * 50).bound == "lower"
 
 
@@ -145,7 +155,9 @@ def test_logits_so_large_that_their_cube_overflows(known):
     big = (logits * 1e15).astype(np.float32)  # T = 1e15 lies beyond the range
     assert fit_temperature(big, labels).bound == "upper"
     with np.errstate(over="raise"):
-        assert fit_temperature((logits * 1e5).astype(np.float32), labels).temperature == pytest.approx(1e5, rel=0.1)
+        assert fit_temperature(
+            (logits * 1e5).astype(np.float32), labels
+        ).temperature == pytest.approx(1e5, rel=0.1)
 
 
 @pytest.mark.parametrize("offset", [-1e3, -200.0, -190.0, -50.0, 50.0, 190.0, 1e3])
@@ -155,7 +167,9 @@ def test_what_is_added_to_a_row_of_logits_does_not_matter(known, offset):
     logits = logits.astype(np.float32)
     moved = logits.copy()
     moved[::3] += np.float32(offset)
-    assert fit_temperature(moved, labels).temperature == pytest.approx(exact(moved, labels), rel=1e-5)
+    assert fit_temperature(moved, labels).temperature == pytest.approx(
+        exact(moved, labels), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("truth", [0.01, 0.1, 1.0])
@@ -164,7 +178,9 @@ def test_an_offset_of_ten_thousand_costs_no_digit(truth, accuracy):
     rng = np.random.default_rng(0)
     logits = (2 * truth * rng.standard_normal((3000, 6)) + 1e4).astype(np.float32)
     labels = np.where(rng.random(3000) < accuracy, logits.argmax(axis=1), rng.integers(0, 6, 3000))
-    assert fit_temperature(logits, labels).temperature == pytest.approx(exact(logits - 1e4, labels), rel=2e-6)
+    assert fit_temperature(logits, labels).temperature == pytest.approx(
+        exact(logits - 1e4, labels), rel=2e-6
+    )
 
 
 def test_labels_may_be_unsigned_64_bit_integers(known):
@@ -175,7 +191,10 @@ def test_labels_may_be_unsigned_64_bit_integers(known):
 @pytest.mark.parametrize("unit", [1e308, 1e300, 1e-300, 1e-320])
 def test_the_unit_of_weights_does_not_matter(known, unit):
     logits, labels = known(500, 5, 2.0)
-    plain, scaled = fit_temperature(logits, labels), fit_temperature(logits, labels, weights=np.full(500, unit))
+    plain, scaled = (
+        fit_temperature(logits, labels),
+        fit_temperature(logits, labels, weights=np.full(500, unit)),
+    )
     assert scaled.temperature == pytest.approx(plain.temperature, rel=1e-9)
     assert scaled.log_se == pytest.approx(plain.log_se, rel=1e-9)
 
@@ -195,14 +214,17 @@ def test_constant_logits_say_nothing():
     assert scaling.interval() == (0.0, math.inf)
 
 
-# ------------------------------------------------------------------------------------------ exactness, references
+# ------------------------------------------------------------------------------------------
+# exactness, references
 
 
 @pytest.mark.parametrize("classes", [2, 10, 127, 128, 400])
 @pytest.mark.parametrize("truth", [0.2, 3.0])
 def test_is_the_exact_optimum(known, classes, truth):
     logits, labels = known(6000, classes, truth)
-    assert fit_temperature(logits, labels).temperature == pytest.approx(exact(logits, labels), rel=3e-6)
+    assert fit_temperature(logits, labels).temperature == pytest.approx(
+        exact(logits, labels), rel=3e-6
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -226,7 +248,9 @@ def test_is_the_exact_optimum_whatever_the_data(seed, classes, n, log_scale, noi
 def test_agrees_with_other_libraries(known):
     calibration = pytest.importorskip("sklearn.calibration")
     logits, labels = known(5000, 10, 2.0)
-    theirs = calibration._TemperatureScaling()  # behind CalibratedClassifierCV(method="temperature")
+    theirs = (
+        calibration._TemperatureScaling()
+    )  # behind CalibratedClassifierCV(method="temperature")
     expected = 1 / theirs.fit(logits, labels).beta_
     assert fit_temperature(logits, labels).temperature == pytest.approx(float(expected), rel=1e-3)
 
@@ -241,7 +265,8 @@ def test_the_temperature_of_the_released_code():
     assert fit_temperature(logits, labels).temperature == pytest.approx(2.983887, abs=1e-4)
 
 
-# ---------------------------------------------------------------------------------------------- equivalences
+# ----------------------------------------------------------------------------------------------
+# equivalences
 
 
 def test_soft_targets_that_are_certain_are_labels(known):
@@ -271,7 +296,10 @@ def test_weights_are_repetitions(known, classes):
 
 def test_the_error_of_equal_weights_is_that_of_none(known):
     logits, labels = known(400, 6, 2.0)
-    plain, weighted = fit_temperature(logits, labels), fit_temperature(logits, labels, weights=np.full(400, 7.0))
+    plain, weighted = (
+        fit_temperature(logits, labels),
+        fit_temperature(logits, labels, weights=np.full(400, 7.0)),
+    )
     assert weighted.log_se == pytest.approx(plain.log_se, rel=1e-9)
 
 
@@ -294,7 +322,13 @@ def test_dtypes_and_layouts(known, tmp_path, classes):
     on_disk[:] = logits
     wide = np.zeros((5000, 2 * classes), dtype=np.float32)
     wide[:, ::2] = logits
-    for same in (logits, logits.astype(np.float32), np.asfortranarray(logits), on_disk, wide[:, ::2]):
+    for same in (
+        logits,
+        logits.astype(np.float32),
+        np.asfortranarray(logits),
+        on_disk,
+        wide[:, ::2],
+    ):
         assert fit_temperature(same, labels).temperature == pytest.approx(expected, rel=1e-5)
 
 
@@ -348,7 +382,11 @@ def test_allocates_nothing_of_the_size_of_the_input(known):
 @pytest.mark.parametrize(
     ("logits", "labels", "message"),
     [
-        (np.zeros(3), [0, 1, 0], r"expected logits of shape \(n, classes\), got shape \(3,\).*binary_logits"),
+        (
+            np.zeros(3),
+            [0, 1, 0],
+            r"expected logits of shape \(n, classes\), got shape \(3,\).*binary_logits",
+        ),
         (np.zeros((0, 3)), [], "expected at least one row"),
         (np.zeros((3, 1)), [0, 0, 0], r"at least two classes, got shape \(3, 1\)"),
         (np.zeros((3, 2, 2)), [0, 0, 0], "got shape"),
@@ -393,7 +431,9 @@ def test_samples_are_rows_in_order_each_once(n, dtype):
     *samples, last = temperature_module._samples(logits)
     assert last is None
     assert len(samples) == math.floor(math.log(n / 256, 16) + 1e-9)
-    for size, rows in zip(sorted(n // 16**k for k in range(1, 1 + len(samples))), samples, strict=True):
+    for size, rows in zip(
+        sorted(n // 16**k for k in range(1, 1 + len(samples))), samples, strict=True
+    ):
         assert rows[0] >= 0
         assert rows[-1] < n
         assert (np.diff(rows) > 0).all()
@@ -410,7 +450,9 @@ def test_rows_that_are_spread_evenly_are_in_order_hardly_any_twice(n, size, run)
     assert len(np.unique(rows)) > 0.95 * len(rows)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 2e-6), (np.float16, 2e-6)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 2e-6), (np.float16, 2e-6)]
+)
 @pytest.mark.parametrize(("n", "classes"), [(4096, 10), (5000, 2), (100_000, 50)])
 def test_the_order_of_the_rows_makes_no_difference(known, n, classes, dtype, tolerance):
     """Sums of single precision depend on their order, so the last digits may differ there."""
@@ -430,7 +472,9 @@ def test_equal_rows_are_sampled_by_position():
     sample, _ = temperature_module._samples(logits)
     assert len(sample) == 20_000 // 16
     labels = np.arange(20_000) % 4 == 3
-    assert fit_temperature(logits, labels.astype(int)).temperature == pytest.approx(2 / math.log(3), rel=1e-6)
+    assert fit_temperature(logits, labels.astype(int)).temperature == pytest.approx(
+        2 / math.log(3), rel=1e-6
+    )
 
 
 def test_a_memory_map_gives_the_same_temperature(known, tmp_path):

@@ -1,4 +1,7 @@
-"""The application: takes the names of a model file and of a data set, and writes a folder of results."""
+"""The application.
+
+Takes the names of a model file and of a data set, and writes a folder of results.
+"""
 
 from pseudocal.app.inputs.blocks import Shard, shards
 from pseudocal.app.jobs.answers import ask_about as ask

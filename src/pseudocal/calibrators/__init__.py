@@ -1,6 +1,19 @@
 """Calibrators: each returns a `Calibration`, or logits if it changes the predictions themselves."""
 
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
+from pseudocal.calibrators.baselines.atc import atc, atc_accuracy
+from pseudocal.calibrators.baselines.cpcs import cpcs
+from pseudocal.calibrators.baselines.density import density_ratio
+from pseudocal.calibrators.baselines.doc import doc, doc_accuracy
+from pseudocal.calibrators.baselines.ensemble import Ensemble, ensemble
+from pseudocal.calibrators.baselines.matrixscal import matrixscal
+from pseudocal.calibrators.baselines.mc_dropout import mc_dropout
+from pseudocal.calibrators.baselines.oracle import oracle
+from pseudocal.calibrators.baselines.pseudo_ensemble import pseudo_ensemble
+from pseudocal.calibrators.baselines.tempscal import tempscal
+from pseudocal.calibrators.baselines.transcal import transcal
+from pseudocal.calibrators.baselines.uncalibrated import uncalibrated
+from pseudocal.calibrators.baselines.vectorscal import vectorscal
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
@@ -10,21 +23,15 @@ from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.pseudocal import PseudoCal
 from pseudocal.calibrators.refinement import measure_temperature, refine
-from pseudocal.calibrators.rivals.atc import atc, atc_accuracy
-from pseudocal.calibrators.rivals.cpcs import cpcs
-from pseudocal.calibrators.rivals.density import density_ratio
-from pseudocal.calibrators.rivals.doc import doc, doc_accuracy
-from pseudocal.calibrators.rivals.ensemble import Ensemble, ensemble
-from pseudocal.calibrators.rivals.matrixscal import matrixscal
-from pseudocal.calibrators.rivals.mc_dropout import mc_dropout
-from pseudocal.calibrators.rivals.oracle import oracle
-from pseudocal.calibrators.rivals.pseudo_ensemble import pseudo_ensemble
-from pseudocal.calibrators.rivals.tempscal import tempscal
-from pseudocal.calibrators.rivals.transcal import transcal
-from pseudocal.calibrators.rivals.uncalibrated import uncalibrated
-from pseudocal.calibrators.rivals.vectorscal import vectorscal
 from pseudocal.calibrators.survey import PixelPool, ask, pixel_pool
-from pseudocal.calibrators.table import CALIBRATORS, Corrected, Entry, calibrate_by_name, comparison_table, needs_table
+from pseudocal.calibrators.table import (
+    CALIBRATORS,
+    Corrected,
+    Entry,
+    calibrate_by_name,
+    comparison_table,
+    needs_table,
+)
 
 __all__ = [
     "CALIBRATORS",

@@ -1,15 +1,17 @@
 """A second opinion: the accuracy of a model, estimated from its agreement with a second model.
 
-Two models agree on an input because the first is right, or because both make the same mistake. How often they share a
-mistake can be measured on mixes. If the first model predicts for a mix a class that neither model predicts for either
-of the two inputs, that is certainly wrong; whether the second makes the same mistake needs no labels. Let a be the
-agreement on real inputs, p the accuracy of the first model, r the fraction of its mistakes that the second makes too,
-and q the fraction of what it gets right that the second gets right too. Then
+Two models agree on an input because the first is right, or because both make the same mistake. How
+often they share a mistake can be measured on mixup samples. If the first model predicts for a mixup
+sample a class that neither model predicts for either of the two inputs, that is certainly wrong;
+whether the second makes the same mistake needs no labels. Let a be the agreement on real inputs, p
+the accuracy of the first model, r the fraction of its mistakes that the second makes too, and q the
+fraction of what it gets right that the second gets right too. Then
 
     a = p q + (1 - p) r.
 
-If the second model is right wherever the first is, q = 1 and p = (a - r) / (1 - r): Cohen's kappa with mistakes in
-common instead of chance. It is not, so p is a little higher: a fifth of the way from there to a.
+If the second model is right wherever the first is, q = 1 and p = (a - r) / (1 - r): Cohen's kappa
+with mistakes in common instead of chance. It is not, so p is a little higher: a fifth of the way
+from there to a.
 """
 
 from __future__ import annotations
@@ -25,17 +27,22 @@ from numpy.typing import NDArray
 from pseudocal.arrays import Floats, Labelled, Logits, Predictor
 from pseudocal.batches import blend
 from pseudocal.calibrators.confidence import confidences, predictions
-from pseudocal.synthesis.pairs import Classes, Pairs, apart
+from pseudocal.mixup.pairs import Classes, Pairs, with_different_classes
 
 SAME = 0.9  # two models that share more of their mistakes than this are practically the same model
-LEAN = 0.2  # how far the accuracy lies from kappa towards the agreement; chosen on the development tasks
-LEARNED = 0.15  # how much of kappa (1 - kappa) is taken off for a student; chosen on the development tasks too
-PRIOR_MISTAKES = 3.0  # the weight, in mistakes, with which the share of each class is shrunk to that of all classes
+# how far the accuracy lies from kappa towards the agreement; chosen on the development tasks
+LEAN = 0.2
+# how much of kappa (1 - kappa) is taken off for a surrogate; chosen on the development tasks too
+SURROGATE_BIAS = 0.15
+# the weight, in mistakes, with which the fraction of each class is shrunk to that of all classes
+PRIOR_MISTAKES = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class Opinion:
-    """What one second model says, counted by the class that the first model predicts. Opinions of two parts add up.
+    """What one second model says, counted by the class that the first model predicts.
+
+    Opinions of two parts add up.
 
     >>> (Opinion.empty(3) + Opinion.empty(3)).mistakes.tolist()
     [0.0, 0.0, 0.0]
@@ -44,7 +51,7 @@ class Opinion:
         inputs: The number of real inputs, of shape `(classes,)`.
         agreed: The number of real inputs on which the second model agrees.
         sure: The sum of the second model's confidences on real inputs.
-        mistakes: The weight of the mixes that the first model certainly predicts wrongly.
+        mistakes: The weight of the mixup samples that the first model certainly predicts wrongly.
         shared: The weight of those on which the second model makes the same mistake.
         squares: The sum of the squared weights of the mistakes, for their effective number.
 
@@ -63,7 +70,9 @@ class Opinion:
         return cls(*np.zeros((6, classes)))
 
     def __add__(self, other: Opinion) -> Opinion:
-        return Opinion(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+        return Opinion(
+            *(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True))
+        )
 
 
 def count_agreement(logits: Logits, its: Logits) -> Opinion:
@@ -73,47 +82,65 @@ def count_agreement(logits: Logits, its: Logits) -> Opinion:
     >>> opinion.inputs.tolist(), opinion.agreed.tolist()
     ([2.0, 0.0], [1.0, 0.0])
     """
-    own, classes = logits.argmax(axis=1), logits.shape[1]
-    agrees, sure = own == its.argmax(axis=1), confidences(its)
+    own = logits.argmax(axis=1)
+    classes = logits.shape[1]
+    agrees = own == its.argmax(axis=1)
+    sure = confidences(its)
     none = np.zeros((3, classes))
     return Opinion(*_by_class(own, (np.ones(len(own)), agrees, sure), classes), *none)
 
 
-def find_mistakes(seconds: Sequence[Predictor], pairs: Pairs, mixes: Labelled, lam: float) -> list[Opinion]:
-    """Count certain mistakes among the mixes of a batch; each second model, asked before for inputs, predicts these.
+def find_mistakes(
+    seconds: Sequence[Predictor], pairs: Pairs, mixup_samples: Labelled, lam: float
+) -> list[Opinion]:
+    """Count certain mistakes among the mixup samples of a batch.
+
+    Each second model, asked before for inputs, predicts these.
 
     >>> x = np.array([[4.0, 0.0, 2.5], [0.0, 4.0, 2.5]])
     >>> pairs = Pairs(x, x, np.array([0]), np.array([1]), opinions=np.array([[0], [1]]))
-    >>> mixes = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))  # predicted as the third class
-    >>> [opinion] = find_mistakes([lambda x: x], pairs, mixes, lam=0.6)
+    >>> mixup_samples = Labelled(np.array([[2.4, 1.6, 2.5]]), np.array([0]))  # predicted as the third class
+    >>> [opinion] = find_mistakes([lambda x: x], pairs, mixup_samples, lam=0.6)
     >>> opinion.mistakes.tolist(), opinion.shared.tolist()
     ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
     """
-    if len(mixes) == 0 or pairs.opinions is None:
+    if len(mixup_samples) == 0 or pairs.opinions is None:
         return [Opinion.empty(pairs.outputs.shape[1]) for _ in seconds]
-    kept, predicted, opinions = apart(pairs), mixes.logits.argmax(axis=1), []
+    kept = with_different_classes(pairs)
+    predicted = mixup_samples.logits.argmax(axis=1)
+    opinions = []
     own = pairs.outputs.argmax(axis=1)
     for second, its in zip(seconds, pairs.opinions.T, strict=True):
-        shares = [classes[rows] for classes in (own, its) for rows in (kept.first, kept.second)]
-        wrong = np.flatnonzero(surely_mistaken(predicted, shares))
-        same, mixed = np.zeros(len(wrong), dtype=bool), kept[wrong]
+        fractions = [classes[rows] for classes in (own, its) for rows in (kept.first, kept.second)]
+        wrong = np.flatnonzero(certain_errors(predicted, fractions))
+        same = np.zeros(len(wrong), dtype=bool)
+        mixed = kept[wrong]
         if len(wrong):
-            same = second(blend(mixed.inputs, mixed.first, mixed.second, lam)).argmax(axis=1) == predicted[wrong]
-        opinions.append(count_mistakes(predicted[wrong], same, mixes.logits.shape[1], mixed.weights))
+            same = (
+                second(blend(mixed.inputs, mixed.first, mixed.second, lam)).argmax(axis=1)
+                == predicted[wrong]
+            )
+        opinions.append(
+            count_mistakes(predicted[wrong], same, mixup_samples.logits.shape[1], mixed.weights)
+        )
     return opinions
 
 
-def surely_mistaken(predicted: Classes, shares: Sequence[Classes]) -> NDArray[np.bool_]:
-    """Which mixes are predicted as a class that no model predicts for either of their inputs.
+def certain_errors(predicted: Classes, fractions: Sequence[Classes]) -> NDArray[np.bool_]:
+    """Which mixup samples are predicted as a class that no model predicts for either of their inputs.
 
-    >>> surely_mistaken(np.array([2, 2, 1]), [np.array([0, 0, 0]), np.array([1, 2, 1])])
+    >>> certain_errors(np.array([2, 2, 1]), [np.array([0, 0, 0]), np.array([1, 2, 1])])
     array([ True, False, False])
     """
-    return np.logical_and.reduce([predicted != share for share in shares])  # type: ignore[no-any-return]
+    return np.logical_and.reduce([predicted != fraction for fraction in fractions])  # type: ignore[no-any-return]
 
 
-def count_mistakes(predicted: Classes, same: NDArray[np.bool_], classes: int, weights: Floats | None = None) -> Opinion:
-    """Count certain mistakes by predicted class; `same` marks those that the second model makes too.
+def count_mistakes(
+    predicted: Classes, same: NDArray[np.bool_], classes: int, weights: Floats | None = None
+) -> Opinion:
+    """Count certain mistakes by predicted class.
+
+    `same` marks those that the second model makes too.
 
     >>> opinion = count_mistakes(np.array([0, 2, 2]), np.array([True, True, False]), classes=3)
     >>> opinion.mistakes.tolist(), opinion.shared.tolist()
@@ -128,21 +155,26 @@ def _by_class(predicted: Classes, weights: Iterable[NDArray[Any]], classes: int)
     return [np.bincount(predicted, weight, classes).astype(np.float64) for weight in weights]
 
 
-def expected_accuracy(a: float, r: float, *, student: bool = False) -> float:
-    """The accuracy that agreement `a` and the fraction `r` of shared mistakes on mixes imply.
+def expected_accuracy(a: float, r: float, *, surrogate: bool = False) -> float:
+    """The accuracy that agreement `a` and the fraction `r` of shared mistakes on mixup samples imply.
 
-    Of 60% agreement and 20% shared mistakes, kappa is (0.6 - 0.2) / (1 - 0.2) = 0.5; a fifth of the way to 0.6 is 0.52.
-    A student has learned mistakes that mixes do not show, so for it the accuracy is a little below kappa.
+    Of 60% agreement and 20% shared mistakes, kappa is (0.6 - 0.2) / (1 - 0.2) = 0.5; a fifth of the
+    way to 0.6 is 0.52. A surrogate has learned mistakes that mixes do not show, so for it the
+    accuracy is a little below kappa.
 
     >>> round(expected_accuracy(0.6, 0.2), 4), round(expected_accuracy(0.9, 0.2), 4), expected_accuracy(0.1, 0.2)
     (0.52, 0.88, 0.0)
-    >>> round(expected_accuracy(0.6, 0.2, student=True), 4)  # 0.5 - 0.15 * 0.5 * 0.5
+    >>> round(expected_accuracy(0.6, 0.2, surrogate=True), 4)  # 0.5 - 0.15 * 0.5 * 0.5
     0.4625
     """
     if r >= 1:
         return 0.0
     kappa = (a - r) / (1 - r)
-    return max(0.0, kappa) * (1 - LEARNED * (1 - kappa)) if student else max(0.0, kappa + LEAN * (a - kappa))
+    return (
+        max(0.0, kappa) * (1 - SURROGATE_BIAS * (1 - kappa))
+        if surrogate
+        else max(0.0, kappa + LEAN * (a - kappa))
+    )
 
 
 @dataclass(frozen=True)
@@ -158,9 +190,9 @@ class Agreement:
         rows: The number of real inputs.
         rate: The fraction of real inputs on which the models agree.
         shared: The fraction of the first model's mistakes that the second model makes too.
-        mistakes: The effective number of certain mistakes on mixes that `shared` rests on.
-        sure: The mean confidence of the second model; a student has none.
-        student: Whether the second opinion is a student of the first model.
+        mistakes: The effective number of certain mistakes on mixup samples that `shared` rests on.
+        sure: The mean confidence of the second model; a surrogate has none.
+        surrogate: Whether the second opinion is a surrogate of the first model.
 
     """
 
@@ -170,7 +202,7 @@ class Agreement:
     shared: float
     mistakes: float
     sure: float = math.nan
-    student: bool = False
+    surrogate: bool = False
 
     @property
     def too_similar(self) -> bool:
@@ -178,8 +210,11 @@ class Agreement:
         return self.shared > SAME
 
     @property
-    def blind(self) -> bool:
-        """Whether shared mistakes cannot be seen: with two classes no mix can be mistaken for a third one."""
+    def is_binary(self) -> bool:
+        """Whether shared mistakes cannot be seen.
+
+        With two classes no mixup sample can be mistaken for a third one.
+        """
         return self.classes == 2
 
     @property
@@ -189,11 +224,12 @@ class Agreement:
 
     @property
     def usable(self) -> bool:
-        """Whether the forecast and a temperature can be taken from it.
+        """Whether the estimate and a temperature can be taken from it.
 
-        Features that do not tell the classes apart make a student that is at chance, whatever the model is like.
+        Features that do not tell the classes apart make a surrogate that is at chance, whatever the
+        model is like.
         """
-        return not (self.too_similar or self.blind or (self.student and self.at_chance))
+        return not (self.too_similar or self.is_binary or (self.surrogate and self.at_chance))
 
     @property
     def rate_error(self) -> float:
@@ -202,30 +238,38 @@ class Agreement:
 
     @property
     def accuracy(self) -> float:
-        """The estimated accuracy of the first model. It is never at chance nor at one: no temperature reaches those."""
+        """The estimated accuracy of the first model.
+
+        It is never at chance nor at one: no temperature reaches those.
+        """
         least = 1 / self.classes
         room = min(self.error, (1 - least) / 2)  # of very few inputs the error may be larger
         return float(np.clip(self.implied(self.rate, self.shared), least + room, 1 - room))
 
     @property
     def error(self) -> float:
-        """The standard error of `accuracy`, from the number of inputs and of mistakes; never below that of the rate."""
+        """The standard error of `accuracy`, from the number of inputs and of mistakes.
+
+        Never below that of the rate.
+        """
         a, r = self.rate, self.shared
-        of_rate, of_shared = self.rate_error, _standard_error(r, self.mistakes)
+        of_rate = self.rate_error
+        of_shared = _standard_error(r, self.mistakes)
         by_rate = self.implied(min(a + of_rate, 1), r) - self.implied(max(a - of_rate, 0), r)
         by_shared = self.implied(a, max(r - of_shared, 0)) - self.implied(a, min(r + of_shared, 1))
         return max(of_rate, math.hypot(by_rate, by_shared) / 2)
 
     def implied(self, a: float, r: float) -> float:
         """The accuracy that an agreement and shared mistakes imply."""
-        return expected_accuracy(a, r, student=self.student)
+        return expected_accuracy(a, r, surrogate=self.surrogate)
 
 
 def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
     """The agreement that the counts of a second model amount to.
 
-    Mixes err towards other classes than real inputs do, so the shared mistakes of each class are weighted by how much
-    the first model doubts its real predictions of that class. Of no mistakes, half count as shared.
+    Mixup samples err towards other classes than real inputs do, so the shared mistakes of each
+    class are weighted by how much the first model doubts its real predictions of that class. Of no
+    mistakes, half count as shared.
 
     >>> real = Labelled(np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), np.array([0, 0]))
     >>> agreement_of(count_agreement(real.logits, np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])), real).rate
@@ -236,12 +280,18 @@ def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
         real: The first model's logits of real inputs, or of a sample of them.
 
     """
-    predicted, classes = predictions(real.logits), real.logits.shape[1]
+    predicted = predictions(real.logits)
+    classes = real.logits.shape[1]
     doubt = np.bincount(predicted, weights=1 - confidences(real.logits), minlength=classes)
-    rows, mistakes = float(opinion.inputs.sum()), float(opinion.mistakes.sum())
-    worth = mistakes / float(opinion.squares.sum()) if mistakes else 1.0  # in mistakes, of a unit of weight
+    rows = float(opinion.inputs.sum())
+    mistakes = float(opinion.mistakes.sum())
+    worth = (
+        mistakes / float(opinion.squares.sum()) if mistakes else 1.0
+    )  # in mistakes, of a unit of weight
     overall = (worth * float(opinion.shared.sum()) + 1) / (worth * mistakes + 2)
-    of_class = (worth * opinion.shared + PRIOR_MISTAKES * overall) / (worth * opinion.mistakes + PRIOR_MISTAKES)
+    of_class = (worth * opinion.shared + PRIOR_MISTAKES * overall) / (
+        worth * opinion.mistakes + PRIOR_MISTAKES
+    )
     return Agreement(
         classes=classes,
         rows=int(rows),

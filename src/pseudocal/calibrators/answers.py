@@ -26,8 +26,9 @@ class Answers:
     Attributes:
         rows: Distinct row numbers of the target, of shape `(n,)`.
         labels: The class of each row, `CANNOT_TELL` or `NONE_OF_THESE`, of shape `(n,)`.
-        drawn_by: "ask" if `ask` chose the rows, or "random" if they were drawn at random in another way. Rows chosen in
-            any other way, such as those that are easy to label or look wrong, do not represent the target.
+        drawn_by: "ask" if `ask` chose the rows, or "random" if they were drawn at random in another
+            way. Rows chosen in any other way, such as those that are easy to label or look wrong,
+            do not represent the target.
         seed: The seed that `ask` was called with.
 
     """
@@ -41,7 +42,9 @@ class Answers:
         rows = as_numpy(self.rows, "rows")
         labels = as_numpy(self.labels, "labels")
         if rows.ndim != 1 or len(rows) == 0 or rows.shape != labels.shape:
-            raise InputError(f"expected a label for each row, got shapes {rows.shape} and {labels.shape}")
+            raise InputError(
+                f"expected a label for each row, got shapes {rows.shape} and {labels.shape}"
+            )
         for name, array in (("rows", rows), ("labels", labels)):
             if not is_integer(array):
                 raise InputError(f"expected {name} that are integers, got dtype {array.dtype}")

@@ -47,7 +47,9 @@ class Contents:
     @property
     def numbered(self) -> bool:
         """Whether the inputs are batches that are numbered across the whole target."""
-        return isinstance(self.inputs, list) and all(isinstance(batch, Batch) for batch in self.inputs)
+        return isinstance(self.inputs, list) and all(
+            isinstance(batch, Batch) for batch in self.inputs
+        )
 
 
 def contents_of(block: Block, source: Any) -> Contents:
@@ -83,7 +85,9 @@ class RowBlock:
         return [Batch(batch.number, batch.rows, take(source, batch.rows)) for batch in self.batches]
 
 
-def row_blocks(order: NDArray[np.intp], batch_size: int, block_rows: int = BLOCK_ROWS) -> list[RowBlock]:
+def row_blocks(
+    order: NDArray[np.intp], batch_size: int, block_rows: int = BLOCK_ROWS
+) -> list[RowBlock]:
     """Split rows into the same batches that a single process would use, and the batches into blocks.
 
     >>> blocks = row_blocks(np.arange(10), 2, block_rows=4)
@@ -93,7 +97,10 @@ def row_blocks(order: NDArray[np.intp], batch_size: int, block_rows: int = BLOCK
     batches = unread_batches(order, batch_size)
     at_once = max(1, block_rows // batch_size)
     parts = [tuple(batches[i : i + at_once]) for i in range(0, len(batches), at_once)]
-    return [RowBlock(part, f"block {i} of {len(batches[0].rows)} x {len(part)} rows") for i, part in enumerate(parts)]
+    return [
+        RowBlock(part, f"block {i} of {len(batches[0].rows)} x {len(part)} rows")
+        for i, part in enumerate(parts)
+    ]
 
 
 @dataclass(frozen=True)
@@ -118,9 +125,19 @@ class MappedFile:
 
 def sendable(source: Any) -> Any:
     """What to send to a worker for `source`: a memory map is sent as the name of its file."""
-    if isinstance(source, np.memmap) and source.filename is not None and not isinstance(source.base, np.ndarray):
+    if (
+        isinstance(source, np.memmap)
+        and source.filename is not None
+        and not isinstance(source.base, np.ndarray)
+    ):
         order: Literal["C", "F"] = "C" if source.flags.c_contiguous else "F"
-        return MappedFile(str(Path(source.filename).resolve()), source.dtype.str, source.shape, source.offset, order)
+        return MappedFile(
+            str(Path(source.filename).resolve()),
+            source.dtype.str,
+            source.shape,
+            source.offset,
+            order,
+        )
     return source
 
 
@@ -133,7 +150,11 @@ def received(source: Any) -> Any:
 
 def as_blocks(data: Any) -> Sequence[Block]:
     """Check that `data` is a list of blocks."""
-    if not isinstance(data, Sequence) or not data or not all(hasattr(block, "read") for block in data):
+    if (
+        not isinstance(data, Sequence)
+        or not data
+        or not all(hasattr(block, "read") for block in data)
+    ):
         raise InputError(
             f"expected an array, or a list of blocks that workers can read on their own, got {type(data).__name__}"
         )

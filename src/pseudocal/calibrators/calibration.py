@@ -1,4 +1,7 @@
-"""The result of a calibrator: a scaling, its uncertainty, and the settings and versions that produced it."""
+"""The result of a calibrator.
+
+A scaling, its uncertainty, and the settings and versions that produced it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,16 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike
 
-from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, as_numpy, check_temperature, softmax
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Logits,
+    Probabilities,
+    as_logits,
+    as_numpy,
+    check_temperature,
+    softmax,
+)
 from pseudocal.calibrators.answers import Answers
 from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.refinement import as_applied, priors_of, refine
@@ -29,7 +41,11 @@ from pseudocal.scaling import MatrixScaling, Scaling, TemperatureScaling, Vector
 FORMAT = "pseudocal-calibration"
 FORMAT_VERSION = 1
 LARGEST_NUMBER = 1e300  # of those that a file may hold
-KINDS: dict[str, Any] = {"matrix": MatrixScaling, "temperature": TemperatureScaling, "vector": VectorScaling}
+KINDS: dict[str, Any] = {
+    "matrix": MatrixScaling,
+    "temperature": TemperatureScaling,
+    "vector": VectorScaling,
+}
 
 
 def versions() -> dict[str, str]:
@@ -53,12 +69,17 @@ def _applied(function: Callable[[Logits], Logits], logits: ArrayLike) -> Logits:
 
 
 def _estimates(content: Any) -> dict[str, float]:
-    return {name: check_temperature(value) for name, value in _named(content, "temperatures by estimator").items()}
+    return {
+        name: check_temperature(value)
+        for name, value in _named(content, "temperatures by estimator").items()
+    }
 
 
 def _named(content: Any, what: str, *kinds: type) -> dict[str, Any]:
     """An object of a file, whose values are of certain types, if any are named."""
-    if isinstance(content, dict) and all(not kinds or type(value) in kinds for value in content.values()):
+    if isinstance(content, dict) and all(
+        not kinds or type(value) in kinds for value in content.values()
+    ):
         return dict(content)
     raise InputError(f"expected {what}, got {brief(content)}")
 
@@ -93,12 +114,14 @@ class Calibration:
         method: The name of the calibrator.
         scaling: The scaling that corrects the logits.
         settings: The settings of the run, including the seed.
-        counts: What was done: the numbers of pairs, mixes and forward passes.
+        counts: What was done: the numbers of pairs, mixup samples and forward passes.
         versions: The versions of pseudocal, Python, NumPy and SciPy.
         trust: The label-free verdict on the calibration, if there is one.
         estimates: The temperatures found without labels, by estimator.
-        measured: What a person's answers say about the calibration; it takes precedence over `trust`.
-        refused: The temperature that should not be applied, for the record, if `scaling` is T = 1 in its place.
+        measured: What a person's answers say about the calibration; it takes precedence over
+            `trust`.
+        refused: The temperature that should not be applied, for the record, if `scaling` is T = 1
+            in its place.
 
     """
 
@@ -133,33 +156,44 @@ class Calibration:
         widths: Mapping[str, float] | None = None,
         groups: ArrayLike | None = None,
     ) -> Calibration:
-        """Update the calibration with a person's answers: `refine`, with its own estimates as priors.
+        """Update the calibration with a person's answers.
+
+        `refine`, with its own estimates as priors.
 
         Args:
             logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
             answers: The answers of a person, all of them: earlier answers are not kept.
-            widths: The width of the prior around each estimate, in log T, by estimator, where it differs from the
-                default; `math.inf` leaves the estimate out.
+            widths: The width of the prior around each estimate, in log T, by estimator, where it
+                differs from the default; `math.inf` leaves the estimate out.
             groups: The groups that were passed to `ask`, such as the image of each pixel.
 
         """
         z = as_logits(logits)
-        none = self.bound or self.measured or self.refused or self.method == "none"  # then T is no estimate
+        none = (
+            self.bound or self.measured or self.refused or self.method == "none"
+        )  # then T is no estimate
         estimates = self.estimates or ({} if none else {self.method: self.temperature})
-        scaling, measured = as_applied(*refine(z, answers, priors=priors_of(estimates, z, widths), groups=groups))
+        scaling, measured = as_applied(
+            *refine(z, answers, priors=priors_of(estimates, z, widths), groups=groups)
+        )
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
         return replace(found, versions=versions()).without_refused()
 
     def without_refused(self) -> Calibration:
         """The same with T = 1 in place of a temperature that should not be applied, which becomes `refused`."""
-        if self.verdict != "do not apply" or self.settings.get("on_distrust") != "identity":
+        if self.verdict != "do not apply" or self.settings.get("on_unreliable") != "identity":
             return self
         fitted = self._temperature_scaling
-        return replace(self, scaling=TemperatureScaling(1.0, rows=fitted.rows), refused=fitted.temperature)
+        return replace(
+            self, scaling=TemperatureScaling(1.0, rows=fitted.rows), refused=fitted.temperature
+        )
 
     @property
     def verdict(self) -> str | None:
-        """The verdict of the answers if there are any, otherwise the label-free one; None if there is neither."""
+        """The verdict of the answers if there are any, otherwise the label-free one.
+
+        None if there is neither.
+        """
         judged = self.measured or self.trust
         return None if judged is None else judged.verdict
 
@@ -170,7 +204,10 @@ class Calibration:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% interval of the temperature, sampling error only; with answers, the 90% interval they give."""
+        """The 95% interval of the temperature, sampling error only.
+
+        With answers, the 90% interval they give.
+        """
         known = self.measured.temperature if self.measured and self.refused is None else None
         return (known.low, known.high) if known else self._temperature_scaling.interval()
 
@@ -190,11 +227,21 @@ class Calibration:
             return f"Calibration({self.method}: {type(self.scaling).__name__} of {len(self.scaling.bias)} classes)"
         low, high = self.interval
         digits = ".3f" if self.temperature >= 0.01 else ".1e"
-        known = "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"  # some methods have no error
-        hit = f", at the {self.bound} bound" if self.bound else f", {self.refused:.3f} refused" if self.refused else ""
+        known = (
+            "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"
+        )  # some methods have no error
+        hit = (
+            f", at the {self.bound} bound"
+            if self.bound
+            else f", {self.refused:.3f} refused"
+            if self.refused
+            else ""
+        )
         said = f", verdict: {self.verdict}" if self.verdict else ""
         rows = f"from {self.scaling.rows} rows"
-        return f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, {rows}{hit}{said})"
+        return (
+            f"Calibration({self.method}: T = {self.temperature:{digits}}{known}, {rows}{hit}{said})"
+        )
 
     _repr_html_ = calibration_html
 
@@ -222,7 +269,9 @@ class Calibration:
         if not path.parent.is_dir():
             raise InputError(f"expected an existing folder for {path.name}, got {path.parent}")
         with replacing(path) as aside:
-            aside.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+            aside.write_text(
+                json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8"
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:
@@ -232,7 +281,9 @@ class Calibration:
             raise InputError(f"expected a file of format {FORMAT}, got {path}, which is another")
         given = content.get("format_version")
         if type(given) is not int or given != FORMAT_VERSION:
-            raise InputError(f"expected format version {FORMAT_VERSION}, got {brief(given)} in {path}")
+            raise InputError(
+                f"expected format version {FORMAT_VERSION}, got {brief(given)} in {path}"
+            )
         try:
             return cls._from_dict(content)
         except InputError as error:
@@ -240,7 +291,8 @@ class Calibration:
 
     @classmethod
     def _from_dict(cls, content: dict[str, Any]) -> Calibration:
-        scaling, method = scaling_from_dict(content.get("scaling")), content.get("method")
+        scaling = scaling_from_dict(content.get("scaling"))
+        method = content.get("method")
         if not isinstance(method, str):
             raise InputError(f"expected the name of a method, got {brief(method)}")
         trust, measured, refused = (content.get(key) for key in ("trust", "measured", "refused"))
@@ -258,7 +310,9 @@ class Calibration:
 
 
 def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
-    """Convert a scaling to JSON values. Infinity becomes None; an unknown standard error, NaN, is left out.
+    """Convert a scaling to JSON values.
+
+    Infinity becomes None; an unknown standard error, NaN, is left out.
 
     >>> scaling_to_dict(TemperatureScaling(2.0, log_se=0.1, rows=100))
     {'kind': 'temperature', 'temperature': 2.0, 'log_se': 0.1, 'rows': 100, 'bound': None,
@@ -266,7 +320,9 @@ def scaling_to_dict(scaling: Scaling) -> dict[str, Any]:
     """
     kind = next(name for name, type_ in KINDS.items() if isinstance(scaling, type_))
     unknown = {"log_se"} if math.isnan(getattr(scaling, "log_se", 0)) else set[str]()
-    return {"kind": kind} | {f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling) if f.name not in unknown}
+    return {"kind": kind} | {
+        f.name: _plain(getattr(scaling, f.name)) for f in fields(scaling) if f.name not in unknown
+    }
 
 
 def scaling_from_dict(value: Any) -> Scaling:
@@ -281,7 +337,9 @@ def scaling_from_dict(value: Any) -> Scaling:
     given = {k: v for k, v in value.items() if k != "kind"}
     known = {f.name: f.default is MISSING for f in fields(KINDS[kind])}
     if given.keys() - known or {name for name, needed in known.items() if needed} - given.keys():
-        raise InputError(f"expected the fields {', '.join(known)} of a {kind} scaling, got {brief(sorted(given))}")
+        raise InputError(
+            f"expected the fields {', '.join(known)} of a {kind} scaling, got {brief(sorted(given))}"
+        )
     if kind != "temperature":
         return KINDS[kind](**{k: _array(v, k) for k, v in given.items()})  # type: ignore[no-any-return]
     null = {"log_se": math.inf, "effective_rows": math.inf, "groups": None}  # what it stands for
@@ -289,7 +347,9 @@ def scaling_from_dict(value: Any) -> Scaling:
     if type(rows) is not int or not 0 <= rows < 2**63:
         raise InputError(f"expected a number of rows, got {brief(rows)}")
     filled: dict[str, Any] = {
-        k: null.get(k) if v is None else _number(v, k) for k, v in given.items() if k not in ("rows", "bound")
+        k: null.get(k) if v is None else _number(v, k)
+        for k, v in given.items()
+        if k not in ("rows", "bound")
     }
     return TemperatureScaling(**filled, rows=rows, bound=given.get("bound"))
 

@@ -1,8 +1,8 @@
 """Mean confidence as a function of the temperature, and its inverse.
 
-The mean confidence decreases with the temperature, from one to one over the number of classes. So there is one
-temperature for each accuracy in between, and a forecast of the accuracy on unlabelled data calibrates the model on
-average.
+The mean confidence decreases with the temperature, from one to one over the number of classes. So
+there is one temperature for each accuracy in between, and a estimated accuracy on unlabelled data
+calibrates the model on average.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Effect:
     Attributes:
         temperature: The temperature.
         confidence: The mean confidence on the target with it.
-        gap: That confidence minus the accuracy of the forecast: above zero the model is too sure.
+        gap: That confidence minus the accuracy of the estimate: above zero the model is too sure.
 
     """
 
@@ -106,13 +106,16 @@ def normal(z: float) -> float:
     return (1 + math.erf(z / math.sqrt(2))) / 2
 
 
-def match_confidence(logits: ArrayLike, accuracy: float, error: float = math.inf) -> TemperatureScaling:
+def match_confidence(
+    logits: ArrayLike, accuracy: float, error: float = math.inf
+) -> TemperatureScaling:
     """The temperature at which the mean confidence equals `accuracy`.
 
     >>> round(match_confidence([[2.0, 0.0]] * 4, 0.75).temperature, 6), round(2 / math.log(3), 6)
     (1.820478, 1.820478)
 
-    If no temperature reaches the accuracy, the result is the nearest bound, and its field `bound` is set.
+    If no temperature reaches the accuracy, the result is the nearest bound, and its field `bound`
+    is set.
 
     Args:
         logits: Logits of shape `(n, classes)`.
@@ -129,7 +132,8 @@ def match_confidence(logits: ArrayLike, accuracy: float, error: float = math.inf
     def excess(log_t: float) -> float:
         return float(confidences(z, math.exp(log_t)).mean()) - accuracy
 
-    low, high = math.log(BOUNDS[0]), math.log(BOUNDS[1])
+    low = math.log(BOUNDS[0])
+    high = math.log(BOUNDS[1])
     if excess(low) <= 0:
         return TemperatureScaling(BOUNDS[0], rows=len(z), bound="lower")
     if excess(high) >= 0:
@@ -152,7 +156,9 @@ def confidence_slope(logits: ArrayLike, temperature: float) -> float:
         temperature: Where to take the slope.
 
     """
-    up, down = (float(confidences(logits, temperature * math.exp(step)).mean()) for step in (STEP, -STEP))
+    up, down = (
+        float(confidences(logits, temperature * math.exp(step)).mean()) for step in (STEP, -STEP)
+    )
     return (down - up) / (2 * STEP)
 
 
@@ -169,14 +175,22 @@ def _below_top(z: Logits) -> NDArray[np.float64]:
 
 
 def nll_loss(labelled: Labelled) -> Callable[[float], float]:
-    """The mean negative log-likelihood as a function of the temperature: mean of log sum_c exp(d_c / T) - d_y / T."""
-    from scipy.special import logsumexp  # finite at negative temperatures too, which a released search tries
+    """The mean negative log-likelihood as a function of the temperature.
 
-    below, row = below_top(labelled.logits), np.arange(len(labelled))
+    Mean of log sum_c exp(d_c / T) - d_y / T.
+    """
+    from scipy.special import (
+        logsumexp,
+    )  # finite at negative temperatures too, which a released search tries
+
+    below = below_top(labelled.logits)
+    row = np.arange(len(labelled))
 
     def loss(temperature: float) -> float:
         d = below / temperature
-        return float(np.average(logsumexp(d, axis=1) - d[row, labelled.labels], weights=labelled.weights))
+        return float(
+            np.average(logsumexp(d, axis=1) - d[row, labelled.labels], weights=labelled.weights)
+        )
 
     return loss
 

@@ -1,4 +1,7 @@
-"""What all usable second opinions say together: a model's, or a student's if there is no model."""
+"""What all usable second opinions say together.
+
+A model's, or a surrogate's if there is no model.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,11 @@ class Consensus:
 
     @property
     def estimator(self) -> str:
-        """The name of the temperature that follows: "agreement", or "student" if that is the only opinion."""
-        return "student" if self.agreements[0].student else "agreement"
+        """The name of the temperature that follows.
+
+        "agreement", or "surrogate" if that is the only opinion.
+        """
+        return "surrogate" if self.agreements[0].surrogate else "agreement"
 
     @property
     def at_chance(self) -> bool:
@@ -44,16 +50,26 @@ class Consensus:
     @property
     def spread(self) -> float:
         """The standard deviation of what they estimate; 0 for one opinion."""
-        return float(np.std([a.accuracy for a in self.agreements], ddof=1)) if len(self.agreements) > 1 else 0.0
+        return (
+            float(np.std([a.accuracy for a in self.agreements], ddof=1))
+            if len(self.agreements) > 1
+            else 0.0
+        )
 
     @property
     def error(self) -> float:
-        """The standard error of `accuracy`; the opinions share their inputs, so they do not reduce it."""
+        """The standard error of `accuracy`.
+
+        The opinions share their inputs, so they do not reduce it.
+        """
         return float(np.mean([agreement.error for agreement in self.agreements]))
 
 
 def consensus_of(agreements: Sequence[Agreement]) -> Consensus | None:
-    """What the usable second opinions say together; None if there are none. A student counts if no model does."""
+    """What the usable second opinions say together; None if there are none.
+
+    A surrogate counts if no model does.
+    """
     usable = [agreement for agreement in agreements if agreement.usable]
-    heard = tuple(agreement for agreement in usable if not agreement.student) or tuple(usable)
+    heard = tuple(agreement for agreement in usable if not agreement.surrogate) or tuple(usable)
     return Consensus(heard) if heard else None

@@ -1,4 +1,7 @@
-"""Evidence: what a pass over the target collects for a calibration, in bounded memory, and mergeable."""
+"""Evidence.
+
+What a pass over the target collects for a calibration, in bounded memory, and mergeable.
+"""
 
 from __future__ import annotations
 
@@ -11,34 +14,48 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Labelled, Logits, Predictor
-from pseudocal.calibrators.agreement import Agreement, Opinion, agreement_of, count_agreement, find_mistakes
-from pseudocal.calibrators.student import PACKED, Lesson, Lessons
+from pseudocal.calibrators.agreement import (
+    Agreement,
+    Opinion,
+    agreement_of,
+    count_agreement,
+    find_mistakes,
+)
+from pseudocal.calibrators.surrogate import PACKED, SurrogateBatch, SurrogateSample
+from pseudocal.mixup.pairs import Pairs
 from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
-from pseudocal.synthesis.pairs import Pairs
 
-LESS_FOR_PIXELS = 4  # pixels of an image are strongly correlated: a quarter of the memory is enough for them
+LESS_FOR_PIXELS = (
+    4  # pixels of an image are strongly correlated: a quarter of the memory is enough for them
+)
 MOST_SHAPES = 1000  # shapes of inputs that are remembered for the error message
-FIRST_LOOK = 64  # mixes before the standard error is compared with the tolerance for the first time
+FIRST_LOOK = (
+    64  # mixup samples before the standard error is compared with the tolerance for the first time
+)
 
 Packed = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One batch of the target: the logits of its inputs and of the mixes that were made from them.
+    """One batch of the target.
+
+    The logits of its inputs and of the mixup samples that were made from them.
 
     Attributes:
         rows: The row numbers of the inputs in the data, of shape `(n,)`.
         shape: The shape of one input.
-        real: The logits of the inputs (of maps, those of a sample of pixels), labelled with the predicted class.
+        real: The logits of the inputs (of maps, those of a sample of pixels), labelled with the
+            predicted class.
         pairs: The number of pairs of inputs.
-        mixes: The labelled mixes.
-        opinions: What each second model says of the inputs and of the mixes; empty if there is none.
-        passes: The number of inputs and mixes that all models predicted.
+        mixup_samples: The labelled mixup samples.
+        opinions: What each second model says of the inputs and of the mixup samples; empty if there
+            is none.
+        passes: The number of inputs and mixup samples that all models predicted.
         epoch: The number of the pass over the data, from 0.
-        lessons: What a student learns from the batch; empty if there is none.
+        lessons: What a surrogate learns from the batch; empty if there is none.
 
     """
 
@@ -46,33 +63,48 @@ class Step:
     shape: tuple[int, ...]
     real: Labelled
     pairs: int
-    mixes: Labelled
+    mixup_samples: Labelled
     opinions: Sequence[Opinion]
     passes: int
     epoch: int = 0
-    lessons: Sequence[Lesson] = ()
+    surrogate_samples: Sequence[SurrogateBatch] = ()
 
     def __repr__(self) -> str:
-        return f"Step({len(self.rows)} inputs, {self.pairs} pairs, {len(self.mixes)} mixes, epoch {self.epoch})"
+        return f"Step({len(self.rows)} inputs, {self.pairs} pairs, {len(self.mixup_samples)} mixup samples, epoch {self.epoch})"
 
     @property
     def logits(self) -> Logits | None:
-        """The logits of the inputs, of shape `(n, classes)`; None for maps, which are too large to carry along."""
+        """The logits of the inputs, of shape `(n, classes)`.
+
+        None for maps, which are too large to carry along.
+        """
         return self.real.logits if self.real.groups is None else None
 
 
 def count_opinions(
-    seconds: Sequence[Predictor], others: Sequence[Logits], real: Labelled, pairs: Pairs, mixes: Labelled, lam: float
+    seconds: Sequence[Predictor],
+    others: Sequence[Logits],
+    real: Labelled,
+    pairs: Pairs,
+    mixup_samples: Labelled,
+    lam: float,
 ) -> list[Opinion]:
-    """Count what each second model says of one batch: of its inputs, whose logits are `others`, and of its mixes."""
-    mistakes = find_mistakes(seconds, pairs, mixes, lam)
-    return [count_agreement(real.logits, its) + wrong for its, wrong in zip(others, mistakes, strict=True)]
+    """Count what each second model says of one batch.
+
+    Of its inputs, whose logits are `others`, and of its mixup samples.
+    """
+    mistakes = find_mistakes(seconds, pairs, mixup_samples, lam)
+    return [
+        count_agreement(real.logits, its) + wrong
+        for its, wrong in zip(others, mistakes, strict=True)
+    ]
 
 
 class Evidence:
-    """Samples of the mixes and of the real logits, and counts of what was done.
+    """Samples of the mixup samples and of the real logits, and counts of what was done.
 
-    Evidence from two parts of the target merges into the evidence that one pass over both would have collected.
+    Evidence from two parts of the target merges into the evidence that one pass over both would
+    have collected.
 
     >>> x = np.array([[2.0, 0.0]])
     >>> step = Step(np.array([0]), (2,), Labelled(x, np.array([0])), 3, Labelled(x, np.array([0])), (), 5)
@@ -81,7 +113,7 @@ class Evidence:
     >>> other.add(step)
     >>> part.merge(other.pack())
     >>> part.counts
-    {'pairs': 6, 'mixes': 2, 'forward_passes': 10}
+    {'pairs': 6, 'mixup_samples': 2, 'forward_passes': 10}
 
     Args:
         memory: The most bytes that the samples may take.
@@ -90,16 +122,19 @@ class Evidence:
     """
 
     def __init__(self, memory: int, streams: Streams) -> None:
-        self.mixes = Reservoir(memory * 2 // 3, streams.kept_mixes())
+        self.mixup_samples = Reservoir(memory * 2 // 3, streams.kept_mixup())
         self.real = Reservoir(memory // 3, streams.kept_real())
         self.opinions: list[Opinion] = []
-        self.lessons: Lessons | None = None
+        self.surrogate_samples: SurrogateSample | None = None
         self.inputs = 0  # real inputs, each counted once, also if every pixel of it has a row
         self.pairs = 0
-        self.shapes: list[tuple[int, ...]] = []  # shapes of the inputs, until two of them have been paired
+        self.shapes: list[
+            tuple[int, ...]
+        ] = []  # shapes of the inputs, until two of them have been paired
         self.epochs = 1
         self.forward_passes = 0
-        # images are numbered from a random start, so that the numbers of different blocks do not collide
+        # images are numbered from a random start, so that the numbers of different blocks do not
+        # collide
         self._first_image = streams.images().integers(2**62, dtype=np.int64)
         self._look_at = FIRST_LOOK
 
@@ -120,17 +155,19 @@ class Evidence:
             _make_room(self.real, of_pixels=step.real.groups is not None)
             self.real.add(step.real)
         self._add_opinions(step.opinions)
-        for lesson in step.lessons:
-            self.lessons = self.lessons or Lessons.of(lesson)
-            self.lessons.add(lesson)
-        if len(step.mixes):
-            self._add_mixes(step.mixes, step.epoch)
+        for batch_sample in step.surrogate_samples:
+            self.surrogate_samples = self.surrogate_samples or SurrogateSample.of(batch_sample)
+            self.surrogate_samples.add(batch_sample)
+        if len(step.mixup_samples):
+            self._add_mixup(step.mixup_samples, step.epoch)
 
-    def _add_mixes(self, mixes: Labelled, epoch: int) -> None:
-        if mixes.groups is not None:
-            mixes = replace(mixes, groups=mixes.groups + self._first_image + (epoch << 32))
-        _make_room(self.mixes, of_pixels=mixes.groups is not None)
-        self.mixes.add(mixes)
+    def _add_mixup(self, mixup_samples: Labelled, epoch: int) -> None:
+        if mixup_samples.groups is not None:
+            mixup_samples = replace(
+                mixup_samples, groups=mixup_samples.groups + self._first_image + (epoch << 32)
+            )
+        _make_room(self.mixup_samples, of_pixels=mixup_samples.groups is not None)
+        self.mixup_samples.add(mixup_samples)
 
     def _add_opinions(self, opinions: Sequence[Opinion]) -> None:
         before = self.opinions or [Opinion.empty(len(opinion.inputs)) for opinion in opinions]
@@ -138,13 +175,29 @@ class Evidence:
 
     def pack(self) -> Packed:
         """The evidence as plain arrays, to be sent to another process."""
-        mixes, real = self.mixes.sample, self.real.sample
-        numbers = [self.inputs, self.pairs, self.forward_passes, self.epochs, mixes.seen, real.seen]
-        packed = {"counts": np.array(numbers, dtype=np.int64), "ceilings": np.array([mixes.ceiling, real.ceiling])}
+        mixup_samples, real = self.mixup_samples.sample, self.real.sample
+        numbers = [
+            self.inputs,
+            self.pairs,
+            self.forward_passes,
+            self.epochs,
+            mixup_samples.seen,
+            real.seen,
+        ]
+        packed = {
+            "counts": np.array(numbers, dtype=np.int64),
+            "ceilings": np.array([mixup_samples.ceiling, real.ceiling]),
+        }
         if self.opinions:
-            packed["opinions"] = np.r_[len(self.opinions), np.ravel([astuple(opinion) for opinion in self.opinions])]
-        packed |= {} if self.lessons is None else self.lessons.pack()
-        return packed | {name: s.rows for name, s in (("mixes", mixes), ("real", real)) if s.rows is not None}
+            packed["opinions"] = np.r_[
+                len(self.opinions), np.ravel([astuple(opinion) for opinion in self.opinions])
+            ]
+        packed |= {} if self.surrogate_samples is None else self.surrogate_samples.pack()
+        return packed | {
+            name: s.rows
+            for name, s in (("mixup", mixup_samples), ("real", real))
+            if s.rows is not None
+        }
 
     def merge(self, packed: Packed) -> None:
         """Merge evidence from another part of the target.
@@ -153,16 +206,19 @@ class Evidence:
             packed: The evidence, as `pack` returns it.
 
         """
-        inputs, pairs, forward_passes, epochs, mixes, real = packed["counts"].tolist()
-        below_mixes, below_real = packed["ceilings"].tolist()
-        _merge(self.mixes, Sample(packed.get("mixes"), mixes, below_mixes))
+        inputs, pairs, forward_passes, epochs, mixup_samples, real = packed["counts"].tolist()
+        below_mixup, below_real = packed["ceilings"].tolist()
+        _merge(self.mixup_samples, Sample(packed.get("mixup"), mixup_samples, below_mixup))
         _merge(self.real, Sample(packed.get("real"), real, below_real))
         if "opinions" in packed:
-            opinions, numbers = int(packed["opinions"][0]), packed["opinions"][1:]
-            self._add_opinions([Opinion(*of_one) for of_one in numbers.reshape(opinions, len(fields(Opinion)), -1)])
+            opinions = int(packed["opinions"][0])
+            numbers = packed["opinions"][1:]
+            self._add_opinions(
+                [Opinion(*of_one) for of_one in numbers.reshape(opinions, len(fields(Opinion)), -1)]
+            )
         if PACKED[0] in packed:
-            self.lessons = self.lessons or Lessons.like(packed)
-            self.lessons.merge(packed)
+            self.surrogate_samples = self.surrogate_samples or SurrogateSample.like(packed)
+            self.surrogate_samples.merge(packed)
         self.inputs += inputs
         self.pairs += pairs
         self.forward_passes += forward_passes
@@ -170,57 +226,76 @@ class Evidence:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of pairs, mixes and forward passes."""
-        return {"pairs": self.pairs, "mixes": self.mixes.seen, "forward_passes": self.forward_passes}
+        """The numbers of pairs, mixup samples and forward passes."""
+        return {
+            "pairs": self.pairs,
+            "mixup_samples": self.mixup_samples.seen,
+            "forward_passes": self.forward_passes,
+        }
 
     @property
     def agreements(self) -> list[Agreement]:
-        """The agreement with each second opinion. Later epochs repeat the inputs, so they do not reduce its error."""
+        """The agreement with each second opinion.
+
+        Later epochs repeat the inputs, so they do not reduce its error.
+        """
         real, epochs = self.real.labelled, self.epochs
         found = [agreement_of(opinion, real) for opinion in self.opinions]
         found = [replace(a, rows=a.rows // epochs, mistakes=a.mistakes / epochs) for a in found]
-        if self.lessons is not None:  # which has each input once
-            student = agreement_of(self.lessons.opinion(real.logits.shape[1]), real)
-            found.append(replace(student, mistakes=student.mistakes / epochs, student=True))
+        if self.surrogate_samples is not None:  # which has each input once
+            surrogate = agreement_of(self.surrogate_samples.opinion(real.logits.shape[1]), real)
+            found.append(replace(surrogate, mistakes=surrogate.mistakes / epochs, surrogate=True))
         return found
 
     def temperature(self) -> TemperatureScaling:
-        """Fit the temperature on the mixes.
+        """Fit the temperature on the mixup samples.
 
-        Mixes of later epochs reuse the same inputs, so they do not reduce the standard error. This is conservative,
-        since the pairs are new.
+        Mixup samples of later epochs reuse the same inputs, so they do not reduce the standard
+        error. This is conservative, since the pairs are new.
         """
-        mixes = self.mixes.labelled
-        fitted = fit_temperature(mixes.logits, mixes.labels, weights=mixes.weights, groups=mixes.groups)
+        mixup_samples = self.mixup_samples.labelled
+        fitted = fit_temperature(
+            mixup_samples.logits,
+            mixup_samples.labels,
+            weights=mixup_samples.weights,
+            groups=mixup_samples.groups,
+        )
         fitted = replace(fitted, effective_rows=fitted.effective_rows / self.epochs)
         if fitted.groups is None:
             return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
-        log_se = fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf  # one pair of images
+        log_se = (
+            fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf
+        )  # one pair of images
         return replace(fitted, log_se=log_se, groups=fitted.groups / self.epochs)
 
-    def settled(self, tolerance: float | None) -> bool:
-        """Whether the standard error of log T is below a tolerance. It is computed only when that may have changed.
+    def converged(self, tolerance: float | None) -> bool:
+        """Whether the standard error of log T is below a tolerance.
+
+        It is computed only when that may have changed.
 
         Args:
             tolerance: The tolerance; None means never.
 
         """
-        held = len(self.mixes)
+        held = len(self.mixup_samples)
         if tolerance is None or held < self._look_at:
             return False
         error = self.temperature().log_se
-        needed = held * (error / tolerance) ** 2  # the error decreases with the square root of the number of mixes
+        needed = (
+            held * (error / tolerance) ** 2
+        )  # the error decreases with the square root of the number of mixup samples
         self._look_at = int(np.clip(1.02 * needed, 1.1 * held, 2 * held))
         return error < tolerance
 
-    def why_no_mixes(self, strategy: str | None) -> str:
-        """The error message if there are no mixes.
+    def why_no_mixup_samples(self, strategy: str | None) -> str:
+        """The error message if there are no mixup samples.
 
         Args:
             strategy: The name of the strategy that replaced mixup, if any.
 
         """
-        rows, maps = self.inputs, self.real.seen > 0 and self.real.labelled.groups is not None
+        rows = self.inputs
+        maps = self.real.seen > 0 and self.real.labelled.groups is not None
         if self.pairs == 0 and rows > 1 and len(self.shapes) == rows:
             first = ", ".join(" x ".join(map(str, shape)) for shape in self.shapes[:3])
             return (
@@ -245,7 +320,9 @@ class Evidence:
 
 
 def _merge(reservoir: Reservoir, sample: Sample) -> None:
-    _make_room(reservoir, of_pixels=sample.rows is not None and "group" in (sample.rows.dtype.names or ()))
+    _make_room(
+        reservoir, of_pixels=sample.rows is not None and "group" in (sample.rows.dtype.names or ())
+    )
     reservoir.merge_sample(sample)
 
 

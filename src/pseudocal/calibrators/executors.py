@@ -1,7 +1,10 @@
-"""A target in blocks: workers collect evidence from each block, and it is merged here in the order of the blocks.
+"""A target in blocks.
 
-Random numbers depend on the seed and on the block, never on the worker or on the order in which blocks finish. So one
-worker, a hundred workers and no workers give the same result, and so does a worker that dies and is replaced.
+Workers collect evidence from each block, and it is merged here in the order of the blocks.
+
+Random numbers depend on the seed and on the block, never on the worker or on the order in which
+blocks finish. So one worker, a hundred workers and no workers give the same result, and so does a
+worker that dies and is replaced.
 """
 
 from __future__ import annotations
@@ -17,13 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.batches import as_inputs, count, fitting, is_array, may_be_large, take
-from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, received, row_blocks, sendable
+from pseudocal.calibrators.blocks import (
+    Block,
+    as_blocks,
+    contents_of,
+    received,
+    row_blocks,
+    sendable,
+)
 from pseudocal.calibrators.evidence import Evidence, Packed
-from pseudocal.calibrators.student import ready
-from pseudocal.omissions import Omissions
+from pseudocal.calibrators.surrogate import ready
+from pseudocal.mixup import Strategy
 from pseudocal.predictors import as_predictor, models_in
 from pseudocal.randomness import Streams
-from pseudocal.synthesis import Strategy
+from pseudocal.skipped import Skipped
 
 if TYPE_CHECKING:
     from pseudocal.calibrators.pseudocal import PseudoCal
@@ -53,8 +63,12 @@ class Executor(Protocol):
         """The fraction of blocks that may fail."""
         ...
 
-    def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
-        """The result for each block, or a `Failure`, in order. Closing the generator cancels the rest.
+    def map(
+        self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]
+    ) -> Generator[Any, None, None]:
+        """The result for each block, or a `Failure`, in order.
+
+        Closing the generator cancels the rest.
 
         Args:
             start: Called once on each worker; returns the function that is called on each block.
@@ -66,7 +80,9 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class BlockWork:
-    """The work of each worker on its blocks. It is sent to the workers, so it holds only settings and models.
+    """The work of each worker on its blocks.
+
+    It is sent to the workers, so it holds only settings and models.
 
     Attributes:
         method: The settings of the calibration.
@@ -86,14 +102,19 @@ class BlockWork:
     strategy: Strategy | None = None
 
     def start(self) -> WorkOnBlock:
-        """On a worker: create the models once, and return the function that collects evidence from a block."""
+        """On a worker.
+
+        Create the models once, and return the function that collects evidence from a block.
+        """
         model, seconds = self.models
         opinions = [ready(second) for second in models_in(seconds)]
         return partial(self._evidence, as_predictor(model), opinions, received(self.source))
 
-    def _evidence(self, predict: Any, opinions: Any, whole: Any, number: int, block: Any) -> tuple[Packed, Any]:
+    def _evidence(
+        self, predict: Any, opinions: Any, whole: Any, number: int, block: Any
+    ) -> tuple[Packed, Any]:
         contents = contents_of(block, whole)
-        evidence = self.method.no_evidence(part=number)
+        evidence = self.method.empty_evidence(part=number)
         for step in self.method.steps(
             predict,
             contents.inputs,
@@ -115,7 +136,9 @@ def collect_in_blocks(
     batch_size: int,
     strategy: Strategy | None = None,
 ) -> tuple[Evidence, dict[str, Any]]:
-    """Collect evidence from an array or from blocks with `executor`; also returns settings for the record of the run.
+    """Collect evidence from an array or from blocks with `executor`.
+
+    Also returns settings for the record of the run.
 
     Args:
         method: The settings of the calibration.
@@ -126,7 +149,9 @@ def collect_in_blocks(
         strategy: Replaces mixup, if given.
 
     """
-    streams, source, memory = Streams(method.seed), None, float(method.memory)
+    streams = Streams(method.seed)
+    source = None
+    memory = float(method.memory)
     if is_array(data):
         data = as_inputs(data)
         batch_size = _fitting_on_worker(method, models[0], data, executor, batch_size)
@@ -142,7 +167,9 @@ def collect_in_blocks(
     return merging.evidence, merging.record | {"batch_size": batch_size}
 
 
-def _fitting_on_worker(method: PseudoCal, model: Any, data: Any, executor: Executor, batch_size: int) -> int:
+def _fitting_on_worker(
+    method: PseudoCal, model: Any, data: Any, executor: Executor, batch_size: int
+) -> int:
     """The batch size that a single process would choose; found on a worker, where the model is."""
     if not may_be_large(data, batch_size, method.memory):
         return batch_size
@@ -169,19 +196,22 @@ def block_order(seed: int, n: int) -> NDArray[np.intp]:
 class Merging:
     """Merge the evidence of each block, in order, until the tolerance is reached.
 
-    `steps` does the work and yields the number of finished blocks after each one, for progress bars.
+    `steps` does the work and yields the number of finished blocks after each one, for progress
+    bars.
     """
 
     def __init__(self, work: BlockWork, blocks: Sequence[Block], executor: Executor) -> None:
         method = work.method
         sample = min(method.memory, max(ALWAYS_SENT, 4 * method.memory // len(blocks)))
         self._tolerance = method.tolerance
-        self._work = replace(work, method=replace(method, memory=sample, tolerance=None, pairing="batch"))
+        self._work = replace(
+            work, method=replace(method, memory=sample, tolerance=None, pairing="batch")
+        )
         self._blocks, self._executor = blocks, executor
-        self._left_out = Omissions(len(blocks), executor.max_bad, "blocks to fail")
+        self._skipped = Skipped(len(blocks), executor.max_bad, "blocks to fail")
         self._unreadable = unreadable_in(blocks, executor.max_bad)
         self._done = 0
-        self.evidence = method.no_evidence()
+        self.evidence = method.empty_evidence()
 
     def steps(self) -> Iterator[int]:
         """Work on the blocks and yield the number of finished ones."""
@@ -189,23 +219,23 @@ class Merging:
             for block, result in zip(self._blocks, results, strict=True):
                 self._done += 1
                 if isinstance(result, Failure):
-                    self._left_out.add(block.name, result.reason)
+                    self._skipped.add(block.name, result.reason)
                 else:
                     packed, bad = result
                     self._unreadable.update(bad)
                     self.evidence.merge(packed)
                 yield self._done
-                if self.evidence.settled(self._tolerance):
+                if self.evidence.converged(self._tolerance):
                     break
 
     @property
     def record(self) -> dict[str, Any]:
         """Settings for the record of the run."""
-        used = self._done - len(self._left_out.why)
-        record = {"blocks": len(self._blocks), "blocks_used": used, "left_out": self._left_out.why}
+        used = self._done - len(self._skipped.why)
+        record = {"blocks": len(self._blocks), "blocks_used": used, "skipped": self._skipped.why}
         return record | ({"unreadable": self._unreadable.why} if self._unreadable.why else {})
 
 
-def unreadable_in(blocks: Sequence[Block], most: float) -> Omissions:
+def unreadable_in(blocks: Sequence[Block], most: float) -> Skipped:
     """An empty record of unreadable inputs, for all blocks that know their number of inputs."""
-    return Omissions(sum(len(block) for block in blocks if isinstance(block, Sized)), most)
+    return Skipped(sum(len(block) for block in blocks if isinstance(block, Sized)), most)

@@ -1,8 +1,9 @@
 """Ridge regression to classes with some folds left out, from one sum of outer products for each fold.
 
-Leaving folds out is leaving their sums out, so a model for every pair of five folds costs one pass over the rows and
-fifteen solutions. If there are fewer rows than features, rows are first projected onto the space that they span, which
-changes no prediction: then the sums are as small as the kernel matrix.
+Leaving folds out is leaving their sums out, so a model for every pair of five folds costs one pass
+over the rows and fifteen solutions. If there are fewer rows than features, rows are first projected
+onto the space that they span, which changes no prediction: then the sums are as small as the kernel
+matrix.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats
-from pseudocal.synthesis.pairs import Classes, Numbers
+from pseudocal.mixup.pairs import Classes, Numbers
 
 Rows32 = NDArray[np.float32]
 
-STUDENT_FOLDS = 5
+SURROGATE_FOLDS = 5
 ROWS_TO_STRENGTH = 130  # rows per unit of the ridge; rows have unit length
 CHUNK_OF_ROWS = 2**25  # bytes of float64 rows that are processed at a time
 
@@ -56,7 +57,9 @@ class UnitRows:
         mean = sum(x[part].astype(np.float64).sum(axis=0) for part in _chunks(x, at)) / len(at)
         scale = np.ones_like(mean)
         if scaled:
-            scale = np.sqrt(sum(((x[part] - mean) ** 2).sum(axis=0) for part in _chunks(x, at)) / len(at))
+            scale = np.sqrt(
+                sum(((x[part] - mean) ** 2).sum(axis=0) for part in _chunks(x, at)) / len(at)
+            )
             scale[scale == 0] = 1.0
         plain = cls(mean, scale)
         if len(at) >= x.shape[1]:
@@ -85,7 +88,8 @@ class FoldedRidge:
 
     Attributes:
         unit: Prepares rows.
-        outer: The sum of the outer products of the rows of each fold with themselves, `(folds, d, d)`.
+        outer: The sum of the outer products of the rows of each fold with themselves, `(folds, d,
+            d)`.
         cross: The sum of the rows of each fold and class, `(folds, d, classes)`.
         counts: The number of rows of each fold.
 
@@ -98,7 +102,13 @@ class FoldedRidge:
 
     @classmethod
     def fitted(
-        cls, unit: UnitRows, x: NDArray[Any], labels: Classes, at: Numbers, folds: Classes, classes: int
+        cls,
+        unit: UnitRows,
+        x: NDArray[Any],
+        labels: Classes,
+        at: Numbers,
+        folds: Classes,
+        classes: int,
     ) -> FoldedRidge:
         """Sum over rows, in their order.
 
@@ -112,19 +122,23 @@ class FoldedRidge:
 
         """
         width = x.shape[1] if unit.basis is None else unit.basis.shape[1]
-        outer, cross = np.zeros((STUDENT_FOLDS, width, width)), np.zeros((STUDENT_FOLDS, width, classes))
-        for fold in range(STUDENT_FOLDS):
+        outer = np.zeros((SURROGATE_FOLDS, width, width))
+        cross = np.zeros((SURROGATE_FOLDS, width, classes))
+        for fold in range(SURROGATE_FOLDS):
             for part in _chunks(x, at[folds == fold]):
                 rows = unit.of(x[part])
                 outer[fold] += rows.T @ rows
                 cross[fold] += rows.T @ np.eye(classes, dtype=np.float32)[labels[part]]
-        return cls(unit, outer, cross, np.bincount(folds, minlength=STUDENT_FOLDS))
+        return cls(unit, outer, cross, np.bincount(folds, minlength=SURROGATE_FOLDS))
 
-    def weights(self, left_out: frozenset[int]) -> Rows32:
-        """The coefficients `(d, classes)` without some folds; with so strong a ridge float32 is exact enough."""
+    def weights(self, skipped: frozenset[int]) -> Rows32:
+        """The coefficients `(d, classes)` without some folds.
+
+        With so strong a ridge float32 is exact enough.
+        """
         from scipy.linalg import solve
 
-        kept = [fold for fold in range(STUDENT_FOLDS) if fold not in left_out]
+        kept = [fold for fold in range(SURROGATE_FOLDS) if fold not in skipped]
         matrix, sums = (each[kept].sum(axis=0) for each in (self.outer, self.cross))
         matrix[np.diag_indices_from(matrix)] += max(1, self.counts[kept].sum()) / ROWS_TO_STRENGTH
         found: Rows32 = solve(matrix.astype(np.float32), sums.astype(np.float32), assume_a="pos")
@@ -141,9 +155,9 @@ class FoldedRidge:
         """
         found = np.zeros(len(at), dtype=np.int64)
         sets = np.sort(without, axis=1)
-        for left_out in np.unique(sets, axis=0):
-            weights = self.weights(frozenset(left_out.tolist()))
-            places = np.flatnonzero((sets == left_out).all(axis=1))
+        for skipped in np.unique(sets, axis=0):
+            weights = self.weights(frozenset(skipped.tolist()))
+            places = np.flatnonzero((sets == skipped).all(axis=1))
             for part in _chunks(x, places):
                 found[part] = (self.unit.of(x[at[part]]) @ weights).argmax(axis=1)
         return found

@@ -47,9 +47,17 @@ def pixel_rows(
     for number, (x, masks) in enumerate(map(_checked, batches)):
         maps = predict(x)
         if maps.ndim != 4:
-            raise InputError(f"expected logits of every pixel (n, classes, h, w), got shape {maps.shape}")
+            raise InputError(
+                f"expected logits of every pixel (n, classes, h, w), got shape {maps.shape}"
+            )
         reservoir.add(
-            labelled_pixels(maps, masks, pixels_per_image=pixels_per_image, ignore=ignore, rng=streams.real(number))
+            labelled_pixels(
+                maps,
+                masks,
+                pixels_per_image=pixels_per_image,
+                ignore=ignore,
+                rng=streams.real(number),
+            )
         )
     if reservoir.seen == 0:
         raise InputError("expected images with at least one pixel that is not ignored, got none")

@@ -1,10 +1,11 @@
 """What answers say about a model: its accuracy, its confidence gap and its calibration error.
 
-The accuracy is the fraction of right predictions among the answered rows, adjusted by the difference in calibrated
-confidence between all rows and the answered ones (prediction-powered inference), if that narrows the interval. The
-interval is Jeffreys' interval for a proportion with an effective number of answers; if all answers are right, or all
-wrong, its end is exact. That number is larger than the actual one if the questions are spread over confidences or if
-confidence predicts what is right, and smaller if several pixels of one image were asked about.
+The accuracy is the fraction of right predictions among the answered rows, adjusted by the
+difference in calibrated confidence between all rows and the answered ones (prediction-powered
+inference), if that narrows the interval. The interval is Jeffreys' interval for a proportion with
+an effective number of answers; if all answers are right, or all wrong, its end is exact. That
+number is larger than the actual one if the questions are spread over confidences or if confidence
+predicts what is right, and smaller if several pixels of one image were asked about.
 """
 
 from __future__ import annotations
@@ -21,12 +22,19 @@ from pseudocal.metrics import Interval, Outcomes, bootstrap, debiased_l2
 Numbers64 = NDArray[np.float64]
 
 LEVEL = 0.9  # the level of every interval here
-IMAGINED = 4.0  # pseudo-answers, as the calibrated confidence expects them, that stabilise a variance
-FEWEST_FOR_ECE = 100  # with fewer answers the interval of a calibration error is too wide to be useful
+IMAGINED = (
+    4.0  # pseudo-answers, as the calibrated confidence expects them, that stabilise a variance
+)
+FEWEST_FOR_ECE = (
+    100  # with fewer answers the interval of a calibration error is too wide to be useful
+)
 ROWS_OF_A_BIN = 20
-STEADY = 20.0  # pseudo-answers, with unrelated neighbours, that stabilise the variance between neighbours
-ALL_ALIKE = 1e-12  # variances below this share of the sum of squares are rounding errors
-MOST_GAIN = 3.0  # the largest factor by which the effective number of answers may exceed the actual one
+# pseudo-answers, with unrelated neighbours, that stabilise the variance between neighbours
+STEADY = 20.0
+ALL_ALIKE = 1e-12  # variances below this fraction of the sum of squares are rounding errors
+MOST_GAIN = (
+    3.0  # the largest factor by which the effective number of answers may exceed the actual one
+)
 MOST_BINS = 15
 
 
@@ -36,13 +44,15 @@ class CheckedRows:
 
     Attributes:
         right: Whether each predicted class is right, of shape `(n,)`.
-        confidence: The calibrated confidence of each row, with a temperature fitted without it, of shape `(n,)`.
+        confidence: The calibrated confidence of each row, with a temperature fitted without it, of
+            shape `(n,)`.
         expected: The mean calibrated confidence over all rows of the target.
         noise: The mean of c (1 - c) over all rows, where c is the calibrated confidence.
         rows: The number of rows of the target.
-        groups: The group of each row, numbered from zero, of shape `(n,)`; rows of one group are not independent.
-        spread: Whether `ask` chose the rows and they are in the order of the survey, so that neighbours represent
-            similar parts of the target. This reduces the sampling error.
+        groups: The group of each row, numbered from zero, of shape `(n,)`; rows of one group are
+            not independent.
+        spread: Whether `ask` chose the rows and they are in the order of the survey, so that
+            neighbours represent similar parts of the target. This reduces the sampling error.
 
     """
 
@@ -69,23 +79,32 @@ def accuracy_interval(sample: CheckedRows) -> Interval:
     >>> print(accuracy_interval(ten))
     1.0000 [0.8609, 1.0000]
 
-    The lower end is exact: with an accuracy of 86.09%, all twenty are right in 5% of cases, since 0.8609^20 = 0.05.
+    The lower end is exact: with an accuracy of 86.09%, all twenty are right in 5% of cases, since
+    0.8609^20 = 0.05.
     """
     from scipy.special import betaincinv
 
     right = sample.right
-    share = float(right.mean())
+    fraction = float(right.mean())
     if sample.remaining == 0:
-        return Interval(share, share, share)
+        return Interval(fraction, fraction, fraction)
     weight = _weight(sample)
     if effective_sample_size(sample, weight) <= effective_sample_size(sample, 0.0):
         weight = 0.0
-    value = min(1.0, max(0.0, share + weight * (sample.expected - float(sample.confidence.mean()))))
+    value = min(
+        1.0, max(0.0, fraction + weight * (sample.expected - float(sample.confidence.mean())))
+    )
     size = effective_sample_size(sample, weight)
     tail = (1 - LEVEL) / 2
-    if right.all() or not right.any():  # Jeffreys' interval is too short there (Brown, Cai and DasGupta, 2001)
+    if (
+        right.all() or not right.any()
+    ):  # Jeffreys' interval is too short there (Brown, Cai and DasGupta, 2001)
         end = tail ** (1 / size)
-        return Interval(value, min(end, value), 1.0) if right.all() else Interval(value, 0.0, max(1 - end, value))
+        return (
+            Interval(value, min(end, value), 1.0)
+            if right.all()
+            else Interval(value, 0.0, max(1 - end, value))
+        )
     low, high = betaincinv(value * size + 0.5, (1 - value) * size + 0.5, [tail, 1 - tail]).tolist()
     return Interval(value, min(low, value), max(high, value))
 
@@ -93,10 +112,13 @@ def accuracy_interval(sample: CheckedRows) -> Interval:
 def interval_of_alike(
     interval: tuple[float, float], log_t: Numbers64, log_chance: Numbers64, *, right: bool
 ) -> tuple[float, float]:
-    """The interval of log T if all answers are right, or all wrong: it reaches to where that happens in 5% of draws.
+    """The interval of log T if all answers are right, or all wrong.
 
-    The likelihood then has no peak, so the end on the far side of it would be that of the prior alone. It is extended
-    as the interval of the accuracy is. Twenty answers, all right: their confidence is 86.09% where that happens in 5%.
+    It reaches to where that happens in 5% of draws.
+
+    The likelihood then has no peak, so the end on the far side of it would be that of the prior
+    alone. It is extended as the interval of the accuracy is. Twenty answers, all right: their
+    confidence is 86.09% where that happens in 5%.
 
     >>> log_t = np.linspace(-1.0, 1.0, 2001)
     >>> log_chance = -20 * np.log1p(np.exp(-2.0 * np.exp(-log_t)))        # of two classes, logits of 2 and 0
@@ -107,8 +129,8 @@ def interval_of_alike(
     Args:
         interval: The ends of the posterior interval of log T.
         log_t: A grid of log T, rising.
-        log_chance: The logarithm of the probability that all answers are as they are, on the grid: it falls with T if
-            they are right, and rises if they are wrong.
+        log_chance: The logarithm of the probability that all answers are as they are, on the grid:
+            it falls with T if they are right, and rises if they are wrong.
         right: Whether they are right.
 
     """
@@ -120,19 +142,28 @@ def interval_of_alike(
 
 
 def _weight(sample: CheckedRows) -> float:
-    """The weight of the confidence as a control variate, from 0 to 1: the one that minimises the variance."""
-    right, c = sample.right.astype(np.float64), sample.confidence
-    n, spread = len(right), float(np.var(c))
+    """The weight of the confidence as a control variate, from 0 to 1.
+
+    The one that minimises the variance.
+    """
+    right = sample.right.astype(np.float64)
+    c = sample.confidence
+    n = len(right)
+    spread = float(np.var(c))
     if n < 2 or spread < 1e-12:
         return 0.0
     covariance = float(np.mean((right - right.mean()) * (c - c.mean())))
-    expected = max(sample.expected * (1 - sample.expected) - sample.noise, 0.0)  # the variance of c over all rows
+    expected = max(
+        sample.expected * (1 - sample.expected) - sample.noise, 0.0
+    )  # the variance of c over all rows
     slope = (n * covariance + IMAGINED * expected) / (n * spread + IMAGINED * expected + 1e-12)
     return min(1.0, max(0.0, slope)) if covariance > 0 else 0.0
 
 
 def effective_sample_size(sample: CheckedRows, weight: float) -> float:
-    """The effective number of answers: how many independent ones would estimate the accuracy as well.
+    """The effective number of answers.
+
+    How many independent ones would estimate the accuracy as well.
 
     >>> same = CheckedRows(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
     >>> round(effective_sample_size(same, 0.0), 3)
@@ -142,19 +173,29 @@ def effective_sample_size(sample: CheckedRows, weight: float) -> float:
     >>> round(effective_sample_size(pairs, 0.0), 1)             # ten pairs, each both right or both wrong
     8.1
     """
-    n, right = len(sample.right), sample.right.astype(np.float64)
+    n = len(sample.right)
+    right = sample.right.astype(np.float64)
     residuals = right - weight * sample.confidence
     residuals = residuals - residuals.mean()
-    variance = sample.expected * (1 - sample.expected)  # of an answer, if the calibrated confidence is right
+    variance = sample.expected * (
+        1 - sample.expected
+    )  # of an answer, if the calibrated confidence is right
     explained = (2 * weight - weight**2) * max(variance - sample.noise, 0.0)  # by the confidence
     before = n * float(right.var()) + IMAGINED * variance
     after = float(residuals @ residuals) + IMAGINED * (variance - explained)
     size = n * min(max(before / after, 1.0), MOST_GAIN) if after > 0 else float(n)
-    return size * inverse_design_effect(residuals, sample.groups, spread=sample.spread) / sample.remaining
+    return (
+        size
+        * inverse_design_effect(residuals, sample.groups, spread=sample.spread)
+        / sample.remaining
+    )
 
 
 def inverse_design_effect(residuals: Numbers64, groups: NDArray[np.intp], *, spread: bool) -> float:
-    """How many independent answers one is worth, given how rows were drawn: above 1 if spread, below if grouped."""
+    """How many independent answers one is worth, given how rows were drawn.
+
+    Above 1 if spread, below if grouped.
+    """
     if len(groups) > int(groups.max()) + 1:  # some group has several rows
         return cluster_effect(residuals, groups)
     return spread_effect(residuals) if spread else 1.0
@@ -166,7 +207,8 @@ def spread_effect(residuals: Numbers64) -> float:
     >>> spread_effect(np.repeat([1.0, -1.0], 50)) > 2.9, spread_effect(np.tile([1.0, -1.0], 50))
     (True, 1.0)
     """
-    n, total = len(residuals), float(residuals.var())
+    n = len(residuals)
+    total = float(residuals.var())
     if n < 3 or total <= ALL_ALIKE * float(residuals @ residuals):
         return 1.0
     between = float(np.square(np.diff(residuals)).mean()) / 2
@@ -176,31 +218,39 @@ def spread_effect(residuals: Numbers64) -> float:
 def cluster_effect(residuals: Numbers64, groups: NDArray[np.intp]) -> float:
     """The inverse design effect of groups: the variance without groups over the variance with them.
 
-    With few groups this variance is uncertain, so Student's quantile replaces the normal one (Korn and Graubard, 1998).
+    With few groups this variance is uncertain, so Student's quantile replaces the normal one (Korn
+    and Graubard, 1998).
     """
     from scipy.special import ndtri, stdtrit
 
-    sums, sizes = np.bincount(groups, weights=residuals), np.bincount(groups)
+    sums = np.bincount(groups, weights=residuals)
+    sizes = np.bincount(groups)
     count = len(sizes)
     if count == 1:
         return 1 / len(residuals)
-    alone, together = float(residuals @ residuals), float(sums @ sums) * count / (count - 1)
+    alone = float(residuals @ residuals)
+    together = float(sums @ sums) * count / (count - 1)
     ratio = alone / together if together > 0 else 1.0
     few = (ndtri((1 + LEVEL) / 2) / stdtrit(count - 1, (1 + LEVEL) / 2)) ** 2
     return float(np.clip(ratio, 1 / sizes.max(), 1.0) * few)
 
 
-def calibration_error(right: NDArray[np.bool_], confidence: Numbers64, groups: NDArray[np.intp]) -> Interval | None:
+def calibration_error(
+    right: NDArray[np.bool_], confidence: Numbers64, groups: NDArray[np.intp]
+) -> Interval | None:
     """The debiased calibration error with its 90% interval; None if there are too few answers.
 
-    It is the root mean square over bins of equally many rows (`debiased_l2`), since the bias of the ECE is not known.
+    It is the root mean square over bins of equally many rows (`debiased_l2`), since the bias of the
+    ECE is not known.
     """
     n = len(right)
     if n < FEWEST_FOR_ECE:
         return None
     squared = (confidence - right) ** 2
     nll = -np.log(np.maximum(np.where(right, confidence, 1 - confidence), 1e-300))
-    outcomes = Outcomes(confidence, right, nll, 2 * squared)  # of the predicted class against all others
+    outcomes = Outcomes(
+        confidence, right, nll, 2 * squared
+    )  # of the predicted class against all others
     return bootstrap(partial(debiased_l2, bins=bins_for(n)), outcomes, level=LEVEL, groups=groups)
 
 
@@ -214,7 +264,9 @@ def bins_for(n: int) -> int:
 
 
 def gap(expected: float, accuracy: Interval) -> Interval:
-    """Mean confidence over all rows minus accuracy. The mean is exact, so the interval comes from the accuracy.
+    """Mean confidence over all rows minus accuracy.
+
+    The mean is exact, so the interval comes from the accuracy.
 
     >>> print(gap(0.9, Interval(0.7, 0.6, 0.8)))
     0.2000 [0.1000, 0.3000]
@@ -225,12 +277,13 @@ def gap(expected: float, accuracy: Interval) -> Interval:
 def more_answers(n: int, low: float, high: float, narrow: float) -> int:
     """An estimate of how many more answers would settle the verdict.
 
-    The width of an interval of log T from `low` to `high` shrinks with the square root of n. The verdict is settled
-    when one end reaches zero, or when half of the width is at most `narrow`.
+    The width of an interval of log T from `low` to `high` shrinks with the square root of n. The
+    verdict is settled when one end reaches zero, or when half of the width is at most `narrow`.
 
     >>> more_answers(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5
     63
     """
-    centre, half = (low + high) / 2, (high - low) / 2
+    centre = (low + high) / 2
+    half = (high - low) / 2
     needed = n * (half / max(abs(centre), narrow)) ** 2
     return max(1, math.ceil(needed) - n)

@@ -1,8 +1,9 @@
 """The posterior of the temperature, from a few answers and from label-free estimates.
 
-The answers give a likelihood of g = log T. Each label-free estimate gives a prior of g: Student's t with 3 degrees of
-freedom around it, whose heavy tails let the answers win if the estimate is far off. The product can have two peaks, so
-it is integrated on a grid; the temperature is exp of the posterior mean of g.
+The answers give a likelihood of g = log T. Each label-free estimate gives a prior of g: Student's t
+with 3 degrees of freedom around it, whose heavy tails let the answers win if the estimate is far
+off. The product can have two peaks, so it is integrated on a grid; the temperature is exp of the
+posterior mean of g.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from pseudocal.scaling.temperature import BOUNDS
 LogTs = NDArray[np.float64]
 
 DEGREES = 3  # degrees of freedom
-# The centre and width of log T over typical models. The mean over the four development families is 0.45. Widths from
-# 0.5 to 1.0 give the same calibration error on average; the intervals of 0.7 have the best coverage.
+# The centre and width of log T over typical models. The mean over the four development families is
+# 0.45. Widths from
+# 0.5 to 1.0 give the same calibration error on average; the intervals of 0.7 have the best
+# coverage.
 ANY = (math.log(1.6), 0.7)
-DOUBT = 0.3  # chosen on the development tasks: more loses what a good second opinion knows, less trusts bad mixes
+# chosen on the development tasks: more loses what a good second opinion knows, less trusts bad
+# mixup samples
+DOUBT = 0.3
 LOG_T = (math.log(BOUNDS[0]), math.log(BOUNDS[1]))
 GRID_POINTS = 101  # points of each grid
 FAR = 7.0  # a grid around an estimate reaches 55 widths to either side
@@ -36,16 +41,16 @@ LEAST_PROBABILITY = 1e-300  # probabilities are clipped to this before the logar
 class Prior:
     """A prior of the temperature from a label-free estimate.
 
-    It is a mixture: with probability `1 - doubt` the estimate is off by about its width; otherwise it is useless, and
-    the temperature is distributed as over typical models.
+    It is a mixture: with probability `1 - doubt` the estimate is off by about its width; otherwise
+    it is useless, and the temperature is distributed as over typical models.
 
-    >>> prior = Prior("mixes", temperature=2.0, width=0.5, doubt=0.0)
+    >>> prior = Prior("mixup", temperature=2.0, width=0.5, doubt=0.0)
     >>> density = prior.log_density(np.log([1.0, 2.0, 4.0]))
     >>> (density - density.max()).round(3)                   # -2 log(1 + (log 2 / 0.5)^2 / 3)
     array([-0.99,  0.  , -0.99])
 
     Attributes:
-        estimator: The name of the estimator: "mixes", "agreement", "student" or another.
+        estimator: The name of the estimator: "mixup", "agreement", "surrogate" or another.
         temperature: The estimate.
         width: The scale of Student's t in log T around it. `math.inf` leaves the estimate out.
         doubt: The probability that the estimate is useless, from 0 to 1.
@@ -75,14 +80,18 @@ class Prior:
         if math.isinf(self.width):
             return np.zeros_like(g)
         with np.errstate(divide="ignore"):
-            estimate = np.log(1 - self.doubt) + _student(g, math.log(self.temperature), self.width)
-            typical = np.log(self.doubt) + _student(g, *ANY)
+            estimate = np.log(1 - self.doubt) + _surrogate(
+                g, math.log(self.temperature), self.width
+            )
+            typical = np.log(self.doubt) + _surrogate(g, *ANY)
         density: LogTs = np.logaddexp(estimate, typical)
         return density
 
 
-def _student(g: LogTs, centre: float, width: float) -> LogTs:
-    density: LogTs = -math.log(width) - (DEGREES + 1) / 2 * np.log1p(((g - centre) / width) ** 2 / DEGREES)
+def _surrogate(g: LogTs, centre: float, width: float) -> LogTs:
+    density: LogTs = -math.log(width) - (DEGREES + 1) / 2 * np.log1p(
+        ((g - centre) / width) ** 2 / DEGREES
+    )
     return density
 
 
@@ -106,7 +115,7 @@ class Posterior:
     @property
     def density(self) -> LogTs:
         """The probability of each point of the grid, `(points,)`; they sum to one."""
-        return self._shares(self.log_likelihood.sum(axis=0))
+        return self._fractions(self.log_likelihood.sum(axis=0))
 
     @property
     def mean(self) -> float:
@@ -118,35 +127,39 @@ class Posterior:
         """The posterior standard deviation of log T."""
         return math.sqrt(float(self.density @ (self.log_t - self.mean) ** 2))
 
-    def quantile(self, share: float) -> float:
-        """The quantile of log T: `share` of the density lies below it."""
+    def quantile(self, fraction: float) -> float:
+        """The quantile of log T: `fraction` of the density lies below it."""
         density = self.density
-        return float(np.interp(share, np.cumsum(density) - density / 2, self.log_t))
+        return float(np.interp(fraction, np.cumsum(density) - density / 2, self.log_t))
 
     def without(self, groups: NDArray[np.intp]) -> LogTs:
         """For each answer, the posterior mean of log T without the answers of its group, `(n,)`."""
         of_group = np.zeros((int(groups.max()) + 1, len(self.log_t)))
         np.add.at(of_group, groups, self.log_likelihood)
-        means: LogTs = self._shares(of_group.sum(axis=0) - of_group) @ self.log_t
+        means: LogTs = self._fractions(of_group.sum(axis=0) - of_group) @ self.log_t
         return means[groups]
 
-    def _shares(self, log_likelihood: LogTs) -> LogTs:
+    def _fractions(self, log_likelihood: LogTs) -> LogTs:
         log_density = log_likelihood + self.log_prior
-        shares: LogTs = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * np.gradient(self.log_t)
-        shares /= shares.sum(axis=-1, keepdims=True)
-        return shares
+        fractions: LogTs = np.exp(
+            log_density - log_density.max(axis=-1, keepdims=True)
+        ) * np.gradient(self.log_t)
+        fractions /= fractions.sum(axis=-1, keepdims=True)
+        return fractions
 
 
 def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> LogTs:
     """The log-likelihood of each answer at each temperature, `(n, points)`.
 
-    A negative label means that none of the classes is right: its likelihood is that of a wrong prediction.
+    A negative label means that none of the classes is right: its likelihood is that of a wrong
+    prediction.
 
     >>> logits, labels = np.array([[math.log(3), 0.0]] * 3), np.array([0, 1, -2])
     >>> np.exp(log_likelihood(logits, labels, np.array([0.0]))).ravel().round(4)
     array([0.75, 0.25, 0.25])
     """
-    below, rows = below_top(logits), np.arange(len(logits))
+    below = below_top(logits)
+    rows = np.arange(len(logits))
     wrong = labels < 0
     found = np.empty((len(logits), len(log_t)))
     for k, g in enumerate(log_t):
@@ -157,34 +170,44 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> L
     return np.maximum(found, math.log(LEAST_PROBABILITY))
 
 
-def posterior(likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, weight: float = 1.0) -> Posterior:
+def posterior(
+    likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, weight: float = 1.0
+) -> Posterior:
     """The posterior on a grid that is fine around the estimates and around the peak of the likelihood.
 
     Args:
         likelihood: Maps a grid of log T to the log-likelihood of each answer, `(n, points)`.
-        priors: The priors. Without any, all log T between the bounds of `fit_temperature` are equally likely.
-        weight: How many independent answers one is worth: below 1 if answers are correlated, above 1 if they are well
-            spread or a large part of all rows.
+        priors: The priors. Without any, all log T between the bounds of `fit_temperature` are
+            equally likely.
+        weight: How many independent answers one is worth: below 1 if answers are correlated, above
+            1 if they are well spread or a large part of all rows.
 
     """
     peak, width = _peak(lambda g: weight * likelihood(g).sum(axis=0))
     fine = np.sinh(np.linspace(-FAR, FAR, GRID_POINTS))
     finite = [prior for prior in priors if not math.isinf(prior.width)]
     around = [math.log(prior.temperature) + prior.width / 10 * fine for prior in finite]
-    grid = np.unique(np.concatenate([np.linspace(*LOG_T, 2 * GRID_POINTS), peak + width / 10 * fine, *around]))
+    grid = np.unique(
+        np.concatenate([np.linspace(*LOG_T, 2 * GRID_POINTS), peak + width / 10 * fine, *around])
+    )
     grid = grid[(grid >= LOG_T[0]) & (grid <= LOG_T[1])]
     log_prior = sum((p.log_density(grid) for p in priors), np.zeros(len(grid)))
     return Posterior(grid, weight * likelihood(grid), log_prior, weight)
 
 
 def _peak(log_likelihood: Callable[[LogTs], LogTs]) -> tuple[float, float]:
-    """The maximum of a function of log T, and its width there: one over the square root of its curvature."""
+    """The maximum of a function of log T, and its width there.
+
+    One over the square root of its curvature.
+    """
     low, high = LOG_T
     for _ in range(PEAK_ROUNDS):
         grid = np.linspace(low, high, GRID_POINTS)
         best = int(np.argmax(log_likelihood(grid)))
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, GRID_POINTS - 1)]
-    peak, step = float(grid[best]), 1e-3
+        low = grid[max(best - 1, 0)]
+        high = grid[min(best + 1, GRID_POINTS - 1)]
+    peak = float(grid[best])
+    step = 1e-3
     left, middle, right = log_likelihood(peak + step * np.array([-1.0, 0.0, 1.0]))
     curvature = (2 * middle - left - right) / step**2
     return peak, 1 / math.sqrt(max(float(curvature), 1.0))

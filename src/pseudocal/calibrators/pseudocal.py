@@ -1,7 +1,8 @@
 """PseudoCal: calibrate a model with nothing but the model and unlabelled target data.
 
-`PseudoCal.steps` is the method: predict a batch, pair its inputs, mix the pairs, predict the mixes. `fit` is a fold
-over the steps. `synthesis/mixup.py` makes the mixes and labels them.
+`PseudoCal.steps` is the method: predict a batch, pair its inputs, mix the pairs, predict the mixup
+samples. `fit` is a fold over the steps. `mixup_variant/mixup.py` makes the mixup samples and labels
+them.
 """
 
 from __future__ import annotations
@@ -13,28 +14,35 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.arrays import InputError, Labelled, Logits, Maps, check_choice, check_pixels_per_image
+from pseudocal.arrays import (
+    InputError,
+    Labelled,
+    Logits,
+    Maps,
+    check_choice,
+    check_pixels_per_image,
+)
 from pseudocal.batches import batches_of, fitting, is_array, is_stream
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
-from pseudocal.calibrators.student import Attending, Student
-from pseudocal.calibrators.trust import judge, warn_of_distrust
+from pseudocal.calibrators.surrogate import Surrogate, SurrogateCollector
+from pseudocal.calibrators.trust import judge, warn_if_unreliable
 from pseudocal.maps import predicted, sampled
+from pseudocal.mixup import AnywhereBefore, Pairing, Strategy, WithinBatch
+from pseudocal.mixup.mixup import check_lam, mixup
 from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
 from pseudocal.randomness import Streams
-from pseudocal.synthesis import AnywhereBefore, Pairing, Strategy, WithinBatch
-from pseudocal.synthesis.mixup import check_share, mixup
 
-SAMPLES = 5 / 8  # of the memory, for the samples of logits of mixes and of inputs
+SAMPLES = 5 / 8  # of the memory, for logits of mixup samples and of inputs
 PARTNERS = 1 / 4  # of the memory, for earlier inputs of a stream; the rest is for working copies
 
 
 @dataclass(frozen=True)
 class PseudoCal:
-    """Mix target inputs with different predicted classes, and fit a temperature on the mixes.
+    """Mix target inputs with different predicted classes, and fit a temperature on the mixup samples.
 
     This class holds the settings; `fit` does the work and returns a `Calibration`.
 
@@ -48,27 +56,32 @@ class PseudoCal:
     True
 
     Attributes:
-        lam: The larger share of a mix, between 0.5 and 1.
-        labels: "hard", the predicted class of the larger share, or "soft", the class of the largest mixed probability.
+        lam: The weight of the larger input, between 0.5 and 1.
+        labels: "hard", the predicted class of the larger part, or "soft", the class of the largest
+            mixed probability.
         epochs: The number of passes over the data, each with new pairs.
         seed: The seed of the order, the pairs and the samples.
-        memory: The most bytes that `fit` keeps of the target, with its working copies: five eighths for the samples of
-            logits, a quarter for partners from earlier batches of a stream, an eighth for sorting and fitting. Once a
-            sample is full, it is a uniform sample of all rows. The data, the model, a `Student` (which has its own
-            limit) and about eight copies of the inputs and logits of one batch come on top. For a segmentation model,
-            the batches of an array are made small enough that these copies also fit into `memory`, down to two images;
-            the batches of a stream are used as they are. With an executor the limit is that of each process.
-        tolerance: Stop as soon as the standard error of log T is below this. 0.02 takes some thousand mixes, however
-            large the data; None uses all data.
-        pairing: For a stream: draw partners from "anywhere" in the batches seen so far, which is safe for sorted
-            streams, or from the same "batch", as in the paper.
-        binary: Whether the model returns one logit z per input, which stands for the two logits (0, z).
-        pixels_per_image: For a segmentation model: how many pixels of each image to sample; None for all.
-        estimator: "mixes", as in the paper; "agreement", which needs a second opinion and matches the mean confidence
-            to the accuracy that the agreement of the models implies; or "auto", which is agreement where there is a
-            usable second opinion and mixes where there is none.
-        on_distrust: What to do with a temperature that should not be applied: "warn", or return the "identity", T = 1,
-            and keep the other as `Calibration.refused`.
+        memory: The most bytes that `fit` keeps of the target, with its working copies: five eighths
+            for the samples of logits, a quarter for partners from earlier batches of a stream, an
+            eighth for sorting and fitting. A full sample is a uniform sample of all rows. The data,
+            the model, a `Surrogate` (which has its own limit) and about eight copies of the inputs
+            and logits of one batch come on top. For a segmentation model, the batches of an array
+            are made small enough that these copies fit into `memory` too, down to two images; the
+            batches of a stream are used as they are. With an executor, each process has this limit.
+        tolerance: Stop as soon as the standard error of log T is below this. 0.02 takes some
+            thousand mixup samples, however large the data; None uses all data.
+        pairing: For a stream: draw partners from "anywhere" in the batches seen so far, which is
+            safe for sorted streams, or from the same "batch", as in the paper.
+        binary: Whether the model returns one logit z per input, which stands for the two logits (0,
+            z).
+        pixels_per_image: For a segmentation model: how many pixels of each image to sample; None
+            for all.
+        estimator: "mixup", as in the paper; "agreement", which needs a second opinion and
+            matches the mean confidence to the accuracy that the agreement of the models implies; or
+            "auto", which is agreement where there is a usable second opinion and mixup samples
+            where there is none.
+        on_unreliable: What to do with a temperature that should not be applied: "warn", or return
+            the "identity", T = 1, and keep the other as `Calibration.refused`.
 
     """
 
@@ -81,15 +94,15 @@ class PseudoCal:
     pairing: Literal["anywhere", "batch"] = "anywhere"
     binary: bool = False
     pixels_per_image: int | None = 20_000
-    estimator: Literal["auto", "mixes", "agreement"] = "auto"
-    on_distrust: Literal["warn", "identity"] = "warn"
+    estimator: Literal["auto", "mixup", "agreement"] = "auto"
+    on_unreliable: Literal["warn", "identity"] = "warn"
 
     def __post_init__(self) -> None:
-        check_share(self.lam)
+        check_lam(self.lam)
         check_choice("labels", self.labels, "hard", "soft")
         check_choice("pairing", self.pairing, "anywhere", "batch")
-        check_choice("estimator", self.estimator, "auto", "mixes", "agreement")
-        check_choice("on_distrust", self.on_distrust, "warn", "identity")
+        check_choice("estimator", self.estimator, "auto", "mixup", "agreement")
+        check_choice("on_unreliable", self.on_unreliable, "warn", "identity")
         if self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
         if self.seed < 0:
@@ -113,20 +126,23 @@ class PseudoCal:
         """Calibrate `model` on unlabelled target `data`.
 
         Args:
-            model: A callable from a batch to logits, a torch module, or a scikit-learn classifier. It returns
-                `(n, classes)`, or `(n, classes, height, width)` for segmentation.
-            data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it are ignored. With an
-                executor: an array, or a list of blocks such as `pseudocal.app.shards("s3://bucket/*.parquet")`.
-            second_opinion: Another model of the same classes, ideally trained in the same way with another seed, a
-                `Student` if there is none, or a list of them. Their agreement tells the accuracy, and so the
-                temperature and how far to trust it.
-            batch_size: The number of inputs of an array that are predicted together; fewer for a segmentation model if
-                they do not fit into `memory`.
+            model: A callable from a batch to logits, a torch module, or a scikit-learn classifier.
+                It returns `(n, classes)`, or `(n, classes, height, width)` for segmentation.
+            data: An array of inputs, or an iterable of batches such as a DataLoader; labels in it
+                are ignored. With an
+                executor: an array, or a list of blocks such as
+                    `pseudocal.app.shards("s3://bucket/*.parquet")`.
+            second_opinion: Another model of the same classes, ideally trained in the same way with
+                another seed, a `Surrogate` if there is none, or a list of them. Their agreement
+                tells the accuracy, and so the temperature and how far to trust it.
+            batch_size: The number of inputs of an array that are predicted together; fewer for a
+                segmentation model if they do not fit into `memory`.
             strategy: Replaces mixup, as in the paper's ablation.
             executor: Distributes the work, such as `pseudocal.distributed.RayExecutor(workers=8)`.
 
         """
-        models, settings = (model, second_opinion), dict[str, Any]()
+        models = (model, second_opinion)
+        settings = dict[str, Any]()
         if executor is None:
             model = as_predictor(model)
             batch_size = fitting(model, data, batch_size, self.memory)
@@ -141,8 +157,8 @@ class PseudoCal:
         if strategy is not None:  # it has its own share and labels
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         calibration = self.conclude(evidence, settings)
-        if self.on_distrust == "warn":
-            warn_of_distrust(calibration.trust)
+        if self.on_unreliable == "warn":
+            warn_if_unreliable(calibration.trust)
         return calibration
 
     def collect(
@@ -155,17 +171,25 @@ class PseudoCal:
         strategy: Strategy | None = None,
         part: int | None = None,
     ) -> Evidence:
-        """The first half of `fit`: fold the steps into evidence. The arguments are those of `steps`."""
-        evidence = self.no_evidence(part)
+        """The first half of `fit`: fold the steps into evidence.
+
+        The arguments are those of `steps`.
+        """
+        evidence = self.empty_evidence(part)
         for step in self.steps(
-            model, data, second_opinion=second_opinion, batch_size=batch_size, strategy=strategy, part=part
+            model,
+            data,
+            second_opinion=second_opinion,
+            batch_size=batch_size,
+            strategy=strategy,
+            part=part,
         ):
             evidence.add(step)
-            if evidence.settled(self.tolerance):
+            if evidence.converged(self.tolerance):
                 break
         return evidence
 
-    def no_evidence(self, part: int | None = None) -> Evidence:
+    def empty_evidence(self, part: int | None = None) -> Evidence:
         """Empty evidence of bounded size, to which steps are added; `part` is as in `steps`."""
         return Evidence(int(self.memory * SAMPLES), Streams(self.seed, part))
 
@@ -179,7 +203,9 @@ class PseudoCal:
         strategy: Strategy | None = None,
         part: int | None = None,
     ) -> Iterator[Step]:
-        """The method, batch by batch: predict the inputs, pair them, mix the pairs, predict the mixes.
+        """The method, batch by batch.
+
+        Predict the inputs, pair them, mix the pairs, predict the mixup samples.
 
         Args:
             model: The model, as in `fit`.
@@ -187,15 +213,22 @@ class PseudoCal:
             second_opinion: Another model or a list of them, as in `fit`.
             batch_size: The batch size, as in `fit`.
             strategy: Replaces mixup, as in `fit`.
-            part: The number of the block if `data` is a block of the target; each has its own random numbers.
+            part: The number of the block if `data` is a block of the target; each has its own
+                random numbers.
 
         """
         self._check(data, second_opinion, batch_size, strategy)
-        streams, predict, given = Streams(self.seed, part), _checked(model, self.binary), models_in(second_opinion)
-        seconds = [_checked(second, self.binary) for second in given if not isinstance(second, Student)]
-        students = [Attending(second, streams) for second in given if isinstance(second, Student)]
-        asked: list[Checked | Attending] = [predict, *seconds, *students]
-        synthesise = strategy or partial(
+        streams = Streams(self.seed, part)
+        predict = _checked(model, self.binary)
+        given = models_in(second_opinion)
+        seconds = [
+            _checked(second, self.binary) for second in given if not isinstance(second, Surrogate)
+        ]
+        surrogates = [
+            SurrogateCollector(second, streams) for second in given if isinstance(second, Surrogate)
+        ]
+        asked: list[Checked | SurrogateCollector] = [predict, *seconds, *surrogates]
+        make_mixup = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
         for epoch in range(self.epochs):
@@ -203,17 +236,31 @@ class PseudoCal:
             for batch in batches_of(data, batch_size, streams.order(epoch)):
                 before = sum(model.rows for model in asked)
                 logits = predict(batch.inputs)
-                others, outputs = second_logits(seconds, batch.inputs, logits), self._remembered(logits, strategy)
+                others = second_logits(seconds, batch.inputs, logits)
+                outputs = self._remembered(logits, strategy)
                 real = self._real(logits, outputs, streams.real(batch.number))
-                del logits  # a map is large: let it go before the mixes are predicted
+                del logits  # a map is large: let it go before the mixup samples are predicted
                 pairs = pairing.of(batch, outputs, _classes(others))
-                rng = streams.synthesis(batch.number, epoch)
-                mixes = synthesise(predict, pairs, rng=rng) if len(pairs) else NO_MIXES
-                opinions = count_opinions(seconds, others, real, pairs, mixes, self.lam)
-                lessons = [student.lesson(batch, real, pairs, mixes, self.lam, epoch) for student in students]
+                rng = streams.mixup_variant(batch.number, epoch)
+                mixup_samples = make_mixup(predict, pairs, rng=rng) if len(pairs) else NO_MIXUP
+                opinions = count_opinions(seconds, others, real, pairs, mixup_samples, self.lam)
+                surrogate_samples = [
+                    surrogate.batch_sample(batch, real, pairs, mixup_samples, self.lam, epoch)
+                    for surrogate in surrogates
+                ]
                 passes = sum(model.rows for model in asked) - before
                 shape = tuple(batch.inputs.shape[1:])
-                yield Step(batch.rows, shape, real, len(pairs), mixes, opinions, passes, epoch, lessons)
+                yield Step(
+                    batch.rows,
+                    shape,
+                    real,
+                    len(pairs),
+                    mixup_samples,
+                    opinions,
+                    passes,
+                    epoch,
+                    surrogate_samples,
+                )
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
         """The second half of `fit`: a calibration from the evidence.
@@ -224,36 +271,63 @@ class PseudoCal:
 
         """
         settings = asdict(self) | (settings or {})
-        if evidence.mixes.seen == 0:
-            raise InputError(evidence.why_no_mixes(settings.get("strategy")))
+        if evidence.mixup_samples.seen == 0:
+            raise InputError(evidence.why_no_mixup_samples(settings.get("strategy")))
         real, agreements = evidence.real.labelled, evidence.agreements
-        found, consensus = {"mixes": evidence.temperature()}, consensus_of(agreements)
+        found = {"mixup": evidence.temperature()}
+        consensus = consensus_of(agreements)
         if consensus is not None:
-            found[consensus.estimator] = match_confidence(real.logits, consensus.accuracy, consensus.error)
-        used = "mixes" if self.estimator == "mixes" or consensus is None else consensus.estimator
-        scaling, settings = found[used], settings | {"estimator": used}
+            found[consensus.estimator] = match_confidence(
+                real.logits, consensus.accuracy, consensus.error
+            )
+        used = "mixup" if self.estimator == "mixup" or consensus is None else consensus.estimator
+        scaling = found[used]
+        settings = settings | {"estimator": used}
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
-        trust = judge(real, found, used, mixes=evidence.mixes.seen, agreements=agreements)
+        trust = judge(
+            real, found, used, mixup_samples=evidence.mixup_samples.seen, agreements=agreements
+        )
         estimates = {name: each.temperature for name, each in found.items() if not each.bound}
-        fitted = Calibration("pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates)
+        fitted = Calibration(
+            "pseudocal", scaling, settings, evidence.counts, trust=trust, estimates=estimates
+        )
         return fitted.without_refused()
 
-    def _check(self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None) -> None:
+    def _check(
+        self, data: Any, second_opinion: Any, batch_size: int, strategy: Strategy | None
+    ) -> None:
         """Reject invalid arguments before the first forward pass."""
         if not models_in(second_opinion) and self.estimator == "agreement":
-            raise InputError(f"expected a second opinion for the estimator 'agreement', got {second_opinion}")
+            raise InputError(
+                f"expected a second opinion for the estimator 'agreement', got {second_opinion}"
+            )
         if models_in(second_opinion) and strategy is not None:
-            raise InputError(f"expected no strategy together with a second opinion, got {_name(strategy)}")
-        if any(second is Student for second in models_in(second_opinion)):
-            raise InputError("expected Student() or Student(features) as a second opinion, got the class Student")
-        if len(students := [second for second in models_in(second_opinion) if isinstance(second, Student)]) > 1:
-            raise InputError(f"expected at most one student among the second opinions, got {len(students)}")
+            raise InputError(
+                f"expected no strategy together with a second opinion, got {_name(strategy)}"
+            )
+        if any(second is Surrogate for second in models_in(second_opinion)):
+            raise InputError(
+                "expected Surrogate() or Surrogate(features) as a second opinion, got the class Surrogate"
+            )
+        if (
+            len(
+                surrogates := [
+                    second for second in models_in(second_opinion) if isinstance(second, Surrogate)
+                ]
+            )
+            > 1
+        ):
+            raise InputError(
+                f"expected at most one surrogate among the second opinions, got {len(surrogates)}"
+            )
         if batch_size < 2:
             raise InputError(f"expected a batch size of at least 2, got {batch_size}")
         if not is_array(data) and not is_stream(data):
             hint = ": pass its .inputs" if hasattr(data, "inputs") else ""
-            raise InputError(f"expected an array of inputs or an iterable of batches, got {type(data).__name__}{hint}")
+            raise InputError(
+                f"expected an array of inputs or an iterable of batches, got {type(data).__name__}{hint}"
+            )
         if self.epochs > 1 and isinstance(data, Iterator):
             raise InputError(
                 "expected data that can be read again for each epoch, got an iterator: pass a list or a loader"
@@ -266,7 +340,10 @@ class PseudoCal:
         return AnywhereBefore(int(self.memory * PARTNERS), streams.past(epoch))
 
     def _remembered(self, logits: Logits | Maps, strategy: Strategy | None) -> Any:
-        """What pairing keeps of the logits; for maps, only the predicted classes unless labels are soft."""
+        """What pairing keeps of the logits.
+
+        For maps, only the predicted classes unless labels are soft.
+        """
         if logits.ndim > 2 and strategy is not None:
             raise InputError(f"expected mixup for a segmentation model, got {_name(strategy)}")
         return predicted(logits) if logits.ndim > 2 and self.labels == "hard" else logits
@@ -274,11 +351,16 @@ class PseudoCal:
     def _real(self, logits: Logits | Maps, outputs: Any, rng: np.random.Generator) -> Labelled:
         """Real rows (or sampled pixels), labelled with the predicted class."""
         if logits.ndim > 2:
-            return sampled(logits, outputs if outputs.ndim == 3 else predicted(logits), self.pixels_per_image, rng)
+            return sampled(
+                logits,
+                outputs if outputs.ndim == 3 else predicted(logits),
+                self.pixels_per_image,
+                rng,
+            )
         return Labelled(logits, logits.argmax(axis=1))
 
 
-NO_MIXES = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
+NO_MIXUP = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
 
 
 def _checked(model: Any, binary: bool) -> Checked:
@@ -286,7 +368,10 @@ def _checked(model: Any, binary: bool) -> Checked:
 
 
 def _classes(others: list[Logits]) -> Any:
-    """The class that each second opinion predicts for each input, `(n, opinions)`; None without any."""
+    """The class that each second opinion predicts for each input, `(n, opinions)`.
+
+    None without any.
+    """
     return np.stack([logits.argmax(axis=1) for logits in others], axis=1) if others else None
 
 

@@ -1,4 +1,7 @@
-"""Refinement of a calibration by a person's answers: a temperature, its uncertainty, and a verdict."""
+"""Refinement of a calibration by a person's answers.
+
+A temperature, its uncertainty, and a verdict.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +32,16 @@ from pseudocal.calibrators.survey import as_row_groups, survey_order
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
-ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # the distribution of temperatures over typical models
-MIXES_WIDTH = 0.7  # in log T: the root mean square error of mixes, averaged over the families of development
-AGREEMENT_ERROR = 0.05  # of the accuracy that agreement forecasts: its median on the development tasks
-STUDENT_ERROR = 0.12  # of the accuracy that a student forecasts, as a prior: best of 0.05, 0.08 and 0.12 on development
+ANYTHING = Prior(
+    "none", 1.0, 1.0, doubt=1.0
+)  # the distribution of temperatures over typical models
+# in log T: the root mean square error of mixup samples, averaged over the families of development
+MIXUP_WIDTH = 0.7
+AGREEMENT_ERROR = (
+    0.05  # of the accuracy that agreement estimates: its median on the development tasks
+)
+# of the accuracy that a surrogate estimates, as a prior: best of 0.05, 0.08 and 0.12 on development
+SURROGATE_ERROR = 0.12
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
 FINE_POINTS = 2001  # of a grid of log T, if all answers are alike
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
@@ -40,7 +49,11 @@ MOST_WEIGHT = 1e6  # the largest weight of an answer, if all rows have one
 
 
 def refine(
-    logits: ArrayLike, answers: Answers, *, priors: Sequence[Prior] = (), groups: ArrayLike | None = None
+    logits: ArrayLike,
+    answers: Answers,
+    *,
+    priors: Sequence[Prior] = (),
+    groups: ArrayLike | None = None,
 ) -> tuple[TemperatureScaling, Measured]:
     """Fit the temperature to answers and label-free estimates, and measure what the answers say about it.
 
@@ -50,7 +63,7 @@ def refine(
     >>> logits = np.tile([[2.0, 0.0], [0.0, 2.0]], (500, 1))
     >>> rows = ask(logits, 60)
     >>> labels = np.where(np.arange(60) % 4, logits[rows].argmax(axis=1), logits[rows].argmin(axis=1))
-    >>> scaling, measured = refine(logits, Answers(rows, labels), priors=[Prior("mixes", 1.5, 0.5)])
+    >>> scaling, measured = refine(logits, Answers(rows, labels), priors=[Prior("mixup", 1.5, 0.5)])
     >>> print(f"{measured.accuracy:.2f}, T = {measured.temperature:.2f}: {measured.verdict}")
     0.75 [0.65, 0.83], T = 1.86 [1.29, 2.89]: apply
 
@@ -68,8 +81,13 @@ def refine(
     return scaling, _measured(answered, found, temperature, answers, tuple(priors), held_out=True)
 
 
-def as_applied(scaling: TemperatureScaling, measured: Measured) -> tuple[TemperatureScaling, Measured]:
-    """What `refine` found, but T = 1 where nothing is to be applied; `measured.temperature` keeps what was fitted."""
+def as_applied(
+    scaling: TemperatureScaling, measured: Measured
+) -> tuple[TemperatureScaling, Measured]:
+    """What `refine` found, but T = 1 where nothing is to be applied.
+
+    `measured.temperature` keeps what was fitted.
+    """
     if measured.verdict != "already calibrated":
         return scaling, measured
     unchanged = replace(measured, gap_after=measured.gap_before, error_after=measured.error_before)
@@ -90,7 +108,9 @@ def measure_temperature(
     """
     check_temperature(temperature)
     answered = _answered_target(logits, answers, groups)
-    return _measured(answered, _fitted(answered, (ANYTHING,)), temperature, answers, (), held_out=False)
+    return _measured(
+        answered, _fitted(answered, (ANYTHING,)), temperature, answers, (), held_out=False
+    )
 
 
 def priors_of(
@@ -98,13 +118,14 @@ def priors_of(
 ) -> list[Prior]:
     """Turn label-free estimates into priors; without any, the prior is that of typical models.
 
-    Agreement forecasts the accuracy, so its error is one of the accuracy. The width of its prior is the range of log T
-    over which the mean confidence changes as much: narrow where the confidence reacts to the temperature. Agreement is
-    left out if there are two classes: two models that are both wrong then always agree, and no mix can reveal it.
+    Agreement estimates the accuracy, so its error is one of the accuracy. The width of its prior is
+    the range of log T over which the mean confidence changes as much: narrow where the confidence
+    reacts to the temperature. Agreement is left out if there are two classes: two models that are
+    both wrong then always agree, and no mixup sample can reveal it.
 
-    >>> [prior.estimator for prior in priors_of({"mixes": 2.0, "agreement": 1.5}, [[2.0, 0.0]])]
-    ['mixes']
-    >>> [round(prior.width, 2) for prior in priors_of({"mixes": 2.0, "agreement": 1.5}, [[3.0, 0.0, 0.0]])]
+    >>> [prior.estimator for prior in priors_of({"mixup": 2.0, "agreement": 1.5}, [[2.0, 0.0]])]
+    ['mixup']
+    >>> [round(prior.width, 2) for prior in priors_of({"mixup": 2.0, "agreement": 1.5}, [[3.0, 0.0, 0.0]])]
     [0.7, 0.15]
 
     Args:
@@ -113,17 +134,25 @@ def priors_of(
         widths: The widths of the priors in log T, by estimator, that replace the defaults.
 
     """
-    z, given = as_logits(logits), dict(widths or {})
-    kept = {name: t for name, t in estimates.items() if not (name == "agreement" and z.shape[1] == 2)}
-    found = [Prior(name, t, given[name] if name in given else _width(name, t, z)) for name, t in kept.items()]
+    z = as_logits(logits)
+    given = dict(widths or {})
+    kept = {
+        name: t for name, t in estimates.items() if not (name == "agreement" and z.shape[1] == 2)
+    }
+    found = [
+        Prior(name, t, given[name] if name in given else _width(name, t, z))
+        for name, t in kept.items()
+    ]
     return found or [ANYTHING]
 
 
 def _width(estimator: str, temperature: float, logits: Logits) -> float:
     """The default width of a prior in log T."""
-    if estimator in ("agreement", "student"):
-        return agreement_width(logits, temperature, STUDENT_ERROR if estimator == "student" else AGREEMENT_ERROR)
-    return MIXES_WIDTH if estimator == "mixes" else OTHER_WIDTH
+    if estimator in ("agreement", "surrogate"):
+        return agreement_width(
+            logits, temperature, SURROGATE_ERROR if estimator == "surrogate" else AGREEMENT_ERROR
+        )
+    return MIXUP_WIDTH if estimator == "mixup" else OTHER_WIDTH
 
 
 def agreement_width(logits: Logits, temperature: float, error: float = AGREEMENT_ERROR) -> float:
@@ -146,19 +175,25 @@ class _AnsweredTarget(NamedTuple):
         return self.target[self.rows]
 
 
-def _answered_target(logits: ArrayLike, answers: Answers, groups: ArrayLike | None) -> _AnsweredTarget:
+def _answered_target(
+    logits: ArrayLike, answers: Answers, groups: ArrayLike | None
+) -> _AnsweredTarget:
     target = as_logits(logits)
     check_rows(target)
     check_answers(answers, target, groups)
     kept = answers.labels != CANNOT_TELL
     if not kept.any():
-        raise InputError(f"expected at least one answer, got {len(kept)} questions that the person could not answer")
-    rows, labels = answers.rows[kept], answers.labels[kept]
+        raise InputError(
+            f"expected at least one answer, got {len(kept)} questions that the person could not answer"
+        )
+    rows = answers.rows[kept]
+    labels = answers.labels[kept]
     spread = answers.drawn_by == "ask" and groups is None
     if spread:
         place = np.argsort(survey_order(target))
         along = np.argsort(place[rows])
-        rows, labels = rows[along], labels[along]
+        rows = rows[along]
+        labels = labels[along]
     group = rows if groups is None else as_row_groups(groups, len(target))[rows]
     return _AnsweredTarget(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
 
@@ -184,10 +219,17 @@ def _measured(
     held_out: bool,
 ) -> Measured:
     target, groups = answered.target, answered.groups
-    sample = _checked(answered, np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature))
-    right, accuracy = sample.right, accuracy_interval(sample)
+    sample = _checked(
+        answered,
+        np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature),
+    )
+    right = sample.right
+    accuracy = accuracy_interval(sample)
     low, high = _interval(answered, found, right)
-    sure = [float(confidences(target, t).mean()) for t in (1.0, temperature, math.exp(low), math.exp(high))]
+    sure = [
+        float(confidences(target, t).mean())
+        for t in (1.0, temperature, math.exp(low), math.exp(high))
+    ]
     verdict, reason, more = judge_temperature(
         math.log(temperature), _evidence((low, high), sure, accuracy, answers=len(right))
     )
@@ -229,9 +271,11 @@ def _evidence(
     )
 
 
-def _interval(answered: _AnsweredTarget, found: Posterior, right: NDArray[np.bool_]) -> tuple[float, float]:
+def _interval(
+    answered: _AnsweredTarget, found: Posterior, right: NDArray[np.bool_]
+) -> tuple[float, float]:
     """The 90% interval of log T."""
-    low, high = (found.quantile(share) for share in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    low, high = (found.quantile(fraction) for fraction in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     if right.any() and not right.all():
         return low, high
     labels = answered.labels if right.all() else np.full(len(right), NONE_OF_THESE)
@@ -246,4 +290,12 @@ def _checked(answered: _AnsweredTarget, temperatures: NDArray[np.float64]) -> Ch
     calibrated = confidences(answered.logits / temperatures[:, None])
     overall = confidences(answered.target, math.exp(float(np.log(temperatures).mean())))
     noise = float((overall * (1 - overall)).mean())
-    return CheckedRows(right, calibrated, float(overall.mean()), noise, len(overall), answered.groups, answered.spread)
+    return CheckedRows(
+        right,
+        calibrated,
+        float(overall.mean()),
+        noise,
+        len(overall),
+        answered.groups,
+        answered.spread,
+    )

@@ -1,10 +1,11 @@
 """Survey: which rows of the target to ask a person about, so that a few represent all of them.
 
-Rows are ordered by predicted class and within it by confidence, so that neighbours are similar. Questions are spread
-evenly along that order, at multiples of the golden ratio from a random start. This has three consequences. Each row is
-equally likely to be chosen, so no weights are needed. A few questions cover groups of classes, many cover each class
-and its range of confidences. And the first n questions do not depend on n: asking for more keeps the existing answers,
-and all of them together are spread about as evenly as if they had been drawn at once.
+Rows are ordered by predicted class and within it by confidence, so that neighbours are similar.
+Questions are spread evenly along that order, at multiples of the golden ratio from a random start.
+This has three consequences. Each row is equally likely to be chosen, so no weights are needed. A
+few questions cover groups of classes, many cover each class and its range of confidences. And the
+first n questions do not depend on n: asking for more keeps the existing answers, and all of them
+together are spread about as evenly as if they had been drawn at once.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
     Args:
         logits: The logits of the whole target, of shape `(rows, classes)`.
         n: The number of rows to ask about.
-        seed: The seed of the random start. The rows depend on the logits, the seed and the groups only.
-        groups: Group numbers `(rows,)`, equal for rows that are not independent, such as pixels of one image.
-            Questions are spread over the groups first.
+        seed: The seed of the random start. The rows depend on the logits, the seed and the groups
+            only.
+        groups: Group numbers `(rows,)`, equal for rows that are not independent, such as pixels of
+            one image. Questions are spread over the groups first.
 
     Returns:
         `n` distinct row numbers.
@@ -76,7 +78,8 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
 def survey_order(logits: Logits) -> RowNumbers:
     """Row numbers by predicted class, and within each class by confidence, rising and falling in turn.
 
-    The turns make neighbours of two classes similar too. With confidences of 73%, 88% and 95% for both classes:
+    The turns make neighbours of two classes similar too. With confidences of 73%, 88% and 95% for
+    both classes:
 
     >>> survey_order(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]))
     array([0, 1, 2, 5, 4, 3])
@@ -88,7 +91,8 @@ def survey_order(logits: Logits) -> RowNumbers:
 
 def _spread(size: int, n: int, rng: np.random.Generator) -> RowNumbers:
     """`n` distinct positions out of `size`, evenly spread, each equally likely."""
-    start, places = rng.random(), np.empty(0, dtype=np.intp)
+    start = rng.random()
+    places = np.empty(0, dtype=np.intp)
     steps = n
     while len(places) < n:  # if n is close to `size`, some steps hit a position that is taken
         at = ((start + GOLDEN * np.arange(steps)) % 1 * size).astype(np.intp)
@@ -97,15 +101,23 @@ def _spread(size: int, n: int, rng: np.random.Generator) -> RowNumbers:
     return places[:n]
 
 
-def _spread_over_groups(order: RowNumbers, groups: NDArray[np.intp], n: int, rng: np.random.Generator) -> RowNumbers:
-    """Like `_spread`, in two dimensions: over the groups, weighted by their rows, and over the rows within each."""
+def _spread_over_groups(
+    order: RowNumbers, groups: NDArray[np.intp], n: int, rng: np.random.Generator
+) -> RowNumbers:
+    """Like `_spread`, in two dimensions.
+
+    Over the groups, weighted by their rows, and over the rows within each.
+    """
     by_group = order[np.argsort(groups[order], kind="stable")]
     count = np.bincount(groups)
     first = np.cumsum(count) - count
     across, along = rng.random(2)
-    shuffled = rng.permutation(len(count))  # neighbouring groups may be similar, such as frames of a film
+    shuffled = rng.permutation(
+        len(count)
+    )  # neighbouring groups may be similar, such as frames of a film
     ends = np.cumsum(count[shuffled])
-    taken, steps = np.empty(0, dtype=np.intp), n
+    taken = np.empty(0, dtype=np.intp)
+    steps = n
     while len(taken) < n:
         k = np.arange(steps)
         at = np.minimum((across + PLASTIC[0] * k) % 1 * len(order), len(order) - 1)
@@ -125,7 +137,9 @@ def as_row_groups(groups: ArrayLike, n: int) -> NDArray[np.intp]:
     """Groups numbered from zero, one for each of `n` rows."""
     numbers = as_numpy(groups, "groups")
     if numbers.shape != (n,) or not is_integer(numbers):
-        raise InputError(f"expected groups as {n} integers, got {numbers.dtype} of shape {numbers.shape}")
+        raise InputError(
+            f"expected groups as {n} integers, got {numbers.dtype} of shape {numbers.shape}"
+        )
     found: NDArray[np.intp] = np.unique(numbers, return_inverse=True)[1]
     return found
 
@@ -148,10 +162,13 @@ class PixelPool:
     x: RowNumbers
 
 
-def pixel_pool(batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, seed: int = 0) -> PixelPool:
+def pixel_pool(
+    batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, seed: int = 0
+) -> PixelPool:
     """Sample pixels of each image, from which `ask(pool.logits, n, groups=pool.images)` chooses the questions.
 
-    Pixels with -inf for every class, such as padding, are left out. Large and small images count the same.
+    Pixels with -inf for every class, such as padding, are left out. Large and small images count
+    the same.
 
     >>> pool = pixel_pool([np.zeros((2, 3, 4, 5)), np.zeros((1, 3, 4, 5))], pixels_per_image=6)
     >>> pool.logits.shape, pool.images.max()
@@ -164,7 +181,9 @@ def pixel_pool(batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, see
 
     """
     check_pixels_per_image(pixels_per_image)
-    rng, parts, number = np.random.default_rng(seed), [], 0
+    rng = np.random.default_rng(seed)
+    parts = []
+    number = 0
     for batch in batches:
         maps: Maps = as_maps(batch)
         check_maps(maps)
@@ -174,5 +193,7 @@ def pixel_pool(batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, see
             parts.append((rows_at(image, at), np.full(len(at), number, dtype=np.intp), y, x))
             number += 1
     if not any(len(part[0]) for part in parts):
-        raise InputError(f"expected maps with at least one pixel that has a class, got none in {number} images")
+        raise InputError(
+            f"expected maps with at least one pixel that has a class, got none in {number} images"
+        )
     return PixelPool(*(np.concatenate(column) for column in zip(*parts, strict=True)))

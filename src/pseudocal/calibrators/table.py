@@ -1,7 +1,7 @@
 """All calibrators by name, with what they need and what they promise.
 
-A method is given only the parts that its entry declares. So the tables are true by construction: a method that is
-listed as needing no source data or no target labels cannot read them.
+A method is given only the parts that its entry declares. So the tables are true by construction: a
+method that is listed as needing no source data or no target labels cannot read them.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits
+from pseudocal.calibrators.baselines.atc import atc
+from pseudocal.calibrators.baselines.cpcs import cpcs
+from pseudocal.calibrators.baselines.density import density_ratio
+from pseudocal.calibrators.baselines.doc import doc
+from pseudocal.calibrators.baselines.ensemble import ensemble
+from pseudocal.calibrators.baselines.matrixscal import matrixscal
+from pseudocal.calibrators.baselines.mc_dropout import mc_dropout
+from pseudocal.calibrators.baselines.oracle import oracle
+from pseudocal.calibrators.baselines.pseudo_ensemble import pseudo_ensemble
+from pseudocal.calibrators.baselines.tempscal import tempscal
+from pseudocal.calibrators.baselines.transcal import transcal
+from pseudocal.calibrators.baselines.uncalibrated import uncalibrated
+from pseudocal.calibrators.baselines.vectorscal import vectorscal
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.material import PARTS, Material, Part
 from pseudocal.calibrators.pseudocal import PseudoCal
-from pseudocal.calibrators.rivals.atc import atc
-from pseudocal.calibrators.rivals.cpcs import cpcs
-from pseudocal.calibrators.rivals.density import density_ratio
-from pseudocal.calibrators.rivals.doc import doc
-from pseudocal.calibrators.rivals.ensemble import ensemble
-from pseudocal.calibrators.rivals.matrixscal import matrixscal
-from pseudocal.calibrators.rivals.mc_dropout import mc_dropout
-from pseudocal.calibrators.rivals.oracle import oracle
-from pseudocal.calibrators.rivals.pseudo_ensemble import pseudo_ensemble
-from pseudocal.calibrators.rivals.tempscal import tempscal
-from pseudocal.calibrators.rivals.transcal import transcal
-from pseudocal.calibrators.rivals.uncalibrated import uncalibrated
-from pseudocal.calibrators.rivals.vectorscal import vectorscal
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,10 @@ class Entry:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """All parts that `calibrate_by_name` needs: those for the method, then those its result is applied to."""
+        """All parts that `calibrate_by_name` needs.
+
+        Those for the method, then those its result is applied to.
+        """
         more = () if self.corrects is None or self.corrects in self.needs else (self.corrects,)
         return (*self.needs, *more)
 
@@ -117,7 +120,9 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
     return Corrected(name, answer(before), answer)
 
 
-def _pseudocal(model: Any, target_inputs: Any, *, batch_size: int = 128, **settings: Any) -> Calibration:
+def _pseudocal(
+    model: Any, target_inputs: Any, *, batch_size: int = 128, **settings: Any
+) -> Calibration:
     return PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
 
 
@@ -157,7 +162,9 @@ CALIBRATORS: dict[str, Entry] = {
     "vectorscal": Entry("VectorScal", vectorscal, ("source",), keeps_argmax=False),
     "tempscal": Entry("TempScal", tempscal, ("source",)),
     "cpcs": Entry("CPCS", _cpcs, ("source", *FEATURES), covariate_shift=True),
-    "transcal": Entry("TransCal", _transcal, ("source", *FEATURES, "target_logits"), covariate_shift=True),
+    "transcal": Entry(
+        "TransCal", _transcal, ("source", *FEATURES, "target_logits"), covariate_shift=True
+    ),
     "mc-dropout": Entry(
         "MC-Dropout",
         mc_dropout,
@@ -176,7 +183,9 @@ CALIBRATORS: dict[str, Entry] = {
         covariate_shift=True,
         label_shift=True,
     ),
-    "pseudocal": Entry("PseudoCal", _pseudocal, ("model", "target_inputs"), covariate_shift=True, label_shift=True),
+    "pseudocal": Entry(
+        "PseudoCal", _pseudocal, ("model", "target_inputs"), covariate_shift=True, label_shift=True
+    ),
     "pseudo-ensemble": Entry(
         "Pseudo-ensemble",
         pseudo_ensemble,
@@ -188,7 +197,9 @@ CALIBRATORS: dict[str, Entry] = {
     ),
     "atc": Entry("ATC", atc, ("source", "target_logits"), covariate_shift=True),
     "doc": Entry("DoC", doc, ("source", "target_logits"), covariate_shift=True),
-    "oracle": Entry("Oracle", oracle, ("target_logits", "target_labels"), covariate_shift=True, label_shift=True),
+    "oracle": Entry(
+        "Oracle", oracle, ("target_logits", "target_labels"), covariate_shift=True, label_shift=True
+    ),
 }
 
 
@@ -214,7 +225,14 @@ def comparison_table() -> str:
         ]
         for entry in CALIBRATORS.values()
     ]
-    head = ["method", "covariate shift", "label shift", "same predictions", "no extra training", "no source data"]
+    head = [
+        "method",
+        "covariate shift",
+        "label shift",
+        "same predictions",
+        "no extra training",
+        "no source data",
+    ]
     return _markdown(head, rows)
 
 

@@ -1,4 +1,7 @@
-"""Targets of any size: on a Ray cluster, on the ranks of `torchrun`, or block by block in this process."""
+"""Targets of any size.
+
+On a Ray cluster, on the ranks of `torchrun`, or block by block in this process.
+"""
 
 from pseudocal.calibrators.executors import Executor, Failure
 from pseudocal.distributed.local import LocalExecutor

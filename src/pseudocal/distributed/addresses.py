@@ -1,4 +1,7 @@
-"""Check that a cluster can be reached: Ray itself would wait for it and could not be interrupted."""
+"""Check that a cluster can be reached.
+
+Ray itself would wait for it and could not be interrupted.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from pseudocal.arrays import InputError
 
 CONNECTION_SECONDS = 5.0  # timeout of a connection
 SETTINGS = b"\x04"
-HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + bytes(5)  # an HTTP/2 server answers with its own
+HELLO = (
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + bytes(5)
+)  # an HTTP/2 server answers with its own
 CLIENT_PORT = 10001  # default port of ray://
 
 
@@ -19,9 +24,11 @@ def check_address(address: str) -> None:
 
     >>> check_address("127.0.0.1:1")
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected a Ray cluster at 127.0.0.1:1, got no answer: Connection refused
+    pseudocal.arrays.InputError: expected a Ray cluster at 127.0.0.1:1, got no answer: Connection
+    refused
 
-    "auto" means the address in RAY_ADDRESS, or the cluster of this machine, which Ray finds without waiting.
+    "auto" means the address in RAY_ADDRESS, or the cluster of this machine, which Ray finds without
+    waiting.
     """
     where = os.environ.get("RAY_ADDRESS", "auto") if address == "auto" else address
     if where in ("auto", "local"):
@@ -53,5 +60,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
     except ValueError:
         port = None
     if port is None or not parts.hostname:
-        raise InputError(f"expected auto, local, host:6379 or ray://host:10001 for a cluster, got {address}")
+        raise InputError(
+            f"expected auto, local, host:6379 or ray://host:10001 for a cluster, got {address}"
+        )
     return parts.hostname, port

@@ -12,7 +12,9 @@ from pseudocal.files import OutputError
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """Work on blocks in this process, for data that does not fit into memory. A cluster gives the same result.
+    """Work on blocks in this process, for data that does not fit into memory.
+
+    A cluster gives the same result.
 
     >>> list(LocalExecutor().map(lambda: lambda number, block: number * block, [5, 6, 7]))
     [0, 6, 14]
@@ -24,7 +26,9 @@ class LocalExecutor:
 
     max_bad: float = 0.01
 
-    def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
+    def map(
+        self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]
+    ) -> Generator[Any, None, None]:
         """The result for each block, in order.
 
         Args:

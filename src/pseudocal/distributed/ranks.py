@@ -1,4 +1,7 @@
-"""A target over the ranks of `torchrun`: each collects from its shard, and all return the same calibration."""
+"""A target over the ranks of `torchrun`.
+
+Each collects from its shard, and all return the same calibration.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,12 @@ from pseudocal.arrays import InputError
 from pseudocal.batches import fitting
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.evidence import Packed
-from pseudocal.calibrators.student import PACKED as LESSONS
-from pseudocal.calibrators.trust import warn_of_distrust
+from pseudocal.calibrators.surrogate import PACKED as LESSONS
+from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import as_predictor
 
-PACKED_NAMES = ("counts", "ceilings", "opinions", "mixes", "real", *LESSONS)
+PACKED_NAMES = ("counts", "ceilings", "opinions", "mixup", "real", *LESSONS)
 
 
 def fit_across_ranks(
@@ -26,10 +29,10 @@ def fit_across_ranks(
 ) -> Calibration:
     """Calibrate on the data of all ranks of `torch.distributed`.
 
-    Each rank mixes within its shard. Then each rank in turn broadcasts its samples as plain bytes, with gloo, or with
-    nccl through GPU memory. Every rank merges them in the same order and returns the same calibration. With a
-    `tolerance`, each of R ranks stops at the square root of R times the tolerance, since the error of all ranks
-    together is smaller by that factor.
+    Each rank mixup samples within its shard. Then each rank in turn broadcasts its samples as plain
+    bytes, with gloo, or with nccl through GPU memory. Every rank merges them in the same order and
+    returns the same calibration. With a `tolerance`, each of R ranks stops at the square root of R
+    times the tolerance, since the error of all ranks together is smaller by that factor.
 
     Args:
         method: The settings of the calibration.
@@ -40,7 +43,8 @@ def fit_across_ranks(
 
     """
     dist = _group()
-    rank, world = dist.get_rank(), dist.get_world_size()
+    rank = dist.get_rank()
+    world = dist.get_world_size()
     tolerance = None if method.tolerance is None else method.tolerance * math.sqrt(world)
     model = as_predictor(model)
     batch_size = fitting(model, data, batch_size, method.memory)
@@ -48,18 +52,22 @@ def fit_across_ranks(
         model, data, second_opinion=second_opinion, batch_size=batch_size, part=rank
     )
     packed = evidence.pack()
-    merged = method.no_evidence()
+    merged = method.empty_evidence()
     for sender in range(world):
         merged.merge(_broadcast_packed(packed, sender))
     calibration = method.conclude(merged, {"batch_size": batch_size, "ranks": world})
-    if method.on_distrust == "warn":
-        warn_of_distrust(calibration.trust)
+    if method.on_unreliable == "warn":
+        warn_if_unreliable(calibration.trust)
     return calibration
 
 
 def _broadcast_packed(packed: Packed, sender: int) -> Packed:
     """The packed evidence of `sender`, on every rank."""
-    return {name: array for name in PACKED_NAMES if (array := _broadcast_array(packed.get(name), sender)) is not None}
+    return {
+        name: array
+        for name in PACKED_NAMES
+        if (array := _broadcast_array(packed.get(name), sender)) is not None
+    }
 
 
 def _broadcast_array(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | None:
@@ -68,7 +76,11 @@ def _broadcast_array(array: NDArray[Any] | None, sender: int) -> NDArray[Any] | 
     rows, size, kind, classes, groups = header.view(np.int64).tolist()
     if rows < 0:
         return None
-    content = np.zeros(rows * size, dtype=np.uint8) if array is None else np.frombuffer(array.tobytes(), dtype=np.uint8)
+    content = (
+        np.zeros(rows * size, dtype=np.uint8)
+        if array is None
+        else np.frombuffer(array.tobytes(), dtype=np.uint8)
+    )
     if len(content) != rows * size:
         content = np.zeros(rows * size, dtype=np.uint8)
     return _broadcast(content, sender).view(_dtype(kind, classes, groups))
@@ -91,14 +103,26 @@ def _dtype(kind: int, classes: int, groups: int) -> np.dtype[Any]:
     if classes == 0:
         return np.dtype(np.int64 if kind < 0 else f"<f{kind}")
     group = [] if groups < 0 else [("group", "<i8", (groups,) if groups else ())]
-    return np.dtype([("logits", f"<f{kind}", (classes,)), ("label", "<i8"), ("weight", "<f8"), ("key", "<f8"), *group])
+    return np.dtype(
+        [
+            ("logits", f"<f{kind}", (classes,)),
+            ("label", "<i8"),
+            ("weight", "<f8"),
+            ("key", "<f8"),
+            *group,
+        ]
+    )
 
 
 def _broadcast(content: NDArray[np.uint8], sender: int) -> NDArray[np.uint8]:
     import torch
     import torch.distributed as dist
 
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = (
+        torch.device("cuda", torch.cuda.current_device())
+        if dist.get_backend() == "nccl"
+        else torch.device("cpu")
+    )
     tensor = torch.from_numpy(np.array(content)).to(device)
     dist.broadcast(tensor, sender)
     received: NDArray[np.uint8] = tensor.cpu().numpy()
@@ -111,5 +135,7 @@ def _group() -> Any:
     except ImportError as error:
         raise MissingExtraError("torch", "torch") from error
     if not (dist.is_available() and dist.is_initialized()):
-        raise InputError("expected a process group, got none: call torch.distributed.init_process_group first")
+        raise InputError(
+            "expected a process group, got none: call torch.distributed.init_process_group first"
+        )
     return dist

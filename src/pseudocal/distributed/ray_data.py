@@ -37,11 +37,12 @@ class Held:
 def dataset_blocks(dataset: Any, column: str) -> list[Held]:
     """The blocks of a `ray.data.Dataset`, in order.
 
-    `PseudoCal().fit(model, dataset_blocks(ray.data.read_images("s3://bucket").map(prepare), "image"), executor=...)`
+    `PseudoCal().fit(model, dataset_blocks(ray.data.read_images("s3://bucket").map(prepare),
+    "image"), executor=...)`
 
-    The whole dataset is read and prepared before the first mix: stopping early saves forward passes, not reading. The
-    blocks, and so the last digits of the temperature, depend on how Ray splits the dataset; `override_num_blocks` fixes
-    them.
+    The whole dataset is read and prepared before the first mix: stopping early saves forward
+    passes, not reading. The blocks, and so the last digits of the temperature, depend on how Ray
+    splits the dataset; `override_num_blocks` fixes them.
 
     Args:
         dataset: The dataset.

@@ -1,7 +1,8 @@
 """Blocks on the actors of a Ray cluster.
 
-It uses plain actors and an ordered list of blocks, not a Ray dataset, whose blocks depend on the size of the cluster.
-So the blocks, and with them all random numbers, are fixed before the first worker starts.
+It uses plain actors and an ordered list of blocks, not a Ray dataset, whose blocks depend on the
+size of the cluster. So the blocks, and with them all random numbers, are fixed before the first
+worker starts.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ class RayExecutor:
 
     Attributes:
         workers: The number of workers.
-        address: The address of a cluster, or "auto" for the one of this machine. None uses the open session of Ray, or
-            starts one on this machine for the duration of the run.
+        address: The address of a cluster, or "auto" for the one of this machine. None uses the open
+            session of Ray, or starts one on this machine for the duration of the run.
         num_cpus: The CPUs of each worker.
         num_gpus: The GPUs of each worker.
         max_bad: The fraction of blocks that may fail.
         tries: How often a block is tried before it is left out.
-        ahead: How many blocks per worker may be started beyond the first unfinished one, which bounds the results that
-            wait to be merged.
+        ahead: How many blocks per worker may be started beyond the first unfinished one, which
+            bounds the results that wait to be merged.
 
     """
 
@@ -62,7 +63,9 @@ class RayExecutor:
         if not 0 <= self.max_bad <= 1:
             raise InputError(f"expected a fraction of bad blocks from 0 to 1, got {self.max_bad}")
 
-    def map(self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]) -> Generator[Any, None, None]:
+    def map(
+        self, start: Callable[[], WorkOnBlock], blocks: Sequence[Any]
+    ) -> Generator[Any, None, None]:
         """The result for each block, in order; closing the generator stops the workers.
 
         Args:
@@ -93,16 +96,28 @@ class RayExecutor:
     def _fitting(self, ray: Any) -> int:
         """The number of workers that the cluster has room for."""
         available = ray.cluster_resources()
-        wanted = {name: each for name, each in (("CPU", self.num_cpus), ("GPU", self.num_gpus)) if each > 0}
-        room = min((int(available.get(name, 0) / each) for name, each in wanted.items()), default=self.workers)
+        wanted = {
+            name: each
+            for name, each in (("CPU", self.num_cpus), ("GPU", self.num_gpus))
+            if each > 0
+        }
+        room = min(
+            (int(available.get(name, 0) / each) for name, each in wanted.items()),
+            default=self.workers,
+        )
         if room < 1:
             has = {name: available.get(name, 0) for name in wanted}
-            raise InputError(f"expected a cluster with room for a worker of {wanted}, got one of {has}")
+            raise InputError(
+                f"expected a cluster with room for a worker of {wanted}, got one of {has}"
+            )
         return min(self.workers, room)
 
 
 class _Worker:
-    """An actor. The work starts with the first block, so that a model that cannot be created is a failed block."""
+    """An actor.
+
+    The work starts with the first block, so that a model that cannot be created is a failed block.
+    """
 
     def __init__(self) -> None:
         self._work: WorkOnBlock | None = None
@@ -125,11 +140,15 @@ class _Crew:
     def __init__(self, ray: Any, settings: RayExecutor, start: Any, size: int) -> None:
         self._ray, self._settings, self._start = ray, settings, start
         self._actors = [self._hire() for _ in range(size)]
-        self._busy: dict[Any, tuple[int, Any, int]] = {}  # block number, actor and try of each running task
+        self._busy: dict[
+            Any, tuple[int, Any, int]
+        ] = {}  # block number, actor and try of each running task
 
     def work_on(self, blocks: Sequence[Any]) -> Generator[Any, None, None]:
         """Send blocks to idle actors, and yield the results in order."""
-        idle, again, done = list(self._actors), deque[tuple[int, int]](), dict[int, Any]()
+        idle = list(self._actors)
+        again = deque[tuple[int, int]]()
+        done = dict[int, Any]()
         given, following = 0, 0
         while following < len(blocks):
             limit = min(len(blocks), following + self._settings.ahead * len(self._actors))
@@ -137,7 +156,11 @@ class _Crew:
                 number, attempt = again.popleft() if again else (given, 1)
                 given = max(given, number + 1)
                 actor = idle.pop()
-                self._busy[actor.run.remote([self._start], number, blocks[number])] = (number, actor, attempt)
+                self._busy[actor.run.remote([self._start], number, blocks[number])] = (
+                    number,
+                    actor,
+                    attempt,
+                )
             if following in done:
                 yield done.pop(following)
                 following += 1
@@ -162,7 +185,9 @@ class _Crew:
             self._actors.remove(actor)
             self._actors.append(self._hire())
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:500]
-            LOG.warning("a worker died on block %d, try %d, and is replaced: %s", number, attempt, reason)
+            LOG.warning(
+                "a worker died on block %d, try %d, and is replaced: %s", number, attempt, reason
+            )
             return number, self._actors[-1], attempt, Failure(reason)
 
     def dismiss(self) -> None:
@@ -172,4 +197,8 @@ class _Crew:
 
     def _hire(self) -> Any:
         options = {"num_cpus": self._settings.num_cpus, "num_gpus": self._settings.num_gpus}
-        return self._ray.remote(_Worker).options(**options, max_restarts=0, max_task_retries=0).remote()
+        return (
+            self._ray.remote(_Worker)
+            .options(**options, max_restarts=0, max_task_retries=0)
+            .remote()
+        )

@@ -1,4 +1,7 @@
-"""Sessions of Ray: one on this machine, which nobody else can reach, or a cluster that is there already."""
+"""Sessions of Ray.
+
+One on this machine, which nobody else can reach, or a cluster that is there already.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,19 @@ from pseudocal.extras import require
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",  # a paragraph on standard output; here it is one line
+    # a paragraph on standard output; here it is one line
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "A worker died or was killed",
 }
 
 
 def open_session(address: str | None = None, num_cpus: int | None = None) -> bool:
-    """Open a session, unless one is open; say whether that was done, since whoever opens one shuts it down.
+    """Open a session, unless one is open.
+
+    Say whether that was done, since whoever opens one shuts it down.
 
     Args:
-        address: of a cluster, or "auto" for the one this machine belongs to; None or "local" for one made here.
+        address: of a cluster, or "auto" for the one this machine belongs to; None or "local" for
+            one made here.
         num_cpus: how many cores a session that is made here may use; all of them by default.
 
     """
@@ -53,10 +60,11 @@ def _init(ray: Any, address: str, **settings: Any) -> None:
 def _on_the_loopback(ray: Any) -> Iterator[None]:
     """Let Ray take this machine for one that no cluster has use for, as it takes all of macOS and Windows.
 
-    It then binds its ports to 127.0.0.1 rather than to an address that others can reach. There is no public way to ask
-    for that: `_node_ip_address="127.0.0.1"` is replaced by such an address, on purpose, and the environment variable
-    behind this constant, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER, is read once, when Ray is imported, which may be long ago.
-    So this is a private name of Ray. If a release drops it, no session is started; if one no longer heeds it,
+    It then binds its ports to 127.0.0.1 rather than to an address that others can reach. There is
+    no public way to ask for that: `_node_ip_address="127.0.0.1"` is replaced by such an address, on
+    purpose, and the environment variable behind this constant, RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER,
+    is read once, when Ray is imported, which may be long ago. So this is a private name of Ray. If
+    a release drops it, no session is started; if one no longer heeds it,
     tests/distributed/test_session.py, which reads the sockets that a session listens on, fails.
     """
     constants = ray._private.ray_constants

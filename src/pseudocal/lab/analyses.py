@@ -1,6 +1,9 @@
-"""Two analyses of the paper: whether mixes behave like the real inputs in them, and the effect of lambda.
+"""Two analyses of the paper.
 
-Inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by lambda only.
+Whether mixup samples behave like the real inputs in them, and the effect of lambda.
+
+Inputs are predicted once and paired once, so every lambda mixes the same pairs: results differ by
+lambda only.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from numpy.typing import ArrayLike
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor, as_labels
 from pseudocal.batches import count, cut, is_array, shuffled, take
 from pseudocal.metrics import Outcomes, ece
+from pseudocal.mixup import Pairs, partners, with_different_classes
+from pseudocal.mixup.mixup import mixup
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.randomness import Streams
 from pseudocal.scaling import fit_temperature
-from pseudocal.synthesis import Pairs, apart, partners
-from pseudocal.synthesis.mixup import mixup
 
 LAMBDAS = (0.51, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 
@@ -28,20 +31,20 @@ __all__ = ["LAMBDAS", "Correspondence", "Swept", "correspondence", "lambda_sweep
 
 @dataclass(frozen=True)
 class Correspondence:
-    """How often a mix is right exactly when the real input of its larger share is.
+    """How often a mixup sample is right exactly when the real input of its larger fraction is.
 
     Attributes:
-        rate: the share of mixes for which both are right or both are wrong.
-        accuracy: the accuracy of the model on the real inputs that have the larger share.
-        pseudo_accuracy: the accuracy of the model on the mixes, by their labels.
-        mixes: the number of mixes.
+        rate: the fraction of mixup samples for which both are right or both are wrong.
+        accuracy: the accuracy of the model on the real inputs that have the larger part.
+        pseudo_accuracy: the accuracy of the model on the mixup samples, by their labels.
+        mixup_samples: the number of mixup samples.
 
     """
 
     rate: float
     accuracy: float
     pseudo_accuracy: float
-    mixes: int
+    mixup_samples: int
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,12 @@ class Swept:
     """PseudoCal at one lambda.
 
     Attributes:
-        lam: the share of the first input of a mix.
-        labels: the labels of the mixes: "hard" or "soft".
+        lam: the fraction of the first input of a mixup sample.
+        labels: the labels of the mixup samples: "hard" or "soft".
         temperature: the temperature found.
         log_se: the standard error of its logarithm.
-        mixes: the number of mixes.
-        pseudo_accuracy: the accuracy of the model on the mixes, by their labels.
+        mixup_samples: the number of mixup samples.
+        pseudo_accuracy: the accuracy of the model on the mixup samples, by their labels.
         ece: the ECE of the target at this temperature, if its labels were given.
 
     """
@@ -63,22 +66,29 @@ class Swept:
     labels: Literal["hard", "soft"]
     temperature: float
     log_se: float
-    mixes: int
+    mixup_samples: int
     pseudo_accuracy: float
     ece: float | None
 
 
 def correspondence(
-    model: Any, target_inputs: Any, target_labels: ArrayLike, *, lam: float = 0.65, batch_size: int = 128, seed: int = 0
+    model: Any,
+    target_inputs: Any,
+    target_labels: ArrayLike,
+    *,
+    lam: float = 0.65,
+    batch_size: int = 128,
+    seed: int = 0,
 ) -> Correspondence:
-    """Count the mixes that are right or wrong together with the real input of their larger share.
+    """Count the mixup samples that are right or wrong together with the real input of their larger part.
 
-    This model predicts which of two numbers is larger, and a mix has the same prediction as its larger share, so all
-    mixes correspond. If every label is wrong, the model is wrong on the real inputs but right on the mixes, so none do.
+    This model predicts which of two numbers is larger, and a mixup sample has the same prediction
+    as its larger part, so all mixup samples correspond. If every label is wrong, the model is
+    wrong on the real inputs but right on the mixup samples, so none do.
 
     >>> x = 9 * np.eye(2)[np.random.default_rng(0).integers(0, 2, 100)]
     >>> correspondence(lambda x: x, x, x.argmax(axis=1))
-    Correspondence(rate=1.0, accuracy=1.0, pseudo_accuracy=1.0, mixes=...)
+    Correspondence(rate=1.0, accuracy=1.0, pseudo_accuracy=1.0, mixup_samples=...)
     >>> correspondence(lambda x: x, x, x.argmin(axis=1)).rate
     0.0
 
@@ -86,7 +96,7 @@ def correspondence(
         model: anything that `as_predictor` takes.
         target_inputs: one array.
         target_labels: `(n,)`, the true labels, which this evaluation needs.
-        lam: the share of the first input of a mix.
+        lam: the fraction of the first input of a mixup sample.
         batch_size: the size of the batches that pairs are drawn in.
         seed: the seed of the pairs.
 
@@ -95,9 +105,11 @@ def correspondence(
     logits, paired = _logits_and_pairs(predict, target_inputs, batch_size, seed)
     truth = as_labels(target_labels, logits)
     real = np.concatenate([pairs.logits.argmax(axis=1) == truth[pairs.first] for pairs in paired])
-    mixes = [mixup(predict, pairs, lam=lam) for pairs in paired]
-    mixed = np.concatenate([mix.logits.argmax(axis=1) == mix.labels for mix in mixes])
-    return Correspondence(float((real == mixed).mean()), float(real.mean()), float(mixed.mean()), len(mixed))
+    mixup_samples = [mixup(predict, pairs, lam=lam) for pairs in paired]
+    mixed = np.concatenate([mix.logits.argmax(axis=1) == mix.labels for mix in mixup_samples])
+    return Correspondence(
+        float((real == mixed).mean()), float(real.mean()), float(mixed.mean()), len(mixed)
+    )
 
 
 def lambda_sweep(
@@ -109,9 +121,12 @@ def lambda_sweep(
     batch_size: int = 128,
     seed: int = 0,
 ) -> list[Swept]:
-    """PseudoCal with hard and with soft labels at each lambda: one pass over the data, and one more per lambda.
+    """PseudoCal with hard and with soft labels at each lambda.
 
-    The closer a mix is to one real input, the more confident the model may be, and the lower is the temperature:
+    One pass over the data, and one more per lambda.
+
+    The closer a mixup sample is to one real input, the more confident the model may be, and the
+    lower is the temperature:
 
     >>> x = np.random.default_rng(0).normal(size=(500, 2))
     >>> low, high = lambda_sweep(lambda x: 9 * x, x, lams=[0.51, 0.9])[::2]
@@ -137,7 +152,9 @@ def lambda_sweep(
     return records
 
 
-def _logits_and_pairs(predict: Predictor, inputs: Any, batch_size: int, seed: int) -> tuple[Logits, list[Pairs]]:
+def _logits_and_pairs(
+    predict: Predictor, inputs: Any, batch_size: int, seed: int
+) -> tuple[Logits, list[Pairs]]:
     """The logits of all inputs, and the pairs of inputs with different predicted classes."""
     if not is_array(inputs):
         raise InputError(f"expected target inputs as one array, got {type(inputs).__name__}")
@@ -145,15 +162,22 @@ def _logits_and_pairs(predict: Predictor, inputs: Any, batch_size: int, seed: in
     logits = np.concatenate([predict(take(inputs, rows)) for rows in cut(np.arange(n), batch_size)])
     partner = partners(n, batch_size=batch_size, seed=seed)
     batches = shuffled(n, batch_size, Streams(seed).order())
-    kept = [pairs for rows in batches if len(pairs := apart(Pairs(inputs, logits, rows, partner[rows])))]
+    kept = [
+        pairs
+        for rows in batches
+        if len(pairs := with_different_classes(Pairs(inputs, logits, rows, partner[rows])))
+    ]
     if not kept:
-        raise InputError(f"expected target inputs with different predicted classes, got one class for all {n}")
+        raise InputError(
+            f"expected target inputs with different predicted classes, got one class for all {n}"
+        )
     return logits, kept
 
 
 def _mixed(predict: Predictor, paired: list[Pairs], lam: float) -> tuple[Labelled, Labelled]:
-    """The mixes with hard and with soft labels; the model sees them once."""
-    hard, soft = [], []
+    """The mixup samples with hard and with soft labels; the model sees them once."""
+    hard = []
+    soft = []
     for pairs in paired:
         mix = mixup(predict, pairs, lam=lam)
         hard.append(mix)
@@ -162,11 +186,18 @@ def _mixed(predict: Predictor, paired: list[Pairs], lam: float) -> tuple[Labelle
 
 
 def _concatenated(parts: list[Labelled]) -> Labelled:
-    return Labelled(np.concatenate([part.logits for part in parts]), np.concatenate([part.labels for part in parts]))
+    return Labelled(
+        np.concatenate([part.logits for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+    )
 
 
-def _record(lam: float, labels: Literal["hard", "soft"], mixes: Labelled, truth: Labelled | None) -> Swept:
-    scaling = fit_temperature(mixes.logits, mixes.labels)
-    right = float((mixes.logits.argmax(axis=1) == mixes.labels).mean())
-    error = None if truth is None else ece(Outcomes.from_logits(scaling(truth.logits), truth.labels))
-    return Swept(lam, labels, scaling.temperature, scaling.log_se, len(mixes), right, error)
+def _record(
+    lam: float, labels: Literal["hard", "soft"], mixup_samples: Labelled, truth: Labelled | None
+) -> Swept:
+    scaling = fit_temperature(mixup_samples.logits, mixup_samples.labels)
+    right = float((mixup_samples.logits.argmax(axis=1) == mixup_samples.labels).mean())
+    error = (
+        None if truth is None else ece(Outcomes.from_logits(scaling(truth.logits), truth.labels))
+    )
+    return Swept(lam, labels, scaling.temperature, scaling.log_se, len(mixup_samples), right, error)

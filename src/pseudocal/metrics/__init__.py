@@ -1,7 +1,10 @@
-"""Metrics of calibration and accuracy: of rows (`Outcomes`) and of images (`Segmented`), with intervals."""
+"""Metrics of calibration and accuracy.
+
+Of rows (`Outcomes`) and of images (`Segmented`), with intervals.
+"""
 
 from pseudocal.metrics.classwise import classwise_ece
-from pseudocal.metrics.images import confidence_map, confidence_picture, correct_picture
+from pseudocal.metrics.images import confidence_image, confidence_map, correct_image
 from pseudocal.metrics.intervals import Interval, bootstrap, paired
 from pseudocal.metrics.outcomes import Outcomes
 from pseudocal.metrics.scores import (
@@ -33,9 +36,9 @@ __all__ = [
     "bootstrap",
     "brier",
     "classwise_ece",
+    "confidence_image",
     "confidence_map",
-    "confidence_picture",
-    "correct_picture",
+    "correct_image",
     "debiased_l2",
     "ece",
     "equal_mass_ece",

@@ -1,14 +1,16 @@
 """Bootstrap intervals of a metric and of its change.
 
-The bootstrap resamples independent units: rows, groups of rows, or images (`samples`). The basic bootstrap mirrors the
-resamples about the value, which removes the bias that resampling shows. For a metric that cannot be negative this bias
-is estimated badly, so the interval also spans the resamples shifted onto the value. Calibration errors need one more
-step: near zero, resampling shows less than half of their bias. So outcomes are also drawn as if the model were
+The bootstrap resamples independent units: rows, groups of rows, or images (`samples`). The basic
+bootstrap mirrors the resamples about the value, which removes the bias that resampling shows. For a
+metric that cannot be negative this bias is estimated badly, so the interval also spans the
+resamples shifted onto the value. Calibration errors need one more
+step: near zero, resampling shows less than half of their bias. So outcomes are also drawn as if the
+    model were
 calibrated. Unless the value exceeds what chance then gives, the interval includes zero.
 
-Coverage of 95% intervals: the smallest and the largest over ten settings (300 or 1,000 rows of ten classes, true
-temperatures 0.7, 1, 1.05, 1.2 and 2). The change is the one that the true temperature makes. Printed by
-`benchmarks/intervals.py`:
+Coverage of 95% intervals: the smallest and the largest over ten settings (300 or 1,000 rows of ten
+classes, true temperatures 0.7, 1, 1.05, 1.2 and 2). The change is the one that the true temperature
+makes. Printed by `benchmarks/intervals.py`:
 
                   accuracy       NLL            ECE            change of ECE
     percentile    0.93 to 0.96   0.94 to 0.97   0.00 to 0.97   0.01 to 0.99
@@ -32,7 +34,12 @@ from pseudocal.metrics.scores import Metric
 from pseudocal.metrics.segmented import Segmented
 from pseudocal.passes import Doubles
 
-CALIBRATION_ERRORS = ("ece", "equal_mass_ece", "mce", "debiased_l2")  # zero for a calibrated model, never below
+CALIBRATION_ERRORS = (
+    "ece",
+    "equal_mass_ece",
+    "mce",
+    "debiased_l2",
+)  # zero for a calibrated model, never below
 LIMITS: dict[str, tuple[float, float]] = {
     "accuracy": (0.0, 1.0),
     "nll": (0.0, math.inf),
@@ -64,7 +71,9 @@ class Interval:
     high: float
 
     def __format__(self, spec: str) -> str:
-        value, low, high = (format(number, spec or ".4f") for number in (self.value, self.low, self.high))
+        value, low, high = (
+            format(number, spec or ".4f") for number in (self.value, self.low, self.high)
+        )
         return f"{value} [{low}, {high}]"
 
     def __str__(self) -> str:
@@ -87,7 +96,8 @@ def bootstrap(
     >>> interval.value, abs(interval.high - 0.6) < 0.02          # 1/2 + 1.96 / sqrt(4 * 100)
     (0.5, True)
 
-    Groups of rows are resampled as a whole. Here each group is all right or all wrong, so there are only two units:
+    Groups of rows are resampled as a whole. Here each group is all right or all wrong, so there are
+    only two units:
 
     >>> print(bootstrap("accuracy", half, groups=[0, 1] * 50))
     0.5000 [0.0000, 1.0000]
@@ -104,9 +114,9 @@ def bootstrap(
     1.0000 [0.0000, 1.0000]
 
     Args:
-        metric: A name in `METRICS`, or for images one of those in `Segmented.score`. For rows it may also be a function
-            of `Outcomes`, such as `functools.partial(ece, bins=10)`. Do not wrap a calibration error in a lambda: it
-            would not be recognised as one.
+        metric: A name in `METRICS`, or for images one of those in `Segmented.score`. For rows it
+            may also be a function of `Outcomes`, such as `functools.partial(ece, bins=10)`. Do not
+            wrap a calibration error in a lambda: it would not be recognised as one.
         seen: The outcomes of rows, or a `Segmented` of images.
         level: The confidence level.
         resamples: The number of bootstrap resamples.
@@ -135,8 +145,9 @@ def paired(
 ) -> Interval:
     """The interval of the change `metric(after) - metric(before)` on the same rows, groups of rows or images.
 
-    Variation that both share cancels, so the interval can show a small gain that two separate intervals would hide. If
-    the ECE after calibration may be due to chance alone, the interval includes the change to an ECE of zero.
+    Variation that both share cancels, so the interval can show a small gain that two separate
+    intervals would hide. If the ECE after calibration may be due to chance alone, the interval
+    includes the change to an ECE of zero.
 
     >>> before = Outcomes.from_probabilities([[0.9, 0.1]] * 100, labels=[0, 1] * 50)
     >>> after = Outcomes.from_probabilities([[0.6, 0.4]] * 100, labels=[0, 1] * 50)
@@ -178,7 +189,8 @@ def _resampled(sample: MetricSample, level: float, resamples: int, seed: int) ->
     check_level(level)
     if resamples < 2:
         raise InputError(f"expected at least two resamples, got {resamples}")
-    value, draws = sample.value, sample.draws(resamples, np.random.default_rng(seed))
+    value = sample.value
+    draws = sample.draws(resamples, np.random.default_rng(seed))
     if sample.name not in CALIBRATION_ERRORS:
         return _Resampled(value, draws, 0.0)
     chance = sample.draws_if_calibrated(resamples, np.random.default_rng([seed, 1]))
@@ -192,7 +204,10 @@ def _limits(sample: MetricSample) -> tuple[float, float]:
 
 
 def ends(value: float, draws: Doubles, level: float) -> tuple[float, float]:
-    """The ends of the union of two intervals: the draws mirrored about the value, and shifted onto it."""
+    """The ends of the union of two intervals.
+
+    The draws mirrored about the value, and shifted onto it.
+    """
     if not math.isfinite(value):  # the NLL is infinite: a label had probability zero
         return value, value
     tail = (1 - level) / 2

@@ -1,4 +1,7 @@
-"""The outcome of each prediction: four numbers per row from which all metrics are computed, and how they are binned."""
+"""The outcome of each prediction.
+
+Four numbers per row from which all metrics are computed, and how they are binned.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ from pseudocal.passes import (
 
 SAFE_LOGIT = 35.0  # below this the exponential of a logit, and its square, fit into float32
 
-OutcomeColumns = tuple[Doubles, NDArray[np.bool_], Doubles, Doubles]  # confidence, correct, nll, brier of some rows
+OutcomeColumns = tuple[
+    Doubles, NDArray[np.bool_], Doubles, Doubles
+]  # confidence, correct, nll, brier of some rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,13 +66,16 @@ class Outcomes:
     def __post_init__(self) -> None:
         shapes = [np.shape(unmasked(column, "columns")) for column in self._columns()]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1 or shapes[0] == (0,):
-            raise InputError(f"expected columns of one shape (n,) with at least one row, got shapes {shapes}")
+            raise InputError(
+                f"expected columns of one shape (n,) with at least one row, got shapes {shapes}"
+            )
 
     @classmethod
     def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> Outcomes:
         """Score logits against labels.
 
-        A class at -inf is impossible. If it is the label, the NLL is inf. Among equal logits the first is predicted.
+        A class at -inf is impossible. If it is the label, the NLL is inf. Among equal logits the
+        first is predicted.
 
         >>> Outcomes.from_logits([[0.0, -np.inf]], [1]).nll
         array([inf])
@@ -86,7 +94,8 @@ class Outcomes:
         """Score probabilities against labels.
 
         Args:
-            probabilities: Probabilities of shape `(n, classes)`; a row that sums to 0.9995 is not rescaled.
+            probabilities: Probabilities of shape `(n, classes)`; a row that sums to 0.9995 is not
+                rescaled.
             labels: The true classes, of shape `(n,)`.
 
         """
@@ -143,7 +152,8 @@ def _columns(
 def _of_logits(z: Chunk, labels: Labels) -> OutcomeColumns:
     row = np.arange(len(labels))
     predicted = z.argmax(axis=0)
-    top, at_label = z[predicted, row].astype(np.float64), z[labels, row].astype(np.float64)
+    top = z[predicted, row].astype(np.float64)
+    at_label = z[labels, row].astype(np.float64)
     if not np.abs(top).max() < SAFE_LOGIT:
         z -= z[predicted, row]
         top, at_label = np.zeros_like(top), at_label - top
@@ -158,13 +168,16 @@ def _of_probabilities(p: Chunk, labels: Labels) -> OutcomeColumns:
     row = np.arange(len(labels))
     with np.errstate(divide="ignore"):  # a label of probability zero has an infinite loss
         nll = -np.log(p[labels, row].astype(np.float64))
-    confidence, correct = p.max(axis=0).astype(np.float64), p.argmax(axis=0) == labels
+    confidence = p.max(axis=0).astype(np.float64)
+    correct = p.argmax(axis=0) == labels
     p[labels, row] -= 1
     return confidence, correct, nll, np.einsum("ij,ij->j", p, p, dtype=np.float64)
 
 
 def equal_width(bins: int) -> Doubles:
-    """The edges of `bins` equal bins of [0, 1]. Each k / bins is rounded once, so that 3 / 15 equals 0.2.
+    """The edges of `bins` equal bins of [0, 1].
+
+    Each k / bins is rounded once, so that 3 / 15 equals 0.2.
 
     >>> equal_width(4)
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
@@ -188,8 +201,12 @@ def check_bins(bins: int) -> int:
     return int(bins)
 
 
-def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> tuple[Doubles, Doubles]:
-    """The Clopper-Pearson interval of a proportion, exact for small counts; for a count of zero it is [0, 1].
+def clopper_pearson(
+    right: ArrayLike, count: ArrayLike, level: float = 0.95
+) -> tuple[Doubles, Doubles]:
+    """The Clopper-Pearson interval of a proportion, exact for small counts.
+
+    For a count of zero it is [0, 1].
 
     With two right out of two, the lower end is the square root of 0.025:
 
@@ -199,7 +216,8 @@ def clopper_pearson(right: ArrayLike, count: ArrayLike, level: float = 0.95) -> 
     """
     from scipy.special import betaincinv
 
-    tail, right = (1 - check_level(level)) / 2, as_numpy(right, "counts").astype(np.float64)
+    tail = (1 - check_level(level)) / 2
+    right = as_numpy(right, "counts").astype(np.float64)
     wrong = as_numpy(count, "counts").astype(np.float64) - right
     low = np.where(right > 0, betaincinv(np.where(right > 0, right, 1), wrong + 1, tail), 0.0)
     high = np.where(wrong > 0, betaincinv(right + 1, np.where(wrong > 0, wrong, 1), 1 - tail), 1.0)

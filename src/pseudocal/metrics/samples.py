@@ -21,7 +21,9 @@ UnitNumbers = NDArray[np.intp]  # (n,), numbered from zero
 Draws = Doubles  # (resamples, images): how often each image is drawn
 
 
-def sample_of(metric: Metric | str, seen: Outcomes | Segmented, groups: ArrayLike | None = None) -> MetricSample:
+def sample_of(
+    metric: Metric | str, seen: Outcomes | Segmented, groups: ArrayLike | None = None
+) -> MetricSample:
     """A metric of rows or of images, by name or, for rows, as a function.
 
     >>> half = Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 1, 0, 1])
@@ -42,7 +44,9 @@ def sample_of(metric: Metric | str, seen: Outcomes | Segmented, groups: ArrayLik
         function = METRICS[metric] if isinstance(metric, str) else metric
         return RowSample(function, seen, as_groups(groups, len(seen)))
     if groups is not None:
-        raise InputError(f"expected no groups with images, since each image is a unit, got {groups!r}")
+        raise InputError(
+            f"expected no groups with images, since each image is a unit, got {groups!r}"
+        )
     return ImageSample(str(metric), seen)
 
 
@@ -85,10 +89,14 @@ class RowSample:
         """The metric of `resamples` bootstrap samples. Equal generators draw equal units."""
         n = self.units
         if self.groups is None:
-            return np.array([self.metric(self.outcomes[rng.integers(n, size=n)]) for _ in range(resamples)])
+            return np.array(
+                [self.metric(self.outcomes[rng.integers(n, size=n)]) for _ in range(resamples)]
+            )
         order = np.argsort(self.groups, kind="stable")
         members = np.split(order, np.cumsum(np.bincount(self.groups))[:-1])
-        drawn = (np.concatenate([members[g] for g in rng.integers(n, size=n)]) for _ in range(resamples))
+        drawn = (
+            np.concatenate([members[g] for g in rng.integers(n, size=n)]) for _ in range(resamples)
+        )
         return np.array([self.metric(self.outcomes[rows]) for rows in drawn])
 
     def draws_if_calibrated(self, resamples: int, rng: Generator) -> Doubles:
@@ -98,8 +106,9 @@ class RowSample:
     def _calibrated(self, rng: Generator) -> Outcomes:
         """Random outcomes of a calibrated model (Bröcker and Smith, 2007).
 
-        The dependence between rows of a group is not known. But if the model were calibrated, the gaps of a group would
-        be as likely with the opposite sign, so r is replaced by c - s (c - r) with a random sign s per group.
+        The dependence between rows of a group is not known. But if the model were calibrated, the
+        gaps of a group would be as likely with the opposite sign, so r is replaced by c - s (c - r)
+        with a random sign s per group.
         """
         outcomes = self.outcomes
         if self.groups is None:
@@ -111,7 +120,9 @@ class RowSample:
 
 @dataclass(frozen=True)
 class ImageSample:
-    """A metric of images, which are resampled as a whole: the pixels of one image are not independent.
+    """A metric of images, which are resampled as a whole.
+
+    The pixels of one image are not independent.
 
     Attributes:
         name: The name of the metric.
@@ -152,7 +163,8 @@ class ImageSample:
     def draws_if_calibrated(self, resamples: int, rng: Generator) -> Doubles:
         """The ECE with a random sign for the gaps of each image, `resamples` times.
 
-        If the model were calibrated, the gaps of an image would be as likely with the opposite sign.
+        If the model were calibrated, the gaps of an image would be as likely with the opposite
+        sign.
         """
         signs = rng.choice([-1.0, 1.0], size=(resamples, self.units))
         gaps = (self.seen.confidence_sum - self.seen.correct_sum)[self.counted]
@@ -169,7 +181,9 @@ def as_groups(groups: ArrayLike | None, n: int) -> UnitNumbers | None:
         return None
     numbers = as_numpy(groups, "groups")
     if numbers.shape != (n,):
-        raise InputError(f"expected groups of shape ({n},), one for each row, got shape {numbers.shape}")
+        raise InputError(
+            f"expected groups of shape ({n},), one for each row, got shape {numbers.shape}"
+        )
     if not is_integer(numbers):
         raise InputError(f"expected groups that are integers, got dtype {numbers.dtype}")
     found, group = np.unique(numbers, return_inverse=True)
@@ -188,7 +202,9 @@ def _drawn_ece(seen: Segmented, drawn: Draws) -> Doubles:
 def _drawn_miou(seen: Segmented, drawn: Draws) -> Doubles:
     hits, called, labelled = (drawn @ part for part in (seen.hits, seen.called, seen.labelled))
     union = called + labelled - hits
-    mean: Doubles = np.nanmean(np.divide(hits, union, out=np.full(union.shape, np.nan), where=union > 0), axis=1)
+    mean: Doubles = np.nanmean(
+        np.divide(hits, union, out=np.full(union.shape, np.nan), where=union > 0), axis=1
+    )
     return mean
 
 

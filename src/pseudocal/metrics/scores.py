@@ -18,9 +18,12 @@ Metric = Callable[[Outcomes], float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reliability:
-    """A reliability diagram: the number of predictions, their confidence and their accuracy in bins of confidence.
+    """A reliability diagram.
 
-    Bin k holds the confidences in (edges[k], edges[k + 1]], as in Guo et al. (ICML 2017); the first bin includes 0.
+    The number of predictions, their confidence and their accuracy in bins of confidence.
+
+    Bin k holds the confidences in (edges[k], edges[k + 1]], as in Guo et al. (ICML 2017); the first
+    bin includes 0.
 
     >>> outcomes = Outcomes.from_probabilities([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], labels=[0, 1, 0])
     >>> reliability = Reliability.of(outcomes, bins=2)
@@ -29,8 +32,8 @@ class Reliability:
     >>> round(reliability.ece, 3)                       # |2.4 - 2| / 3
     0.133
 
-    The sums of two parts add up to those of the whole, so the ECE of ten billion pixels needs a kilobyte of memory:
-    `sum(Reliability.of(outcomes) for outcomes in batches)`.
+    The sums of two parts add up to those of the whole, so the ECE of ten billion pixels needs a
+    kilobyte of memory: `sum(Reliability.of(outcomes) for outcomes in batches)`.
 
     >>> round((reliability + reliability).ece, 3), (reliability + reliability).count
     (0.133, array([0, 6]))
@@ -68,23 +71,36 @@ class Reliability:
             bins: The number of bins.
 
         """
-        n, bins = len(outcomes), check_bins(bins)
-        last = -(-n * np.arange(1, bins + 1) // bins) - 1  # the last row of each bin, in ascending order
+        n = len(outcomes)
+        bins = check_bins(bins)
+        last = (
+            -(-n * np.arange(1, bins + 1) // bins) - 1
+        )  # the last row of each bin, in ascending order
         upper = np.unique(np.partition(outcomes.confidence, np.unique(last))[last])
         return cls._between(np.concatenate([[0.0], upper[:-1], [1.0]]), outcomes)
 
     @classmethod
     def _between(cls, edges: Doubles, outcomes: Outcomes) -> Reliability:
-        k, bins = bin_of(outcomes.confidence, edges), len(edges) - 1
+        k = bin_of(outcomes.confidence, edges)
+        bins = len(edges) - 1
         confidence = np.bincount(k, weights=outcomes.confidence, minlength=bins).astype(np.float64)
         right = outcomes.correct
-        correct = np.bincount(k[right], minlength=bins) if right.dtype == bool else np.bincount(k, right, bins)
+        correct = (
+            np.bincount(k[right], minlength=bins)
+            if right.dtype == bool
+            else np.bincount(k, right, bins)
+        )
         return cls(edges, np.bincount(k, minlength=bins), confidence, correct)
 
     def __add__(self, other: Reliability) -> Reliability:
         if not np.array_equal(self.edges, other.edges):
-            raise InputError(f"expected the same bins on both sides, got edges {self.edges} and {other.edges}")
-        sums = (getattr(self, name) + getattr(other, name) for name in ("count", "confidence_sum", "correct_sum"))
+            raise InputError(
+                f"expected the same bins on both sides, got edges {self.edges} and {other.edges}"
+            )
+        sums = (
+            getattr(self, name) + getattr(other, name)
+            for name in ("count", "confidence_sum", "correct_sum")
+        )
         return Reliability(self.edges, *sums)
 
     _repr_html_ = reliability_html
@@ -116,11 +132,16 @@ class Reliability:
 
     @property
     def signed(self) -> float:
-        """Mean confidence minus accuracy: above zero the model is overconfident, below it underconfident."""
+        """Mean confidence minus accuracy.
+
+        Above zero the model is overconfident, below it underconfident.
+        """
         return float((self.confidence_sum - self.correct_sum).sum() / self.count.sum())
 
     def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
-        """The Clopper-Pearson interval of each bin's accuracy: exact for small bins, NaN for empty ones.
+        """The Clopper-Pearson interval of each bin's accuracy.
+
+        Exact for small bins, NaN for empty ones.
 
         With ten right out of ten, the lower end is 0.025 ** (1 / 10):
 
@@ -166,12 +187,13 @@ def brier(outcomes: Outcomes, classes: int | None = None) -> float:
     >>> brier(outcomes), brier(outcomes, classes=2)
     (1.125, 0.5625)
 
-    The appendix of the PseudoCal paper defines the mean over the classes; its figures and its official code use the
-    sum, as scikit-learn does for more than two classes.
+    The appendix of the PseudoCal paper defines the mean over the classes; its figures and its
+    official code use the sum, as scikit-learn does for more than two classes.
 
     Args:
         outcomes: The outcomes of the predictions.
-        classes: The number of classes to divide by, for the mean over the classes; None for the sum.
+        classes: The number of classes to divide by, for the mean over the classes; None for the
+            sum.
 
     """
     if classes is not None and classes < 2:
@@ -180,9 +202,12 @@ def brier(outcomes: Outcomes, classes: int | None = None) -> float:
 
 
 def ece(outcomes: Outcomes, bins: int = 15) -> float:
-    """The expected calibration error over bins of equal width (Naeini et al. 2015, Guo et al. 2017).
+    """The expected calibration error over bins of equal width (Naeini et al. 2015, Guo et al.
 
-    It is biased upwards: for a perfectly calibrated model, chance alone gives about sqrt(bins / n) / 3.
+    2017).
+
+    It is biased upwards: for a perfectly calibrated model, chance alone gives about sqrt(bins / n)
+    / 3.
 
     >>> ece(Outcomes.from_probabilities([[0.75, 0.25]] * 4, labels=[0, 0, 1, 1]))
     0.25
@@ -222,8 +247,9 @@ def mce(outcomes: Outcomes, bins: int = 15) -> float:
 def debiased_l2(outcomes: Outcomes, bins: int = 15) -> float:
     """The debiased root mean squared calibration error over bins of equal mass (Kumar et al. 2019).
 
-    The squared gap of a bin overestimates the true one by the variance of its accuracy, a (1 - a) / n, which is
-    subtracted. A negative estimate becomes zero. A bin with a single row counts as calibrated.
+    The squared gap of a bin overestimates the true one by the variance of its accuracy, a (1 - a) /
+    n, which is subtracted. A negative estimate becomes zero. A bin with a single row counts as
+    calibrated.
 
     Here the gap is 1/4 and the variance (1/2 * 1/2) / 3, more than the square of the gap:
 
@@ -253,10 +279,12 @@ def overconfidence(outcomes: Outcomes) -> float:
 
 
 def aurc(outcomes: Outcomes) -> float:
-    """The area under the risk-coverage curve: the error rate of the k most confident predictions, averaged over k.
+    """The area under the risk-coverage curve.
 
-    It measures how well the confidence ranks right predictions above wrong ones. Rows of equal confidence share their
-    error rate, which is the average over all their orders.
+    The error rate of the k most confident predictions, averaged over k.
+
+    It measures how well the confidence ranks right predictions above wrong ones. Rows of equal
+    confidence share their error rate, which is the average over all their orders.
 
     The errors are 0, 1/2, 1/2 in order of confidence, so the risks are 0, 1/4 and 1/3:
 

@@ -1,4 +1,7 @@
-"""Metrics of segmentation: sums per image and per class that can be computed batch by batch and merged."""
+"""Metrics of segmentation.
+
+Sums per image and per class that can be computed batch by batch and merged.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segmented:
-    """The sums of each image from which the metrics of segmentation are computed: about a kilobyte per image.
+    """The sums of each image from which the metrics of segmentation are computed.
+
+    About a kilobyte per image.
 
     >>> logits = np.log([[[[0.75, 0.5]], [[0.25, 0.5]]]])          # one image of two pixels
     >>> seen = Segmented.of(logits, [[[0, 1]]])
@@ -47,7 +52,8 @@ class Segmented:
         hits: The number of correctly predicted pixels of each class, `(images, classes)`.
         called: The number of pixels predicted as each class, `(images, classes)`.
         labelled: The number of pixels labelled as each class, `(images, classes)`.
-        by_class: Count, sum of confidences and number right of each predicted class, `(classes, 3, bins)`.
+        by_class: Count, sum of confidences and number right of each predicted class, `(classes, 3,
+            bins)`.
 
     """
 
@@ -86,17 +92,28 @@ class Segmented:
         """
         images = as_maps(maps)
         masks = as_masks(labels, len(images))
-        scoring = _Scoring(1 / check_temperature(temperature), ignore, equal_width(bins), align_corners)
-        return cls.concatenate(_image(image, mask, scoring) for image, mask in zip(images, masks, strict=True))
+        scoring = _Scoring(
+            1 / check_temperature(temperature), ignore, equal_width(bins), align_corners
+        )
+        return cls.concatenate(
+            _image(image, mask, scoring) for image, mask in zip(images, masks, strict=True)
+        )
 
     @classmethod
     def concatenate(cls, parts: Iterable[Segmented]) -> Segmented:
         """Join images in order, with a single copy; repeated `+` copies again and again."""
         parts = list(parts)
         if len({(tuple(part.edges), part.hits.shape[1]) for part in parts}) != 1:
-            sizes = [f"{len(part.edges) - 1} bins and {part.hits.shape[1]} classes" for part in parts]
-            raise InputError(f"expected parts of the same bins and classes, got {' and '.join(sizes) or 'none'}")
-        joined = [np.concatenate(columns) for columns in zip(*(part._per_image() for part in parts), strict=True)]
+            sizes = [
+                f"{len(part.edges) - 1} bins and {part.hits.shape[1]} classes" for part in parts
+            ]
+            raise InputError(
+                f"expected parts of the same bins and classes, got {' and '.join(sizes) or 'none'}"
+            )
+        joined = [
+            np.concatenate(columns)
+            for columns in zip(*(part._per_image() for part in parts), strict=True)
+        ]
         return cls(parts[0].edges, *joined, np.sum([part.by_class for part in parts], axis=0))  # type: ignore[call-arg]
 
     def __add__(self, other: Segmented) -> Segmented:
@@ -123,17 +140,23 @@ class Segmented:
     def _counted(self) -> int:
         """The number of pixels that are not ignored; an error if there are none."""
         if self.pixels == 0:
-            raise InputError(f"expected at least one pixel that is not ignored, got none in {self.images:,} images")
+            raise InputError(
+                f"expected at least one pixel that is not ignored, got none in {self.images:,} images"
+            )
         return self.pixels
 
     @property
     def reliability(self) -> Reliability:
         """The reliability diagram of all pixels."""
         self._counted()
-        return Reliability(self.edges, self.count.sum(0), self.confidence_sum.sum(0), self.correct_sum.sum(0))
+        return Reliability(
+            self.edges, self.count.sum(0), self.confidence_sum.sum(0), self.correct_sum.sum(0)
+        )
 
     def accuracy_interval(self, level: float = 0.95) -> tuple[Doubles, Doubles]:
-        """The interval of each bin's accuracy, NaN if it is empty. Pixels of one image are not taken as independent.
+        """The interval of each bin's accuracy, NaN if it is empty.
+
+        Pixels of one image are not taken as independent.
 
         Ten images without a mistake count as ten pixels, so the lower end is 0.025 ** (1 / 10):
 
@@ -143,9 +166,9 @@ class Segmented:
         (array([0.6915]), array([1.]))
         """
         n = independent_pixels(self.correct_sum, self.count, level)
-        share = self.reliability.accuracy
-        low, high = clopper_pearson(np.nan_to_num(share) * n, n, level)
-        return np.where(np.isnan(share), np.nan, low), np.where(np.isnan(share), np.nan, high)
+        fraction = self.reliability.accuracy
+        low, high = clopper_pearson(np.nan_to_num(fraction) * n, n, level)
+        return np.where(np.isnan(fraction), np.nan, low), np.where(np.isnan(fraction), np.nan, high)
 
     @property
     def ece(self) -> float:
@@ -183,17 +206,20 @@ class Segmented:
 
     def classes(self, names: Sequence[str] = ()) -> list[dict[str, Any]]:
         """For each class its pixels, IoU and recall, and the precision, confidence and ECE of its predictions."""
-        labelled, called, hits = self.labelled.sum(0), self.called.sum(0), self.hits.sum(0)
-        iou, gaps = _iou(hits, called, labelled), np.abs(self.by_class[:, 1] - self.by_class[:, 2]).sum(axis=1)
+        labelled = self.labelled.sum(0)
+        called = self.called.sum(0)
+        hits = self.hits.sum(0)
+        iou = _iou(hits, called, labelled)
+        gaps = np.abs(self.by_class[:, 1] - self.by_class[:, 2]).sum(axis=1)
         return [
             {
                 "class": names[c] if c < len(names) else str(c),
                 "pixels": int(labelled[c]),
                 "iou": float(iou[c]),
-                "recall": _share(hits[c], labelled[c]),
-                "precision": _share(hits[c], called[c]),
-                "confidence": _share(self.by_class[c, 1].sum(), called[c]),
-                "ece": _share(gaps[c], called[c]),
+                "recall": _fraction(hits[c], labelled[c]),
+                "precision": _fraction(hits[c], called[c]),
+                "confidence": _fraction(self.by_class[c, 1].sum(), called[c]),
+                "ece": _fraction(gaps[c], called[c]),
             }
             for c in range(len(labelled))
         ]
@@ -216,7 +242,7 @@ def _iou(hits: Floats, called: Floats, labelled: Floats) -> Floats:
     return iou
 
 
-def _share(part: float, whole: float) -> float:
+def _fraction(part: float, whole: float) -> float:
     return float(part / whole) if whole else float("nan")
 
 
@@ -238,7 +264,9 @@ def _image(image: Maps, mask: NDArray[Any], scoring: _Scoring) -> Segmented:
     else:
         with ThreadPoolExecutor(cores()) as pool:
             parts = list(pool.map(sums, bands))
-    cells, labelled, nll, brier = (np.sum(part, axis=0) for part in zip(*parts, strict=True))  # (3, classes, bins), ...
+    cells, labelled, nll, brier = (
+        np.sum(part, axis=0) for part in zip(*parts, strict=True)
+    )  # (3, classes, bins), ...
     count, confidence, correct = cells
     return Segmented(
         edges=scoring.edges,
@@ -254,28 +282,39 @@ def _image(image: Maps, mask: NDArray[Any], scoring: _Scoring) -> Segmented:
     )
 
 
-def _band(image: Maps, mask: NDArray[Any], scoring: _Scoring, rows: slice) -> tuple[Doubles, Counts, float, float]:
+def _band(
+    image: Maps, mask: NDArray[Any], scoring: _Scoring, rows: slice
+) -> tuple[Doubles, Counts, float, float]:
     """Sums over a band of an image, resized to its mask."""
-    classes, labels, ignore = len(image), mask[rows], scoring.ignore
+    classes = len(image)
+    labels = mask[rows]
+    ignore = scoring.ignore
     valid = np.ones(labels.shape, dtype=bool) if ignore is None else labels != ignore
     check_classes(labels, valid, classes, top=rows.start)
     if image.shape[1:] == mask.shape:
         z = image[:, rows].astype(np.float32)
     else:
-        z = resized_rows(image, (mask.shape[0], mask.shape[1]), rows, align_corners=scoring.align_corners)
+        z = resized_rows(
+            image, (mask.shape[0], mask.shape[1]), rows, align_corners=scoring.align_corners
+        )
     z = z.reshape(classes, -1) if valid.all() else z[:, valid]
     return _sums(z, labels[valid], scoring.scale, scoring.edges)
 
 
-def _sums(z: Floats, labels: NDArray[Any], scale: float, edges: Doubles) -> tuple[Doubles, Counts, float, float]:
+def _sums(
+    z: Floats, labels: NDArray[Any], scale: float, edges: Doubles
+) -> tuple[Doubles, Counts, float, float]:
     """Sums over pixels of logits `(classes, m)`, which are overwritten."""
-    classes, bins = len(z), len(edges) - 1
+    classes = len(z)
+    bins = len(edges) - 1
     called = z.argmax(axis=0)
     z *= np.float32(scale)
     with np.errstate(invalid="ignore"):  # rejected just below
         z -= z.max(axis=0)
     if np.isnan(z.min(initial=0)):
-        raise InputError("expected logits below +inf, one of them finite at each pixel that counts, got NaN or inf")
+        raise InputError(
+            "expected logits below +inf, one of them finite at each pixel that counts, got NaN or inf"
+        )
     at_label = z.reshape(-1)[labels * np.intp(z.shape[1]) + np.arange(z.shape[1])]
     np.exp(z, out=z)
     total = z.sum(axis=0)
@@ -283,7 +322,8 @@ def _sums(z: Floats, labels: NDArray[Any], scale: float, edges: Doubles) -> tupl
     nll = float(np.sum(np.log(total) - at_label, dtype=np.float64))
     squares = np.einsum("cm,cm->m", z, z) / total**2
     brier = float(np.sum(squares - 2 * np.exp(at_label) / total + 1, dtype=np.float64))
-    cell, right = called * bins + bin_of(confidence, edges), called == labels
+    cell = called * bins + bin_of(confidence, edges)
+    right = called == labels
     sums = np.stack(
         [
             np.bincount(cell, minlength=classes * bins),

@@ -86,8 +86,12 @@ def models_in(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
-def second_logits(seconds: Sequence[Predictor], inputs: Inputs, logits: Logits | Maps) -> list[Logits]:
-    """What each second model predicts for inputs of which the first one's logits are known: it must have its classes.
+def second_logits(
+    seconds: Sequence[Predictor], inputs: Inputs, logits: Logits | Maps
+) -> list[Logits]:
+    """What each second model predicts for inputs of which the first one's logits are known.
+
+    It must have its classes.
 
     >>> second_logits([lambda x: 3 * x], np.array([[2.0, 0.0]]), np.array([[1.0, 0.0]]))
     [array([[6., 0.]])]
@@ -95,14 +99,18 @@ def second_logits(seconds: Sequence[Predictor], inputs: Inputs, logits: Logits |
     if logits.ndim > 2 and seconds:
         raise InputError(
             f"expected no second opinion for a segmentation model, got one for maps {logits.shape}: in our tests "
-            "two such models shared far more mistakes on real pixels than on mixes, so the forecast was too high"
+            "two such models shared far more mistakes on real pixels than on mixup samples, so the estimate was too high"
         )
     found = [second(inputs) for second in seconds]
     for its in found:
         if its.ndim != logits.ndim:
-            raise InputError(f"expected a second opinion of shape {logits.shape}, as the model, got {its.shape}")
+            raise InputError(
+                f"expected a second opinion of shape {logits.shape}, as the model, got {its.shape}"
+            )
         if its.shape != logits.shape:
-            raise InputError(f"expected a second opinion on {logits.shape[1]} classes, got {its.shape[1]}")
+            raise InputError(
+                f"expected a second opinion on {logits.shape[1]} classes, got {its.shape[1]}"
+            )
     return found
 
 
@@ -124,7 +132,9 @@ class Checked:
         self._predict = predict
         self._binary = binary
         self._classes: int | None = None
-        self._sizes: dict[tuple[int, ...], tuple[int, ...]] = {}  # sizes of maps by shape of the inputs
+        self._sizes: dict[
+            tuple[int, ...], tuple[int, ...]
+        ] = {}  # sizes of maps by shape of the inputs
 
     def __call__(self, x: Inputs, /) -> Logits | Maps:
         """Predict one batch."""
@@ -137,7 +147,9 @@ class Checked:
             raise
         logits = self._read(as_numpy(output, "logits"))
         if len(logits) != count(x):
-            raise InputError(f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}")
+            raise InputError(
+                f"expected one row of logits for each of {count(x)} inputs, got shape {logits.shape}"
+            )
         if logits.ndim == 4:
             _check_layout(tuple(x.shape), logits)
             check_maps(logits)
@@ -154,12 +166,19 @@ class Checked:
                     stacklevel=2,
                 )
         if logits.shape[1] != self._classes:
-            raise InputError(f"expected logits for {self._classes} classes as before, got shape {logits.shape}")
+            raise InputError(
+                f"expected logits for {self._classes} classes as before, got shape {logits.shape}"
+            )
         self.rows += len(logits)
-        return logits if logits.dtype.itemsize >= 4 or logits.ndim == 4 else logits.astype(np.float32)
+        return (
+            logits if logits.dtype.itemsize >= 4 or logits.ndim == 4 else logits.astype(np.float32)
+        )
 
     def _check_size(self, x: Inputs, maps: Maps) -> None:
-        """Reject maps of another size than before for the same input shape: pairs are compared pixel by pixel."""
+        """Reject maps of another size than before for the same input shape.
+
+        Pairs are compared pixel by pixel.
+        """
         size = self._sizes.setdefault(tuple(x.shape[1:]), maps.shape[2:])
         if size != maps.shape[2:]:
             got = f"{maps.shape[2:]} after {size} for inputs of shape {tuple(x.shape[1:])}"
@@ -172,12 +191,19 @@ class Checked:
             output = output[:, None] if output.ndim == 3 else output
             output = np.concatenate([np.zeros_like(output), output], axis=1)
         if output.ndim != 4:
-            raise InputError(f"expected logits of shape (n, classes) or (n, classes, h, w), got shape {output.shape}")
+            raise InputError(
+                f"expected logits of shape (n, classes) or (n, classes, h, w), got shape {output.shape}"
+            )
         return as_maps(output)
 
 
 def _check_layout(shape: tuple[int, ...], maps: Maps) -> None:
-    """Reject maps whose classes come last: the two axes before are then the height and the width of the inputs."""
+    """Reject maps whose classes come last.
+
+    The two axes before are then the height and the width of the inputs.
+    """
     _, height, width, classes = maps.shape
     if shape[2:] == (height, width) and classes < min(height, width):
-        raise InputError(f"expected maps (n, classes, height, width), got {maps.shape}: are the classes last?")
+        raise InputError(
+            f"expected maps (n, classes, height, width), got {maps.shape}: are the classes last?"
+        )

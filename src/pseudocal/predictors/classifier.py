@@ -14,7 +14,9 @@ FLOOR = float(np.log(np.finfo(np.float32).eps))  # the log of the smallest step 
 
 @dataclass(frozen=True)
 class ClassifierPredictor:
-    """Logits of a classifier: the logarithm of its probabilities, or its decision function if it has none.
+    """Logits of a classifier.
+
+    The logarithm of its probabilities, or its decision function if it has none.
 
     Attributes:
         model: The fitted classifier.
@@ -29,7 +31,9 @@ class ClassifierPredictor:
         if not hasattr(self.model, "predict_proba"):
             return self._decisions(x)
         probabilities = self.model.predict_proba(x)
-        if isinstance(probabilities, list) or not np.allclose(np.sum(probabilities, axis=1), 1, atol=1e-3):
+        if isinstance(probabilities, list) or not np.allclose(
+            np.sum(probabilities, axis=1), 1, atol=1e-3
+        ):
             raise InputError(
                 "expected one distribution over classes, got several independent outputs (multi-label); "
                 "calibrate each as a separate model"
@@ -43,15 +47,17 @@ class ClassifierPredictor:
         logits = binary_logits(scores) if scores.ndim == 1 else scores
         classes = len(getattr(self.model, "classes_", ()))
         if logits.shape[1] != classes:
-            raise InputError(f"expected one decision for each of {classes} classes, got shape {scores.shape}")
+            raise InputError(
+                f"expected one decision for each of {classes} classes, got shape {scores.shape}"
+            )
         return logits
 
 
 def floored(logits: Logits) -> Logits:
     """Replace -inf in logs of probabilities by a small number, the smallest of its row.
 
-    Decision trees and nearest neighbours give probabilities of exactly zero. A mix with such a label would have an
-    infinite loss.
+    Decision trees and nearest neighbours give probabilities of exactly zero. A mixup sample with
+    such a label would have an infinite loss.
 
     >>> floored(np.log([[0.5, 0.5, 1e-30], [1.0, 1e-300, 1e-300]])).round(1)
     array([[  -0.7,   -0.7,  -69.1],

@@ -14,13 +14,19 @@ from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.predictors.torch_module import TorchPredictor
 
 
-def dropout_passes(module: nn.Module, batches: Iterable[Inputs], *, passes: int, seed: int) -> Iterator[list[Logits]]:
-    """For each batch, the logits of several passes with active dropout; all other layers are in eval mode.
+def dropout_passes(
+    module: nn.Module, batches: Iterable[Inputs], *, passes: int, seed: int
+) -> Iterator[list[Logits]]:
+    """For each batch, the logits of several passes with active dropout.
+
+    All other layers are in eval mode.
 
     The dropout is seeded by `seed`, and torch's random state is restored after each batch.
     """
     if not isinstance(module, nn.Module):
-        raise InputError(f"expected a torch module with dropout layers, got {type(module).__name__}")
+        raise InputError(
+            f"expected a torch module with dropout layers, got {type(module).__name__}"
+        )
     _check_dropout(module)
     rng = np.random.default_rng(seed)
     for x in batches:

@@ -54,7 +54,9 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def logits_of(output: Any) -> Tensor:
-    """The logits in a model's output: the tensor itself, `.logits`, the first of a tuple, or the key "logits" or "out".
+    """The logits in a model's output.
+
+    The tensor itself, `.logits`, the first of a tuple, or the key "logits" or "out".
 
     >>> logits_of({"out": torch.zeros(2, 19, 4, 4), "aux": torch.zeros(2, 19, 4, 4)}).shape  # torchvision
     torch.Size([2, 19, 4, 4])

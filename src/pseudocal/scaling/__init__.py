@@ -1,4 +1,7 @@
-"""Temperature, vector and matrix scaling: each fit takes labelled logits and returns a frozen callable."""
+"""Temperature, vector and matrix scaling.
+
+Each fit takes labelled logits and returns a frozen callable.
+"""
 
 from pseudocal.scaling.linear import (
     MatrixScaling,

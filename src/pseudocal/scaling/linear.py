@@ -1,10 +1,13 @@
-"""Vector and matrix scaling: a weight for each class, or a full linear map, and a bias (Guo et al., ICML 2017).
+"""Vector and matrix scaling.
 
-Unlike a temperature they can change the predicted class, and with many classes and few labels they overfit. The
-log-likelihood is concave in the weights, so L-BFGS with the exact gradient climbs to its maximum, if there is one. It
-searches in coordinates in which the logits are centred, uncorrelated and of size one, which saves most of the steps and
-makes the result independent of a constant that was added to the logits. The search begins at the best temperature, so
-the likelihood of its result is at least as high.
+A weight for each class, or a full linear map, and a bias (Guo et al., ICML 2017).
+
+Unlike a temperature they can change the predicted class, and with many classes and few labels they
+overfit. The log-likelihood is concave in the weights, so L-BFGS with the exact gradient climbs to
+its maximum, if there is one. It searches in coordinates in which the logits are centred,
+uncorrelated and of size one. This saves most of the steps, and the result does not depend on a
+constant added to the logits. The search starts at the best temperature, so the likelihood of its
+result is at least as high.
 """
 
 from __future__ import annotations
@@ -25,7 +28,9 @@ from pseudocal.scaling.temperature import TemperatureScaling, as_targets, fit_te
 LOGITS_AT_ONCE = 1 << 20  # logits per chunk
 MOST_ITERATIONS = 5000  # of L-BFGS; problems without a penalty have taken up to 1,200
 FLAT = 1e-6  # the largest slope, in coordinates of size one, at which the climb ends
-NO_SPREAD = 1e-12  # a variance, relative to the largest, that single precision cannot tell from zero
+NO_SPREAD = (
+    1e-12  # a variance, relative to the largest, that single precision cannot tell from zero
+)
 DESCENT = (5000, 0.01, 0.9)  # steps, learning rate and momentum of the released code
 Doubles = NDArray[np.float64]
 Parameters = Doubles  # (weights + 1, classes): the weights, and in the last row the bias
@@ -92,7 +97,9 @@ class UnfinishedFitWarning(UserWarning):
     """A fit stopped at its largest number of steps, before the maximum of the likelihood."""
 
 
-def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False) -> VectorScaling:
+def fit_vector(
+    logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False
+) -> VectorScaling:
     """Fit a weight and a bias for each class by maximum likelihood.
 
     Without a penalty the likelihood is never lower than that of the best temperature, and a constant added to the
@@ -108,11 +115,11 @@ def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, re
     Args:
         logits: Logits of shape `(n, classes)`.
         labels: Class indices `(n,)` or soft targets `(n, classes)`.
-        penalty: The factor of the squared distance from the identity that is added to the mean loss; 0 for the maximum
-            of the likelihood.
-        reference: Whether to do as the released code of TransCal and PseudoCal: 5,000 steps of gradient descent with a
-            learning rate of 0.01 and a momentum of 0.9. With few labels they end long before the maximum, which
-            prevents some of the overfitting.
+        penalty: The factor of the squared distance from the identity that is added to the mean
+            loss; 0 for the maximum of the likelihood.
+        reference: Whether to do as the released code of TransCal and PseudoCal: 5,000 steps of
+            gradient descent with a learning rate of 0.01 and a momentum of 0.9. With few labels
+            they end long before the maximum, which prevents some of the overfitting.
 
     """
     z, targets = _checked(logits, labels, penalty)
@@ -133,7 +140,9 @@ def fit_vector(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, re
     return VectorScaling(theta[0], theta[-1])
 
 
-def fit_matrix(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False) -> MatrixScaling:
+def fit_matrix(
+    logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, reference: bool = False
+) -> MatrixScaling:
     """Fit a linear map and a bias by maximum likelihood.
 
     Without a penalty the likelihood is never lower than that of the best temperature, and a constant added to the
@@ -148,8 +157,8 @@ def fit_matrix(logits: ArrayLike, labels: ArrayLike, *, penalty: float = 0.0, re
     Args:
         logits: Logits of shape `(n, classes)`.
         labels: Class indices `(n,)` or soft targets `(n, classes)`.
-        penalty: The factor of the squared distance from the identity that is added to the mean loss; 0 for the maximum
-            of the likelihood.
+        penalty: The factor of the squared distance from the identity that is added to the mean
+            loss; 0 for the maximum of the likelihood.
         reference: Whether to do as the released code does; see `fit_vector`.
 
     """
@@ -214,9 +223,15 @@ class _Problem:
         found = minimize(loss, np.zeros(start.size), jac=True, method="L-BFGS-B", options=options)
         if found.nit >= MOST_ITERATIONS or found.nfev >= 2 * MOST_ITERATIONS:
             said = f"expected the maximum of the likelihood within {MOST_ITERATIONS} steps, got a slope of"
-            warnings.warn(f"{said} {np.abs(found.jac).max():.1e} after them", UnfinishedFitWarning, stacklevel=3)
+            warnings.warn(
+                f"{said} {np.abs(found.jac).max():.1e} after them",
+                UnfinishedFitWarning,
+                stacklevel=3,
+            )
         theta = start + coordinates(found.x.reshape(start.shape))
-        if penalty == 0:  # a constant changes nothing: without one, scaled logits are small and keep their digits
+        if (
+            penalty == 0
+        ):  # a constant changes nothing: without one, scaled logits are small and keep their digits
             theta[-1] -= theta[-1].mean()
         theta[-1] = centred.bias(theta)
         return theta
@@ -259,7 +274,9 @@ class _Centred:
     def chunks(self) -> list[tuple[Doubles, Doubles]] | None:
         """All rows, unless they are too many to be kept in float64."""
         small = self.problem.logits.size <= 8 * LOGITS_AT_ONCE
-        return list(_chunks(self.problem.logits, self.problem.targets, self.centre)) if small else None
+        return (
+            list(_chunks(self.problem.logits, self.problem.targets, self.centre)) if small else None
+        )
 
     def bias(self, theta: Parameters) -> Doubles:
         """The bias of the original logits."""
@@ -332,7 +349,9 @@ def _coordinates(moments: _Moments, penalty: float) -> Linear:
     Weights stay as they are in directions in which the logits vary by rounding errors only.
     """
     mean = moments.mean
-    sizes, directions = np.linalg.eigh(moments.spread + _pull(mean[:, None] * mean, np.eye(len(mean)), penalty))
+    sizes, directions = np.linalg.eigh(
+        moments.spread + _pull(mean[:, None] * mean, np.eye(len(mean)), penalty)
+    )
     least = max(NO_SPREAD * sizes.max(), moments.rounding.max())
     root = (directions * _inverse_root(sizes, least)) @ directions.T
 
@@ -346,7 +365,9 @@ def _coordinates_by_class(moments: _Moments, penalty: float) -> Linear:
     """The same for the weight and the bias of each class."""
     sizes = moments.spread + _pull(moments.mean**2, np.ones(1), penalty)
     root = _inverse_root(sizes, moments.rounding)
-    return lambda place: place * np.vstack([root, np.full_like(root, 1 / math.sqrt(1 + 2 * penalty))])
+    return lambda place: (
+        place * np.vstack([root, np.full_like(root, 1 / math.sqrt(1 + 2 * penalty))])
+    )
 
 
 def _pull(mean_squares: Doubles, one: Doubles, penalty: float) -> Doubles:
@@ -384,7 +405,9 @@ def _checked(logits: ArrayLike, labels: ArrayLike, penalty: float) -> tuple[Logi
     check_rows(z)
     if not np.isfinite(z.min()):
         row = int(np.argmax(np.isneginf(z).any(axis=1)))
-        raise InputError(f"expected finite logits (a weight times -inf has no gradient), got -inf in row {row}")
+        raise InputError(
+            f"expected finite logits (a weight times -inf has no gradient), got -inf in row {row}"
+        )
     return z, as_targets(labels, z)
 
 

@@ -1,8 +1,11 @@
-"""One pass over labelled logits: the slope of the loss in the inverse temperature b, and its derivatives.
+"""One pass over labelled logits.
 
-For one row with p = softmax(b z) the negative log-likelihood has the slope E_p[z] - z_y; the slope's derivatives in b
-are the variance and the third central moment of z under p. So four sums over the classes are enough: sum e, sum e x,
-sum e x^2 and sum e x^3, with x = b z (shifted if it would overflow) and e = exp(x).
+The slope of the loss in the inverse temperature b, and its derivatives.
+
+For one row with p = softmax(b z) the negative log-likelihood has the slope E_p[z] - z_y; the
+slope's derivatives in b are the variance and the third central moment of z under p. So four sums
+over the classes are enough: sum e, sum e x, sum e x^2 and sum e x^3, with x = b z (shifted if it
+would overflow) and e = exp(x).
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from pseudocal.arrays import Floats, InputError, Labels, Logits, check_rows, wor
 from pseudocal.passes import block_starts, in_strips, let_go, picked, row_sums, scaled
 
 SAFE = 1e17  # a row needs no shift if its sum e is between 1 / SAFE and SAFE
-# The tolerated rounding error of E[x], relative to the variance of x: that of log T if all rows err alike.
+# The tolerated rounding error of E[x], relative to the variance of x: that of log T if all rows err
+# alike.
 ROUNDING = 1e-5
 IMPOSSIBLE = -1e100  # replaces -inf in float64: exp gives 0, and 0 * IMPOSSIBLE is 0 and not NaN
 
@@ -30,8 +34,8 @@ class Slope(NamedTuple):
         first: Its first derivative in log b.
         second: Its second derivative in log b.
         error: The standard error of the mean slope.
-        effective: The number of rows with slopes of equal size that would make the standard error as reliable. For a
-            model that is nearly always right it is about the number of mistakes.
+        effective: The number of rows with slopes of equal size that would make the standard error
+            as reliable. For a model that is nearly always right it is about the number of mistakes.
 
     """
 
@@ -44,9 +48,9 @@ class Slope(NamedTuple):
     def step(self) -> tuple[float, float]:
         """Halley's step in log b towards the root, and a bound on the remaining error.
 
-        The error of a third-order step is (bend^2 + a third derivative) * step^3. The third derivative is not computed;
-        on softmax likelihoods of 2 to 1,000 classes, with accurate and inaccurate models, the error was 0.16 to 0.55
-        step^3.
+        The error of a third-order step is (bend^2 + a third derivative) * step^3. The third
+        derivative is not computed; on softmax likelihoods of 2 to 1,000 classes, with accurate and
+        inaccurate models, the error was 0.16 to 0.55 step^3.
 
         >>> Slope(value=0.1, first=1.0, second=0.0, error=0.0).step()
         (-0.1, 0.0005...)
@@ -55,7 +59,9 @@ class Slope(NamedTuple):
             return math.copysign(math.inf, -self.value), math.inf
         newton = -self.value / self.first
         bend = newton * self.second / (2 * self.first)
-        if abs(bend) > 0.5:  # far from the root: Newton's step, in b if it goes up, which does not overshoot
+        if (
+            abs(bend) > 0.5
+        ):  # far from the root: Newton's step, in b if it goes up, which does not overshoot
             return (math.log1p(newton) if newton > 0 else newton), math.inf
         return newton / (1 + bend), abs(newton) * (bend**2 + 0.5 * newton**2)
 
@@ -67,10 +73,13 @@ class Slope(NamedTuple):
 NOTHING = Slope(0.0, 0.0, 0.0, math.inf)  # the slope of rows without information
 
 
-def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray[np.intp] | None, b: float) -> Slope:
+def slope(
+    logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray[np.intp] | None, b: float
+) -> Slope:
     """Read `rows` (all if None) once, chunk by chunk, on several cores.
 
-    The sums of the chunks are added in a fixed order, so the result does not depend on the number of cores.
+    The sums of the chunks are added in a fixed order, so the result does not depend on the number
+    of cores.
     """
     starts = block_starts(logits.shape, None if rows is None else len(rows))
     size = starts.step
@@ -78,13 +87,19 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
     def strip(chunks: range) -> NDArray[np.float64]:
         scratch = np.empty((2, size, logits.shape[1]), dtype=work_dtype(logits))
         sums = np.empty((len(chunks), 6))
-        with np.errstate(all="ignore"):  # an overflow makes the sums infinite; the chunk is then computed in float64
+        with np.errstate(
+            all="ignore"
+        ):  # an overflow makes the sums infinite; the chunk is then computed in float64
             for k, start in enumerate(chunks):
                 at: Any = slice(start, start + size) if rows is None else rows[start : start + size]
-                z, y, w = _rows(logits, at), _rows(targets, at), None if weights is None else weights[at]
+                z = _rows(logits, at)
+                y = _rows(targets, at)
+                w = None if weights is None else weights[at]
                 sums[k] = _sums(z, y, w, b, scratch)
                 if not np.isfinite(sums[k]).all():
-                    z = _without_infinities(z, y, np.arange(start, start + len(z)) if rows is None else at)
+                    z = _without_infinities(
+                        z, y, np.arange(start, start + len(z)) if rows is None else at
+                    )
                     sums[k] = _sums(z, y, w, b, np.empty((2, *z.shape)))
                 if rows is None:
                     let_go(logits, start, start + len(z))
@@ -96,18 +111,29 @@ def slope(logits: Logits, targets: Labels, weights: Floats | None, rows: NDArray
         return NOTHING
     scale = 1 / (b * weight)
     effective = squares**2 / fourths if fourths > 0 else math.inf
-    return Slope(scale * mean, scale * variance, scale * (variance + third), scale * math.sqrt(squares), effective)
+    return Slope(
+        scale * mean,
+        scale * variance,
+        scale * (variance + third),
+        scale * math.sqrt(squares),
+        effective,
+    )
 
 
 def _rows(array: NDArray[Any], at: Any) -> NDArray[Any]:
     return array[at] if isinstance(at, slice) else picked(array, at)
 
 
-def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats) -> NDArray[np.float64]:
-    """Sums over the rows of one chunk: weight, slope, its two derivatives, slope^2 and slope^4, all in b z.
+def _sums(
+    z: Logits, targets: Labels, weights: Floats | None, b: float, scratch: Floats
+) -> NDArray[np.float64]:
+    """Sums over the rows of one chunk.
 
-    They are computed from b z directly, which is fast. If that overflows or loses precision, each row's largest logit
-    is subtracted first; these differences are exact or nearly so, whatever constant was added to the row.
+    Weight, slope, its two derivatives, slope^2 and slope^4, all in b z.
+
+    They are computed from b z directly, which is fast. If that overflows or loses precision, each
+    row's largest logit is subtracted first; these differences are exact or nearly so, whatever
+    constant was added to the row.
     """
     x, e = scratch[:, : len(z)]
     sums = np.empty((4, len(z)), dtype=e.dtype)
@@ -127,7 +153,10 @@ def _sums(z: Logits, targets: Labels, weights: Floats | None, b: float, scratch:
 
 
 def _means(x: Floats, e: Floats, sums: Floats) -> NDArray[np.float64]:
-    """E[x], E[x^2] and E[x^3] of each row, where `e` is exp(x) and its sums are in `sums[0]`; `e` is overwritten."""
+    """E[x], E[x^2] and E[x^3] of each row, where `e` is exp(x) and its sums are in `sums[0]`.
+
+    `e` is overwritten.
+    """
     for moment in sums[1:]:
         e *= x
         row_sums(e, moment)
@@ -140,13 +169,21 @@ def _totals(moments: Floats, at_target: Floats, weights: Floats | None) -> NDArr
     m1, m2, m3 = moments
     slopes = m1 - at_target
     if weights is None:
-        weight, second, third, weighted = float(len(m1)), m2.sum(), m3.sum(), m1
+        weight = float(len(m1))
+        second = m2.sum()
+        third = m3.sum()
+        weighted = m1
     else:
-        weight, second, third, weighted = weights.sum(), weights @ m2, weights @ m3, weights * m1
+        weight = weights.sum()
+        second = weights @ m2
+        third = weights @ m3
+        weighted = weights * m1
         slopes *= weights
     third += 2 * ((weighted * m1) @ m1) - 3 * (weighted @ m2)
     squares = slopes**2
-    return np.array([weight, slopes.sum(), second - weighted @ m1, third, squares.sum(), squares @ squares])
+    return np.array(
+        [weight, slopes.sum(), second - weighted @ m1, third, squares.sum(), squares @ squares]
+    )
 
 
 def at_target(x: Floats, targets: Labels) -> Floats:
@@ -158,7 +195,10 @@ def at_target(x: Floats, targets: Labels) -> Floats:
 
 
 def _without_infinities(z: Logits, targets: Labels, row: NDArray[np.intp]) -> Logits:
-    """Replace -inf by a finite number, in float64; reject rows without a likelihood, naming the row."""
+    """Replace -inf by a finite number, in float64.
+
+    Reject rows without a likelihood, naming the row.
+    """
     check_rows(z, row)
     careful = np.maximum(z, IMPOSSIBLE, dtype=np.float64)
     impossible = at_target(careful, targets) <= IMPOSSIBLE / 1e6

@@ -4,10 +4,11 @@ In b = 1/T the mean negative log-likelihood is convex, so its slope
 
     g(b) = mean over rows of  E_p[z] - z_y,        p = softmax(b z)
 
-increases and has at most one root. Its derivatives are the variance and the third central moment of z under p, so one
-pass over the data gives all that Halley's third-order step needs. The root is searched in log b, first on a small
-sample of rows, then on larger ones, then on all rows. Each search starts so close to the root that one pass is nearly
-always enough, and the full data is read once or twice. Samples that would not help are skipped.
+increases and has at most one root. Its derivatives are the variance and the third central moment of
+z under p, so one pass over the data gives all that Halley's third-order step needs. The root is
+searched in log b, first on a small sample of rows, then on larger ones, then on all rows. Each
+search starts so close to the root that one pass is nearly always enough, and the full data is read
+once or twice. Samples that would not help are skipped.
 """
 
 from __future__ import annotations
@@ -62,11 +63,13 @@ class TemperatureScaling:
         temperature: The number that logits are divided by.
         log_se: The standard error of log T; NaN if it was not fitted.
         rows: The number of rows it was fitted on.
-        bound: "lower" or "upper" if the maximum of the likelihood lies outside the range that was searched.
-        groups: The equivalent number of equal, independent groups of rows; None if all rows are independent.
+        bound: "lower" or "upper" if the maximum of the likelihood lies outside the range that was
+            searched.
+        groups: The equivalent number of equal, independent groups of rows; None if all rows are
+            independent.
         skew: The skewness of the error of 1 / T, if there are groups.
-        effective_rows: The number of equally informative rows that would make the standard error as reliable, if rows
-            are independent. If mistakes are few, it is about their number.
+        effective_rows: The number of equally informative rows that would make the standard error as
+            reliable, if rows are independent. If mistakes are few, it is about their number.
 
     """
 
@@ -91,17 +94,18 @@ class TemperatureScaling:
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """The confidence interval of the temperature.
 
-        It covers sampling error only, not a difference between these rows and those that the scaling is used on.
+        It covers sampling error only, not a difference between these rows and those that the
+        scaling is used on.
 
-        It is symmetric in 1 / T: with few mistakes both T and its standard error are estimated too small, so the
-        interval must reach further up (`benchmarks/clusters.py`).
+        It is symmetric in 1 / T: with few mistakes both T and its standard error are estimated too
+        small, so the interval must reach further up (`benchmarks/clusters.py`).
 
         >>> low, high = TemperatureScaling(2.0, log_se=0.1).interval()
         >>> round(low, 3), round(high, 3)                                        # 2 / 1.196 and 2 / 0.804
         (1.672, 2.488)
 
-        With few groups the standard error is itself uncertain, so the interval uses Student's t. If one or two groups
-        hold most of the mistakes, it reaches further up:
+        With few groups the standard error is itself uncertain, so the interval uses Student's t. If
+        one or two groups hold most of the mistakes, it reaches further up:
 
         >>> low, high = TemperatureScaling(2.0, log_se=0.1, groups=5).interval()
         >>> round(low, 3), round(high, 3)
@@ -131,7 +135,10 @@ class TemperatureScaling:
         quantile = float(stdtrit(freedom, (1 + level) / 2) if few else ndtri((1 + level) / 2))
         above = max(_leaning(quantile, self.skew), 0.0) * self.log_se
         below = min(_leaning(-quantile, self.skew), 0.0) * self.log_se
-        return (self.temperature / (1 - below), math.inf if above >= 1 else self.temperature / (1 - above))
+        return (
+            self.temperature / (1 - below),
+            math.inf if above >= 1 else self.temperature / (1 - above),
+        )
 
 
 def _leaning(quantile: float, skew: float) -> float:
@@ -140,11 +147,19 @@ def _leaning(quantile: float, skew: float) -> float:
     >>> _leaning(2.0, 0.0), round(_leaning(2.0, -0.2), 3), round(_leaning(-2.0, -0.2), 3)
     (2.0, 2.396, -1.754)
     """
-    return 3 / skew * (math.cbrt(1 + skew * (quantile - skew / 6)) - 1) if abs(skew) > 1e-9 else quantile
+    return (
+        3 / skew * (math.cbrt(1 + skew * (quantile - skew / 6)) - 1)
+        if abs(skew) > 1e-9
+        else quantile
+    )
 
 
 def fit_temperature(
-    logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, groups: ArrayLike | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> TemperatureScaling:
     """Fit a temperature by maximum likelihood.
 
@@ -156,35 +171,40 @@ def fit_temperature(
     >>> round(scaling.temperature, 6), round(2 / math.log(3), 6)
     (1.820478, 1.820478)
 
-    The standard error is the sandwich estimate, which is valid for misspecified models too. Groups do not change the
-    temperature, only its standard error; with a single group it is infinite.
+    The standard error is the sandwich estimate, which is valid for misspecified models too. Groups
+    do not change the temperature, only its standard error; with a single group it is infinite.
 
     >>> twice = fit_temperature([[2.0, 0.0]] * 8, [0, 0, 0, 1] * 2, groups=[0, 1, 2, 3] * 2)
     >>> round(twice.temperature, 6), round(twice.groups, 6)
     (1.820478, 4.0)
 
     Args:
-        logits: Logits of shape `(n, classes)`, of any floating dtype; may be a memory map. A class at -inf is
-            impossible.
+        logits: Logits of shape `(n, classes)`, of any floating dtype; may be a memory map. A class
+            at -inf is impossible.
         labels: Class indices `(n,)` or soft targets `(n, classes)`.
-        weights: Importance weights `(n,)`: two rows of weight one carry more evidence than one row of weight two.
-        groups: Group numbers `(n,)`, equal for rows that are not independent, such as pixels of one image; `(n, 2)` if
-            each row belongs to two groups, as a mix of two images does.
+        weights: Importance weights `(n,)`: two rows of weight one carry more evidence than one row
+            of weight two.
+        groups: Group numbers `(n,)`, equal for rows that are not independent, such as pixels of one
+            image; `(n, 2)` if each row belongs to two groups, as a mixup sample of two images does.
 
     """
     logits = as_logits(logits)
     targets = as_targets(labels, logits)
     row_weights = None if weights is None else _near_one(as_weights(weights, len(logits)))
-    guesses, at_root = [0.0], NOTHING
+    guesses = [0.0]
+    at_root = NOTHING
     for rows in _samples(logits):
         if rows is not None and 0.5 * (3 * at_root.log_se()) ** 3 < CLOSE:
             continue  # the guess is close enough for one step on all rows
         close = CLOSE if rows is None else CLOSE_ENOUGH
         log_b, at_root = _root(partial(slope, logits, targets, row_weights, rows), guesses, close)
-        # if all predictions of a sample are right, its root is a bound: try it once, then the guess before it
+        # if all predictions of a sample are right, its root is a bound: try it once, then the guess
+        # before it
         guesses = [log_b, guesses[-1]] if log_b in LOG_B else [log_b]
     temperature, bound = _temperature_at(log_b)
-    fitted = TemperatureScaling(temperature, at_root.log_se(), len(logits), bound, effective_rows=at_root.effective)
+    fitted = TemperatureScaling(
+        temperature, at_root.log_se(), len(logits), bound, effective_rows=at_root.effective
+    )
     return fitted if groups is None else _clustered(fitted, logits, targets, row_weights, groups)
 
 
@@ -198,7 +218,11 @@ def _temperature_at(log_b: float) -> tuple[float, Literal["lower", "upper"] | No
 
 
 def _clustered(
-    fitted: TemperatureScaling, logits: Logits, targets: Labels, weights: Floats | None, groups: ArrayLike
+    fitted: TemperatureScaling,
+    logits: Logits,
+    targets: Labels,
+    weights: Floats | None,
+    groups: ArrayLike,
 ) -> TemperatureScaling:
     """The same scaling with a cluster-robust standard error."""
     numbers = as_numpy(groups, "groups")
@@ -219,10 +243,14 @@ def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
     if targets.ndim != 2:
         return as_labels(targets, logits)
     if targets.shape != logits.shape:
-        raise InputError(f"expected soft targets of shape {logits.shape}, got shape {targets.shape}")
+        raise InputError(
+            f"expected soft targets of shape {logits.shape}, got shape {targets.shape}"
+        )
     if not is_real(targets) and targets.dtype != bool:
         raise InputError(f"expected soft targets that are real numbers, got dtype {targets.dtype}")
-    bad = ~((targets >= 0).all(axis=1) & np.isclose(targets.sum(axis=1, dtype=np.float64), 1, atol=1e-3))
+    bad = ~(
+        (targets >= 0).all(axis=1) & np.isclose(targets.sum(axis=1, dtype=np.float64), 1, atol=1e-3)
+    )
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(
@@ -238,11 +266,15 @@ def as_weights(weights: ArrayLike, n: int) -> Floats:
         raise InputError(f"expected weights that are real numbers, got dtype {given.dtype}")
     array = given.astype(np.float64, copy=False)
     if array.shape != (n,):
-        raise InputError(f"expected weights of shape ({n},), one for each row, got shape {array.shape}")
+        raise InputError(
+            f"expected weights of shape ({n},), one for each row, got shape {array.shape}"
+        )
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any() or not array.any():
         got = f"{array[bad][0]} in row {int(np.argmax(bad))}" if bad.any() else f"{n} zeros"
-        raise InputError(f"expected weights that are finite, non-negative and not all zero, got {got}")
+        raise InputError(
+            f"expected weights that are finite, non-negative and not all zero, got {got}"
+        )
     return array
 
 
@@ -262,7 +294,9 @@ def _samples(logits: Logits) -> Iterator[NDArray[np.intp] | None]:
     a memory map, of which every row would have to be read, and if many rows are equal, the position decides.
     """
     n = len(logits)
-    sizes = sorted({min(n // GROWTH**k, LARGEST_SAMPLE) for k in range(1, 20) if n // GROWTH**k >= FEWEST})
+    sizes = sorted(
+        {min(n // GROWTH**k, LARGEST_SAMPLE) for k in range(1, 20) if n // GROWTH**k >= FEWEST}
+    )
     if is_mapped(logits) or not sizes:
         yield from (_spread_evenly(n, size, RUN) for size in sizes)
     else:
@@ -298,15 +332,21 @@ def _spread_evenly(n: int, size: int, run: int = 1) -> NDArray[np.intp]:
     return (first.astype(np.intp)[:, None] + np.arange(run)).ravel()
 
 
-def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: float) -> tuple[float, Slope]:
-    """The root of the increasing slope, or the bound beyond which it lies; and the slope near the root.
+def _root(
+    slope_at: Callable[[float], Slope], guesses: Sequence[float], close: float
+) -> tuple[float, Slope]:
+    """The root of the increasing slope, or the bound beyond which it lies.
 
-    The guesses are tried first, in order. After the last of them Halley's step is taken as long as it stays inside the
-    bracket and reduces the slope enough. Otherwise the bound that the slope points to is tried, once; after that, the
-    middle of the bracket whenever Halley's step leads out of it.
+    And the slope near the root.
 
-    In any case every `LOOKS_PER_HALVING` evaluations are followed by one at the middle, which halves the bracket. The
-    range is 23 wide, which is less than 2^25 times `CLOSE`, so there are at most about a hundred evaluations.
+    The guesses are tried first, in order. After the last of them Halley's step is taken as long as
+    it stays inside the bracket and reduces the slope enough. Otherwise the bound that the slope
+    points to is tried, once; after that, the middle of the bracket whenever Halley's step leads out
+    of it.
+
+    In any case every `LOOKS_PER_HALVING` evaluations are followed by one at the middle, which
+    halves the bracket. The range is 23 wide, which is less than 2^25 times `CLOSE`, so there are at
+    most about a hundred evaluations.
     """
     (low, high), unseen, last = LOG_B, set(LOG_B), math.inf
     log_b, *others = guesses
@@ -315,7 +355,9 @@ def _root(slope_at: Callable[[float], Slope], guesses: Sequence[float], close: f
         look += 1
         unseen.discard(log_b)
         found = slope_at(math.exp(log_b))
-        if found.value == 0 == found.first:  # flat: all predictions are right and certain, or the logits are constant
+        if (
+            found.value == 0 == found.first
+        ):  # flat: all predictions are right and certain, or the logits are constant
             return (LOG_B[1] if slope_at(math.exp(LOG_B[0])).value < 0 else 0.0), NOTHING
         if log_b == LOG_B[found.value <= 0]:
             return log_b, NOTHING

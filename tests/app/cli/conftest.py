@@ -1,4 +1,4 @@
-"""Small networks in every kind of file, pictures and tables to run them on, and the command as a function."""
+"""Small networks in every kind of file, images and tables to run them on, and the command as a function."""
 
 from __future__ import annotations
 
@@ -32,17 +32,19 @@ def pseudocal(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
 
 @pytest.fixture(scope="session")
-def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 pictures of one colour each, with noise, in two folders and two formats."""
+def image_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 images of one colour each, with noise, in two folders and two formats."""
     from PIL import Image
 
-    folder = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("images")
     rng = np.random.default_rng(0)
     for i in range(60):
         colour = rng.uniform(40, 215, size=3)
         noisy = np.clip(colour + rng.normal(0, 25, size=(24, 30, 3)), 0, 255).astype(np.uint8)
         (folder / f"day {i % 2}").mkdir(exist_ok=True)
-        Image.fromarray(noisy).save(folder / f"day {i % 2}" / f"{i:02d}.{'png' if i % 3 else 'jpg'}")
+        Image.fromarray(noisy).save(
+            folder / f"day {i % 2}" / f"{i:02d}.{'png' if i % 3 else 'jpg'}"
+        )
     return folder
 
 
@@ -63,12 +65,19 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     torch.manual_seed(0)
     config = ResNetConfig(
-        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic", num_labels=4, return_dict=True
+        embedding_size=8,
+        hidden_sizes=[8, 16],
+        depths=[1, 1],
+        layer_type="basic",
+        num_labels=4,
+        return_dict=True,
     )
     model = ResNetForImageClassification(config).eval()
     with torch.no_grad():
         model.classifier[1].weight.mul_(20)  # an untrained network says the same of everything
-        logits = model(pixel_values=torch.rand(64, 3, 16, 16) * 0.2 + torch.rand(64, 3, 1, 1)).logits
+        logits = model(
+            pixel_values=torch.rand(64, 3, 16, 16) * 0.2 + torch.rand(64, 3, 1, 1)
+        ).logits
         model.classifier[1].bias.sub_(logits.mean(dim=0))
     folder = tmp_path_factory.mktemp("hub")
     model.save_pretrained(folder)
@@ -98,7 +107,9 @@ def vision(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
             return self.model(pixel_values=x).logits
 
     module = Logits(ResNetForImageClassification.from_pretrained(hub)).eval()
-    return save_all(module, torch.rand(2, 3, 16, 16), tmp_path_factory.mktemp("vision"), "vision_model")
+    return save_all(
+        module, torch.rand(2, 3, 16, 16), tmp_path_factory.mktemp("vision"), "vision_model"
+    )
 
 
 def too_sure(seed: int) -> Any:
@@ -126,8 +137,13 @@ def tabular(classifier: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture(scope="session")
-def results(tabular: dict[str, str], features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `calibrate` makes of that model and the table: for tests that begin there, each on a copy."""
+def results(
+    tabular: dict[str, str], features: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """What `calibrate` makes of that model and the table.
+
+    For tests that begin there, each on a copy.
+    """
     out = tmp_path_factory.mktemp("results") / "out"
     assert main(["calibrate", tabular["onnx"], str(features), "-o", str(out), "-q"]) == 0
     return out
@@ -183,9 +199,15 @@ def save_all(module: Any, x: Any, folder: Path, name: str) -> dict[str, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dynamic = {"x": {0: "n"}, "logits": {0: "n"}}
-        names: dict[str, Any] = {"input_names": ["x"], "output_names": ["logits"], "dynamic_axes": dynamic}
+        names: dict[str, Any] = {
+            "input_names": ["x"],
+            "output_names": ["logits"],
+            "dynamic_axes": dynamic,
+        }
         torch.onnx.export(module, (x,), folder / "model.onnx", dynamo=False, **names)
-        program = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("n", max=4096)},))
+        program = torch.export.export(
+            module, (x,), dynamic_shapes=({0: torch.export.Dim("n", max=4096)},)
+        )
         torch.export.save(program, folder / "model.pt2")
         torch.jit.trace(module, x).save(folder / "model.pt")
     holder = ModuleType(name)

@@ -1,4 +1,7 @@
-"""Files with something wrong, and a run of the command over each: a code that is documented, one line, nothing else."""
+"""Files with something wrong, and a run of the command over each.
+
+A code that is documented, one line, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,23 @@ from pseudocal.app.cli import main
 
 CODES = {0, 2, 3, 4, 5}  # all but 1, which is a bug, and 130
 ONE_LINE = re.compile(r"pseudocal: (?!unexpected )[^\n]*\n")
-ODD_VALUES: tuple[Any, ...] = (None, True, -1, 0, 0.5, 1e308, 1e-320, 10**30, "", "x", "=1+1", [], {}, [[[]]], "\ud800")
+ODD_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    0.5,
+    1e308,
+    1e-320,
+    10**30,
+    "",
+    "x",
+    "=1+1",
+    [],
+    {},
+    [[[]]],
+    "\ud800",
+)
 ODD_TEXT = (
     "",
     "nan",
@@ -68,9 +87,13 @@ class Reader(NamedTuple):
     words: Callable[[Path], list[Any]]
 
 
-def calibrate(model: str = "fuzz_model:predict", data: str = "x.npy", *more: str) -> Callable[[Path], list[Any]]:
+def calibrate(
+    model: str = "fuzz_model:predict", data: str = "x.npy", *more: str
+) -> Callable[[Path], list[Any]]:
     def words(folder: Path) -> list[Any]:
-        named = [folder / word if (folder / word).exists() else word for word in (model, data, *more)]
+        named = [
+            folder / word if (folder / word).exists() else word for word in (model, data, *more)
+        ]
         return ["calibrate", *named, "-o", folder / "out", "-q", "--workers", 1]
 
     return words
@@ -144,7 +167,9 @@ def broken_lines(content: bytes, rng: random.Random) -> bytes:
         lines.insert(place, rng.choice(lines))
     else:
         cells = lines[place].split(",")
-        cells[rng.randrange(len(cells))] = rng.choice((*ODD_TEXT, "".join(rng.choices(string.printable, k=5))))
+        cells[rng.randrange(len(cells))] = rng.choice(
+            (*ODD_TEXT, "".join(rng.choices(string.printable, k=5)))
+        )
         lines[place] = ",".join(cells)
     return "\n".join(lines).encode()
 
@@ -159,7 +184,9 @@ def broken_array(content: bytes, rng: random.Random) -> bytes:
         words[rng.randrange(len(words))] = rng.choice(ODD_HEADERS)
         header = " ".join(words).encode().ljust(end - start)[: end - start]
         return content[:start] + header + content[end:]
-    dtype = rng.choice(("f2", "f4", "f8", "i1", "u8", "i8", "c8", "?", "m8[s]", "M8[s]", "S3", "U3", ">f4"))
+    dtype = rng.choice(
+        ("f2", "f4", "f8", "i1", "u8", "i8", "c8", "?", "m8[s]", "M8[s]", "S3", "U3", ">f4")
+    )
     shape = rng.choice((array.shape, (-1,), (1, -1), (-1, 1), (2, -1, 1), (0, 3)))
     odd = array.astype(dtype)
     odd = odd[:0] if 0 in shape else odd.reshape(shape)
@@ -170,11 +197,18 @@ def broken_array(content: bytes, rng: random.Random) -> bytes:
 
 
 def broken_safetensors(content: bytes, rng: random.Random) -> bytes:
-    """A header of eight bytes for its length and JSON; one value of it is odd, or the length is another."""
+    """A header of eight bytes for its length and JSON.
+
+    One value of it is odd, or the length is another.
+    """
     size = int.from_bytes(content[:8], "little")
     header, tensors = content[8 : 8 + size], content[8 + size :]
     if rng.random() < 0.2:
-        return rng.choice((0, 1, size - 1, size + 9, 2**40, 2**64 - 1)).to_bytes(8, "little") + header + tensors
+        return (
+            rng.choice((0, 1, size - 1, size + 9, 2**40, 2**64 - 1)).to_bytes(8, "little")
+            + header
+            + tensors
+        )
     header = broken_json(header, rng)
     return len(header).to_bytes(8, "little") + header + tensors
 
@@ -182,7 +216,8 @@ def broken_safetensors(content: bytes, rng: random.Random) -> bytes:
 def broken_file(content: bytes, rng: random.Random) -> bytes:
     """A file that is cut off, or garbage from some place on.
 
-    No more is done to TorchScript: torch crashes when it runs a whole archive with a damaged member.
+    No more is done to TorchScript: torch crashes when it runs a whole archive with a damaged
+    member.
     """
     place = rng.choice((0, rng.randrange(len(content))))
     return content[:place] + rng.choice((b"", rng.randbytes(len(content) - place)))
@@ -217,13 +252,20 @@ TRUSTED = {"pt": broken_file, "pt2": broken_archive}
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def check_case(
     seed: int, readers: Sequence[Reader], good: Path, capture: pytest.CaptureFixture[str]
 ) -> tuple[int, str]:
-    """Damage one file, run one command over it, and put the file back; the exit code, and what is wrong with it."""
+    """Damage one file, run one command over it, and put the file back.
+
+    The exit code, and what is wrong with it.
+    """
     rng = random.Random(seed)
     reader = readers[seed % len(readers)]
     path = good / reader.name
@@ -239,7 +281,12 @@ def check_case(
         clean(good)
     told = code == 0 or (ONE_LINE.fullmatch(said.err) and said.out == "")
     fine = code in CODES and told and untouched
-    return code, "" if fine else f"case {seed}, {reader.name}: code {code}, {said.out[:300]!r}, {said.err[:600]!r}"
+    return (
+        code,
+        ""
+        if fine
+        else f"case {seed}, {reader.name}: code {code}, {said.out[:300]!r}, {said.err[:600]!r}",
+    )
 
 
 def clean(good: Path) -> None:
@@ -247,7 +294,9 @@ def clean(good: Path) -> None:
     (good / "p.npy").unlink(missing_ok=True)
 
 
-def check_cases(seeds: range, readers: Sequence[Reader], good: Path, capture: pytest.CaptureFixture[str]) -> None:
+def check_cases(
+    seeds: range, readers: Sequence[Reader], good: Path, capture: pytest.CaptureFixture[str]
+) -> None:
     """Run some cases, and name those that went wrong."""
     codes, wrong = zip(*(check_case(seed, readers, good, capture) for seed in seeds), strict=True)
     assert [line for line in wrong if line] == []

@@ -1,4 +1,7 @@
-"""`ask` and `refine` for a model that labels every pixel: pixels are asked about, and what was kept is enough."""
+"""`ask` and `refine` for a segmentation model.
+
+Pixels are asked about, and what was kept is enough.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ def predict(x: Any) -> Any:
 
 @pytest.fixture
 def frames(tmp_path, monkeypatch) -> Path:
-    """Thirty pictures of 48 x 64, twice the size that the model takes, of patches of 8 x 8; and their masks."""
+    """Thirty images of 48 x 64, twice the size that the model takes, of patches of 8 x 8.
+
+    And their masks.
+    """
     model = ModuleType("segmenter_by_colour")
     model.predict = predict  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, model.__name__, model)
@@ -47,7 +53,14 @@ def frames(tmp_path, monkeypatch) -> Path:
 
 @pytest.fixture
 def out(pseudocal, frames) -> Path:
-    done = pseudocal("calibrate", "segmenter_by_colour:predict", frames / "images", "-o", frames / "out", *PREPARED)
+    done = pseudocal(
+        "calibrate",
+        "segmenter_by_colour:predict",
+        frames / "images",
+        "-o",
+        frames / "out",
+        *PREPARED,
+    )
     assert done.code == 0, done.err
     return frames / "out"
 
@@ -61,7 +74,9 @@ def answered(out: Path, masks: Path, path: Path) -> Path:
     """Answer the questions of `ask` from the masks."""
     rows = template(out)
     for row in rows:
-        label = np.asarray(Image.open(masks / row["file"].lstrip("'")))[int(row["y"]), int(row["x"])]
+        label = np.asarray(Image.open(masks / row["file"].lstrip("'")))[
+            int(row["y"]), int(row["x"])
+        ]
         row["label"] = "cannot tell" if label == 255 else str(label)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["file", "y", "x", "label"])
@@ -77,10 +92,15 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal, frames, out):
     import pyarrow.parquet
 
-    before, first = Calibration.load(out / "calibration.json"), pyarrow.parquet.read_table(out / "predictions.parquet")
+    before, first = (
+        Calibration.load(out / "calibration.json"),
+        pyarrow.parquet.read_table(out / "predictions.parquet"),
+    )
     assert pseudocal("ask", out, "-n", 60).code == 0
     rows = template(out)
-    assert max(np.unique([row["file"] for row in rows], return_counts=True)[1]) <= 4  # few of one image
+    assert (
+        max(np.unique([row["file"] for row in rows], return_counts=True)[1]) <= 4
+    )  # few of one image
     kept = KeptTarget.load(out)
     asked = ask(kept.logits, 60, groups=kept.pixels.image)
     spots = [[int(row["y"]), int(row["x"])] for row in rows]
@@ -89,18 +109,24 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
     masks = [np.asarray(Image.open(frames / "masks" / name)) for name in kept.target.names]
-    labels = np.array([masks[kept.pixels.image[row]][kept.pixels.y[row], kept.pixels.x[row]] for row in asked])
+    labels = np.array(
+        [masks[kept.pixels.image[row]][kept.pixels.y[row], kept.pixels.x[row]] for row in asked]
+    )
     labels, order = np.where(labels == 255, -1, labels.astype(int)), np.argsort(asked)
-    expected = before.refined(kept.logits, Answers(asked[order], labels[order]), groups=kept.pixels.image)
+    expected = before.refined(
+        kept.logits, Answers(asked[order], labels[order]), groups=kept.pixels.image
+    )
     after = Calibration.load(out / "calibration.json")
     assert (after.temperature, after.measured) == (expected.temperature, expected.measured)
     count = int((labels >= 0).sum())
     assert f"measured on {count} answered pixels" in done.out
     assert f"Verdict, measured on {count} answered pixels" in (out / "report.html").read_text()
     table = pyarrow.parquet.read_table(out / "predictions.parquet")
-    for name in ("file", "class", "class_share", "confidence_before", "shares"):
+    for name in ("file", "class", "class_fraction", "confidence_before", "fractions"):
         assert table[name] == first[name]
-    rows_of = [kept.logits[kept.pixels.image == i] for i in range(30)]  # all of them: the maps are small
+    rows_of = [
+        kept.logits[kept.pixels.image == i] for i in range(30)
+    ]  # all of them: the maps are small
     expected_after = [after.probabilities(rows).max(axis=1).mean() for rows in rows_of]
     np.testing.assert_allclose(table["confidence_after"].to_numpy(), expected_after, rtol=1e-5)
 
@@ -115,30 +141,56 @@ def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
         results.append(content(out))
     assert results[0] == results[1]
     assert results[0].keys() == start.keys()
-    assert all(start[name] == results[0][name] for name in ("logits.npy", "pixels.npz", "probe.npy", "target.json"))
+    assert all(
+        start[name] == results[0][name]
+        for name in ("logits.npy", "pixels.npz", "probe.npy", "target.json")
+    )
     words = ("segmenter_by_colour:predict", frames / "images", "-o", frames / "both", *PREPARED)
     assert pseudocal("calibrate", *words, "--answers", answers).code == 0
     both = content(frames / "both")
     differ = {name for name in both if both[name] != results[0][name]}
-    assert differ <= {"report.html", "report.json", "job.toml"}  # they say when they were made, and what was asked
+    assert differ <= {
+        "report.html",
+        "report.json",
+        "job.toml",
+    }  # they say when they were made, and what was asked
     assert pseudocal("calibrate", *words, "--answers", answers, "--no-logits").code == 0
-    assert set(content(frames / "both")) == set(both) - {"logits.npy", "pixels.npz", "probe.npy", "target.json"}
+    assert set(content(frames / "both")) == set(both) - {
+        "logits.npy",
+        "pixels.npz",
+        "probe.npy",
+        "target.json",
+    }
 
 
 def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(pseudocal, frames):
     out, masks = frames / "out", frames / "masks"
-    words = ("segmenter_by_colour:predict", frames / "images", "-o", out, *PREPARED, "--labels", masks)
+    words = (
+        "segmenter_by_colour:predict",
+        frames / "images",
+        "-o",
+        out,
+        *PREPARED,
+        "--labels",
+        masks,
+    )
     done = pseudocal("calibrate", *words)
     assert done.code == 0, done.err
-    before = {row["metric"]: row for row in json.loads((out / "report.json").read_text())["measured"]}
+    before = {
+        row["metric"]: row for row in json.loads((out / "report.json").read_text())["measured"]
+    }
     pseudocal("ask", out, "-n", 60)
     done = pseudocal("refine", out, answered(out, masks, frames / "answers.csv"), "--json")
     after = {row["metric"]: row for row in json.loads(done.out)["measured"]}
-    assert after["accuracy"]["before"]["value"] == pytest.approx(before["accuracy"]["before"]["value"], abs=0.1)
+    assert after["accuracy"]["before"]["value"] == pytest.approx(
+        before["accuracy"]["before"]["value"], abs=0.1
+    )
     assert after["ece"]["after"]["value"] < after["ece"]["before"]["value"] - 0.1
     report = json.loads((out / "report.json").read_text())
     assert len(report["segmentation"]["maps"]) == 6
-    assert all(one["correct"].startswith("data:image/png") for one in report["segmentation"]["maps"])
+    assert all(
+        one["correct"].startswith("data:image/png") for one in report["segmentation"]["maps"]
+    )
     assert report["data"]["preparation"].endswith("; figures from a sample of the pixels")
 
 
@@ -162,7 +214,10 @@ def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
     good = answered(out, frames / "masks", frames / "answers.csv").read_text().splitlines()
     before = content(out)
     for line, said in (
-        ("'=00.png,1000,3,1", 'line 12: "\'=00.png (y 1000, x 3)", which is no pixel that was kept of the target'),
+        (
+            "'=00.png,1000,3,1",
+            'line 12: "\'=00.png (y 1000, x 3)", which is no pixel that was kept of the target',
+        ),
         (good[3], "line 12: "),
     ):
         (frames / "bad.csv").write_text("\n".join([*good, line]) + "\n")
@@ -183,12 +238,17 @@ def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
         ),
     ):
         done = pseudocal(*words)
-        assert (done.code, "expected the columns file, y, x and label" in done.err) == (3, True), done.err
+        assert (done.code, "expected the columns file, y, x and label" in done.err) == (3, True), (
+            done.err
+        )
     (frames / "bad.csv").write_text("\n".join([good[0], *good[3:]]))
     assert "are no fair sample" in pseudocal("refine", out, frames / "bad.csv").err
     assert pseudocal("refine", out, frames / "bad.csv", "--labels-are", "random").code == 0
     assert before["logits.npy"] == content(out)["logits.npy"]
-    np.savez(out / "pixels.npz", **(dict(np.load(out / "pixels.npz")) | {"image": np.zeros(3, dtype=int)}))
+    np.savez(
+        out / "pixels.npz",
+        **(dict(np.load(out / "pixels.npz")) | {"image": np.zeros(3, dtype=int)}),
+    )
     done = pseudocal("refine", out, frames / "answers.csv")
     assert (done.code, "expected image of shape" in done.err) == (3, True)
 
@@ -196,10 +256,21 @@ def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
 def test_frames_of_an_array_are_shown_too(pseudocal, frames):
     np.save(
         frames / "x.npy",
-        np.stack([np.asarray(Image.open(p)).transpose(2, 0, 1) / 255 for p in sorted((frames / "images").iterdir())]),
+        np.stack(
+            [
+                np.asarray(Image.open(p)).transpose(2, 0, 1) / 255
+                for p in sorted((frames / "images").iterdir())
+            ]
+        ),
     )
     done = pseudocal(
-        "calibrate", "segmenter_by_colour:predict", frames / "x.npy", "-o", frames / "out", "--batch-size", 8
+        "calibrate",
+        "segmenter_by_colour:predict",
+        frames / "x.npy",
+        "-o",
+        frames / "out",
+        "--batch-size",
+        8,
     )
     assert done.code == 0, done.err
     assert pseudocal("ask", frames / "out", "-n", 5).code == 0
@@ -209,7 +280,7 @@ def test_frames_of_an_array_are_shown_too(pseudocal, frames):
     assert (kept.pixels.y.max(), kept.pixels.x.max()) == (23, 31)  # of the model's own map
 
 
-def test_two_logits_within_one_pixel_of_a_picture_are_one_question():
+def test_two_logits_within_one_pixel_of_a_image_are_one_question():
     image = np.random.default_rng(0).normal(size=(2, 8, 8))
     frame = kept_target.Frame(0, 0, 4, 4)
     kept = KeptPixels.of(image, image_row(image, 1.0), 0, most=500, frame=frame)
@@ -223,7 +294,7 @@ def test_a_person_answers_pixels_in_a_browser(browser, pseudocal, frames, out):
         tab = browser.new_page(viewport=size)
         tab.goto((out / "label.html").as_uri())
         assert tab.locator("#prompt").text_content() == "What is at the mark?"
-        for name in ("picture", "crop"):
+        for name in ("image_file", "crop"):
             shown = tab.locator(f"#{name}")
             assert shown.evaluate("e => e.decode().then(() => e.naturalWidth)") > 100
             assert shown.bounding_box()["width"] > 100
@@ -236,5 +307,7 @@ def test_a_person_answers_pixels_in_a_browser(browser, pseudocal, frames, out):
         tab.close()
     rows = list(csv.DictReader((frames / "answers.csv").read_text().splitlines()))
     assert [row["label"] for row in rows] == ["0", "1", "2", "cannot tell"]
-    assert [(row["file"], row["y"], row["x"]) for row in rows] == [(r["file"], r["y"], r["x"]) for r in template(out)]
+    assert [(row["file"], row["y"], row["x"]) for row in rows] == [
+        (r["file"], r["y"], r["x"]) for r in template(out)
+    ]
     assert pseudocal("refine", out, frames / "answers.csv").code == 0

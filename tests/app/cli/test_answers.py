@@ -1,4 +1,7 @@
-"""`pseudocal ask` and `pseudocal refine`: from a folder of results to questions, and from answers to a better one."""
+"""`pseudocal ask` and `pseudocal refine`.
+
+From a folder of results to questions, and from answers to a better one.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def truth(features) -> np.ndarray:
     """Labels on which the linear models of these tests are right about two times out of three."""
     rng = np.random.default_rng(3)
     x = np.load(features)
-    return (x @ np.random.default_rng(1).normal(size=(5, 3)) + rng.gumbel(size=(len(x), 3))).argmax(axis=1)
+    return (x @ np.random.default_rng(1).normal(size=(5, 3)) + rng.gumbel(size=(len(x), 3))).argmax(
+        axis=1
+    )
 
 
 @pytest.fixture
@@ -98,7 +103,9 @@ def test_asking_for_more_complements_the_first_draw_and_keeps_what_was_filled_in
     assert "in line 2: ask more questions, or move the file away" in done.err
 
 
-def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(pseudocal, tabular, features, truth, out):
+def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
+    pseudocal, tabular, features, truth, out
+):
     import onnxruntime
     import pyarrow.parquet
 
@@ -116,22 +123,32 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(pseu
     assert f"verdict: {after.measured.verdict}" in done.out
     assert "measured on 50 answers: accuracy" in done.out
     assert after.interval == (after.measured.temperature.low, after.measured.temperature.high)
-    assert f"T = {after.temperature:.4f}, 90% interval {after.interval[0]:.3f} to {after.interval[1]:.3f}" in done.out
-    assert " mixes of " not in done.out
+    assert (
+        f"T = {after.temperature:.4f}, 90% interval {after.interval[0]:.3f} to {after.interval[1]:.3f}"
+        in done.out
+    )
+    assert " mixup samples of " not in done.out
     report = json.loads((out / "report.json").read_text())
     assert report["calibration"]["temperature"] == after.temperature
-    assert (report["reliability"]["of"], sum(report["reliability"]["before"]["count"])) == ("answers", 50)
+    assert (report["reliability"]["of"], sum(report["reliability"]["before"]["count"])) == (
+        "answers",
+        50,
+    )
     page = (out / "report.html").read_text()
     assert "Verdict, measured on 50 answers" in page
-    assert "Accuracy, forecast" not in page
-    confidences = pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()["confidence_after"]
+    assert "Accuracy, estimated" not in page
+    confidences = pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()[
+        "confidence_after"
+    ]
     np.testing.assert_allclose(confidences, after.probabilities(logits).max(axis=1), rtol=1e-5)
     (said,) = onnxruntime.InferenceSession(out / "model.onnx").run(None, {"x": np.load(features)})
     np.testing.assert_allclose(said * after.temperature, logits, rtol=1e-4, atol=1e-4)
     assert (out / "label.html").exists()
 
 
-def test_refining_twice_gives_the_same_files_and_earlier_answers_are_not_remembered(pseudocal, out, truth):
+def test_refining_twice_gives_the_same_files_and_earlier_answers_are_not_remembered(
+    pseudocal, out, truth
+):
     start = content(out)
     few = write(out.parent / "few.csv", drawn(out, truth, 20))
     many = write(out.parent / "many.csv", drawn(out, truth, 60))
@@ -156,18 +173,30 @@ def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features
     assert json.loads(done.out)["answers"]["answers"] == 30
     one, other = content(out), content(both)
     differ = {name for name in one if one[name] != other[name]}
-    assert differ <= {"report.html", "report.json", "job.toml"}  # they say when they were made, and what was asked
+    assert differ <= {
+        "report.html",
+        "report.json",
+        "job.toml",
+    }  # they say when they were made, and what was asked
     reports = [json.loads(files["report.json"]) | {"timing": None} for files in (one, other)]
     assert reports[0] == reports[1]
 
 
-def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(pseudocal, tabular, features, truth, tmp_path):
+def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
+    pseudocal, tabular, features, truth, tmp_path
+):
     (tmp_path / "classes.txt").write_text("=ant\nbee\nbee\n")
     out = tmp_path / "named"
-    pseudocal("calibrate", tabular["sklearn"], features, "-o", out, "--classes", tmp_path / "classes.txt")
+    pseudocal(
+        "calibrate", tabular["sklearn"], features, "-o", out, "--classes", tmp_path / "classes.txt"
+    )
     names = ["'=ant", "1", "2"]
     rows = [(file, names[label]) for file, label in drawn(out, truth, 30)]
-    rows[3], rows[4], rows[5] = (rows[3][0], "cannot tell"), (rows[4][0], "none of these"), (rows[5][0], "1")
+    rows[3], rows[4], rows[5] = (
+        (rows[3][0], "cannot tell"),
+        (rows[4][0], "none of these"),
+        (rows[5][0], "1"),
+    )
     done = pseudocal("refine", out, write(tmp_path / "a.csv", rows), "--json")
     assert done.code == 0, done.err
     measured = Calibration.load(out / "calibration.json").measured
@@ -176,18 +205,30 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(pseudocal, 
     labels[[3, 4, 5]] = CANNOT_TELL, NONE_OF_THESE, 1
     logits = np.load(out / "logits.npy")
     expected = Answers(ask(logits, 30), labels)
-    assert measured.accuracy == Calibration.load(out / "calibration.json").refined(logits, expected).measured.accuracy
+    assert (
+        measured.accuracy
+        == Calibration.load(out / "calibration.json").refined(logits, expected).measured.accuracy
+    )
     said = json.loads(done.out)
     assert any("the target has other classes" in text for text in said["cautions"])
     done = pseudocal("refine", out, tmp_path / "a.csv")
     assert "cannot tell: 1, left out" in done.out
-    assert (f"pseudocal ask {out} -n {30 + (measured.more or 0)}" in done.out) == bool(measured.more)
+    assert (f"pseudocal ask {out} -n {30 + (measured.more or 0)}" in done.out) == bool(
+        measured.more
+    )
 
 
 def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
     good = drawn(out, truth, 10)
     other = (int(good[1][1]) + 1) % 3
-    bad = [*good, ("x.png", 1), (good[0][0], "dgo"), (good[1][0], other), (good[2][0], good[2][1]), (good[3][0], 3)]
+    bad = [
+        *good,
+        ("x.png", 1),
+        (good[0][0], "dgo"),
+        (good[1][0], other),
+        (good[2][0], good[2][1]),
+        (good[3][0], 3),
+    ]
     before = content(out)
     done = pseudocal("refine", out, write(out.parent / "bad.csv", bad))
     assert done.code == 3
@@ -201,7 +242,11 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
     ):
         assert text in done.err
     assert content(out) == before
-    for text, why in (("", "columns file and label"), ("file,label\n", "at least one answer"), ("a\n1\n", "got a")):
+    for text, why in (
+        ("", "columns file and label"),
+        ("file,label\n", "at least one answer"),
+        ("a\n1\n", "got a"),
+    ):
         (out.parent / "bad.csv").write_text(text)
         done = pseudocal("refine", out, out.parent / "bad.csv")
         assert (done.code, why in done.err) == (3, True)
@@ -210,7 +255,9 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
     assert (done.code, "no calibration was written there" in done.err) == (3, True)
 
 
-def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(pseudocal, tabular, features, truth, out):
+def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(
+    pseudocal, tabular, features, truth, out
+):
     rows = np.random.default_rng(5).permutation(400)[:40]
     answers = write(out.parent / "own.csv", [(int(row), int(truth[row])) for row in rows])
     done = pseudocal("refine", out, answers)
@@ -222,7 +269,10 @@ def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(ps
     skipped = [row for i, row in enumerate(drawn(out, truth, 12)) if i != 4]
     done = pseudocal("refine", out, write(out.parent / "skipped.csv", skipped))
     assert f"got none for '{drawn(out, truth, 12)[4][0]}'" in done.err
-    unanswered = [*drawn(out, truth, 12)[:8], *((name, "") for name, _ in drawn(out, truth, 12)[8:])]
+    unanswered = [
+        *drawn(out, truth, 12)[:8],
+        *((name, "") for name, _ in drawn(out, truth, 12)[8:]),
+    ]
     assert pseudocal("refine", out, write(out.parent / "part.csv", unanswered)).code == 0
 
 
@@ -247,13 +297,15 @@ def test_a_file_that_can_act_is_trusted_again_and_another_model_is_refused(
     assert "expected the model that was calibrated" in done.err
 
 
-def test_pictures_with_unreadable_ones_among_them(pseudocal, hub, pictures, tmp_path):
+def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp_path):
     import shutil
 
-    shutil.copytree(pictures, tmp_path / "pictures")
-    (tmp_path / "pictures" / "day 0" / "00.jpg").write_bytes(b"broken")
+    shutil.copytree(image_files, tmp_path / "images")
+    (tmp_path / "images" / "day 0" / "00.jpg").write_bytes(b"broken")
     out = tmp_path / "out"
-    done = pseudocal("calibrate", hub, tmp_path / "pictures", "-o", out, "--max-bad", "10%", "--format", "csv")
+    done = pseudocal(
+        "calibrate", hub, tmp_path / "images", "-o", out, "--max-bad", "10%", "--format", "csv"
+    )
     assert done.code == 0, done.err
     target = json.loads((out / "target.json").read_text())
     assert len(target["names"]) == len(np.load(out / "logits.npy")) == 59
@@ -268,7 +320,7 @@ def test_pictures_with_unreadable_ones_among_them(pseudocal, hub, pictures, tmp_
     assert json.loads(done.out)["unreadable"] == 1
     shipped = json.loads((out / "model" / "config.json").read_text())
     assert shipped["pseudocal_temperature"] == json.loads(done.out)["temperature"]
-    (tmp_path / "pictures").rename(tmp_path / "moved")
+    (tmp_path / "images").rename(tmp_path / "moved")
     done = pseudocal("ask", out, "-n", 12)
     assert (done.code, "no such file" in done.err) == (3, True)
 
@@ -293,16 +345,34 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
     assert (done.code, "from 1 to 400, got 401" in done.err) == (3, True)
     assert pseudocal("ask", tmp_path / "nothing").code == 3
     assert not (tmp_path / "nothing").exists()
-    done = pseudocal("calibrate", "made_for_answers:maps", features, "-o", tmp_path / "maps", "--answers", answers)
+    done = pseudocal(
+        "calibrate",
+        "made_for_answers:maps",
+        features,
+        "-o",
+        tmp_path / "maps",
+        "--answers",
+        answers,
+    )
     assert (done.code, "expected the columns file, y, x and label" in done.err) == (3, True)
-    pseudocal("calibrate", "made_for_answers:maps", features, "-o", tmp_path / "maps", "--batch-size", "64")
+    pseudocal(
+        "calibrate",
+        "made_for_answers:maps",
+        features,
+        "-o",
+        tmp_path / "maps",
+        "--batch-size",
+        "64",
+    )
     assert "expected frames of shape" in pseudocal("ask", tmp_path / "maps").err
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--no-logits")
     assert not (out / "logits.npy").exists()
     assert not (out / "target.json").exists()
     assert "keep_logits=False" in pseudocal("refine", out, answers).err
     bad = write(tmp_path / "bad.csv", [("x", 1)])
-    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "new", "--answers", bad)
+    done = pseudocal(
+        "calibrate", tabular["onnx"], features, "-o", tmp_path / "new", "--answers", bad
+    )
     assert (done.code, "line 2: 'x'" in done.err) == (3, True)
 
 
@@ -332,7 +402,9 @@ refine(sys.argv[1], sys.argv[2])
 
 
 @pytest.mark.parametrize("moment", ["before", "amid"])
-def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(moment, pseudocal, out, truth, tmp_path):
+def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
+    moment, pseudocal, out, truth, tmp_path
+):
     answers = write(tmp_path / "answers.csv", drawn(out, truth, 30))
     before = content(out)
     command = [sys.executable, "-c", KILLED, str(out), str(answers), moment]
@@ -342,7 +414,9 @@ def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(mom
         process.send_signal(signal.SIGKILL)
     if moment == "before":
         assert content(out) == before
-    assert pseudocal("ask", out, "-n", 3).code == 0  # the next run, whatever it is, finishes or sweeps
+    assert (
+        pseudocal("ask", out, "-n", 3).code == 0
+    )  # the next run, whatever it is, finishes or sweeps
     found = content(out)
     assert pseudocal("refine", out, answers).code == 0
     if moment == "before":

@@ -1,4 +1,7 @@
-"""From the page that asks to a refined report: a person answers in a real browser, and `refine` reads what it saved."""
+"""From the page that asks to a refined report.
+
+A person answers in a real browser, and `refine` reads what it saved.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,26 @@ WEIGHTS = 4 * np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
 
 
 @pytest.fixture
-def calibrated(pseudocal, pictures, tmp_path, monkeypatch) -> Path:
-    """A folder of results of pictures and classes with hostile names."""
+def calibrated(pseudocal, image_files, tmp_path, monkeypatch) -> Path:
+    """A folder of results of images and classes with hostile names."""
     model = ModuleType("classifier_by_colour")
     model.predict = lambda x: x.mean(axis=(2, 3)) @ WEIGHTS  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, model.__name__, model)
-    (tmp_path / "pictures").mkdir()
-    for i, path in enumerate(sorted(path for path in pictures.rglob("*") if path.is_file())):
-        shutil.copy(path, tmp_path / "pictures" / f"{NAMES[i % len(NAMES)]} {i}{path.suffix}")
+    (tmp_path / "images").mkdir()
+    for i, path in enumerate(sorted(path for path in image_files.rglob("*") if path.is_file())):
+        shutil.copy(path, tmp_path / "images" / f"{NAMES[i % len(NAMES)]} {i}{path.suffix}")
     (tmp_path / "classes.txt").write_text("\n".join(CLASSES))
-    words = ("classifier_by_colour:predict", tmp_path / "pictures", "-o", tmp_path / "out", "--size", 16)
-    done = pseudocal("calibrate", *words, "--mean", "0.5", "--std", "0.25", "--classes", tmp_path / "classes.txt")
+    words = (
+        "classifier_by_colour:predict",
+        tmp_path / "images",
+        "-o",
+        tmp_path / "out",
+        "--size",
+        16,
+    )
+    done = pseudocal(
+        "calibrate", *words, "--mean", "0.5", "--std", "0.25", "--classes", tmp_path / "classes.txt"
+    )
     assert done.code == 0, done.err
     return tmp_path / "out"
 
@@ -70,7 +82,9 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
     tab.goto(page.as_uri())
     for number in said[:10]:
         answer(tab, way, number)
-    tab.get_by_text("10 of 20 answered").wait_for()  # or a slow machine reloads before the last one counts
+    tab.get_by_text(
+        "10 of 20 answered"
+    ).wait_for()  # or a slow machine reloads before the last one counts
     tab.reload()
     assert tab.locator("#where").text_content() == "Question 11 of 20"
     for number in said[10:]:
@@ -120,7 +134,10 @@ def test_from_the_page_to_a_refined_report(browser, pseudocal, calibrated, tmp_p
 
 
 def numbered(out: Path, said: list[int]) -> str:
-    """The same answers, written by hand into the template: the numbers of the classes, without names."""
+    """The same answers, written by hand into the template.
+
+    The numbers of the classes, without names.
+    """
     with (out / "ask.csv").open(newline="", encoding="utf-8") as file:
         names = [row["file"] for row in csv.DictReader(file)]
     text = io.StringIO()

@@ -19,14 +19,18 @@ def saved(tmp_path):
     labels = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     np.save(tmp_path / "z.npy", 3 * z)
     np.save(tmp_path / "y.npy", labels)
-    Calibration("pseudocal", TemperatureScaling(3.0, log_se=0.01, rows=500)).save(tmp_path / "calibration.json")
+    Calibration("pseudocal", TemperatureScaling(3.0, log_se=0.01, rows=500)).save(
+        tmp_path / "calibration.json"
+    )
     return tmp_path
 
 
 def test_evaluate_scores(pseudocal, saved):
     done = pseudocal("evaluate", saved / "z.npy", saved / "y.npy", "--json")
     rows = {row["metric"]: row["before"] for row in json.loads(done.out)}
-    assert rows["ece"]["value"] == ece(Outcomes.from_logits(np.load(saved / "z.npy"), np.load(saved / "y.npy")))
+    assert rows["ece"]["value"] == ece(
+        Outcomes.from_logits(np.load(saved / "z.npy"), np.load(saved / "y.npy"))
+    )
     assert rows["ece"]["low"] < rows["ece"]["value"] < rows["ece"]["high"]
 
 
@@ -41,15 +45,22 @@ def test_evaluate_before_and_after(pseudocal, saved):
 
 
 def test_apply_writes_probabilities(pseudocal, saved):
-    assert pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "p.npy").code == 0
-    np.testing.assert_allclose(np.load(saved / "p.npy"), softmax(np.load(saved / "z.npy") / 3), rtol=1e-12)
+    assert (
+        pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "p.npy").code
+        == 0
+    )
+    np.testing.assert_allclose(
+        np.load(saved / "p.npy"), softmax(np.load(saved / "z.npy") / 3), rtol=1e-12
+    )
 
 
 def test_apply_takes_probabilities(pseudocal, saved):
     np.save(saved / "p.npy", softmax(np.load(saved / "z.npy")))
     files = (saved / "calibration.json", saved / "p.npy", "-o", saved / "q.npy")
     assert pseudocal("apply", *files, "--outputs", "probabilities").code == 0
-    np.testing.assert_allclose(np.load(saved / "q.npy"), softmax(np.load(saved / "z.npy") / 3), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.load(saved / "q.npy"), softmax(np.load(saved / "z.npy") / 3), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +90,10 @@ def test_probabilities_are_not_taken_for_logits(pseudocal, saved, monkeypatch, w
     monkeypatch.chdir(saved)
     np.save("p.npy", softmax(np.load("z.npy")))
     done = pseudocal(*words.split())
-    assert (done.code, "which look like probabilities: give --outputs probabilities" in done.err) == (3, True)
+    assert (
+        done.code,
+        "which look like probabilities: give --outputs probabilities" in done.err,
+    ) == (3, True)
     assert not (saved / "q.npy").exists()
     assert pseudocal(*words.split(), "--outputs", "probabilities").code == 0
     assert pseudocal(*words.split(), "--outputs", "logits").code == 0
@@ -96,7 +110,9 @@ def test_nan_becomes_no_probability(pseudocal, saved, pixels):
 
 
 def test_an_output_that_cannot_be_written(pseudocal, saved):
-    done = pseudocal("apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "z.npy" / "p.npy")
+    done = pseudocal(
+        "apply", saved / "calibration.json", saved / "z.npy", "-o", saved / "z.npy" / "p.npy"
+    )
     assert done.code == 4
     assert done.err.startswith("pseudocal: expected an output that can be written")
 

@@ -25,14 +25,16 @@ def table(out: Path) -> dict[str, list]:
 
 
 @pytest.fixture
-def at_hub(pseudocal, hub, pictures, tmp_path) -> Path:
-    assert pseudocal("calibrate", hub, pictures, "-o", tmp_path / "hub").code == 0
+def at_hub(pseudocal, hub, image_files, tmp_path) -> Path:
+    assert pseudocal("calibrate", hub, image_files, "-o", tmp_path / "hub").code == 0
     return tmp_path / "hub"
 
 
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
-def test_vision_models_of_any_kind_agree(kind, pseudocal, vision, at_hub, pictures, tmp_path):
-    done = pseudocal("calibrate", vision[kind], pictures, "-o", tmp_path / kind, "--trust-model", *PREPARED)
+def test_vision_models_of_any_kind_agree(kind, pseudocal, vision, at_hub, image_files, tmp_path):
+    done = pseudocal(
+        "calibrate", vision[kind], image_files, "-o", tmp_path / kind, "--trust-model", *PREPARED
+    )
     assert done.code == 0, done.err
     assert temperature(tmp_path / kind) == pytest.approx(temperature(at_hub), rel=1e-4)
 
@@ -40,9 +42,13 @@ def test_vision_models_of_any_kind_agree(kind, pseudocal, vision, at_hub, pictur
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "callable", "module"])
 def test_tabular_models_of_any_kind_agree(kind, pseudocal, tabular, features, tmp_path):
     for name in ("sklearn", kind):
-        done = pseudocal("calibrate", tabular[name], features, "-o", tmp_path / name, "--trust-model")
+        done = pseudocal(
+            "calibrate", tabular[name], features, "-o", tmp_path / name, "--trust-model"
+        )
         assert done.code == 0, done.err
-    assert temperature(tmp_path / kind) == pytest.approx(temperature(tmp_path / "sklearn"), rel=1e-4)
+    assert temperature(tmp_path / kind) == pytest.approx(
+        temperature(tmp_path / "sklearn"), rel=1e-4
+    )
 
 
 def test_the_temperature_is_the_one_of_the_library_but_for_the_pairs(
@@ -54,15 +60,19 @@ def test_the_temperature_is_the_one_of_the_library_but_for_the_pairs(
     assert low < temperature(tmp_path / "out") < high
 
 
-def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime(pseudocal, vision, pictures, tmp_path):
+def test_calibrated_onnx_gives_the_calibrated_probabilities_in_plain_onnxruntime(
+    pseudocal, vision, image_files, tmp_path
+):
     import onnxruntime
 
     from pseudocal.app.inputs import Preprocessing, open_inputs
 
-    pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out", *PREPARED)
+    pseudocal("calibrate", vision["onnx"], image_files, "-o", tmp_path / "out", *PREPARED)
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
-    preprocessing = Preprocessing((16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch")
-    inputs = open_inputs(str(pictures), preprocessing=preprocessing)
+    preprocessing = Preprocessing(
+        (16, 16), mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.3), resize="stretch"
+    )
+    inputs = open_inputs(str(image_files), preprocessing=preprocessing)
     x = np.stack([inputs.read(i) for i in range(len(inputs))])
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     (after,) = session.run(["logits"], {"x": x})
@@ -80,13 +90,21 @@ def test_calibrated_torch_files_divide(pseudocal, tabular, features, tmp_path):
         pseudocal("calibrate", tabular[kind], features, "-o", tmp_path / kind, "--trust-model")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            load = torch.jit.load if kind == "torchscript" else (lambda path: torch.export.load(path).module())
+            load = (
+                torch.jit.load
+                if kind == "torchscript"
+                else (lambda path: torch.export.load(path).module())
+            )
             after = load(tmp_path / kind / name)(x).detach().numpy()
         logits = np.load(tmp_path / kind / "logits.npy")
-        np.testing.assert_allclose(after * temperature(tmp_path / kind), logits, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            after * temperature(tmp_path / kind), logits, rtol=1e-4, atol=1e-5
+        )
 
 
-def test_hugging_face_gets_a_folder_that_loads_as_it_is(pseudocal, at_hub, hub, pictures, monkeypatch):
+def test_hugging_face_gets_a_folder_that_loads_as_it_is(
+    pseudocal, at_hub, hub, image_files, monkeypatch
+):
     import torch
     from transformers import AutoModelForImageClassification
 
@@ -105,11 +123,17 @@ def test_hugging_face_gets_a_folder_that_loads_as_it_is(pseudocal, at_hub, hub, 
     assert open_hugging_face(at_hub / "model").expects.preprocessing == own
     card = (at_hub / "model" / "README.md").read_text()
     index = json.loads(card.split("model-index: ")[1].splitlines()[0])
-    assert index[0]["results"][0]["metrics"][0]["value"] == pytest.approx(calibration.temperature, abs=1e-6)
+    assert index[0]["results"][0]["metrics"][0]["value"] == pytest.approx(
+        calibration.temperature, abs=1e-6
+    )
     assert "Verdict: " in card
     assert 'from_pretrained("model")' in json.loads((at_hub / "report.json").read_text())["usage"]
-    assert pseudocal("calibrate", hub, pictures, "-o", at_hub, "--seed", 1).code == 0  # replaces the folder
-    assert json.loads((at_hub / "model" / "pseudocal.json").read_text())["temperature"] == temperature(at_hub)
+    assert (
+        pseudocal("calibrate", hub, image_files, "-o", at_hub, "--seed", 1).code == 0
+    )  # replaces the folder
+    assert json.loads((at_hub / "model" / "pseudocal.json").read_text())[
+        "temperature"
+    ] == temperature(at_hub)
 
 
 def test_a_folder_called_model_that_is_not_ours_stays(pseudocal, tabular, features, tmp_path):
@@ -120,14 +144,18 @@ def test_a_folder_called_model_that_is_not_ours_stays(pseudocal, tabular, featur
     assert (tmp_path / "out" / "model" / "mine.txt").read_text() == "mine"
 
 
-def test_predictions_hold_every_input_in_the_order_of_the_data(pseudocal, tabular, features, classifier, tmp_path):
+def test_predictions_hold_every_input_in_the_order_of_the_data(
+    pseudocal, tabular, features, classifier, tmp_path
+):
     done = pseudocal("calibrate", tabular["sklearn"], features, "-o", tmp_path / "out", "--json")
     rows, logits = table(tmp_path / "out"), np.load(tmp_path / "out" / "logits.npy")
     expected = classifier.predict_proba(np.load(features).astype(np.float64))
     assert rows["file"] == [str(i) for i in range(400)]
     assert rows["class"] == expected.argmax(axis=1).tolist()
     np.testing.assert_allclose(rows["confidence_before"], expected.max(axis=1), rtol=1e-5)
-    after = Calibration.load(tmp_path / "out" / "calibration.json").probabilities(logits).max(axis=1)
+    after = (
+        Calibration.load(tmp_path / "out" / "calibration.json").probabilities(logits).max(axis=1)
+    )
     np.testing.assert_allclose(rows["confidence_after"], after, rtol=1e-5)
     assert json.loads(done.out)["used"] == 400
     assert len(rows["top"][0]) == 3
@@ -140,17 +168,37 @@ def test_an_early_stop_still_predicts_every_input_once(pseudocal, tabular, featu
     honest = sys.modules["tabular_model"].predict
     vars(sys.modules["tabular_model"])["counted"] = lambda x: calls.append(len(x)) or honest(x)
     common = ("--tolerance", "0.2", "--batch-size", "20", "--json")
-    done = pseudocal("calibrate", "tabular_model:counted", features, "-o", tmp_path / "all", *common)
+    done = pseudocal(
+        "calibrate", "tabular_model:counted", features, "-o", tmp_path / "all", *common
+    )
     result = json.loads(done.out)
     assert result["used"] == 400
-    assert sum(calls) == 400 + result["mixes"] < 600
-    seen = pseudocal("calibrate", "tabular_model:counted", features, "-o", tmp_path / "s", *common, "--predict", "seen")
+    assert sum(calls) == 400 + result["mixup_samples"] < 600
+    seen = pseudocal(
+        "calibrate",
+        "tabular_model:counted",
+        features,
+        "-o",
+        tmp_path / "s",
+        *common,
+        "--predict",
+        "seen",
+    )
     assert json.loads(seen.out)["used"] < 200
     assert json.loads(seen.out)["temperature"] == result["temperature"]
 
 
 def test_max_samples_uses_so_many(pseudocal, tabular, features, tmp_path):
-    done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--max-samples", "50", "--json")
+    done = pseudocal(
+        "calibrate",
+        tabular["onnx"],
+        features,
+        "-o",
+        tmp_path / "out",
+        "--max-samples",
+        "50",
+        "--json",
+    )
     assert json.loads(done.out)["used"] == 50
     assert len(table(tmp_path / "out")["file"]) == 50
 
@@ -162,10 +210,12 @@ def test_same_seed_same_bytes(pseudocal, tabular, features, tmp_path):
     assert first == second
 
 
-def test_a_list_of_paths_and_standard_input_are_the_folder(pseudocal, hub, pictures, at_hub, tmp_path, monkeypatch):
+def test_a_list_of_paths_and_standard_input_are_the_folder(
+    pseudocal, hub, image_files, at_hub, tmp_path, monkeypatch
+):
     import io
 
-    paths = sorted(p for p in pictures.rglob("*") if p.is_file())
+    paths = sorted(p for p in image_files.rglob("*") if p.is_file())
     (tmp_path / "list.txt").write_text("\n".join(map(str, paths)))
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(map(str, paths))))
     for data in (tmp_path / "list.txt", "-"):
@@ -187,7 +237,9 @@ def test_tables_are_arrays(pseudocal, tabular, features, tmp_path):
     expected = temperature(tmp_path / "out")
     chosen = ("--features", "f0,f1,f2,f3,f4", "--field", "x")
     for name in ("x.csv", "x.parquet", "x.npz"):
-        done = pseudocal("calibrate", tabular["sklearn"], tmp_path / name, "-o", tmp_path / "out", *chosen)
+        done = pseudocal(
+            "calibrate", tabular["sklearn"], tmp_path / name, "-o", tmp_path / "out", *chosen
+        )
         assert done.code == 0, done.err
         assert temperature(tmp_path / "out") == pytest.approx(expected, rel=1e-6)
 
@@ -203,7 +255,14 @@ def test_labels_add_measurements(pseudocal, tabular, classifier, features, tmp_p
     results = []
     for name in ("y.npy", "y.csv", "y.txt"):
         done = pseudocal(
-            "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--labels", tmp_path / name, "--json"
+            "calibrate",
+            tabular["onnx"],
+            features,
+            "-o",
+            tmp_path / "out",
+            "--labels",
+            tmp_path / name,
+            "--json",
         )
         assert done.code == 0, done.err
         results.append(json.loads(done.out))
@@ -215,12 +274,21 @@ def test_labels_add_measurements(pseudocal, tabular, classifier, features, tmp_p
     assert json.loads(without.out)["temperature"] == results[0]["temperature"]
 
 
-def test_a_second_run_replaces_the_first_and_touches_nothing_else(pseudocal, tabular, features, tmp_path):
+def test_a_second_run_replaces_the_first_and_touches_nothing_else(
+    pseudocal, tabular, features, tmp_path
+):
     out = tmp_path / "out"
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--format", "csv")
     (out / "notes.txt").write_text("mine")
     pseudocal("calibrate", tabular["pt2"], features, "-o", out, "--trust-model")
-    expected = {"calibration.json", "model.pt2", "notes.txt", "predictions.parquet", "report.html", "report.json"}
+    expected = {
+        "calibration.json",
+        "model.pt2",
+        "notes.txt",
+        "predictions.parquet",
+        "report.html",
+        "report.json",
+    }
     assert set(os.listdir(out)) == expected | {"job.toml", "logits.npy", "probe.npy", "target.json"}
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
@@ -230,8 +298,8 @@ def test_quiet_says_nothing(pseudocal, tabular, features, tmp_path):
     assert done == (0, "", "")
 
 
-def test_what_is_assumed_is_said(pseudocal, vision, pictures, tmp_path):
-    done = pseudocal("calibrate", vision["onnx"], pictures, "-o", tmp_path / "out")
+def test_what_is_assumed_is_said(pseudocal, vision, image_files, tmp_path):
+    done = pseudocal("calibrate", vision["onnx"], image_files, "-o", tmp_path / "out")
     assert "assumed, not given: mean, std, resize" in done.err
     assert "input 'x' (?, 3, 16, 16)" in done.err
 

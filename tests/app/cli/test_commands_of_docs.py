@@ -18,7 +18,8 @@ from pseudocal.app.cli.app import app
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = {  # what a command begins with: what it needs, and which test does the same on a small scale
+# what a command begins with: what it needs, and which test does the same on a small scale
+ELSEWHERE = {
     "pip install": "installs this package: .ci/run",
     "make ": "sets up and tests this project: .ci/run",
     "python benchmarks/": "minutes: each page says what came out",
@@ -42,15 +43,22 @@ def blocks_of(page: Path) -> list[list[str]]:
     """The commands of each console block of a page, without comments."""
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```(?:console|sh|bash|shell)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [[re.sub(r"\s+#.*", "", line[2:]) for line in block.splitlines() if line[:2] == "$ "] for block in blocks]
+    return [
+        [re.sub(r"\s+#.*", "", line[2:]) for line in block.splitlines() if line[:2] == "$ "]
+        for block in blocks
+    ]
 
 
 def commands_in(page: Path) -> list[str]:
     """All commands of ours on a page, also those in the text that name more than a command."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL
+    )
     inline = re.findall(r"`(pseudocal [a-z]+ [^`|]+)`", text)
     shown = [line for block in blocks_of(page) for line in block]
-    return [line.partition(" && ")[0] for line in (*shown, *inline) if line.startswith("pseudocal ")]
+    return [
+        line.partition(" && ")[0] for line in (*shown, *inline) if line.startswith("pseudocal ")
+    ]
 
 
 def needs(command: str) -> str | None:
@@ -62,7 +70,9 @@ def flags_of(words: list[str]) -> tuple[Any, list[str]]:
     command: Any = typer.main.get_command(app)
     while words and words[0] in getattr(command, "commands", {}):
         command = command.commands[words.pop(0)]
-    return command, [word.partition("=")[0] for word in words if re.fullmatch(r"-[a-z]|--[a-z-]+(=.*)?", word)]
+    return command, [
+        word.partition("=")[0] for word in words if re.fullmatch(r"-[a-z]|--[a-z-]+(=.*)?", word)
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -71,7 +81,11 @@ def test_every_command_and_flag_is_known(page: Path) -> None:
         words = shlex.split(line)[1:]
         command, given = flags_of(words)
         assert not hasattr(command, "commands"), line
-        known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        known = {
+            name
+            for parameter in command.params
+            for name in (*parameter.opts, *parameter.secondary_opts)
+        }
         assert set(given) <= known | {"--help", "--debug"}, line
 
 
@@ -84,15 +98,21 @@ def test_no_excuse_is_out_of_date() -> None:
         assert "/" not in named or (ROOT / named).exists(), why
 
 
-def save_graph(path: Path, nodes: list[Any], weights: dict[str, Any], shapes: tuple[list[Any], list[Any]]) -> None:
+def save_graph(
+    path: Path, nodes: list[Any], weights: dict[str, Any], shapes: tuple[list[Any], list[Any]]
+) -> None:
     from onnx import TensorProto, helper, numpy_helper, save
 
     image, logits = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name, shape in zip(("image", "logits"), shapes, strict=True)
     )
-    constants = [numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()]
-    graph = helper.make_graph([helper.make_node(*node) for node in nodes], "net", [image], [logits], constants)
+    constants = [
+        numpy_helper.from_array(value.astype(np.float32), name) for name, value in weights.items()
+    ]
+    graph = helper.make_graph(
+        [helper.make_node(*node) for node in nodes], "net", [image], [logits], constants
+    )
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
 
 
@@ -145,11 +165,17 @@ def answer(folder: Path) -> None:
 def make_ready(words: list[str], pseudocal: Any) -> None:
     """Make what a command takes that another one writes."""
     name = words[0]
-    folders = [Path(word) for word in words[1:] if word.endswith("/") and name in ("ask", "refine", "report")]
+    folders = [
+        Path(word)
+        for word in words[1:]
+        if word.endswith("/") and name in ("ask", "refine", "report")
+    ]
     folders += [Path(word).parent for word in words[1:] if word.endswith("calibration.json")]
     for folder in folders:
         if folder.name == "probabilities":
-            done = pseudocal("ask", "probabilities.csv", "--outputs", "probabilities", "-o", folder, "-n", 40)
+            done = pseudocal(
+                "ask", "probabilities.csv", "--outputs", "probabilities", "-o", folder, "-n", 40
+            )
             assert done.code == 0, done.err
             answer(folder)
             assert pseudocal("refine", folder, "answers.csv").code == 0
@@ -162,16 +188,26 @@ def make_ready(words: list[str], pseudocal: Any) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [page if page.name == "README.md" else pytest.param(page, marks=pytest.mark.slow) for page in PAGES],
+    [
+        page if page.name == "README.md" else pytest.param(page, marks=pytest.mark.slow)
+        for page in PAGES
+    ],
     ids=lambda page: page.name,
 )
 def test_the_commands_of_a_page_run(page: Path, workplace: Path, pseudocal: Any) -> None:
-    for line in dict.fromkeys(line for block in blocks_of(page) for line in block if needs(line) is None):
+    for line in dict.fromkeys(
+        line for block in blocks_of(page) for line in block if needs(line) is None
+    ):
         command, _, then = line.partition(" && ")
         words = shlex.split(command)
-        assert words.pop(0) == "pseudocal", f"expected a command of ours, or one that is marked, got {line}"
+        assert words.pop(0) == "pseudocal", (
+            f"expected a command of ours, or one that is marked, got {line}"
+        )
         make_ready(words, pseudocal)
         done = pseudocal(*words)
-        assert done.code in (0, 10, 11, 12) if "--exit-code" in words else done.code == 0, (line, done.err)
+        assert done.code in (0, 10, 11, 12) if "--exit-code" in words else done.code == 0, (
+            line,
+            done.err,
+        )
         assert done.out, line
         assert then in ("", "cp out/model.onnx service/")

@@ -1,4 +1,7 @@
-"""`pseudocal demo`: its table says what its reports say, and it says plainly when a calibrator made things worse."""
+"""`pseudocal demo`.
+
+Its table says what its reports say, and it says plainly when a calibrator made things worse.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.cli.demo import AGREEMENT, NONE, ORACLE, PSEUDOCAL, Demo, Shown, _above, run_demo
 from pseudocal.app.cli.demo_table import compare, lesson_lines, lines_of
 from pseudocal.calibrators import oracle, uncalibrated
-from pseudocal.calibrators.forecast import Forecast
+from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
 from pseudocal.calibrators.trust import Trust
 
 
@@ -28,7 +31,7 @@ def check_agreement(lines: list[str], shown: list[Shown]) -> None:
     for part, each in zip(parts[1:], shown, strict=False):
         rows = {line[2:26].strip(): line[26:].split() for line in part.splitlines()[2:]}
         assert list(rows) == [NONE, "TempScal", PSEUDOCAL, AGREEMENT, ORACLE]
-        for name, folder in ((PSEUDOCAL, each.folder / "mixes"), (AGREEMENT, each.folder)):
+        for name, folder in ((PSEUDOCAL, each.folder / "mixup"), (AGREEMENT, each.folder)):
             report = json.loads((folder / "report.json").read_text())
             measured = {row["metric"]: row for row in report["measured"]}
             assert rows[name][:2] == [
@@ -40,8 +43,8 @@ def check_agreement(lines: list[str], shown: list[Shown]) -> None:
             html = (folder / "report.html").read_text()
             assert f"{report['confidence']['mean_after']:.1%}" in html
             assert "data:image/jpeg" in html  # thumbnails
-        forecast = report["trust"]["forecast"]
-        said = f"accuracy {measured['accuracy']['before']['value']:.1%}, forecast {forecast['accuracy']:.0%}"
+        estimated_accuracy = report["trust"]["estimated_accuracy"]
+        said = f"accuracy {measured['accuracy']['before']['value']:.1%}, estimate {estimated_accuracy['accuracy']:.0%}"
         assert part.startswith(f"{each.method}: {said}")
     assert all(str(each.folder / "report.html") in parts[-1] for each in shown)
 
@@ -82,13 +85,15 @@ def test_models_above_one_backbone_are_those_that_were_trained(small):
     remembered = Remembered(cast(Backbone, network.backbone))
     x = np.random.default_rng(0).integers(0, 255, size=(10, 1, 16, 16)).astype(np.float32)
     for rows in (x[:6], x[2:], np.concatenate([x, x])):
-        np.testing.assert_allclose(_above(network, remembered)(rows), as_predictor(network)(rows), atol=1e-4)
+        np.testing.assert_allclose(
+            _above(network, remembered)(rows), as_predictor(network)(rows), atol=1e-4
+        )
     assert remembered.computed == 10
 
 
 def test_what_was_made_worse_is_said(known):
     logits, labels = known(1500, 6, temperature=1.0)
-    trust = Trust("do not apply", ("It is further off.",), Forecast(0.5, 0.4, 0.6), {}, 0.1)
+    trust = Trust("do not apply", ("It is further off.",), AccuracyEstimate(0.5, 0.4, 0.6), {}, 0.1)
     calibrations = {
         NONE: uncalibrated(),
         PSEUDOCAL: Calibration("pseudocal", TemperatureScaling(2.0), trust=trust),
@@ -113,11 +118,18 @@ def test_the_whole_demo_shows_a_verdict_of_each_kind(pseudocal, tmp_path):
     done = pseudocal("demo", "-o", tmp_path / "out", "--quiet")
     assert done.code == 0, done.err
     verdicts = {}
-    for folder in ("source-only/mixes", "source-only", "mcc"):
+    for folder in ("source-only/mixup", "source-only", "mcc"):
         report = json.loads((tmp_path / "out" / folder / "report.json").read_text())
         measured = next(row for row in report["measured"] if row["metric"] == "ece")
         verdicts[folder] = (report["trust"]["verdict"], np.sign(measured["change"]["value"]))
-    assert verdicts == {"source-only/mixes": ("do not apply", 1), "source-only": ("caution", -1), "mcc": ("apply", -1)}
+    assert verdicts == {
+        "source-only/mixup": ("do not apply", 1),
+        "source-only": ("caution", -1),
+        "mcc": ("apply", -1),
+    }
     assert "source-only: PseudoCal made it worse" in done.out
-    shown = [Shown(m, np.empty(0), np.empty(0, np.int64), {}, tmp_path / "out" / m) for m in ("source-only", "mcc")]
+    shown = [
+        Shown(m, np.empty(0), np.empty(0, np.int64), {}, tmp_path / "out" / m)
+        for m in ("source-only", "mcc")
+    ]
     check_agreement(done.out.rstrip("\n").splitlines(), shown)

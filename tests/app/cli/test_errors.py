@@ -53,13 +53,22 @@ def refused(pseudocal, results, tmp_path):
 
 def png(width: int, height: int) -> bytes:
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b""))
+        + chunk(b"IEND", b"")
+    )
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "model.pt2", "model.pt", "model.skops", "model.pkl", "model.joblib"])
+@pytest.mark.parametrize(
+    "name", ["model.onnx", "model.pt2", "model.pt", "model.skops", "model.pkl", "model.joblib"]
+)
 def test_a_pickle_by_any_name_is_not_opened(name, refused, features, tmp_path):
     trace = tmp_path / "opened"
     (tmp_path / name).write_bytes(pickle.dumps(Payload(trace)))
@@ -87,12 +96,12 @@ def test_skops_with_a_type_of_its_own(refused, features, tmp_path):
     assert "posix.system" in refused("calibrate", tmp_path / "model.skops", features)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.9])
+@pytest.mark.parametrize("fraction", [0.3, 0.9])
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "sklearn"])
-def test_a_truncated_model(kind, share, refused, tabular, features, tmp_path):
+def test_a_truncated_model(kind, fraction, refused, tabular, features, tmp_path):
     content = Path(tabular[kind]).read_bytes()
     name = tmp_path / Path(tabular[kind]).name
-    name.write_bytes(content[: int(share * len(content))])
+    name.write_bytes(content[: int(fraction * len(content))])
     refused("calibrate", name, features, "--trust-model")
 
 
@@ -106,26 +115,29 @@ def test_an_empty_or_missing_model(refused, features, tmp_path):
 
 
 def test_data_that_is_missing_empty_or_of_another_shape(refused, tabular, tmp_path):
-    """Each is said as it is, and not as what would follow from it: pictures, texts, a model that does not run."""
+    """Each is said as it is, and not as what would follow from it.
+
+    Images, texts, a model that does not run.
+    """
     (tmp_path / "x.csv").write_text("a,b,c,d\n")
     np.save(tmp_path / "x.npy", np.zeros((5, 3), np.float32))
     for name, said in (
-        ("pictures", f"got {tmp_path / 'pictures'}: no such file"),
+        ("images", f"got {tmp_path / 'images'}: no such file"),
         ("x.csv", "expected a table with rows of numbers, got none"),
         ("x.npy", "expected inputs of shape (5,) for the model, got"),
     ):
         assert said in refused("calibrate", tabular["onnx"], tmp_path / name)
 
 
-def test_sizes_of_pictures_that_the_model_does_not_take(refused, vision, pictures):
-    said = refused("calibrate", vision["onnx"], pictures, "--size", "40")
+def test_sizes_of_images_that_the_model_does_not_take(refused, vision, image_files):
+    said = refused("calibrate", vision["onnx"], image_files, "--size", "40")
     assert "as the model takes, got settings for (3, 40, 40)" in said
-    said = refused("calibrate", vision["onnx"], pictures, "--resize", "10")
+    said = refused("calibrate", vision["onnx"], image_files, "--resize", "10")
     assert "expected a shorter side of at least" in said
     assert "got 10" in said
 
 
-def test_code_in_a_hugging_face_folder_is_not_run(refused, hub, pictures, tmp_path, monkeypatch):
+def test_code_in_a_hugging_face_folder_is_not_run(refused, hub, image_files, tmp_path, monkeypatch):
     """Not even for one who says yes to everything."""
     folder = shutil.copytree(hub, tmp_path / "hub")
     trace = tmp_path / "trace"
@@ -135,15 +147,15 @@ def test_code_in_a_hugging_face_folder_is_not_run(refused, hub, pictures, tmp_pa
     config |= {"model_type": "evilnet", "auto_map": {"AutoConfig": "evil.Config"}}
     (folder / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr("builtins.input", lambda prompt="": "y")
-    assert "Hugging Face classifier" in refused("calibrate", folder, pictures)
+    assert "Hugging Face classifier" in refused("calibrate", folder, image_files)
     assert not trace.exists()
 
 
-def test_a_truncated_hugging_face_folder(refused, hub, pictures, tmp_path):
+def test_a_truncated_hugging_face_folder(refused, hub, image_files, tmp_path):
     folder = shutil.copytree(hub, tmp_path / "hub")
     content = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
-    assert "Hugging Face classifier" in refused("calibrate", folder, pictures)
+    assert "Hugging Face classifier" in refused("calibrate", folder, image_files)
 
 
 def test_a_folder_in_the_place_of_a_file(pseudocal, tabular, features, tmp_path):
@@ -156,29 +168,38 @@ def test_a_folder_in_the_place_of_a_file(pseudocal, tabular, features, tmp_path)
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_a_picture_that_declares_60000_by_60000_pixels(refused, hub, tmp_path):
-    (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "huge.png").write_bytes(png(60_000, 60_000))
-    line = refused("calibrate", hub, tmp_path / "pictures")
+def test_a_image_that_declares_60000_by_60000_pixels(refused, hub, tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "huge.png").write_bytes(png(60_000, 60_000))
+    line = refused("calibrate", hub, tmp_path / "images")
     assert "huge.png" in line
     assert "pixels" in line
 
 
 def test_a_text_file_named_png(refused, hub, tmp_path):
-    (tmp_path / "pictures").mkdir()
-    (tmp_path / "pictures" / "a.png").write_text("hello")
-    assert "not a known picture format" in refused("calibrate", hub, tmp_path / "pictures")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_text("hello")
+    assert "not a known image format" in refused("calibrate", hub, tmp_path / "images")
 
 
-def test_few_unreadable_pictures_are_borne_and_listed(pseudocal, hub, pictures, tmp_path):
+def test_few_unreadable_images_are_borne_and_listed(pseudocal, hub, image_files, tmp_path):
     import json
     import shutil
 
-    shutil.copytree(pictures, tmp_path / "pictures")
-    (tmp_path / "pictures" / "<b>.png").write_text("hello")
-    (tmp_path / "pictures" / "huge.png").write_bytes(png(60_000, 60_000))
-    assert pseudocal("calibrate", hub, tmp_path / "pictures", "-o", tmp_path / "out").code == 3
-    done = pseudocal("calibrate", hub, tmp_path / "pictures", "-o", tmp_path / "out", "--max-bad", "4%", "--json")
+    shutil.copytree(image_files, tmp_path / "images")
+    (tmp_path / "images" / "<b>.png").write_text("hello")
+    (tmp_path / "images" / "huge.png").write_bytes(png(60_000, 60_000))
+    assert pseudocal("calibrate", hub, tmp_path / "images", "-o", tmp_path / "out").code == 3
+    done = pseudocal(
+        "calibrate",
+        hub,
+        tmp_path / "images",
+        "-o",
+        tmp_path / "out",
+        "--max-bad",
+        "4%",
+        "--json",
+    )
     assert done.code == 0, done.err
     assert json.loads(done.out)["unreadable"] == 2
     page = (tmp_path / "out" / "report.html").read_text()
@@ -192,7 +213,7 @@ def test_a_csv_with_nan(refused, tabular, tmp_path):
     assert "nan in row 1, column 'b'" in line
 
 
-def test_a_folder_without_pictures(refused, hub, tmp_path):
+def test_a_folder_without_images(refused, hub, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "with none" in refused("calibrate", hub, tmp_path / "empty")
 
@@ -212,7 +233,9 @@ def test_arrays_that_are_none(refused, tabular, tmp_path):
     np.save(tmp_path / "flat.npy", np.zeros(7))
     assert "one input per row" in refused("calibrate", tabular["onnx"], tmp_path / "flat.npy")
     np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(50, 9)))
-    assert "while the model predicted" in refused("calibrate", tabular["callable"], tmp_path / "wide.npy")
+    assert "while the model predicted" in refused(
+        "calibrate", tabular["callable"], tmp_path / "wide.npy"
+    )
 
 
 @pytest.mark.parametrize("where", [(), ("--ray", "--workers", "1")])
@@ -226,12 +249,16 @@ def test_names_of_another_number_of_classes(where, ray, refused, tabular, featur
 
 def test_labels_that_do_not_fit(refused, tabular, features, tmp_path):
     np.save(tmp_path / "y.npy", np.zeros(3, dtype=int))
-    assert "400 labels" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
+    assert "400 labels" in refused(
+        "calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy"
+    )
     np.save(tmp_path / "y.npy", np.full(400, 7))
-    assert "from 0 to 2" in refused("calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy")
+    assert "from 0 to 2" in refused(
+        "calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy"
+    )
 
 
-def test_labels_of_a_classifier_are_read_after_its_first_batch_and_mixes(
+def test_labels_of_a_classifier_are_read_after_its_first_batch_and_mixup(
     refused, tabular, features, tmp_path, monkeypatch
 ):
     module, sizes = sys.modules["tabular_model"], []
@@ -245,7 +272,9 @@ def test_labels_of_a_classifier_are_read_after_its_first_batch_and_mixes(
         ("masks.npy", "expected one label per input for a classifier, got masks in", 2),
     ):
         sizes.clear()
-        assert said in refused("calibrate", tabular["callable"], features, "--labels", tmp_path / name)
+        assert said in refused(
+            "calibrate", tabular["callable"], features, "--labels", tmp_path / name
+        )
         assert len(sizes) == batches
 
 
@@ -262,12 +291,12 @@ def test_usage_errors_have_their_own_code(refused, tabular, features):
     assert "size like" in refused("calibrate", tabular["onnx"], features, "--size", "wide")
 
 
-def test_a_model_that_says_nothing_of_its_pictures(refused, vision, pictures):
-    assert "--size" in refused("calibrate", vision["torchscript"], pictures, "--trust-model")
+def test_a_model_that_says_nothing_of_its_images(refused, vision, image_files):
+    assert "--size" in refused("calibrate", vision["torchscript"], image_files, "--trust-model")
 
 
-def test_one_picture_or_one_class(refused, hub, tabular, pictures, tmp_path):
-    assert "pairs" in refused("calibrate", hub, next(pictures.rglob("*.png")))
+def test_one_image_or_one_class(refused, hub, tabular, image_files, tmp_path):
+    assert "pairs" in refused("calibrate", hub, next(image_files.rglob("*.png")))
     np.save(tmp_path / "same.npy", np.ones((50, 5), dtype=np.float32))
     assert "one predicted class" in refused("calibrate", tabular["onnx"], tmp_path / "same.npy")
 
@@ -312,14 +341,25 @@ def test_a_real_ctrl_c_and_a_kill_leave_nothing(features, tmp_path):
     environment = os.environ | {"PYTHONPATH": str(Path(package.__file__).parents[1])}
     for number in (signal.SIGINT, signal.SIGTERM):
         (tmp_path / "started").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pseudocal", "calibrate", "sleepy:predict", str(features), "-o", "out"]
+        command = [
+            sys.executable,
+            "-m",
+            "pseudocal",
+            "calibrate",
+            "sleepy:predict",
+            str(features),
+            "-o",
+            "out",
+        ]
         process = subprocess.Popen(
             command,
             cwd=tmp_path,
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # jobs in the background ignore it
+            preexec_fn=lambda: signal.signal(
+                signal.SIGINT, signal.SIG_DFL
+            ),  # jobs in the background ignore it
         )
         deadline = time.monotonic() + 60
         while not (tmp_path / "started").exists() and time.monotonic() < deadline:

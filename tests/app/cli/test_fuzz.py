@@ -1,4 +1,7 @@
-"""Damaged files of every kind that the command reads: an exit code that is documented, one line, results untouched."""
+"""Damaged files of every kind that the command reads.
+
+An exit code that is documented, one line, results untouched.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,32 @@ from .damage import Reader, calibrate, check_cases, saved
 ROWS, CLASSES = 24, 3
 READERS = [
     *(Reader(name, calibrate(data=name)) for name in ("x.npy", "x.npz", "x.csv", "x.parquet")),
-    *(Reader(name, calibrate("fuzz_model:predict", "x.npy", "--labels", name)) for name in ("y.npy", "y.csv", "y.txt")),
+    *(
+        Reader(name, calibrate("fuzz_model:predict", "x.npy", "--labels", name))
+        for name in ("y.npy", "y.csv", "y.txt")
+    ),
     Reader("names.txt", calibrate("fuzz_model:predict", "x.npy", "--classes", "names.txt")),
     Reader("model.onnx", calibrate("model.onnx")),
     Reader("model.skops", calibrate("model.skops")),
-    Reader("pictures/a.png", calibrate("fuzz_model:see", "pictures", "--size", "4", "--max-bad", "50%")),
-    *(Reader(name, saved("evaluate", name, "y.npy")) for name in ("z.npy", "z.npz", "z.csv", "z.parquet")),
-    *(Reader(name, saved("evaluate", "z.npy", name)) for name in ("y.npy", "y.csv", "y.txt", "y.parquet")),
-    Reader("calibration.json", saved("evaluate", "z.npy", "y.npy", "--calibration", "calibration.json")),
-    Reader("calibration.json", lambda f: ["apply", f / "calibration.json", f / "z.npy", "-o", f / "p.npy"]),
+    Reader(
+        "images/a.png",
+        calibrate("fuzz_model:see", "images", "--size", "4", "--max-bad", "50%"),
+    ),
+    *(
+        Reader(name, saved("evaluate", name, "y.npy"))
+        for name in ("z.npy", "z.npz", "z.csv", "z.parquet")
+    ),
+    *(
+        Reader(name, saved("evaluate", "z.npy", name))
+        for name in ("y.npy", "y.csv", "y.txt", "y.parquet")
+    ),
+    Reader(
+        "calibration.json", saved("evaluate", "z.npy", "y.npy", "--calibration", "calibration.json")
+    ),
+    Reader(
+        "calibration.json",
+        lambda f: ["apply", f / "calibration.json", f / "z.npy", "-o", f / "p.npy"],
+    ),
     Reader("results/report.json", saved("report", "results")),
 ]
 
@@ -61,20 +81,30 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     skops.io.dump(LogisticRegression().fit(x, y), folder / "model.skops")
     linear = torch.nn.Linear(4, CLASSES)
     linear.weight.data = torch.tensor(weights.T.copy())
-    names: dict[str, Any] = {"input_names": ["x"], "output_names": ["z"], "dynamic_axes": {"x": {0: "n"}}}
+    names: dict[str, Any] = {
+        "input_names": ["x"],
+        "output_names": ["z"],
+        "dynamic_axes": {"x": {0: "n"}},
+    }
     with pytest.warns(DeprecationWarning):  # noqa: PT030  whatever it says, it writes the file
-        torch.onnx.export(linear, (torch.zeros(2, 4),), folder / "model.onnx", dynamo=False, **names)
-    (folder / "pictures").mkdir()
+        torch.onnx.export(
+            linear, (torch.zeros(2, 4),), folder / "model.onnx", dynamo=False, **names
+        )
+    (folder / "images").mkdir()
     for name in "abcdefgh":
         pixels = rng.integers(0, 256, 3) + rng.integers(-40, 40, (6, 6, 3))
-        Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / "pictures" / f"{name}.png")
+        Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(
+            folder / "images" / f"{name}.png"
+        )
     model: Any = ModuleType("fuzz_model")
     model.predict = lambda x: np.asarray(x, dtype=np.float64) @ weights
     model.see = lambda x: np.asarray(x).mean(axis=(2, 3)) * 9
     sys.modules["fuzz_model"] = model
     assert main([str(word) for word in calibrate()(folder)]) == 0
     (folder / "out").rename(folder / "results")
-    (folder / "calibration.json").write_bytes((folder / "results" / "calibration.json").read_bytes())
+    (folder / "calibration.json").write_bytes(
+        (folder / "results" / "calibration.json").read_bytes()
+    )
     yield folder
     del sys.modules["fuzz_model"]
 

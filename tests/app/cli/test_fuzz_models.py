@@ -15,24 +15,29 @@ from .damage import Reader, calibrate, check_cases
 
 HUB = ("config.json", "preprocessor_config.json", "model.safetensors")
 READERS = [
-    *(Reader(f"hub/{name}", calibrate("hub", "pictures")) for name in HUB),
-    *(Reader(name, calibrate(name, "x.npy", "--trust-model")) for name in ("model.pt", "model.pt2")),
+    *(Reader(f"hub/{name}", calibrate("hub", "images")) for name in HUB),
+    *(
+        Reader(name, calibrate(name, "x.npy", "--trust-model"))
+        for name in ("model.pt", "model.pt2")
+    ),
 ]
 pytestmark = pytest.mark.filterwarnings("default")  # torch and transformers warn of much
 
 
 @pytest.fixture(scope="module")
 def good(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one good model of each kind, eight pictures and a few rows."""
+    """A folder with one good model of each kind, eight images and a few rows."""
     import torch
     from PIL import Image
 
     folder, rng = tmp_path_factory.mktemp("good"), np.random.default_rng(0)
     shutil.copytree(hub, folder / "hub")
-    (folder / "pictures").mkdir()
+    (folder / "images").mkdir()
     for name in "abcdefgh":
         pixels = rng.integers(0, 256, 3) + rng.integers(-40, 40, (16, 16, 3))
-        Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(folder / "pictures" / f"{name}.png")
+        Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(
+            folder / "images" / f"{name}.png"
+        )
     np.save(folder / "x.npy", rng.normal(size=(24, 4)).astype(np.float32))
     linear = torch.nn.Linear(4, 3).eval()
     linear.weight.data = torch.tensor(3 * rng.normal(size=(3, 4)).astype(np.float32))
@@ -41,7 +46,8 @@ def good(hub: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         torch.jit.trace(linear, torch.zeros(2, 4)).save(folder / "model.pt")
         shapes: Any = ({0: torch.export.Dim("n", max=4096)},)
         torch.export.save(
-            torch.export.export(linear, (torch.zeros(2, 4),), dynamic_shapes=shapes), folder / "model.pt2"
+            torch.export.export(linear, (torch.zeros(2, 4),), dynamic_shapes=shapes),
+            folder / "model.pt2",
         )
     assert json.loads((folder / "hub" / "config.json").read_text())["model_type"] == "resnet"
     return folder

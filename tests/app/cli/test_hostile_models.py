@@ -1,4 +1,7 @@
-"""Model files that act: the canary beside each is there only once somebody has said that the file is trusted."""
+"""Model files that act.
+
+The canary beside each is there only once somebody has said that the file is trusted.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ def crafted_expression(legal: dict[str, str], folder: Path, canary: Path) -> Pat
     def craft(value: Any) -> None:
         if isinstance(value, dict) and "expr_str" in value:
             value["expr_str"] = f"open({str(canary)!r}, 'w').close() is None"
-        for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        for part in (
+            value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        ):
             craft(part)
 
     return with_program(legal["pt2"], folder / "model.pt2", craft)
@@ -75,7 +80,9 @@ def writing_forward(legal: dict[str, str], folder: Path, canary: Path) -> Path:
     return folder / "model.pt"
 
 
-@pytest.fixture(params=[crafted_guard, crafted_expression, writing_forward], ids=lambda make: make.__name__)
+@pytest.fixture(
+    params=[crafted_guard, crafted_expression, writing_forward], ids=lambda make: make.__name__
+)
 def hostile(request, tabular, tmp_path) -> Hostile:
     (tmp_path / "hostile").mkdir()
     canary = tmp_path / "canary"
@@ -93,7 +100,9 @@ def test_it_is_refused_in_one_line_that_says_what_to_do(hostile):
     with pytest.raises(UntrustedError) as refusal:
         open_model(hostile.path)
     said = str(refusal.value)
-    assert said.startswith(f"expected a model that cannot run code (ONNX, safetensors, skops), got {hostile.path}, a ")
+    assert said.startswith(
+        f"expected a model that cannot run code (ONNX, safetensors, skops), got {hostile.path}, a "
+    )
     assert "torch.onnx.export(" in said
     assert said.endswith(" trust=True")
     assert "\n" not in said
@@ -103,7 +112,9 @@ def test_it_is_refused_in_one_line_that_says_what_to_do(hostile):
 @pytest.mark.parametrize("more", [(), ("--ray", "local")], ids=["here", "on a cluster"])
 @pytest.mark.parametrize("place", ["model", "second opinion"])
 def test_the_command_refuses_it(place, more, hostile, pseudocal, tabular, features, tmp_path):
-    models = (hostile.path,) if place == "model" else (tabular["onnx"], "--second-opinion", hostile.path)
+    models = (
+        (hostile.path,) if place == "model" else (tabular["onnx"], "--second-opinion", hostile.path)
+    )
     done = pseudocal("calibrate", models[0], features, "-o", tmp_path / "out", *models[1:], *more)
     assert (done.code, done.out) == (3, "")
     assert len(done.err.splitlines()) == 1
@@ -118,21 +129,35 @@ def test_who_opens_it_by_name_refuses_it(hostile, features):
     with pytest.raises(UntrustedError):
         PseudoCal().fit(model_file(hostile.path), x, executor=LocalExecutor())
     with pytest.raises(UntrustedError):
-        PseudoCal().fit(lambda x: x, x, second_opinion=model_file(hostile.path), executor=LocalExecutor())
+        PseudoCal().fit(
+            lambda x: x, x, second_opinion=model_file(hostile.path), executor=LocalExecutor()
+        )
     assert not hostile.canary.exists()
 
 
 @pytest.mark.slow
 def test_workers_refuse_it(ray, hostile, features):
     with pytest.raises(InputError, match="expected a model that cannot run code"):
-        PseudoCal().fit(model_file(hostile.path), np.load(features), executor=RayExecutor(workers=1, tries=1))
+        PseudoCal().fit(
+            model_file(hostile.path), np.load(features), executor=RayExecutor(workers=1, tries=1)
+        )
     assert not hostile.canary.exists()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pt2", "torchscript"])
-def test_workers_open_what_is_trusted(kind, ray, pseudocal, tabular, tabular_second, features, tmp_path):
-    words = ("calibrate", tabular[kind], features, "-o", tmp_path / "out", "--second-opinion", tabular_second[kind])
+def test_workers_open_what_is_trusted(
+    kind, ray, pseudocal, tabular, tabular_second, features, tmp_path
+):
+    words = (
+        "calibrate",
+        tabular[kind],
+        features,
+        "-o",
+        tmp_path / "out",
+        "--second-opinion",
+        tabular_second[kind],
+    )
     done = pseudocal(*words, "--trust-model", "--ray", "local", "--workers", 1)
     assert done.code == 0, done.err
 

@@ -16,23 +16,44 @@ from pseudocal.app.jobs.staging import job_text
 
 
 def content(out: Path) -> dict[str, bytes]:
-    return {name: (out / name).read_bytes() for name in ("logits.npy", "predictions.csv", "target.json")}
+    return {
+        name: (out / name).read_bytes() for name in ("logits.npy", "predictions.csv", "target.json")
+    }
 
 
-def test_a_job_is_done_again_to_the_last_digit(pseudocal, vision, hub, pictures, tmp_path, monkeypatch):
-    monkeypatch.chdir(pictures.parent)
-    options = ("--size", 16, "--seed", 3, "--lam", 0.7, "--format", "csv", "--batch-size", 20, "--max-samples", 50)
+def test_a_job_is_done_again_to_the_last_digit(
+    pseudocal, vision, hub, image_files, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(image_files.parent)
+    options = (
+        "--size",
+        16,
+        "--seed",
+        3,
+        "--lam",
+        0.7,
+        "--format",
+        "csv",
+        "--batch-size",
+        20,
+        "--max-samples",
+        50,
+    )
     done = pseudocal(
-        *("calibrate", vision["onnx"], pictures.name, "-o", os.path.relpath(tmp_path / "a")),
+        *("calibrate", vision["onnx"], image_files.name, "-o", os.path.relpath(tmp_path / "a")),
         *("--second-opinion", hub, *options),
     )
     assert done.code == 0, done.err
     job = tomllib.loads((tmp_path / "a" / "job.toml").read_text())
-    assert (job["data"], job["batch_size"], job["method"]["seed"]) == (str(pictures), 20, 3)
+    assert (job["data"], job["batch_size"], job["method"]["seed"]) == (str(image_files), 20, 3)
     assert job["out"] == str(tmp_path / "a")  # wherever it is done again
     assert job["preprocessing"]["size"] == [16, 16]
     assert job["preprocessing"]["mean"] == [0.0]  # which was assumed
-    assert (tmp_path / "a" / "job.toml").read_text().startswith("# assumed, not given: mean, std, resize")
+    assert (
+        (tmp_path / "a" / "job.toml")
+        .read_text()
+        .startswith("# assumed, not given: mean, std, resize")
+    )
     monkeypatch.chdir(tmp_path)
     again = pseudocal("calibrate", "--job", tmp_path / "a" / "job.toml", "-o", tmp_path / "b")
     assert again.code == 0, again.err
@@ -63,7 +84,10 @@ def test_what_a_person_writes_has_defaults_and_is_checked(pseudocal, tabular, fe
         ('model = "m"\ndata = "d"\nout = "o"\ntrust = true\n', "got trust"),
         ('model = "m"\ndata = "d"\nout = "o"\n[method]\nlam = 2.0\n', "lam"),
         ('model = "m"\ndata = "d"\nout = "o"\n[method]\nlamb = 0.7\n', "lamb"),
-        ('model = "m"\ndata = "d"\nout = "o"\npredict = "none"\n', "expected one of 'all', 'seen' as predict"),
+        (
+            'model = "m"\ndata = "d"\nout = "o"\npredict = "none"\n',
+            "expected one of 'all', 'seen' as predict",
+        ),
         ("model = \n", "expected a job in TOML"),
     ],
 )

@@ -1,4 +1,7 @@
-"""`refine` of a segmenter, killed before each of its changes to files: OUT is the old one or, finished, the new one."""
+"""`refine` of a segmenter, killed before each of its changes to files.
+
+OUT is the old one or, finished, the new one.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ def predict(x):
     return 50 * x.reshape(n, 3, height // 2, 2, width // 2, 2).mean(axis=(3, 5))
 """
 
-# a fork for each moment: the folder is copied, refined by a child, and the child is killed at that change
+# a fork for each moment: the folder is copied, refined by a child, and the child is killed at that
+# change
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
@@ -62,7 +66,14 @@ def asked(pseudocal, tmp_path, monkeypatch) -> Path:
     for i in range(6):
         patches = rng.uniform(30, 225, size=(3, 4, 3)).astype(np.uint8)
         Image.fromarray(patches.repeat(8, 0).repeat(8, 1)).save(tmp_path / "images" / f"{i}.png")
-    words = ("killed_segmenter:predict", tmp_path / "images", "-o", tmp_path / "old", "--size", "24x32")
+    words = (
+        "killed_segmenter:predict",
+        tmp_path / "images",
+        "-o",
+        tmp_path / "old",
+        "--size",
+        "24x32",
+    )
     assert pseudocal("calibrate", *words, "--resize", "stretch", "--format", "csv").code == 0
     assert pseudocal("ask", tmp_path / "old", "-n", 10).code == 0
     lines = (tmp_path / "old" / "ask.csv").read_text().splitlines()
@@ -78,7 +89,12 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def killed(folder: Path, moments: list[int]) -> dict[int, int]:
     """Refine a copy of the old folder for each moment; return how each run ended."""
-    given = [str(folder / "old"), str(folder / "answers.csv"), str(folder), ",".join(map(str, moments))]
+    given = [
+        str(folder / "old"),
+        str(folder / "answers.csv"),
+        str(folder),
+        ",".join(map(str, moments)),
+    ]
     command = [sys.executable, "-c", KILLED, *given]
     done = subprocess.run(command, env=os.environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

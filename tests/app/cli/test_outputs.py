@@ -1,4 +1,7 @@
-"""What a model gives: several outputs, a softmax at the end, one number for two classes, a batch of one."""
+"""What a model gives.
+
+Several outputs, a softmax at the end, one number for two classes, a batch of one.
+"""
 
 from __future__ import annotations
 
@@ -62,8 +65,13 @@ def test_of_several_outputs_one_is_chosen(pseudocal, export, features, plain, tm
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
     assert done.code == 3
     assert "--output NAME, got none, with 2 outputs: logits (?, 3), mean (?)" in done.err
-    assert pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "nothing").code == 3
-    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "logits", "--json")
+    assert (
+        pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "nothing").code
+        == 3
+    )
+    done = pseudocal(
+        "calibrate", path, features, "-o", tmp_path / "out", "--output", "logits", "--json"
+    )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
 
 
@@ -73,7 +81,9 @@ def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, t
     assert done.code == 3
     assert "which is a softmax in the graph" in done.err
     inner = done.err.split("give --output ")[1].split(" to ")[0]
-    done = pseudocal("calibrate", path, features, "-o", tmp_path / "inner", "--output", inner, "--json")
+    done = pseudocal(
+        "calibrate", path, features, "-o", tmp_path / "inner", "--output", inner, "--json"
+    )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
     (after,) = run_onnx(tmp_path / "inner" / "model.onnx", features)
     np.testing.assert_allclose(after, softmax(linear_logits(features) / plain), atol=1e-5)
@@ -81,7 +91,9 @@ def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, t
 
 def test_probabilities_are_served_by_their_logarithm(pseudocal, export, features, plain, tmp_path):
     path = export(lambda z: z.softmax(dim=1), ["probabilities"])
-    done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--outputs", "probabilities", "--json")
+    done = pseudocal(
+        "calibrate", path, features, "-o", tmp_path / "out", "--outputs", "probabilities", "--json"
+    )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-3)
     (after,) = run_onnx(tmp_path / "out" / "model.onnx", features)
     np.testing.assert_allclose(after, softmax(linear_logits(features) / plain), atol=1e-3)
@@ -95,10 +107,19 @@ def test_a_callable_that_gives_probabilities_is_asked_about(pseudocal, features,
     assert "--outputs probabilities" in done.err
     for outputs, expected in (("probabilities", plain), ("logits", None)):
         done = pseudocal(
-            "calibrate", "tabular_model:black_box", features, "-o", tmp_path / "out", "--outputs", outputs, "--json"
+            "calibrate",
+            "tabular_model:black_box",
+            features,
+            "-o",
+            tmp_path / "out",
+            "--outputs",
+            outputs,
+            "--json",
         )
         assert done.code == 0, done.err
-        assert expected is None or json.loads(done.out)["temperature"] == pytest.approx(expected, rel=1e-3)
+        assert expected is None or json.loads(done.out)["temperature"] == pytest.approx(
+            expected, rel=1e-3
+        )
 
 
 @pytest.mark.parametrize("end", ["logit", "sigmoid"])
@@ -110,7 +131,10 @@ def test_one_number_for_two_classes(end, pseudocal, export, features, tmp_path):
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", *given, "--json")
     assert done.code == 0, done.err
     temperature = json.loads(done.out)["temperature"]
-    (before,), (after,) = run_onnx(path, features), run_onnx(tmp_path / "out" / "model.onnx", features)
+    (before,), (after,) = (
+        run_onnx(path, features),
+        run_onnx(tmp_path / "out" / "model.onnx", features),
+    )
     if end == "sigmoid":
         clear = (before > 1e-3) & (before < 1 - 1e-3)
         before, after = (np.log(p[clear] / (1 - p[clear])) for p in (before, after))
@@ -126,7 +150,14 @@ def test_a_graph_for_batches_of_one(pseudocal, export, features, plain, tmp_path
 
 def test_segmentation_has_no_second_opinion(pseudocal, tabular, features, tmp_path):
     vars(sys.modules["tabular_model"])["dense"] = lambda x: np.zeros((len(x), 3, 4, 4))
-    twice = ("tabular_model:dense", features, "-o", tmp_path / "out", "--second-opinion", "tabular_model:dense")
+    twice = (
+        "tabular_model:dense",
+        features,
+        "-o",
+        tmp_path / "out",
+        "--second-opinion",
+        "tabular_model:dense",
+    )
     done = pseudocal("calibrate", *twice)
     assert done.code == 3
     assert "no second opinion for a segmentation model" in done.err

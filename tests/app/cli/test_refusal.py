@@ -1,4 +1,7 @@
-"""`do not apply` is a refusal: what was fitted is in no file but the record of why, wherever the job runs."""
+"""`do not apply` is a refusal.
+
+What was fitted is in no file but the record of why, wherever the job runs.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal import Calibration, DistrustWarning, ask, softmax
+from pseudocal import Calibration, UnreliableCalibrationWarning, ask, softmax
 from pseudocal.app import calibrate
 from pseudocal.app.cli.errors import BUG, INPUT, INTERRUPTED, MISSING, OUTPUT, USAGE, VERDICT_CODES
 
-SHIPPED = {"onnx": "model.onnx", "pt2": "model.pt2", "torchscript": "model.pt", "huggingface": "config.json"}
+SHIPPED = {
+    "onnx": "model.onnx",
+    "pt2": "model.pt2",
+    "torchscript": "model.pt",
+    "huggingface": "config.json",
+}
 RECORD = {  # where the refused temperature may stand: the record of why
     ("calibration.json", "refused"),
     ("calibration.json", "estimates.{}"),
@@ -38,7 +46,7 @@ def numbers(content: Any, where: str = "") -> Iterator[tuple[str, float]]:
         yield where, float(content)
 
 
-def check_refused(out: Path, used: str = "mixes") -> Calibration:
+def check_refused(out: Path, used: str = "mixup") -> Calibration:
     """Nothing in OUT applies the temperature that was fitted, and no file holds it but the record of why."""
     calibration = Calibration.load(out / "calibration.json")
     refused = calibration.refused
@@ -47,8 +55,18 @@ def check_refused(out: Path, used: str = "mixes") -> Calibration:
     assert abs(np.log(refused)) > 0.01
     files = [path for path in out.rglob("*") if path.is_file()]
     assert not {path.name for path in files} & set(SHIPPED.values())
-    known = {"calibration.json", "report.json", "report.html", "target.json", "logits.npy", "probe.npy", "job.toml"}
-    assert {path.name for path in files if path.suffix != ".parquet"} - {"predictions.json"} <= known
+    known = {
+        "calibration.json",
+        "report.json",
+        "report.html",
+        "target.json",
+        "logits.npy",
+        "probe.npy",
+        "job.toml",
+    }
+    assert {path.name for path in files if path.suffix != ".parquet"} - {
+        "predictions.json"
+    } <= known
     found = {
         (path.name, where)
         for path in files
@@ -64,9 +82,14 @@ def check_refused(out: Path, used: str = "mixes") -> Calibration:
 def check_said(out: Path, printed: str, refused: float) -> None:
     headline, temperature = printed.splitlines()[:2]
     assert headline.endswith("Nothing was changed.")
-    assert temperature.startswith(f"T = 1: the temperature that was fitted, {refused:.4f}, should not be applied")
+    assert temperature.startswith(
+        f"T = 1: the temperature that was fitted, {refused:.4f}, should not be applied"
+    )
     assert "calibrated model:" not in printed
-    page, usage = (out / "report.html").read_text(), json.loads((out / "report.json").read_text())["usage"]
+    page, usage = (
+        (out / "report.html").read_text(),
+        json.loads((out / "report.json").read_text())["usage"],
+    )
     assert usage.endswith("# T = 1: the model as it is\n")
     assert "Use the model as it is, with T = 1." in page
     assert "T = 1 takes the place of the temperature that was fitted" in page
@@ -79,7 +102,9 @@ def test_no_file_holds_what_was_refused(kind, pseudocal, tabular, collapsed, fea
 
     out = tmp_path / "out"
     assert pseudocal("calibrate", tabular[kind], features, "-o", out, "--trust-model").code == 0
-    assert kind not in SHIPPED or (out / SHIPPED[kind]).exists()  # of the earlier run, and gone after the next
+    assert (
+        kind not in SHIPPED or (out / SHIPPED[kind]).exists()
+    )  # of the earlier run, and gone after the next
     done = pseudocal("calibrate", collapsed[kind], features, "-o", out, "--trust-model")
     assert done.code == 0, done.err
     assert ("no calibrated model is written: the temperature" in done.err) == (kind in SHIPPED)
@@ -88,27 +113,41 @@ def test_no_file_holds_what_was_refused(kind, pseudocal, tabular, collapsed, fea
     table = pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()
     assert table["confidence_after"] == table["confidence_before"]
     assert table["top_after"] == table["top_before"]
-    assert table["confidence_after"] == pytest.approx(softmax(np.load(out / "logits.npy")).max(axis=1), rel=1e-5)
+    assert table["confidence_after"] == pytest.approx(
+        softmax(np.load(out / "logits.npy")).max(axis=1), rel=1e-5
+    )
 
 
-def test_no_file_holds_what_a_second_opinion_at_chance_made_of_it(pseudocal, tabular, features, tmp_path):
+def test_no_file_holds_what_a_second_opinion_at_chance_made_of_it(
+    pseudocal, tabular, features, tmp_path
+):
     holder = ModuleType("of_another_task")
     holder.second = lambda x: np.random.default_rng(5).normal(size=(len(x), 3))  # type: ignore[attr-defined]
     sys.modules["of_another_task"] = holder
     out = tmp_path / "out"
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", out).code == 0
     assert (out / "model.onnx").exists()
-    words = ("calibrate", tabular["onnx"], features, "-o", out, "--second-opinion", "of_another_task:second")
+    words = (
+        "calibrate",
+        tabular["onnx"],
+        features,
+        "-o",
+        out,
+        "--second-opinion",
+        "of_another_task:second",
+    )
     done = pseudocal(*words)
     assert done.code == 0, done.err
     check_said(out, done.out, check_refused(out, "agreement").refused)
 
 
-def test_no_file_of_a_hugging_face_model_holds_it(pseudocal, hub, collapsed_hub, pictures, tmp_path):
+def test_no_file_of_a_hugging_face_model_holds_it(
+    pseudocal, hub, collapsed_hub, image_files, tmp_path
+):
     out = tmp_path / "out"
-    assert pseudocal("calibrate", hub, pictures, "-o", out).code == 0
+    assert pseudocal("calibrate", hub, image_files, "-o", out).code == 0
     assert "pseudocal_temperature" in json.loads((out / "model" / "config.json").read_text())
-    done = pseudocal("calibrate", collapsed_hub, pictures, "-o", out)
+    done = pseudocal("calibrate", collapsed_hub, image_files, "-o", out)
     assert done.code == 0, done.err
     check_said(out, done.out, check_refused(out).refused)
 
@@ -119,21 +158,32 @@ def test_on_a_cluster(ray, predict, pseudocal, tabular, collapsed, features, tmp
 
     out, on_ray = tmp_path / "out", ("--ray", "--workers", 1)
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", out, *on_ray).code == 0
-    done = pseudocal("calibrate", collapsed["onnx"], features, "-o", out, *on_ray, "--predict", predict)
+    done = pseudocal(
+        "calibrate", collapsed["onnx"], features, "-o", out, *on_ray, "--predict", predict
+    )
     assert done.code == 0, done.err
     check_said(out, done.out, check_refused(out).refused)
     if predict == "seen":
-        assert not (out / "predictions").exists()  # those of the earlier run have another temperature
+        assert not (
+            out / "predictions"
+        ).exists()  # those of the earlier run have another temperature
         return
-    [table] = [pyarrow.parquet.read_table(path).to_pydict() for path in (out / "predictions").glob("part-*")]
+    [table] = [
+        pyarrow.parquet.read_table(path).to_pydict()
+        for path in (out / "predictions").glob("part-*")
+    ]
     assert pseudocal("calibrate", collapsed["onnx"], features, "-o", tmp_path / "here").code == 0
-    np.testing.assert_allclose(table["probabilities"], softmax(np.load(tmp_path / "here" / "logits.npy")), atol=1e-5)
+    np.testing.assert_allclose(
+        table["probabilities"], softmax(np.load(tmp_path / "here" / "logits.npy")), atol=1e-5
+    )
 
 
 def answers_of(out: Path, labels: np.ndarray, n: int) -> Path:
     rows = ask(np.load(out / "logits.npy"), n)
     with (out.parent / "answers.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("file", "label"), *((int(row), int(labels[row])) for row in rows)])
+        csv.writer(file).writerows(
+            [("file", "label"), *((int(row), int(labels[row])) for row in rows)]
+        )
     return out.parent / "answers.csv"
 
 
@@ -156,13 +206,17 @@ def test_answers_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
         assert calibration.refused is None
         assert calibration.temperature > 1.5
         assert f"T = {calibration.temperature:.4f}," in done.out
-        (said,) = onnxruntime.InferenceSession(folder / "model.onnx").run(None, {"x": np.load(features)})
+        (said,) = onnxruntime.InferenceSession(folder / "model.onnx").run(
+            None, {"x": np.load(features)}
+        )
         np.testing.assert_allclose(said * calibration.temperature, logits, rtol=1e-3, atol=1e-3)
         assert "T = 1 takes the place" not in (folder / "report.html").read_text()
 
 
 def test_in_python_it_is_a_warning_and_the_result_is_short(collapsed, features, tmp_path):
-    with pytest.warns(DistrustWarning, match="should not be applied: One of 3 classes takes"):
+    with pytest.warns(
+        UnreliableCalibrationWarning, match="should not be applied: One of 3 classes takes"
+    ):
         result = calibrate(collapsed["onnx"], features, tmp_path / "out")
     assert repr(result) == f"Result(do not apply, T = 1.000, in {tmp_path / 'out'})"
     assert repr(result.report) == f"Report(model.onnx on {features}: do not apply, T = 1.000)"
@@ -177,28 +231,41 @@ def test_exit_codes_tell_the_verdicts_apart(pseudocal, tabular, collapsed, featu
     out = tmp_path / "out"
     for model, verdict in ((tabular["onnx"], "caution"), (collapsed["onnx"], "do not apply")):
         words = ("calibrate", model, features, "-o", out, "-q")
-        assert (pseudocal(*words).code, pseudocal(*words, "--exit-code").code) == (0, VERDICT_CODES[verdict])
+        assert (pseudocal(*words).code, pseudocal(*words, "--exit-code").code) == (
+            0,
+            VERDICT_CODES[verdict],
+        )
         assert Calibration.load(out / "calibration.json").verdict == verdict
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", out, "-q").code == 0
     logits = np.load(out / "logits.npy")
     for temperature, n, verdict in ((3.0, 60, "apply"), (1.0, 390, "already calibrated")):
-        labels = (logits / temperature + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(axis=1)
+        labels = (logits / temperature + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(
+            axis=1
+        )
         refine = ("refine", out, answers_of(out, labels, n), "-q")
-        assert (pseudocal(*refine).code, pseudocal(*refine, "--exit-code").code) == (0, VERDICT_CODES[verdict])
+        assert (pseudocal(*refine).code, pseudocal(*refine, "--exit-code").code) == (
+            0,
+            VERDICT_CODES[verdict],
+        )
         assert Calibration.load(out / "calibration.json").verdict == verdict
     help_text = " ".join(pseudocal("calibrate", "--help").out.split())
     assert all(f"{code}: {verdict}" in help_text for verdict, code in VERDICT_CODES.items())
 
 
 def test_an_error_keeps_its_code(pseudocal, tabular, tmp_path):
-    done = pseudocal("calibrate", tabular["onnx"], tmp_path / "no.npy", "-o", tmp_path / "out", "--exit-code")
+    done = pseudocal(
+        "calibrate", tabular["onnx"], tmp_path / "no.npy", "-o", tmp_path / "out", "--exit-code"
+    )
     assert (done.code, (tmp_path / "out").exists()) == (INPUT, False)
 
 
 def test_a_refused_calibration_applies_nothing(pseudocal, collapsed, features, tmp_path):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DistrustWarning)
+        warnings.simplefilter("ignore", UnreliableCalibrationWarning)
         calibrate(collapsed["callable"], features, tmp_path / "out")
     logits, probabilities = tmp_path / "out" / "logits.npy", tmp_path / "p.npy"
-    assert pseudocal("apply", tmp_path / "out" / "calibration.json", logits, "-o", probabilities).code == 0
+    assert (
+        pseudocal("apply", tmp_path / "out" / "calibration.json", logits, "-o", probabilities).code
+        == 0
+    )
     np.testing.assert_allclose(np.load(probabilities), softmax(np.load(logits)), rtol=1e-5)

@@ -35,7 +35,9 @@ def write(path: Path, rows: list[Any]) -> Path:
     return path
 
 
-def answered(path: Path, logits: np.ndarray, truth: np.ndarray, names: list[str], n: int = 60) -> Path:
+def answered(
+    path: Path, logits: np.ndarray, truth: np.ndarray, names: list[str], n: int = 60
+) -> Path:
     rows = ask(logits, n)
     return write(path, [["file", "label"], *([names[row], truth[row]] for row in rows)])
 
@@ -50,7 +52,7 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
     assert "measured on 60 answers" in done.out
-    assert "mixes" not in done.out
+    assert "mixup" not in done.out
     rows = ask(logits, 60)
     expected = uncalibrated().refined(logits, Answers(rows, truth[rows]))
     after = Calibration.load(out / "calibration.json")
@@ -59,13 +61,17 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     assert [prior.estimator for prior in after.measured.priors] == ["none"]
     assert "these answers alone" in (out / "report.html").read_text()
     first = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert pseudocal("refine", tmp_path / "logits.npy", answers).code == 0  # from the file, into the same folder
+    assert (
+        pseudocal("refine", tmp_path / "logits.npy", answers).code == 0
+    )  # from the file, into the same folder
     assert {path.name: path.read_bytes() for path in out.iterdir()} == first
     summary = json.loads(pseudocal("refine", out, answers, "--json").out)
-    assert (summary["forecast"], summary["answers"]["answers"]) == (None, 60)
+    assert (summary["estimated_accuracy"], summary["answers"]["answers"]) == (None, 60)
 
 
-def test_without_pyarrow_answers_are_used_all_the_same(pseudocal, logits, truth, tmp_path, monkeypatch):
+def test_without_pyarrow_answers_are_used_all_the_same(
+    pseudocal, logits, truth, tmp_path, monkeypatch
+):
     """The extras cli and onnx do not bring it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     np.save(tmp_path / "logits.npy", logits)
@@ -78,7 +84,10 @@ def test_without_pyarrow_answers_are_used_all_the_same(pseudocal, logits, truth,
 def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, tmp_path):
     table = write(tmp_path / "p.csv", [["bad", "fair", "good"], *softmax(logits).tolist()])
     names = [f"review {i}" for i in range(N)]
-    shown = [["file", "text", "label"], *([name, f"It was, er,\n<b>{name}</b>", "good"] for name in names)]
+    shown = [
+        ["file", "text", "label"],
+        *([name, f"It was, er,\n<b>{name}</b>", "good"] for name in names),
+    ]
     inputs = write(tmp_path / "reviews.csv", shown)
     refused = pseudocal("ask", table, "--inputs", inputs, "-o", tmp_path / "out")
     assert refused.code == 3
@@ -98,11 +107,14 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     assert done.code == 0, done.err
     rows = ask(np.load(tmp_path / "out" / "logits.npy"), 60)
     expected = uncalibrated().refined(np.log(softmax(logits)), Answers(rows, truth[rows]))
-    assert Calibration.load(tmp_path / "out" / "calibration.json").temperature == pytest.approx(expected.temperature)
+    assert Calibration.load(tmp_path / "out" / "calibration.json").temperature == pytest.approx(
+        expected.temperature
+    )
     (tmp_path / "truth.txt").write_text("\n".join(said))
     np.save(tmp_path / "truth.npy", truth)
     by_name, by_number = (
-        pseudocal("evaluate", table, tmp_path / labels, *options[:2]).out for labels in ("truth.txt", "truth.npy")
+        pseudocal("evaluate", table, tmp_path / labels, *options[:2]).out
+        for labels in ("truth.txt", "truth.npy")
     )
     assert by_name == by_number != ""
 
@@ -111,24 +123,36 @@ def test_a_table_without_names_of_columns_is_refused(pseudocal, logits, tmp_path
     table = write(tmp_path / "p.csv", softmax(logits).tolist())
     done = pseudocal("ask", table, "--outputs", "probabilities")
     assert done.code == 3
-    assert f"expected the names of the columns in the first line of {table}, got numbers: " in done.err
+    assert (
+        f"expected the names of the columns in the first line of {table}, got numbers: " in done.err
+    )
 
 
-def test_pictures_that_a_table_names_are_shown(pseudocal, pictures, logits, tmp_path):
-    files = sorted(pictures.rglob("*.png"))[:10]
+def test_images_that_a_table_names_are_shown(pseudocal, image_files, logits, tmp_path):
+    files = sorted(image_files.rglob("*.png"))[:10]
     np.save(tmp_path / "z.npy", logits[: len(files)])
-    inputs = write(pictures / "names.csv", [["file"], *([path.relative_to(pictures)] for path in files)])
+    inputs = write(
+        image_files / "names.csv", [["file"], *([path.relative_to(image_files)] for path in files)]
+    )
     done = pseudocal("ask", tmp_path / "z.npy", "-n", 3, "--inputs", inputs)
     inputs.unlink()
     assert done.code == 0, done.err
-    assert (tmp_path / "z" / "label.html").read_text().count('"picture": "data:image/') == 3
+    assert (tmp_path / "z" / "label.html").read_text().count('"image": "data:image/') == 3
 
 
 def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, logits, tmp_path):
     np.savez(tmp_path / "z.npz", one=logits[:, :1], other=logits)
     (tmp_path / "texts.txt").write_text("\n".join(f"line {i}" for i in range(N)) + "\n")
     (tmp_path / "classes.txt").write_text("bad\ngood\n")
-    options = ["--field", "one", "--binary", "--inputs", tmp_path / "texts.txt", "--classes", tmp_path / "classes.txt"]
+    options = [
+        "--field",
+        "one",
+        "--binary",
+        "--inputs",
+        tmp_path / "texts.txt",
+        "--classes",
+        tmp_path / "classes.txt",
+    ]
     done = pseudocal("ask", tmp_path / "z.npz", "-n", 5, *options)
     assert done.code == 0, done.err
     np.testing.assert_array_equal(np.load(tmp_path / "z" / "logits.npy")[:, 1], logits[:, 0])
@@ -140,10 +164,16 @@ def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, log
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--inputs", "few.txt"], "expected a description for each of 300 outputs, got 2 in few.txt"),
+        (
+            ["--inputs", "few.txt"],
+            "expected a description for each of 300 outputs, got 2 in few.txt",
+        ),
         (["--inputs", "none.txt"], "expected a text file, got none.txt: no such file"),
         (["--classes", "few.txt"], "expected names of 3 classes, got 2"),
-        (["--inputs", "twice.csv"], "expected inputs of different names to tell answers apart, got 'a' twice"),
+        (
+            ["--inputs", "twice.csv"],
+            "expected inputs of different names to tell answers apart, got 'a' twice",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(pseudocal, logits, tmp_path, monkeypatch, arguments, message):
@@ -160,11 +190,20 @@ def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logi
     np.save(tmp_path / "z.npy", logits)
     assert pseudocal("ask", tmp_path / "z.npy").code == 0
     np.save(tmp_path / "z.npy", logits + 1e-3)
-    assert "expected a folder without the results of other outputs" in pseudocal("ask", tmp_path / "z.npy").err
+    assert (
+        "expected a folder without the results of other outputs"
+        in pseudocal("ask", tmp_path / "z.npy").err
+    )
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out").code == 0
-    assert f"got {tmp_path / 'out'}" in pseudocal("ask", tmp_path / "z.npy", "-o", tmp_path / "out").err
+    assert (
+        f"got {tmp_path / 'out'}"
+        in pseudocal("ask", tmp_path / "z.npy", "-o", tmp_path / "out").err
+    )
     refused = pseudocal("ask", tmp_path / "out", "--inputs", tmp_path / "z.npy")
-    assert (refused.code, "expected a file of saved outputs with --inputs" in refused.err) == (3, True)
+    assert (refused.code, "expected a file of saved outputs with --inputs" in refused.err) == (
+        3,
+        True,
+    )
     np.save(tmp_path / "maps.npy", np.zeros((2, 3, 4, 4)))
     assert "expected outputs of shape (n, classes)" in pseudocal("ask", tmp_path / "maps.npy").err
 
@@ -183,14 +222,18 @@ def test_maps_of_pixels_are_scored_and_calibrated(pseudocal, tmp_path):
     assert done.code == 0, done.err
     found = {row["metric"]: row for row in json.loads(done.out)}
     assert found["ece"]["before"]["value"] == pytest.approx(Segmented.of(maps, masks).ece)
-    assert found["ece"]["after"]["value"] == pytest.approx(Segmented.of(maps, masks, temperature=2.0).ece)
+    assert found["ece"]["after"]["value"] == pytest.approx(
+        Segmented.of(maps, masks, temperature=2.0).ece
+    )
     assert "miou" in found
     np.save(tmp_path / "p.npy", calibration.probabilities(2 * maps))
     both = [("maps.npy", "logits"), ("p.npy", "probabilities")]
     for name, outputs in both:
         options = ["-o", tmp_path / "q.npy", "--outputs", outputs]
         assert pseudocal("apply", tmp_path / "c.json", tmp_path / name, *options).code == 0
-        np.testing.assert_allclose(np.load(tmp_path / "q.npy"), calibration.probabilities(maps), rtol=1e-4)
+        np.testing.assert_allclose(
+            np.load(tmp_path / "q.npy"), calibration.probabilities(maps), rtol=1e-4
+        )
     np.save(tmp_path / "labels.npy", np.zeros(4, int))
     done = pseudocal("evaluate", tmp_path / "maps.npy", tmp_path / "labels.npy")
     assert (done.code, "expected an .npy of masks (4, height, width)" in done.err) == (3, True)

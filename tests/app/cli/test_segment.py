@@ -1,4 +1,7 @@
-"""`pseudocal calibrate` on models that label every pixel: every kind of file, the report, masks for evaluation."""
+"""`pseudocal calibrate` on segmentation model.
+
+Every kind of file, the report, masks for evaluation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,18 @@ from PIL import Image
 
 from pseudocal import Calibration
 
-PREPARED = ("--size", "16x16", "--resize", "stretch", "--mean", "0.5", "--std", "0.25", "--layout", "nchw")
+PREPARED = (
+    "--size",
+    "16x16",
+    "--resize",
+    "stretch",
+    "--mean",
+    "0.5",
+    "--std",
+    "0.25",
+    "--layout",
+    "nchw",
+)
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +56,17 @@ def segmenters(network, tmp_path_factory) -> dict[str, Path]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.jit.trace(network, example).save(folder / "net.pt")
-        torch.export.save(torch.export.export(network, (example,), dynamic_shapes=({0: batch},)), folder / "net.pt2")
+        torch.export.save(
+            torch.export.export(network, (example,), dynamic_shapes=({0: batch},)),
+            folder / "net.pt2",
+        )
         torch.onnx.export(
-            network, (example,), folder / "net.onnx", dynamo=True, dynamic_shapes=({0: batch},), verbose=False
+            network,
+            (example,),
+            folder / "net.onnx",
+            dynamo=True,
+            dynamic_shapes=({0: batch},),
+            verbose=False,
         )
     torch.manual_seed(0)
     config = SegformerConfig(
@@ -59,27 +81,45 @@ def segmenters(network, tmp_path_factory) -> dict[str, Path]:
     with torch.no_grad():
         model.decode_head.classifier.weight.mul_(30)
     model.save_pretrained(folder / "segformer")
-    settings = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.25] * 3}
+    settings = {
+        "size": {"height": 32, "width": 32},
+        "image_mean": [0.5] * 3,
+        "image_std": [0.25] * 3,
+    }
     (folder / "segformer" / "preprocessor_config.json").write_text(json.dumps(settings))
     return {
         k: folder / v
-        for k, v in {"onnx": "net.onnx", "pt2": "net.pt2", "torchscript": "net.pt", "hub": "segformer"}.items()
+        for k, v in {
+            "onnx": "net.onnx",
+            "pt2": "net.pt2",
+            "torchscript": "net.pt",
+            "hub": "segformer",
+        }.items()
     }
 
 
 @pytest.fixture(scope="session")
 def patches(tmp_path_factory) -> Path:
-    """40 pictures of four patches each, and masks that say which colour a patch is nearest to."""
+    """40 images of four patches each, and masks that say which colour a patch is nearest to."""
     folder = tmp_path_factory.mktemp("patches")
     rng = np.random.default_rng(1)
     for i in range(40):
         colours = rng.uniform(30, 225, size=(2, 2, 3))
-        picture = colours.repeat(8, axis=0).repeat(8, axis=1) + rng.normal(0, 10, size=(16, 16, 3))
+        image_file = colours.repeat(8, axis=0).repeat(8, axis=1) + rng.normal(
+            0, 10, size=(16, 16, 3)
+        )
         mask = (
-            (colours + rng.gumbel(0, 60, size=colours.shape)).argmax(axis=-1).astype(np.uint8).repeat(8, 0).repeat(8, 1)
+            (colours + rng.gumbel(0, 60, size=colours.shape))
+            .argmax(axis=-1)
+            .astype(np.uint8)
+            .repeat(8, 0)
+            .repeat(8, 1)
         )
         mask[0] = 255
-        for kind, array in (("images", np.clip(picture, 0, 255).astype(np.uint8)), ("masks", mask)):
+        for kind, array in (
+            ("images", np.clip(image_file, 0, 255).astype(np.uint8)),
+            ("masks", mask),
+        ):
             (folder / kind).mkdir(exist_ok=True)
             Image.fromarray(array).save(folder / kind / f"{i:02}.png")
     return folder
@@ -92,12 +132,16 @@ def calibrated(pseudocal, model, patches, out, *options):
 
 
 @pytest.mark.parametrize("kind", ["onnx", "torchscript", "pt2"])
-def test_a_calibrated_segmenter_divides_by_t(kind, pseudocal, segmenters, network, patches, tmp_path):
+def test_a_calibrated_segmenter_divides_by_t(
+    kind, pseudocal, segmenters, network, patches, tmp_path
+):
     import torch
 
     from pseudocal.app.models.files import open_model
 
-    found, _ = calibrated(pseudocal, segmenters[kind], patches, tmp_path / kind, "--trust-model", *PREPARED)
+    found, _ = calibrated(
+        pseudocal, segmenters[kind], patches, tmp_path / kind, "--trust-model", *PREPARED
+    )
     assert found.temperature > 1.5
     written = next(path for path in (tmp_path / kind).iterdir() if path.name.startswith("model."))
     x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
@@ -113,20 +157,26 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     found, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *PREPARED)
     table = pyarrow.parquet.read_table(tmp_path / "out" / "predictions.parquet").to_pydict()
     assert sorted(table["file"]) == [f"{i:02}.png" for i in range(40)]
-    assert np.allclose(np.sum(table["shares"], axis=1), 1)
+    assert np.allclose(np.sum(table["fractions"], axis=1), 1)
     assert np.mean(table["confidence_after"]) < np.mean(table["confidence_before"])
-    assert content["confidence"]["mean_after"] == pytest.approx(np.mean(table["confidence_after"]), rel=1e-4)
+    assert content["confidence"]["mean_after"] == pytest.approx(
+        np.mean(table["confidence_after"]), rel=1e-4
+    )
     assert found.scaling.groups < 40
     assert found.settings["pixels_per_image"] == 20_000
     html = (tmp_path / "out" / "report.html").read_text()
-    assert html.count("confidence before</figcaption>") == html.count("confidence after</figcaption>") == 6
+    assert (
+        html.count("confidence before</figcaption>")
+        == html.count("confidence after</figcaption>")
+        == 6
+    )
     assert "By class" in html
     assert "pairs of images" in html
     assert any("40 pairs of images" in fact["text"] for fact in content["facts"])
     assert content["trust"]["verdict"] == "caution"
     assert "no second opinion is taken, so the verdict is caution at best" in html
-    assert "share of pixels" in html
-    assert "share of inputs" not in html
+    assert "fraction of pixels" in html
+    assert "fraction of inputs" not in html
     assert "of 2,560 pixels. The mean" in html  # 40 maps of 8 x 8
     assert "only another model" not in html
     assert pseudocal("report", tmp_path / "out").code == 0
@@ -135,13 +185,21 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
 def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path):
     plain, _ = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "a", *PREPARED)
     masked, content = calibrated(
-        pseudocal, segmenters["onnx"], patches, tmp_path / "b", *PREPARED, "--labels", patches / "masks"
+        pseudocal,
+        segmenters["onnx"],
+        patches,
+        tmp_path / "b",
+        *PREPARED,
+        "--labels",
+        patches / "masks",
     )
     assert masked.scaling == plain.scaling
     rows = {row["metric"]: row for row in content["measured"]}
     assert rows["accuracy"]["change"]["value"] == 0
     assert rows["ece"]["after"]["value"] < rows["ece"]["before"]["value"]
-    assert rows["ece"]["before"]["high"] - rows["ece"]["before"]["low"] > 0.05  # of 40 images, not of 9,600 pixels
+    assert (
+        rows["ece"]["before"]["high"] - rows["ece"]["before"]["low"] > 0.05
+    )  # of 40 images, not of 9,600 pixels
     assert content["segmentation"]["header"][-2:] == ["ECE before", "ECE after"]
     html = (tmp_path / "b" / "report.html").read_text()
     assert "right or wrong</figcaption>" in html
@@ -149,7 +207,9 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
 
 
 def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tmp_path):
-    found, content = calibrated(pseudocal, segmenters["hub"], patches, tmp_path / "out", "--pixels", 10)
+    found, content = calibrated(
+        pseudocal, segmenters["hub"], patches, tmp_path / "out", "--pixels", 10
+    )
     assert found.settings["pixels_per_image"] == 10
     assert found.scaling.rows <= 400
     assert {row["name"] for row in content["classes"]} <= {"road", "car", "sky"}
@@ -199,34 +259,56 @@ def masks(patches, tmp_path) -> Path:
     return shutil.copytree(patches / "masks", tmp_path / "masks")
 
 
-def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(refused, patches, masks, tmp_path):
+def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(
+    refused, patches, masks, tmp_path
+):
     refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
     refused("one integer per pixel", "--labels", patches / "images", batches=0)
     np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
-    refused("expected masks of shape (40, height, width), got (39,", "--labels", tmp_path / "few.npy", batches=0)
+    refused(
+        "expected masks of shape (40, height, width), got (39,",
+        "--labels",
+        tmp_path / "few.npy",
+        batches=0,
+    )
     np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
-    refused("masks that are integers, got dtype float64", "--labels", tmp_path / "real.npy", batches=0)
+    refused(
+        "masks that are integers, got dtype float64", "--labels", tmp_path / "real.npy", batches=0
+    )
     cut = ("--labels", masks, "--resize", "crop")
     refused("expected --resize stretch with masks", *cut, "--size", "16x20", batches=0)
     Image.new("L", (16, 32)).save(masks / "03.png")
-    found = f"expected a mask of 16 x 16 pixels, as its picture has, got 32 x 16 in {masks / '03.png'}"
+    found = (
+        f"expected a mask of 16 x 16 pixels, as its image has, got 32 x 16 in {masks / '03.png'}"
+    )
     refused(found, "--labels", masks, batches=0)
-    (masks / "02.png").write_text("no picture")
-    refused(f"expected a mask that can be read, got {masks / '02.png'}", "--labels", masks, batches=0)
+    (masks / "02.png").write_text("no image")
+    refused(
+        f"expected a mask that can be read, got {masks / '02.png'}", "--labels", masks, batches=0
+    )
     for i in (3, 7, 11, 20):
         (masks / f"{i:02}.png").unlink()
     three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
-    refused(f"expected a mask for each of 40 images, got 4 missing: {three}, ...", "--labels", masks, batches=0)
+    refused(
+        f"expected a mask for each of 40 images, got 4 missing: {three}, ...",
+        "--labels",
+        masks,
+        batches=0,
+    )
 
 
-def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixes(refused, masks, tmp_path):
+def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixup(
+    refused, masks, tmp_path
+):
     (tmp_path / "a.csv").write_text("file,label\n00.png,1\n")
     refused("expected the columns file, y, x and label", "--answers", tmp_path / "a.csv", batches=2)
     names = tmp_path / "names.txt"
     names.write_text("road\nsky\n")
     refused("expected names of 3 classes, got 2", "--classes", names, batches=2)
     names.write_text("road\n" * 40)
-    refused("expected a folder with a mask per picture, or an .npy of masks", "--labels", names, batches=2)
+    refused(
+        "expected a folder with a mask per image, or an .npy of masks", "--labels", names, batches=2
+    )
     many = np.zeros((40, 16, 16), np.uint8)
     many[5, 4, 7] = 9
     np.save(tmp_path / "many.npy", many)
@@ -253,9 +335,14 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
         Image.fromarray(bits).save(tmp_path / "bits" / path.name)
     options = (*PREPARED, "--resize", "crop", "--labels", tmp_path / "bits")
     _, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *options)
-    np.save(tmp_path / "bits.npy", np.stack([np.asarray(Image.open(tmp_path / f"bits/{i:02}.png")) for i in range(40)]))
+    np.save(
+        tmp_path / "bits.npy",
+        np.stack([np.asarray(Image.open(tmp_path / f"bits/{i:02}.png")) for i in range(40)]),
+    )
     labels = ("--labels", tmp_path / "bits.npy")
-    _, same = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels)
+    _, same = calibrated(
+        pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels
+    )
     assert same["measured"] == content["measured"]
     assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
 
@@ -274,13 +361,17 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
     after = Calibration.load(out / "calibration.json")
     assert after.temperature != first.temperature
     probe = np.load(out / "probe.npy")
-    models = [onnxruntime.InferenceSession(path) for path in (segmenters["onnx"], out / "model.onnx")]
+    models = [
+        onnxruntime.InferenceSession(path) for path in (segmenters["onnx"], out / "model.onnx")
+    ]
     plain, scaled = (model.run(None, {model.get_inputs()[0].name: probe})[0] for model in models)
     np.testing.assert_allclose(scaled * after.temperature, plain, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
-def test_workers_keep_the_same_pixels_and_answers_do_the_same(ray, pseudocal, segmenters, patches, tmp_path):
+def test_workers_keep_the_same_pixels_and_answers_do_the_same(
+    ray, pseudocal, segmenters, patches, tmp_path
+):
     from pseudocal.app.jobs.kept_target import KeptTarget
 
     here, there, both = (tmp_path / name for name in ("here", "there", "both"))
@@ -305,7 +396,10 @@ def test_workers_keep_the_same_pixels_and_answers_do_the_same(ray, pseudocal, se
         found = Calibration.load(folder / "calibration.json")
         assert found.temperature == pytest.approx(wanted.temperature, rel=1e-4)
         assert found.measured.verdict == wanted.measured.verdict
-        names = [{path.name for path in out.iterdir()} - {"ask.csv", "label.html"} for out in (here, folder)]
+        names = [
+            {path.name for path in out.iterdir()} - {"ask.csv", "label.html"}
+            for out in (here, folder)
+        ]
         assert names[0] == names[1]
 
 
@@ -314,26 +408,38 @@ def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters,
 
     here, there = tmp_path / "here", tmp_path / "there"
     found, content = calibrated(pseudocal, segmenters["onnx"], patches, here, *PREPARED)
-    on_ray, same = calibrated(pseudocal, segmenters["onnx"], patches, there, *PREPARED, "--ray", "--workers", 1)
+    on_ray, same = calibrated(
+        pseudocal, segmenters["onnx"], patches, there, *PREPARED, "--ray", "--workers", 1
+    )
     assert on_ray.temperature == pytest.approx(found.temperature, rel=1e-6)
-    table, (part,) = pq.read_table(here / "predictions.parquet"), (there / "predictions").glob("part-*")
+    table, (part,) = (
+        pq.read_table(here / "predictions.parquet"),
+        (there / "predictions").glob("part-*"),
+    )
     rows = pq.read_table(part)
     assert rows.schema.names == table.schema.names
     assert rows["file"].to_pylist() == table["file"].to_pylist()
-    for name in ("class", "class_share", "confidence_before", "confidence_after"):
+    for name in ("class", "class_fraction", "confidence_before", "confidence_after"):
         np.testing.assert_allclose(rows[name].to_numpy(), table[name].to_numpy(), rtol=1e-5)
-    np.testing.assert_allclose(rows["shares"].to_pylist(), table["shares"].to_pylist(), rtol=1e-6)
+    np.testing.assert_allclose(
+        rows["fractions"].to_pylist(), table["fractions"].to_pylist(), rtol=1e-6
+    )
     assert (same["data"]["inputs"], same["data"]["used"]) == (40, 40)
     assert same["calibration"]["pairs"] == content["calibration"]["pairs"]
     for key in ("facts", "reliability"):
         assert same[key] == content[key]
-    classes = [[tuple(part.pop(key) for key in ("name", "right")) for part in of["classes"]] for of in (content, same)]
+    classes = [
+        [tuple(part.pop(key) for key in ("name", "right")) for part in of["classes"]]
+        for of in (content, same)
+    ]
     assert classes[0] == classes[1]
     assert same["classes"] == [pytest.approx(part, rel=1e-6) for part in content["classes"]]
     assert same["segmentation"]["rows"] == content["segmentation"]["rows"]
     assert len(same["segmentation"]["maps"]) == 6
     assert sum(same["confidence"]["after"]) == 40 * 64
-    assert same["confidence"]["mean_after"] == pytest.approx(content["confidence"]["mean_after"], rel=1e-5)
+    assert same["confidence"]["mean_after"] == pytest.approx(
+        content["confidence"]["mean_after"], rel=1e-5
+    )
     names = [[item["name"] for item in found["examples"]["unsure"]] for found in (content, same)]
     assert names[0] == names[1]
     assert same["examples"]["unsure"][0]["thumbnail"].startswith("data:image")
@@ -355,15 +461,22 @@ def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(netw
     x = np.random.default_rng(0).normal(size=(2, 3, 16, 16)).astype(np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        torch.jit.trace(Named(network), torch.from_numpy(x), strict=False).save(tmp_path / "named.pt")
+        torch.jit.trace(Named(network), torch.from_numpy(x), strict=False).save(
+            tmp_path / "named.pt"
+        )
     opened = open_torchscript(tmp_path / "named.pt")
     assert opened.ship(2.0, tmp_path, x) == ["model.pt"]
-    np.testing.assert_allclose(open_torchscript(tmp_path / "model.pt").predict(x), opened.predict(x) / 2, atol=1e-6)
+    np.testing.assert_allclose(
+        open_torchscript(tmp_path / "model.pt").predict(x), opened.predict(x) / 2, atol=1e-6
+    )
 
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory) -> Path:
-    """A segmenter as a function, and frames of which 64 are too many for the memory: 8 x 6 MB each."""
+    """A segmenter as a function, and frames of which 64 are too many for the memory.
+
+    8 x 6 MB each.
+    """
     folder = tmp_path_factory.mktemp("large")
     (folder / "large_segmenter.py").write_text(
         "import numpy as np\n"
@@ -373,7 +486,13 @@ def large(tmp_path_factory) -> Path:
         "    sizes.append(len(x))\n"
         "    return np.einsum('dc,nchw->ndhw', weight, x, optimize=True)\n"
     )
-    frames = np.random.default_rng(1).normal(size=(14, 3, 8, 8)).astype(np.float32).repeat(32, 2).repeat(32, 3)
+    frames = (
+        np.random.default_rng(1)
+        .normal(size=(14, 3, 8, 8))
+        .astype(np.float32)
+        .repeat(32, 2)
+        .repeat(32, 3)
+    )
     np.save(folder / "frames.npy", frames)
     return folder
 
@@ -383,11 +502,15 @@ def test_batches_of_large_frames_fit_into_memory_unless_the_user_says_how_many(
     said, expected, pseudocal, large, tmp_path, monkeypatch
 ):
     monkeypatch.syspath_prepend(large)
-    done = pseudocal("calibrate", "large_segmenter:model", large / "frames.npy", "-o", tmp_path / "out", *said)
+    done = pseudocal(
+        "calibrate", "large_segmenter:model", large / "frames.npy", "-o", tmp_path / "out", *said
+    )
     assert done.code == 0, done.err
     sizes = sys.modules["large_segmenter"].sizes
 
     assert max(sizes) == (7 if expected == 11 else 14)  # 14 frames in two equal batches, or in one
-    assert Calibration.load(tmp_path / "out" / "calibration.json").settings["batch_size"] == expected
+    assert (
+        Calibration.load(tmp_path / "out" / "calibration.json").settings["batch_size"] == expected
+    )
     assert ("fit into memory" in done.err) == (not said)
     sizes.clear()

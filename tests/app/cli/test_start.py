@@ -1,4 +1,7 @@
-"""The command spends its time on the model: what else there is to do waits until the model is at work."""
+"""The command spends its time on the model.
+
+What else there is to do waits until the model is at work.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +86,10 @@ FIRST, LATER = ("numpy", "scipy", "pseudocal.scaling"), ("pseudocal.app.cli.main
 
 @pytest.mark.parametrize(
     ("start", "module"),
-    [*((AS_A_SCRIPT, module) for module in (*FIRST, *LATER)), *((AS_A_MODULE, module) for module in LATER)],
+    [
+        *((AS_A_SCRIPT, module) for module in (*FIRST, *LATER)),
+        *((AS_A_MODULE, module) for module in LATER),
+    ],
     ids=lambda value: {AS_A_SCRIPT: "script", AS_A_MODULE: "python -m"}.get(value, value),
 )
 def test_ctrl_c_during_imports_is_one_line(start, module, tmp_path):

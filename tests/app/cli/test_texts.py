@@ -1,4 +1,8 @@
-"""Texts: Hugging Face and scikit-learn classifiers of them, token ids, sparse rows, and functions that make a model."""
+"""Texts.
+
+Hugging Face and scikit-learn classifiers of them, token ids, sparse rows, and functions that make a
+model.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,9 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in range(120):
         label = int(rng.integers(2))
         word = (BAD, GOOD)[label if rng.random() < 0.8 else 1 - label][rng.integers(3)]
-        rows.append((i, f"a {word} story,\n{'very ' * int(rng.integers(4))}long", ("bad", "good")[label]))
+        rows.append(
+            (i, f"a {word} story,\n{'very ' * int(rng.integers(4))}long", ("bad", "good")[label])
+        )
     path = tmp_path_factory.mktemp("reviews") / "reviews.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("id", "review", "label"), *rows])
@@ -40,7 +46,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     words = ["[PAD]", "[UNK]", "a", "story", "very", "long", ",", *GOOD, *BAD]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     torch.manual_seed(0)
     config = transformers.BertConfig(
@@ -58,7 +66,9 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model.classifier.weight.mul_(60)
     folder = tmp_path_factory.mktemp("bert")
     model.save_pretrained(folder)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
+    )
     fast.save_pretrained(folder)
     return folder
 
@@ -68,27 +78,49 @@ def texts_of(reviews: Path) -> list[str]:
         return [row["review"] for row in csv.DictReader(file)]
 
 
-def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(pseudocal, bert, reviews, tmp_path):
+def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
+    pseudocal, bert, reviews, tmp_path
+):
     import torch
     import transformers
 
-    done = pseudocal("calibrate", bert, reviews, "-o", tmp_path / "out", "--batch-size", 50)  # one column of texts
+    done = pseudocal(
+        "calibrate", bert, reviews, "-o", tmp_path / "out", "--batch-size", 50
+    )  # one column of texts
     assert done.code == 0, done.err
     assert "120 texts of the column 'review', as they are" in done.err
-    assert f"next: a few answers of a person tell more: pseudocal ask {tmp_path / 'out'} -n 20" in done.out
+    assert (
+        f"next: a few answers of a person tell more: pseudocal ask {tmp_path / 'out'} -n 20"
+        in done.out
+    )
     assert "verdict: caution" in done.out
     why = "Texts are not mixed: temperatures from mixed texts often made the confidences worse in our tests."
     assert f"{why} So nothing was fitted" in done.out
-    assert "no forecast" in done.out
+    assert "no estimate" in done.out
     assert " after" not in done.out.split("verdict")[0]
     report = (tmp_path / "out" / "report.html").read_text()
     assert "Nothing was fitted, and nothing says how far it holds." in report
-    assert re.search(r"Least confident inputs.*<span>a \w+ story, (very )*long</span>", report, re.DOTALL)
-    of_a_fit = ("not significantly different", "interval of the temperature", "changed most", "after calibration")
-    assert [words for words in (*of_a_fit, "Accuracy, forecast", "expected to be wrong") if words in report] == []
+    assert re.search(
+        r"Least confident inputs.*<span>a \w+ story, (very )*long</span>", report, re.DOTALL
+    )
+    of_a_fit = (
+        "not significantly different",
+        "interval of the temperature",
+        "changed most",
+        "after calibration",
+    )
+    assert [
+        words
+        for words in (*of_a_fit, "Accuracy, estimated", "expected to be wrong")
+        if words in report
+    ] == []
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
-    assert (calibration.method, calibration.temperature, calibration.counts["mixes"]) == ("none", 1.0, 0)
-    assert "forecast" not in calibration._repr_html_()
+    assert (calibration.method, calibration.temperature, calibration.counts["mixup_samples"]) == (
+        "none",
+        1.0,
+        0,
+    )
+    assert "estimated_accuracy" not in calibration._repr_html_()
     logits = np.load(tmp_path / "out" / "logits.npy")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(bert)
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert)
@@ -99,23 +131,35 @@ def test_a_text_classifier_is_predicted_without_mixes_and_calibrated_by_answers(
     assert pseudocal("ask", tmp_path / "out", "-n", 40).code == 0
     page = (tmp_path / "out" / "label.html").read_text()
     assert '["review", "a ' in page
-    assert [column for column in ("label", "id") if f'["{column}", ' in page] == []  # the model was not given them
+    assert [
+        column for column in ("label", "id") if f'["{column}", ' in page
+    ] == []  # the model was not given them
     with (tmp_path / "out" / "ask.csv").open(newline="", encoding="utf-8") as file:
         asked = list(csv.DictReader(file))
-    assert [row["review"] for row in asked] == [texts_of(reviews)[int(row["file"])] for row in asked]
+    assert [row["review"] for row in asked] == [
+        texts_of(reviews)[int(row["file"])] for row in asked
+    ]
     with reviews.open(newline="", encoding="utf-8") as file:
         truth = [row["label"] for row in csv.DictReader(file)]
     with (tmp_path / "answers.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("file", "label"), *((row, truth[row]) for row in ask(logits, 40))])
+        csv.writer(file).writerows(
+            [("file", "label"), *((row, truth[row]) for row in ask(logits, 40))]
+        )
     assert not (tmp_path / "out" / "model").exists()
     done = pseudocal("refine", tmp_path / "out", tmp_path / "answers.csv")
     assert done.code == 0, done.err
     assert "measured on 40 answers" in done.out
     refined = Calibration.load(tmp_path / "out" / "calibration.json")
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "out" / "model"
+    )
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out" / "model")
     with torch.inference_mode():
-        after = model(**tokenizer(texts_of(reviews)[3], return_tensors="pt")).logits.softmax(dim=1).numpy()
+        after = (
+            model(**tokenizer(texts_of(reviews)[3], return_tensors="pt"))
+            .logits.softmax(dim=1)
+            .numpy()
+        )
     np.testing.assert_allclose(after, refined.probabilities(logits[[3]]), atol=1e-5)
 
 
@@ -124,7 +168,16 @@ def test_a_table_of_questions_is_filled_in_beside_its_texts(pseudocal, tmp_path)
     texts = ("=1+1; fine", "dull, 'really'", "two\nlines", "last")
     with (tmp_path / "texts.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("Label", "review"), *(("bad", text) for text in texts)])
-    done = pseudocal("ask", tmp_path / "logits.npy", "--outputs", "logits", "--inputs", tmp_path / "texts.csv", "-n", 4)
+    done = pseudocal(
+        "ask",
+        tmp_path / "logits.npy",
+        "--outputs",
+        "logits",
+        "--inputs",
+        tmp_path / "texts.csv",
+        "-n",
+        4,
+    )
     assert done.code == 0, done.err
     with (tmp_path / "logits" / "ask.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -145,19 +198,30 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
     with reviews.open(newline="", encoding="utf-8") as file:
         labels = [row["label"] for row in csv.DictReader(file)]
     (tmp_path / "labels.txt").write_text("\n".join(labels))
-    (tmp_path / "reviews.txt").write_text("\n".join(text.replace("\n", " ") for text in texts_of(reviews)) + "\n")
+    (tmp_path / "reviews.txt").write_text(
+        "\n".join(text.replace("\n", " ") for text in texts_of(reviews)) + "\n"
+    )
     options = ("-o", tmp_path / "out", "--labels", tmp_path / "labels.txt", "--json")
     done = pseudocal("calibrate", bert, tmp_path / "reviews.txt", *options)
     assert done.code == 0, done.err
     assert {row["metric"] for row in json.loads(done.out)["measured"]} >= {"ece", "accuracy"}
     report = (tmp_path / "out" / "report.html").read_text()
-    by_name = ("--calibration", tmp_path / "out" / "calibration.json", "--json")  # whose folder knows the names
-    scored = pseudocal("evaluate", tmp_path / "out" / "logits.npy", tmp_path / "labels.txt", *by_name)
+    by_name = (
+        "--calibration",
+        tmp_path / "out" / "calibration.json",
+        "--json",
+    )  # whose folder knows the names
+    scored = pseudocal(
+        "evaluate", tmp_path / "out" / "logits.npy", tmp_path / "labels.txt", *by_name
+    )
     assert [row["before"] for row in json.loads(scored.out)] == [
         row["before"] for row in json.loads(done.out)["measured"]
     ]
     assert "Accuracy, measured" in report
-    assert ("Reliability of the inputs before" in report, "Reliability of the inputs after" in report) == (True, False)
+    assert (
+        "Reliability of the inputs before" in report,
+        "Reliability of the inputs after" in report,
+    ) == (True, False)
 
 
 def test_a_pipeline_of_scikit_learn_takes_texts(pseudocal, reviews, tmp_path):
@@ -170,14 +234,18 @@ def test_a_pipeline_of_scikit_learn_takes_texts(pseudocal, reviews, tmp_path):
     model = make_pipeline(TfidfVectorizer(), LogisticRegression())
     model.fit(texts, ["good" if any(word in text for word in GOOD) else "bad" for text in texts])
     skops.dump(model, tmp_path / "model.skops")
-    done = pseudocal("calibrate", tmp_path / "model.skops", reviews, "-o", tmp_path / "out", "--text", "review")
+    done = pseudocal(
+        "calibrate", tmp_path / "model.skops", reviews, "-o", tmp_path / "out", "--text", "review"
+    )
     assert done.code == 0, done.err
     assert "verdict: caution" in done.out
     logits = np.load(tmp_path / "out" / "logits.npy")
     np.testing.assert_allclose(logits, model.predict_log_proba(texts), rtol=1e-6)
 
 
-def test_what_is_not_understood_leads_to_texts(pseudocal, bert, hub, tabular, reviews, tmp_path, monkeypatch):
+def test_what_is_not_understood_leads_to_texts(
+    pseudocal, bert, hub, tabular, reviews, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     Path("reviews.txt").write_text("A superb story.\nDull.\n")
     named = pseudocal("calibrate", tabular["onnx"], reviews, "-o", "out", "--features", "review")
@@ -187,11 +255,19 @@ def test_what_is_not_understood_leads_to_texts(pseudocal, bert, hub, tabular, re
     assert (listed.code, "if it holds texts, give --text text" in listed.err) == (3, True)
     Path("two.csv").write_text("title,review\nStory,Superb.\nStory,Dull.\n")
     missing = pseudocal("calibrate", bert, "two.csv", "-o", "out")
-    assert (missing.code, "--text NAME, got 'text', with columns title, review" in missing.err) == (3, True)
+    assert (missing.code, "--text NAME, got 'text', with columns title, review" in missing.err) == (
+        3,
+        True,
+    )
     number = pseudocal("calibrate", bert, reviews, "-o", "out", "--text", "id")
     assert (number.code, "expected texts in column 'id'" in number.err) == (3, True)
-    second = pseudocal("calibrate", bert, reviews, "-o", "out", "--text", "review", "--second-opinion", bert)
-    assert (second.code, "expected no second opinion on inputs that cannot be mixed" in second.err) == (3, True)
+    second = pseudocal(
+        "calibrate", bert, reviews, "-o", "out", "--text", "review", "--second-opinion", bert
+    )
+    assert (
+        second.code,
+        "expected no second opinion on inputs that cannot be mixed" in second.err,
+    ) == (3, True)
     (bert.parent / "plain").mkdir(exist_ok=True)
     for name in ("config.json", "model.safetensors"):
         (bert.parent / "plain" / name).write_bytes((bert / name).read_bytes())
@@ -204,18 +280,30 @@ def test_token_ids_are_not_mixed(pseudocal, tmp_path):
     from onnx import helper
 
     table = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
-    nodes = [helper.make_node("Gather", ["table", "ids"], ["words"]), helper.make_node("ReduceMean", ["words"], ["z"])]
-    nodes[1].attribute.extend([helper.make_attribute("axes", [1]), helper.make_attribute("keepdims", 0)])
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["words"]),
+        helper.make_node("ReduceMean", ["words"], ["z"]),
+    ]
+    nodes[1].attribute.extend(
+        [helper.make_attribute("axes", [1]), helper.make_attribute("keepdims", 0)]
+    )
     ids = helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["n", 4])
     z = helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, ["n", 3])
-    graph = helper.make_graph(nodes, "g", [ids], [z], [onnx.numpy_helper.from_array(table, "table")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "m.onnx")
+    graph = helper.make_graph(
+        nodes, "g", [ids], [z], [onnx.numpy_helper.from_array(table, "table")]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8),
+        tmp_path / "m.onnx",
+    )
     rows = np.random.default_rng(1).integers(0, 9, size=(50, 4))
     np.save(tmp_path / "ids.npy", rows)
     done = pseudocal("calibrate", tmp_path / "m.onnx", tmp_path / "ids.npy", "-o", tmp_path / "out")
     assert done.code == 0, done.err
     assert "Token ids are not mixed" in done.out
-    np.testing.assert_allclose(np.load(tmp_path / "out" / "logits.npy"), table[rows].mean(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "out" / "logits.npy"), table[rows].mean(axis=1), rtol=1e-5
+    )
 
 
 def test_sparse_rows_are_those_of_the_array(pseudocal, tabular, features, tmp_path):
@@ -227,12 +315,16 @@ def test_sparse_rows_are_those_of_the_array(pseudocal, tabular, features, tmp_pa
     for name in ("dense.npy", "rows.npz"):
         done = pseudocal("calibrate", tabular["onnx"], tmp_path / name, "-o", tmp_path / name[:4])
         assert done.code == 0, done.err
-    one, other = (Calibration.load(tmp_path / name / "calibration.json") for name in ("dens", "rows"))
+    one, other = (
+        Calibration.load(tmp_path / name / "calibration.json") for name in ("dens", "rows")
+    )
     assert one.temperature == other.temperature
     assert pseudocal("ask", tmp_path / "rows", "-n", 3).code == 0
 
 
-def test_a_function_without_arguments_makes_the_model_once(pseudocal, features, tmp_path, monkeypatch):
+def test_a_function_without_arguments_makes_the_model_once(
+    pseudocal, features, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     code = "import numpy as np\nmade = []\nw = np.random.default_rng(0).normal(size=(5, 3))\n"
     code += "def make():\n    made.append(1)\n    return lambda x: 6 * x @ w\ndef number():\n    return 3\n"

@@ -18,7 +18,18 @@ def cache(tmp_path_factory, monkeypatch):
 
 
 def train(out, *more):
-    words = ["train", "digits", "--source", "optdigits", "--target", "fonts", "-o", str(out), "--iterations", "20"]
+    words = [
+        "train",
+        "digits",
+        "--source",
+        "optdigits",
+        "--target",
+        "fonts",
+        "-o",
+        str(out),
+        "--iterations",
+        "20",
+    ]
     return main([*words, *more])
 
 
@@ -34,7 +45,10 @@ def test_writes_a_model_and_what_calibration_needs(tmp_path, capsys):
 def test_a_partial_target_has_half_of_the_classes(tmp_path, capsys):
     assert train(tmp_path / "all", "--method", "source-only", "--json") == 0
     assert train(tmp_path / "part", "--method", "source-only", "--partial", "--json") == 0
-    whole, part = (np.load(json.loads(line)["target"])["logits"] for line in capsys.readouterr().out.splitlines())
+    whole, part = (
+        np.load(json.loads(line)["target"])["logits"]
+        for line in capsys.readouterr().out.splitlines()
+    )
     assert len(part) == len(whole) / 2
     assert part.shape[1] == whole.shape[1] == 10
 
@@ -76,4 +90,7 @@ def test_a_read_only_disk(disk, capsys):
     out = disk("1m")
     subprocess.run(["mount", "-o", "remount,ro", str(out)], check=True)
     assert train(out) == 4
-    assert f"expected an output that can be written, got {out}: Read-only file system" in capsys.readouterr().err
+    assert (
+        f"expected an output that can be written, got {out}: Read-only file system"
+        in capsys.readouterr().err
+    )

@@ -47,7 +47,9 @@ def npz_with(path, *, flags=0, method=zipfile.ZIP_STORED):
 
 
 def test_an_encrypted_npz(tmp_path):
-    with pytest.raises(InputError, match=r"expected a NumPy file that is not encrypted, got .*x.npz"):
+    with pytest.raises(
+        InputError, match=r"expected a NumPy file that is not encrypted, got .*x.npz"
+    ):
         read_array(npz_with(tmp_path / "x.npz", flags=1))
 
 
@@ -83,7 +85,9 @@ def test_a_broken_npy_header(tmp_path, text):
         np.asarray(open_inputs(str(tmp_path / "x.npz")).read(9))
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "complex128", "m8[s]", "M8[s]", "bool", "S3", "U2", [("a", "f4")]])
+@pytest.mark.parametrize(
+    "dtype", ["complex64", "complex128", "m8[s]", "M8[s]", "bool", "S3", "U2", [("a", "f4")]]
+)
 def test_only_real_numbers_are_inputs(tmp_path, dtype):
     from pseudocal.app import shards
 
@@ -104,8 +108,12 @@ def test_only_real_numbers_are_features(tmp_path, kind):
         "bool": pyarrow.array([True, False]),
         "string": pyarrow.array(["1", "2"]),
     }[kind]
-    pyarrow.parquet.write_table(pyarrow.table({"x": [1.0, 2.0], "odd": column}), tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"expected numeric columns, got odd \(.*\) in .*features="):
+    pyarrow.parquet.write_table(
+        pyarrow.table({"x": [1.0, 2.0], "odd": column}), tmp_path / "x.parquet"
+    )
+    with pytest.raises(
+        InputError, match=r"expected numeric columns, got odd \(.*\) in .*features="
+    ):
         read_table(tmp_path / "x.parquet")
 
 
@@ -128,14 +136,18 @@ def test_duplicate_columns(tmp_path):
     (tmp_path / "x.csv").write_text("a,b,a\n1,2,3\n")
     table = pyarrow.Table.from_arrays([pyarrow.array([1]), pyarrow.array([2])], names=["a", "a"])
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-    with pytest.raises(InputError, match=r"expected columns with different names, got 'a' twice in .*x.csv"):
+    with pytest.raises(
+        InputError, match=r"expected columns with different names, got 'a' twice in .*x.csv"
+    ):
         read_columns(tmp_path / "x.csv")
     with pytest.raises(InputError, match=r"expected a table, got .*x.parquet: Multiple matches"):
         read_columns(tmp_path / "x.parquet")
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"\0" * 100, b"PAR1" + bytes(20) + b"PAR1", b'"'])
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"\0" * 100, b"PAR1" + bytes(20) + b"PAR1", b'"']
+)
 def test_a_table_that_is_none(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=EXPECTED):
@@ -155,7 +167,9 @@ def test_a_table_that_is_none(tmp_path, name, content):
 )
 def test_labels_as_text_that_are_none(tmp_path, text, problem):
     (tmp_path / "y.txt").write_text(text, encoding="utf-8")
-    with pytest.raises(InputError, match=f"expected class numbers or names of the model's classes in .*{problem}"):
+    with pytest.raises(
+        InputError, match=f"expected class numbers or names of the model's classes in .*{problem}"
+    ):
         read_labels(tmp_path / "y.txt", NAMES)
 
 
@@ -171,7 +185,16 @@ def test_labels_as_text_that_are_none(tmp_path, text, problem):
         np.array([1, 2], dtype="m8[s]"),
         np.array([1, 2], dtype="M8[s]"),
     ],
-    ids=["beyond 64 bits", "large", "infinite", "NaN", "NaN in float16", "complex", "timedelta", "date"],
+    ids=[
+        "beyond 64 bits",
+        "large",
+        "infinite",
+        "NaN",
+        "NaN in float16",
+        "complex",
+        "timedelta",
+        "date",
+    ],
 )
 def test_labels_that_are_no_class_numbers(tmp_path, labels):
     np.save(tmp_path / "y.npy", labels)

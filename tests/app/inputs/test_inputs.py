@@ -1,4 +1,4 @@
-"""Inputs: reading ahead, pictures, what is settled and what assumed."""
+"""Inputs: reading ahead, images, what is settled and what assumed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.tables import read_columns, read_table
 from pseudocal.batches import unread_batches
 from pseudocal.extras import MissingExtraError
-from pseudocal.omissions import Omissions
+from pseudocal.skipped import Skipped
 
 
 class Slow:
@@ -45,14 +45,14 @@ class Slow:
             raise OSError("broken")
         return np.full(2, i)
 
-    def picture(self, i: int):
+    def image_file(self, i: int):
         return None
 
 
 def batches(inputs, order=None, **settings):
     order = np.arange(len(inputs)) if order is None else order
     unread = unread_batches(order, settings.pop("batch_size", 8))
-    usual: dict[str, Any] = {"workers": 2, "unreadable": Omissions(len(inputs))}
+    usual: dict[str, Any] = {"workers": 2, "unreadable": Skipped(len(inputs))}
     return read_batches(inputs, unread, **(usual | settings))
 
 
@@ -65,9 +65,11 @@ def test_every_row_once_and_in_order(batch_size, workers):
     np.testing.assert_array_equal(np.concatenate([batch.inputs for batch in read])[:, 0], order)
 
 
-def test_bad_rows_are_left_out_and_named():
-    unreadable = Omissions(30, most=0.2)
-    rows = np.concatenate([batch.rows for batch in batches(Slow(30, bad=True), unreadable=unreadable)])
+def test_bad_rows_are_skipped_and_named():
+    unreadable = Skipped(30, most=0.2)
+    rows = np.concatenate(
+        [batch.rows for batch in batches(Slow(30, bad=True), unreadable=unreadable)]
+    )
     assert sorted(set(range(30)) - set(rows.tolist())) == [0, 7, 14, 21, 28]
     assert unreadable.why["input 7"] == "broken"
 
@@ -76,7 +78,9 @@ def test_reading_runs_beside_whoever_uses_the_batches():
     inputs = Slow(64, seconds=0.01)
     stream = batches(inputs, workers=2)
     first = next(stream).rows
-    deadline = time.monotonic() + 30  # while nobody asks for more, the next batch is read all the same
+    deadline = (
+        time.monotonic() + 30
+    )  # while nobody asks for more, the next batch is read all the same
     while len(inputs.read_at) < 2 * len(first) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(inputs.read_at) >= 2 * len(first)
@@ -91,11 +95,13 @@ def test_no_more_is_read_than_two_batches_ahead():
     assert len(inputs.read_at) <= 4 * 8
 
 
-def test_pictures_of_any_mode_become_three_channels(tmp_path):
+def test_images_of_any_mode_become_three_channels(tmp_path):
     from PIL import Image
 
     for mode in ("1", "L", "P", "RGB", "RGBA", "CMYK", "I;16"):
-        Image.new(mode, (20, 10)).save(tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}")
+        Image.new(mode, (20, 10)).save(
+            tmp_path / f"{mode.replace(';', '')}.{'jpg' if mode == 'CMYK' else 'png'}"
+        )
     inputs = open_inputs(str(tmp_path), preprocessing=Preprocessing((8, 8)))
     assert {inputs.read(i).shape for i in range(len(inputs))} == {(3, 8, 8)}
 
@@ -106,7 +112,9 @@ def test_layout_size_and_normalisation(tmp_path):
     Image.new("RGB", (40, 20), (255, 0, 51)).save(tmp_path / "a.png")
     first = Preprocessing((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2)).read(tmp_path / "a.png")
     np.testing.assert_allclose(first[:, 0, 0], [1, -2, -1.5], rtol=1e-5)
-    last = Preprocessing((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2), layout="nhwc").read(tmp_path / "a.png")
+    last = Preprocessing((4, 6), mean=(0.5,), std=(0.5, 0.25, 0.2), layout="nhwc").read(
+        tmp_path / "a.png"
+    )
     np.testing.assert_array_equal(last, first.transpose(1, 2, 0))
 
 
@@ -138,8 +146,13 @@ def test_what_cannot_be_settled_is_said(shape, given, problem):
 
 def test_a_second_opinion_gets_no_size_that_it_does_not_take():
     first = Preprocessing((224, 224))
-    assert preprocessing_of_second(first, (3, None, None), {}, {"size": (224, 224)}).size == (224, 224)
-    with pytest.raises(InputError, match=r"\(3, 260, 260\), as the second opinion takes, got settings for \(3, 224"):
+    assert preprocessing_of_second(first, (3, None, None), {}, {"size": (224, 224)}).size == (
+        224,
+        224,
+    )
+    with pytest.raises(
+        InputError, match=r"\(3, 260, 260\), as the second opinion takes, got settings for \(3, 224"
+    ):
         preprocessing_of_second(first, (3, 260, 260), {}, {"size": (224, 224)})
 
 
@@ -148,8 +161,10 @@ def test_whole_numbers_become_floats_since_rows_are_mixed():
     assert ArraySet(np.zeros((2, 3), dtype=np.float64), "float16").read(0).dtype == np.float16
 
 
-@pytest.mark.parametrize(("size", "wanted"), [((64, 96), (64, 96)), ((128, 192), (64, 96)), ((64, 96), (32, 96))])
-def test_a_picture_is_cut_no_more_than_it_must_be(tmp_path, size, wanted):
+@pytest.mark.parametrize(
+    ("size", "wanted"), [((64, 96), (64, 96)), ((128, 192), (64, 96)), ((64, 96), (32, 96))]
+)
+def test_a_image_is_cut_no_more_than_it_must_be(tmp_path, size, wanted):
     """One that has the size is left as it is, a larger one of the same shape is made smaller, else one side is cut."""
     from PIL import Image
 
@@ -160,12 +175,17 @@ def test_a_picture_is_cut_no_more_than_it_must_be(tmp_path, size, wanted):
     if size[1] != wanted[1]:
         expected = expected.resize(wanted[::-1], Image.Resampling.BILINEAR)
     top = (expected.height - wanted[0]) // 2
-    np.testing.assert_array_equal(found, np.asarray(expected, dtype=np.float32)[top : top + wanted[0]])
+    np.testing.assert_array_equal(
+        found, np.asarray(expected, dtype=np.float32)[top : top + wanted[0]]
+    )
 
 
 @pytest.mark.parametrize(
     ("labels", "problem"),
-    [(np.zeros((3, 2)), "one label for each input"), (np.array([0.0, 1.5, 1.0]), "whole class numbers .* got 1.5")],
+    [
+        (np.zeros((3, 2)), "one label for each input"),
+        (np.array([0.0, 1.5, 1.0]), "whole class numbers .* got 1.5"),
+    ],
 )
 def test_labels_that_are_none(tmp_path, labels, problem):
     np.save(tmp_path / "y.npy", labels)
@@ -182,14 +202,18 @@ def test_a_csv_is_read_without_pyarrow(tmp_path, monkeypatch):
     for name in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)  # as if it were not installed
     path = tmp_path / "x.csv"
-    path.write_bytes(b'\xef\xbb\xbfid,size, label,review\r\n1,0.5,cat,"Two\nlines, ""really"""\r\n\r\n2,,dog,\r\n')
+    path.write_bytes(
+        b'\xef\xbb\xbfid,size, label,review\r\n1,0.5,cat,"Two\nlines, ""really"""\r\n\r\n2,,dog,\r\n'
+    )
     columns = read_columns(path)
     assert list(columns) == ["id", "size", "label", "review"]
     assert [column.dtype.kind for column in columns.values()] == ["i", "f", "O", "O"]
     assert columns["review"].tolist() == ['Two\nlines, "really"', ""]
     np.testing.assert_array_equal(columns["size"], [0.5, np.nan])
     np.testing.assert_array_equal(read_labels(path, ["a", "b"], ["dog", "cat"]), [1, 0])
-    with pytest.raises(InputError, match=r"expected finite numbers, got nan in row 1, column 'size'"):
+    with pytest.raises(
+        InputError, match=r"expected finite numbers, got nan in row 1, column 'size'"
+    ):
         read_table(path, ["id", "size"])
     (tmp_path / "x.parquet").touch()
     with pytest.raises(MissingExtraError, match=r"pip install 'pseudocal\[parquet\]'"):

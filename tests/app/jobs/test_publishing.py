@@ -1,4 +1,7 @@
-"""A run that is killed while it publishes is finished by whoever comes next; one run at a time writes into a folder."""
+"""A run that is killed while it publishes is finished by whoever comes next.
+
+One run at a time writes into a folder.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,13 @@ def publish(out: Path, moment: int, number: str) -> subprocess.CompletedProcess[
 def published(tmp_path) -> Path:
     out = tmp_path / "out"
     out.mkdir()
-    for name in ("calibration.json", "report.html", "report.json", "predictions.parquet", "model.onnx"):
+    for name in (
+        "calibration.json",
+        "report.html",
+        "report.json",
+        "predictions.parquet",
+        "model.onnx",
+    ):
         (out / name).write_text("old")
     (out / "mine.txt").write_text("mine")
     return out
@@ -70,7 +79,9 @@ def texts(out: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in out.iterdir() if path.is_file()}
 
 
-NEW = {"mine.txt": "mine"} | dict.fromkeys(("calibration.json", "report.html", "report.json", "predictions.csv"), "new")
+NEW = {"mine.txt": "mine"} | dict.fromkeys(
+    ("calibration.json", "report.html", "report.json", "predictions.csv"), "new"
+)
 
 
 def test_publishing_moves_files_and_removes_those_of_the_run_before(published):
@@ -90,7 +101,9 @@ def test_a_run_that_is_killed_while_it_publishes_is_finished_by_the_next(publish
     assert names(published) == set(NEW)
 
 
-@pytest.mark.parametrize(("moment", "number"), [(1, "SIGTERM"), (7, "SIGINT"), (8, "SIGTERM"), (10, "SIGINT")])
+@pytest.mark.parametrize(
+    ("moment", "number"), [(1, "SIGTERM"), (7, "SIGINT"), (8, "SIGTERM"), (10, "SIGINT")]
+)
 def test_a_run_that_is_asked_to_end_while_it_publishes_ends_when_it_has(published, moment, number):
     done = publish(published, moment, number)
     assert done.returncode == 0, done.stderr
@@ -130,7 +143,9 @@ def test_a_killed_calibration_leaves_old_results_and_is_swept(calibrate, feature
     assert seed_of(out) == (2, 2)
 
 
-def test_a_report_is_drawn_of_the_run_that_was_killed_while_it_published(calibrate, tmp_path, monkeypatch, capsys):
+def test_a_report_is_drawn_of_the_run_that_was_killed_while_it_published(
+    calibrate, tmp_path, monkeypatch, capsys
+):
     out = tmp_path / "out"
     assert calibrate(out, "--seed", 1)[0] == 0
     replace = os.replace
@@ -150,9 +165,22 @@ def test_a_report_is_drawn_of_the_run_that_was_killed_while_it_published(calibra
 
 
 def test_two_runs_into_one_folder(calibrate, passes, features, tmp_path):
-    out, code = tmp_path / "out", "import time\ndef predict(x):\n    open('started', 'w').close()\n    time.sleep(60)\n"
+    out, code = (
+        tmp_path / "out",
+        "import time\ndef predict(x):\n    open('started', 'w').close()\n    time.sleep(60)\n",
+    )
     (tmp_path / "sleepy.py").write_text(code)
-    command = [sys.executable, "-m", "pseudocal", "calibrate", "sleepy:predict", str(features), "-o", "out", "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "pseudocal",
+        "calibrate",
+        "sleepy:predict",
+        str(features),
+        "-o",
+        "out",
+        "-q",
+    ]
     with subprocess.Popen(command, cwd=tmp_path, env=CHILD) as other:
         try:
             while not (tmp_path / "started").exists():
@@ -173,7 +201,9 @@ def test_two_runs_into_one_folder(calibrate, passes, features, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_killed_at_any_moment_a_calibration_leaves_the_results_of_one_run(seed, calibrate, features, tmp_path):
+def test_killed_at_any_moment_a_calibration_leaves_the_results_of_one_run(
+    seed, calibrate, features, tmp_path
+):
     """The next run ends as if there had been no other."""
     (tmp_path / "steady.py").write_text(
         "import numpy as np, time\n"
@@ -182,8 +212,21 @@ def test_killed_at_any_moment_a_calibration_leaves_the_results_of_one_run(seed, 
     )
     out, moment = tmp_path / "out", float(np.random.default_rng(seed).uniform(0.3, 4.0))
     assert calibrate(out, "--seed", 1)[0] == 0
-    words = ["calibrate", "steady:predict", str(features), "-o", str(out), "-q", "--format", "csv", "--seed", "2"]
-    with subprocess.Popen([sys.executable, "-m", "pseudocal", *words], cwd=tmp_path, env=CHILD) as process:
+    words = [
+        "calibrate",
+        "steady:predict",
+        str(features),
+        "-o",
+        str(out),
+        "-q",
+        "--format",
+        "csv",
+        "--seed",
+        "2",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "pseudocal", *words], cwd=tmp_path, env=CHILD
+    ) as process:
         time.sleep(moment)
         process.kill()
     finish(out)

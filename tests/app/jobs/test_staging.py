@@ -1,4 +1,7 @@
-"""Results appear all at once or not at all: on a full disk, in a folder that refuses, in one that vanishes."""
+"""Results appear all at once or not at all.
+
+On a full disk, in a folder that refuses, in one that vanishes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ def test_no_room_at_all_is_found_before_the_first_forward_pass(calibrate, disk, 
     (out / "mine").write_bytes(bytes(2**17 - 2**13))
     code, err = calibrate(out)
     assert code == 4
-    assert err.startswith(f"pseudocal: expected room for {out / STAGED}, got No space left on device")
+    assert err.startswith(
+        f"pseudocal: expected room for {out / STAGED}, got No space left on device"
+    )
     assert err.count("\n") == 1
     assert names(out) == {"mine"}
     assert passes == []
@@ -34,7 +39,9 @@ def test_no_room_for_the_logits(calibrate, disk, tmp_path):
     np.save(tmp_path / "many.npy", rows(40_000))
     code, err = calibrate(out / "deep" / "er", data=tmp_path / "many.npy")
     assert code == 4
-    assert err.startswith(f"pseudocal: expected room for {out / 'deep' / 'er'}, got No space left on device")
+    assert err.startswith(
+        f"pseudocal: expected room for {out / 'deep' / 'er'}, got No space left on device"
+    )
     assert err.count("\n") == 1
     assert names(out) == set()
 
@@ -43,13 +50,17 @@ def test_no_room_for_the_report(calibrate, disk):
     out = disk("1m")
     assert calibrate(out / "results", "--seed", 1)[0] == 0
     _, used, free = shutil.disk_usage(out)
-    (out / "mine").write_bytes(bytes(free - used + 2**13))  # enough for all but the end of what is written last
+    (out / "mine").write_bytes(
+        bytes(free - used + 2**13)
+    )  # enough for all but the end of what is written last
     before = {name: (out / "results" / name).read_bytes() for name in names(out / "results")}
     code, err = calibrate(out / "results", "--seed", 2)
     assert code == 4
     assert err.startswith("pseudocal: expected room for ")
     assert "report.html" in err
-    assert {name: (out / "results" / name).read_bytes() for name in names(out / "results")} == before
+    assert {
+        name: (out / "results" / name).read_bytes() for name in names(out / "results")
+    } == before
     (out / "mine").unlink()
     assert calibrate(out / "results", "--seed", 2)[0] == 0
     assert seed_of(out / "results") == (2, 2)
@@ -67,7 +78,9 @@ def test_no_room_for_a_model_of_torch(suffix, disk, tmp_path):
         with pytest.warns(DeprecationWarning, match="torch.jit"):
             torch.jit.trace(module, x).save(path)
     else:
-        program = torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("n", max=4096)},))
+        program = torch.export.export(
+            module, (x,), dynamic_shapes=({0: torch.export.Dim("n", max=4096)},)
+        )
         torch.export.save(program, path)
     np.save(tmp_path / "x.npy", rows(200))
     out = disk("160k")
@@ -98,7 +111,9 @@ def test_apply_says_that_there_is_no_room(disk, features, tmp_path, capsys, cali
     target = disk("64k") / "p.npy"
     words = ["apply", tmp_path / "out" / "calibration.json", tmp_path / "logits.npy", "-o", target]
     assert main([str(word) for word in words]) == 4
-    assert capsys.readouterr().err.startswith(f"pseudocal: expected room for {target}, got No space left on device")
+    assert capsys.readouterr().err.startswith(
+        f"pseudocal: expected room for {target}, got No space left on device"
+    )
     assert names(target.parent) == set()
 
 
@@ -134,7 +149,9 @@ def test_a_folder_that_vanishes(comes_back, calibrate, passes, tmp_path, monkeyp
     assert not out.exists() or names(out) == set()
 
 
-def test_a_folder_in_the_place_of_a_file_is_found_before_the_first_forward_pass(calibrate, passes, tmp_path):
+def test_a_folder_in_the_place_of_a_file_is_found_before_the_first_forward_pass(
+    calibrate, passes, tmp_path
+):
     (tmp_path / "out" / "report.json").mkdir(parents=True)
     code, err = calibrate(tmp_path / "out")
     assert (code, passes) == (4, [])

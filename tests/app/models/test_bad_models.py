@@ -79,7 +79,9 @@ def test_onnx_that_goes_in_circles_is_refused(tmp_path, nodes):
 
 @pytest.mark.parametrize("size", [0, -3, 10**9])
 def test_batches_of_an_impossible_size_are_refused(tmp_path, size):
-    with pytest.raises(InputError, match=rf"expected a model with a batch size from 1 to 65536, got {size}"):
+    with pytest.raises(
+        InputError, match=rf"expected a model with a batch size from 1 to 65536, got {size}"
+    ):
         Chunked(lambda x: x, size)
     (tmp_path / "bad.onnx").write_bytes(graph(("MatMul", "xW", "y"), batch=10**9))
     with pytest.raises(InputError, match=EXPECTED):
@@ -116,7 +118,9 @@ def test_skops_damaged_anywhere(tmp_path, skops_file, seed):
     assert all(re.match(EXPECTED, problem) for problem in found)
 
 
-@pytest.mark.parametrize("schema", ["", "[]", "{}", "null", "[" * 5000, '{"__class__": 1}', "9" * 5000])
+@pytest.mark.parametrize(
+    "schema", ["", "[]", "{}", "null", "[" * 5000, '{"__class__": 1}', "9" * 5000]
+)
 def test_a_skops_schema_that_is_none(tmp_path, schema):
     pytest.importorskip("skops")
     with zipfile.ZipFile(tmp_path / "bad.skops", "w") as archive:
@@ -145,7 +149,9 @@ def test_a_damaged_directory_of_an_archive(tmp_path, skops_file):
 @pytest.mark.parametrize("name", ["model.onnx", "model.skops", "model"])
 def test_a_fifo_in_place_of_a_model(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    with pytest.raises(InputError, match=rf"expected a model file, got .*{name}: a pipe or a device"):
+    with pytest.raises(
+        InputError, match=rf"expected a model file, got .*{name}: a pipe or a device"
+    ):
         open_model(str(tmp_path / name))
 
 
@@ -167,7 +173,9 @@ def test_a_fifo_in_place_of_a_model(tmp_path, name):
     ],
 )
 def test_settings_of_a_preprocessor_that_are_none(settings):
-    with pytest.raises(InputError, match=r"expected sizes and numbers in preprocessor_config.json, got \{"):
+    with pytest.raises(
+        InputError, match=r"expected sizes and numbers in preprocessor_config.json, got \{"
+    ):
         preprocessing_of(settings)
 
 
@@ -199,7 +207,12 @@ def hub_folder(tmp_path_factory):
     transformers = pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("hub") / "tiny"
     config = transformers.ResNetConfig(
-        num_channels=3, embedding_size=4, hidden_sizes=[4], depths=[1], layer_type="basic", num_labels=3
+        num_channels=3,
+        embedding_size=4,
+        hidden_sizes=[4],
+        depths=[1],
+        layer_type="basic",
+        num_labels=3,
     )
     transformers.ResNetForImageClassification(config).save_pretrained(folder)
     return folder

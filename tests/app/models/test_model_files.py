@@ -1,4 +1,4 @@
-"""Opening models: what a file is, what it says of its inputs, how pictures are prepared for it."""
+"""Opening models: what a file is, what it says of its inputs, how images are prepared for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def archive(path: Path, *members: str) -> Path:
 def test_a_file_is_what_it_holds_and_not_what_it_is_called(tmp_path):
     assert kind_of(str(archive(tmp_path / "a.bin", "schema.json"))) == "sklearn"
     assert kind_of(str(archive(tmp_path / "b.bin", "m/archive_format"))) == "pt2"
-    assert kind_of(str(archive(tmp_path / "c.bin", "m/data.pkl", "m/constants.pkl", "m/code/net.py"))) == "torchscript"
+    assert (
+        kind_of(str(archive(tmp_path / "c.bin", "m/data.pkl", "m/constants.pkl", "m/code/net.py")))
+        == "torchscript"
+    )
     for members in (["m/data.pkl"], ["nothing"]):
         with pytest.raises(InputError, match=r"pickle|another kind"):
             kind_of(str(archive(tmp_path / "d.onnx", *members)))
@@ -42,17 +45,21 @@ def test_a_file_is_what_it_holds_and_not_what_it_is_called(tmp_path):
     ],
 )
 @pytest.mark.filterwarnings("default")  # of transformers
-def test_pictures_are_prepared_as_transformers_does(name, settings, tmp_path):
+def test_images_are_prepared_as_transformers_does(name, settings, tmp_path):
     transformers = pytest.importorskip("transformers")
     if not hasattr(transformers, name):
         pytest.skip(f"this transformers has no {name}")
     from PIL import Image
 
     path = tmp_path / "a.png"
-    Image.fromarray(np.random.default_rng(0).integers(0, 255, size=(120, 161, 3), dtype=np.uint8)).save(path)
+    Image.fromarray(
+        np.random.default_rng(0).integers(0, 255, size=(120, 161, 3), dtype=np.uint8)
+    ).save(path)
     processor = getattr(transformers, name)(**settings)
     theirs = np.asarray(processor(Image.open(path), return_tensors="np")["pixel_values"])[0]
-    np.testing.assert_allclose(Preprocessing(**preprocessing_of(processor.to_dict())).read(path), theirs, atol=2e-6)
+    np.testing.assert_allclose(
+        Preprocessing(**preprocessing_of(processor.to_dict())).read(path), theirs, atol=2e-6
+    )
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
@@ -62,7 +69,10 @@ def test_chunks_of_a_fixed_size_are_the_whole(n):
 
 
 def small_graph(*steps: tuple[str, str, str], outputs: tuple[str, ...] = ("y",)) -> bytes:
-    """Products with a matrix W of 4 x 3, each from one tensor to another; the outputs do not say their shapes."""
+    """Products with a matrix W of 4 x 3, each from one tensor to another.
+
+    The outputs do not say their shapes.
+    """
     from onnx import TensorProto, helper, numpy_helper
 
     nodes = [helper.make_node(op, [start, "W"], [end]) for op, start, end in steps]
@@ -81,7 +91,9 @@ def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
     np.testing.assert_array_equal(model.predict(x), x[:, :3])
     (tmp_path / "out").mkdir()
     assert model.ship(2.0, tmp_path / "out", x) == ["model.onnx"]
-    np.testing.assert_array_equal(open_model(str(tmp_path / "out" / "model.onnx")).predict(x), x[:, :3] / 2)
+    np.testing.assert_array_equal(
+        open_model(str(tmp_path / "out" / "model.onnx")).predict(x), x[:, :3] / 2
+    )
 
 
 def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
@@ -102,7 +114,14 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
         lambda: small_graph(("MatMul", "x", "y"), ("MatMul", "x", "y")),
         lambda: small_graph(("MatMul", "x", "y"), outputs=()),
     ],
-    ids=["empty", "unknown operator", "missing tensor", "missing output", "made twice", "no output"],
+    ids=[
+        "empty",
+        "unknown operator",
+        "missing tensor",
+        "missing output",
+        "made twice",
+        "no output",
+    ],
 )
 def test_a_graph_that_cannot_run_is_refused(tmp_path, broken):
     (tmp_path / "broken.onnx").write_bytes(broken())

@@ -1,4 +1,4 @@
-"""A finished run without a model, with and without labels and pictures."""
+"""A finished run without a model, with and without labels and images."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from pseudocal.app.report import (
     row_chunks,
 )
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
 from pseudocal.calibrators.confidence import Effect
-from pseudocal.calibrators.forecast import Forecast
 from pseudocal.calibrators.trust import Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
@@ -47,12 +47,23 @@ def make_trust(verdict: Verdict = "apply") -> Trust:
         f"Two models agree on 62% of the inputs, says {NASTY}.",
         "A second reason, somewhat longer than the first.",
     )
-    effects = {"none": Effect(1.0, 0.83, 0.25), "mixes": Effect(2.9, 0.6, 0.02), "agreement": Effect(3.1, 0.58, 0.0)}
-    return Trust(verdict, reasons, Forecast(0.58, 0.46, 0.7), {"confidence after": 0.6}, 0.01, effects)
+    effects = {
+        "none": Effect(1.0, 0.83, 0.25),
+        "mixup": Effect(2.9, 0.6, 0.02),
+        "agreement": Effect(3.1, 0.58, 0.0),
+    }
+    return Trust(
+        verdict,
+        reasons,
+        AccuracyEstimate(0.58, 0.46, 0.7),
+        {"confidence after": 0.6},
+        0.01,
+        effects,
+    )
 
 
 def make_run(
-    pictures: list[Path] | None = None,
+    image_files: list[Path] | None = None,
     labelled: bool = False,
     verdict: Verdict = "apply",
     temperature: float = 2.9,
@@ -64,22 +75,42 @@ def make_run(
     names = [f"{i:03d}.png" for i in range(600)]
     names[0] = f"{NASTY}.png"
     scaling = TemperatureScaling(temperature, log_se=0.03, rows=580)
-    counts = {"pairs": 600, "mixes": 580, "forward_passes": 1180}
-    settings = {"lam": 0.65, "seed": 0, "model": NASTY, "estimator": "mixes", "on_distrust": "identity"}
-    calibration = Calibration("pseudocal", scaling, settings, counts, trust=make_trust(verdict)).without_refused()
+    counts = {"pairs": 600, "mixup_samples": 580, "forward_passes": 1180}
+    settings = {
+        "lam": 0.65,
+        "seed": 0,
+        "model": NASTY,
+        "estimator": "mixup",
+        "on_unreliable": "identity",
+    }
+    calibration = Calibration(
+        "pseudocal", scaling, settings, counts, trust=make_trust(verdict)
+    ).without_refused()
     fields: dict[str, Any] = {
         "model": AboutModel(
-            f"models/{NASTY}", NASTY, "onnx", "onnx", "logits", (NASTY,), () if calibration.refused else ("model.onnx",)
+            f"models/{NASTY}",
+            NASTY,
+            "onnx",
+            "onnx",
+            "logits",
+            (NASTY,),
+            () if calibration.refused else ("model.onnx",),
         ),
         "data": AboutData(
-            f"data/{NASTY}", 602, 600, "as they are", ((f"{NASTY}.jpg", f"cannot identify {NASTY}"), ("b.jpg", "cut"))
+            f"data/{NASTY}",
+            602,
+            600,
+            "as they are",
+            ((f"{NASTY}.jpg", f"cannot identify {NASTY}"), ("b.jpg", "cut")),
         ),
         "calibration": calibration,
         "logits": 3 * z,
         "names": names,
         "classes": [NASTY, *"bcdef"],
-        "mixes": Labelled(3 * z[:580], labels[:580]),
-        "pictures": [pictures[i % len(pictures)] for i in range(600)] if pictures else [None] * 600,
+        "mixup_samples": Labelled(3 * z[:580], labels[:580]),
+        "image_files": [image_files[i % len(image_files)] for i in range(600)]
+        if image_files
+        else [None] * 600,
         "labels": labels if labelled else None,
         "timing": Timing(12.3, "2026-01-01T00:00:00+00:00"),
     }
@@ -93,7 +124,7 @@ def make_summary(run: SimpleNamespace) -> tuple[RowSummary, list[Any]]:
         summary.add(
             run.logits[rows],
             run.names[rows],
-            pictures=run.pictures[rows],
+            image_files=run.image_files[rows],
             labels=None if run.labels is None else run.labels[rows],
         )
         for rows in row_chunks(run.logits)
@@ -104,7 +135,7 @@ def make_summary(run: SimpleNamespace) -> tuple[RowSummary, list[Any]]:
 def make_report(**settings: Any) -> Report:
     run = make_run(**settings)
     summary, _ = make_summary(run)
-    return report_of(summary, run.mixes, model=run.model, data=run.data, timing=run.timing)
+    return report_of(summary, run.mixup_samples, model=run.model, data=run.data, timing=run.timing)
 
 
 def make_refined() -> Report:
@@ -120,28 +151,37 @@ def make_refined() -> Report:
 
 
 def make_segmented(
-    pictures: list[Path] | None = None,
+    image_files: list[Path] | None = None,
     labelled: bool = False,
     temperature: float = 3.0,
     size: tuple[int, int] = (20, 40),
     verdict: Verdict = "caution",
 ) -> Report:
-    """Twelve frames, two to one, of a segmenter with logits three times too large; the top row has no label."""
+    """Twelve frames, two to one, of a segmenter with logits three times too large.
+
+    The top row has no label.
+    """
     rng = np.random.default_rng(0)
-    counts = {"pairs": 12, "mixes": 400, "forward_passes": 24}
+    counts = {"pairs": 12, "mixup_samples": 400, "forward_passes": 24}
     scaling = TemperatureScaling(temperature, log_se=0.03, rows=400)
-    settings = {"lam": 0.65, "on_distrust": "identity"}
-    calibration = Calibration("pseudocal", scaling, settings, counts, trust=make_trust(verdict)).without_refused()
+    settings = {"lam": 0.65, "on_unreliable": "identity"}
+    calibration = Calibration(
+        "pseudocal", scaling, settings, counts, trust=make_trust(verdict)
+    ).without_refused()
     summary = ImageSummary(calibration, [NASTY, "yellow", "traffic light", "road"])
     for i in range(12):
         z = 1.5 * rng.normal(size=(4, *size))
         mask = (z + rng.gumbel(size=(4, 1, 1))).argmax(axis=0)
         mask[0] = 255
-        picture = pictures[i % len(pictures)] if pictures else None
-        summary.add(3 * z, f"{i:02} {NASTY}", picture=picture, mask=mask if labelled else None)
-    mixes = Labelled(3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400), groups=np.arange(400) % 12)
+        image_file = image_files[i % len(image_files)] if image_files else None
+        summary.add(
+            3 * z, f"{i:02} {NASTY}", image_file=image_file, mask=mask if labelled else None
+        )
+    mixup_samples = Labelled(
+        3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400), groups=np.arange(400) % 12
+    )
     run = make_run(timing=Timing(1.0, "2026-01-01T00:00:00+00:00"))
-    return report_of(summary, mixes, model=run.model, data=run.data, timing=run.timing)
+    return report_of(summary, mixup_samples, model=run.model, data=run.data, timing=run.timing)
 
 
 @pytest.fixture(scope="session")
@@ -159,7 +199,7 @@ def made() -> SimpleNamespace:
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> list[Path]:
+def image_files(tmp_path: Path) -> list[Path]:
     from PIL import Image
 
     paths = []

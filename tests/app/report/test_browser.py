@@ -1,4 +1,7 @@
-"""The report in a real browser: everything is there, nothing runs, nothing is fetched, it fits narrow and wide."""
+"""The report in a real browser.
+
+Everything is there, nothing runs, nothing is fetched, it fits narrow and wide.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
 
 
 @pytest.fixture
-def show(browser, pictures, tmp_path, made):
+def show(browser, image_files, tmp_path, made):
     """Open a report and collect whatever the page tries to say, fetch or do."""
     events: list[str] = []
     tabs = []
@@ -24,14 +27,16 @@ def show(browser, pictures, tmp_path, made):
     def open_report(width: int, scheme: str = "light", segments: bool = False, **settings):
         path = tmp_path / f"{made.NASTY.replace('/', '')} report.html"
         make = made.make_segmented if segments else made.make_report
-        path.write_text(page(make(pictures=pictures, **settings)), encoding="utf-8")
+        path.write_text(page(make(image_files=image_files, **settings)), encoding="utf-8")
         assert path.stat().st_size < 2_000_000
         tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         tabs.append(tab)
         tab.on("console", lambda message: events.append(f"console: {message.text}"))
         tab.on("pageerror", lambda error: events.append(f"error: {error}"))
         tab.on("dialog", lambda dialog: events.append(f"dialog: {dialog.message}"))
-        tab.on("request", lambda request: events.append(request.url) if _outside(request.url) else None)
+        tab.on(
+            "request", lambda request: events.append(request.url) if _outside(request.url) else None
+        )
         tab.goto(path.as_uri())
         assert "Calibration of" in tab.title()  # and not "owned"
         return tab
@@ -43,7 +48,9 @@ def show(browser, pictures, tmp_path, made):
 
 
 def _outside(url: str) -> bool:
-    return not (url.startswith("data:") or (url.startswith("file:") and url.endswith("report.html")))
+    return not (
+        url.startswith("data:") or (url.startswith("file:") and url.endswith("report.html"))
+    )
 
 
 @pytest.mark.parametrize("labelled", [False, True])
@@ -55,9 +62,11 @@ def test_every_figure_is_there(show, labelled):
         assert tab.locator(f"#figure-{name} title").text_content()
         assert tab.locator(f"#figure-{name} desc").text_content()
         assert tab.locator(f"#figure-{name} rect.after, #figure-{name} rect.before").count() > 5
-    pictures = tab.locator(".examples img")
-    assert pictures.count() == 24
-    assert pictures.evaluate_all("all => all.every(image => image.complete && image.naturalWidth > 0)")
+    image_files = tab.locator(".examples img")
+    assert image_files.count() == 24
+    assert image_files.evaluate_all(
+        "all => all.every(image => image.complete && image.naturalWidth > 0)"
+    )
     assert tab.locator("#measured").count() == int(labelled)
 
 
@@ -133,7 +142,9 @@ def test_on_a_telephone_no_number_or_word_is_broken_and_tables_scroll(show, segm
     assert broken(tab) == []
     overflows = "all => all.map(e => getComputedStyle(e.parentElement).overflowX)"
     assert set(tab.locator("table").evaluate_all(overflows)) == {"auto"}
-    assert tab.locator(".hero .scroll").evaluate("e => e.scrollWidth <= e.clientWidth")  # both temperatures fit
+    assert tab.locator(".hero .scroll").evaluate(
+        "e => e.scrollWidth <= e.clientWidth"
+    )  # both temperatures fit
 
 
 @pytest.mark.parametrize("verdict", ["apply", "caution", "do not apply"])
@@ -145,12 +156,14 @@ def test_the_verdict_stands_at_the_top_and_can_be_read(show, made, verdict):
     assert panel.locator(".reasons li").count() == 2
     assert panel.locator("img").count() == 0  # the reasons are escaped
     assert panel.bounding_box()["y"] < tab.locator("#temperature").bounding_box()["y"]
-    chart = tab.locator("#figure-forecast")
+    chart = tab.locator("#figure-estimate")
     assert chart.bounding_box()["width"] > 300
-    assert "Accuracy, forecast: 58% (46% to 70%)" in chart.locator("desc").text_content()
-    for label, value in zip(chart.locator(".label").all(), chart.locator(".value").all(), strict=True):
+    assert "Accuracy, estimated: 58% (46% to 70%)" in chart.locator("desc").text_content()
+    for label, value in zip(
+        chart.locator(".label").all(), chart.locator(".value").all(), strict=True
+    ):
         assert label.bounding_box()["x"] + label.bounding_box()["width"] < value.bounding_box()["x"]
-    assert chart.locator("path.before, path.after, rect.interval, circle.forecast").count() == 4
+    assert chart.locator("path.before, path.after, rect.interval, circle.estimate").count() == 4
     for _ in looks(tab):  # the contrast that is asked of large text
         word = tab.locator("#verdict strong").evaluate("e => getComputedStyle(e).color")
         paper = panel.evaluate("e => getComputedStyle(e).backgroundColor")
@@ -168,15 +181,22 @@ def test_it_prints_and_nothing_from_outside_becomes_an_element(show, made, tmp_p
 
 @pytest.mark.parametrize("segments", [False, True])
 def test_on_paper_nothing_is_dark_cut_off_or_folded(show, segments):
-    tab = show(680, "dark", labelled=True, segments=segments)  # what a sheet of A4 leaves between its margins
+    tab = show(
+        680, "dark", labelled=True, segments=segments
+    )  # what a sheet of A4 leaves between its margins
     tab.emulate_media(media="print")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.evaluate("document.documentElement.scrollWidth") <= 680
     inner = tab.locator("table:visible, pre, figure, .examples")
-    assert inner.evaluate_all("all => Math.max(...all.map(e => e.getBoundingClientRect().right))") <= 680
+    assert (
+        inner.evaluate_all("all => Math.max(...all.map(e => e.getBoundingClientRect().right))")
+        <= 680
+    )
     assert broken(tab) == []
-    assert tab.locator("#figure-forecast").bounding_box()["width"] > 200
-    assert not tab.locator("figure summary").first.is_visible()  # there is nothing to unfold on paper
+    assert tab.locator("#figure-estimate").bounding_box()["width"] > 200
+    assert not tab.locator(
+        "figure summary"
+    ).first.is_visible()  # there is nothing to unfold on paper
     name = tab.locator(".examples .name").first
     assert name.evaluate("e => e.scrollWidth <= e.clientWidth")
 
@@ -206,10 +226,10 @@ CUT_OFF = """() => [...document.querySelectorAll(".scroll, .verdict, .hero, sect
     .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth)
     .map(e => `${e.className} ${e.scrollWidth} > ${e.clientWidth}: ${e.textContent.slice(0, 60)}`)"""
 CROSSED = """() => {
-    const boxes = [...document.querySelectorAll("#figure-forecast text")].map(e => e.getBoundingClientRect());
+    const boxes = [...document.querySelectorAll("#figure-estimate text")].map(e => e.getBoundingClientRect());
     const across = (line, b) => line.left > b.left && line.left < b.right;
     const meets = (line, b) => across(line, b) && line.top < b.bottom - 2 && line.bottom > b.top + 2;
-    const guides = [...document.querySelectorAll("#figure-forecast .guide")].map(e => e.getBoundingClientRect());
+    const guides = [...document.querySelectorAll("#figure-estimate .guide")].map(e => e.getBoundingClientRect());
     return guides.filter(line => boxes.some(b => meets(line, b))).length;
 }"""
 
@@ -219,7 +239,11 @@ def of_classes(classes: int, labelled: bool = True) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     z = 4.5 * rng.normal(size=(600, classes))
     labels = (z / 3 + rng.gumbel(size=z.shape)).argmax(axis=1)
-    given = {"logits": z, "mixes": Labelled(z[:580], labels[:580]), "labels": labels if labelled else None}
+    given = {
+        "logits": z,
+        "mixup_samples": Labelled(z[:580], labels[:580]),
+        "labels": labels if labelled else None,
+    }
     return given | {"classes": [f"kind of thing {i}" for i in range(classes)]}
 
 
@@ -251,8 +275,14 @@ def test_no_text_overlaps_and_no_column_is_cut_off(show, settings):
 
 
 def test_a_comparison_fits(browser, made, tmp_path):
-    reports = [made.make_report(labelled=True), made.make_report(verdict="do not apply"), made.make_segmented()]
-    lines = [line_of(one, f"results of day {k}", f"{k}/report.html") for k, one in enumerate(reports)]
+    reports = [
+        made.make_report(labelled=True),
+        made.make_report(verdict="do not apply"),
+        made.make_segmented(),
+    ]
+    lines = [
+        line_of(one, f"results of day {k}", f"{k}/report.html") for k, one in enumerate(reports)
+    ]
     (tmp_path / "comparison.html").write_text(comparison(lines), encoding="utf-8")
     tab = browser.new_page()
     tab.goto((tmp_path / "comparison.html").as_uri())
@@ -262,4 +292,7 @@ def test_a_comparison_fits(browser, made, tmp_path):
         assert tab.evaluate(CUT_OFF) == []
         assert tab.evaluate(OVERLAPS) == []
         word = tab.locator(".word.refuse").evaluate("e => getComputedStyle(e).color")
-        assert made.contrast(word, tab.evaluate("getComputedStyle(document.body).backgroundColor")) > 4.5
+        assert (
+            made.contrast(word, tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+            > 4.5
+        )

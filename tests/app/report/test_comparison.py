@@ -32,11 +32,14 @@ def test_there_is_a_line_for_each(folders, tmp_path):
     report = reports["monday"]
     ece = report.measured[0]
     assert (monday.verdict, monday.temperature, monday.inputs) == ("apply", "2.900", "600")
-    assert monday.confidence == f"{report.confidence.mean_before:.1%} → {report.confidence.mean_after:.1%}"
+    assert (
+        monday.confidence
+        == f"{report.confidence.mean_before:.1%} → {report.confidence.mean_after:.1%}"
+    )
     assert monday.ece == f"{ece.before.value:.1%} → {ece.after.value:.1%}"
     assert monday.accuracy.endswith("% (labels)")
     assert (tuesday.temperature, tuesday.ece, tuesday.kind) == ("1 (2.900 refused)", "-", "refuse")
-    assert tuesday.accuracy == "58%, 46% to 70% (forecast from agreement)"
+    assert tuesday.accuracy == "58%, 46% to 70% (estimate from agreement)"
     assert wednesday.accuracy.endswith("(answers)")
     html = (tmp_path / "pages.html").read_text()
     assert html.count("<tr>") == 4
@@ -48,7 +51,9 @@ def test_there_is_a_line_for_each(folders, tmp_path):
 
 def test_a_folder_without_a_report_is_named_and_nothing_is_written(folders, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"expected the folder of a calibration, with report\.json, got .*empty"):
+    with pytest.raises(
+        InputError, match=r"expected the folder of a calibration, with report\.json, got .*empty"
+    ):
         compare_reports([folders[1][0], tmp_path / "empty"], tmp_path / "pages.html")
     assert not (tmp_path / "pages.html").exists()
 

@@ -21,16 +21,20 @@ from pseudocal.metrics import Outcomes, ece
 def test_the_histograms_count_every_input(made):
     run, report = made.make_run(), made.make_report()
     assert sum(report.confidence.before) == sum(report.confidence.after) == 600
-    assert report.confidence.mean_after == pytest.approx(softmax(run.logits / 2.9).max(axis=1).mean())
+    assert report.confidence.mean_after == pytest.approx(
+        softmax(run.logits / 2.9).max(axis=1).mean()
+    )
 
 
-def test_reliability_is_of_the_mixes_without_labels_and_of_the_inputs_with(made):
+def test_reliability_is_of_the_mixup_without_labels_and_of_the_inputs_with(made):
     without, with_labels = made.make_report(), made.make_report(labelled=True)
     run = made.make_run(labelled=True)
-    assert without.reliability.of == "mixes"
+    assert without.reliability.of == "mixup"
     assert sum(without.reliability.before.count) == 580
     assert with_labels.reliability.of == "inputs"
-    assert with_labels.reliability.after.ece == ece(Outcomes.from_logits(run.logits / 2.9, run.labels))
+    assert with_labels.reliability.after.ece == ece(
+        Outcomes.from_logits(run.logits / 2.9, run.labels)
+    )
     assert [row.metric for row in with_labels.measured] == ["ece", "nll", "brier", "accuracy"]
 
 
@@ -43,7 +47,7 @@ def test_examples_are_those_that_changed_most_and_those_least_sure(made):
 
 def test_facts_speak_up_when_they_should(made):
     assert {fact.level for fact in made.make_report().facts} == {"note"}
-    counts = {"pairs": 600, "mixes": 40, "forward_passes": 640}
+    counts = {"pairs": 600, "mixup_samples": 40, "forward_passes": 640}
     scaling = TemperatureScaling(1e6, rows=40, bound="upper")
     report = made.make_report(calibration=Calibration("pseudocal", scaling, {}, counts))
     [caution] = [fact.text for fact in report.facts if fact.level == "caution"]
@@ -71,12 +75,18 @@ def test_answers_outrank_the_verdict_without_labels(made):
 
 
 def test_harm_that_labels_show_is_the_first_thing_to_know(made):
-    counts = {"pairs": 600, "mixes": 40, "forward_passes": 640}  # few mixes are a caution too
+    counts = {
+        "pairs": 600,
+        "mixup_samples": 40,
+        "forward_passes": 640,
+    }  # few mixup samples are a caution too
     trust = made.make_run(verdict="caution").calibration.trust
     harmful = Calibration("pseudocal", TemperatureScaling(0.3, rows=40), {}, counts, trust=trust)
     of_rows = made.make_report(labelled=True, calibration=harmful)
     for report in (of_rows, made.make_segmented(labelled=True, temperature=0.2)):
-        before, after = (part.value for part in (report.measured[0].before, report.measured[0].after))
+        before, after = (
+            part.value for part in (report.measured[0].before, report.measured[0].after)
+        )
         text = report.facts[0].text
         numbers = [float(number) for number in re.findall(r"\d\.\d+", text)]
         assert text.startswith("On the labels that were given, calibration makes the ECE worse: ")
@@ -92,17 +102,21 @@ def test_harm_that_labels_show_is_the_first_thing_to_know(made):
 
 
 def test_the_panel_says_the_verdict_and_its_reasons_once(made):
-    for verdict, heading in (("apply", "Apply"), ("caution", "Use with caution"), ("do not apply", "Do not apply")):
+    for verdict, heading in (
+        ("apply", "Apply"),
+        ("caution", "Use with caution"),
+        ("do not apply", "Do not apply"),
+    ):
         report = made.make_report(verdict=verdict)
         html = page(report)
         assert f"<strong>{heading}</strong>" in html
         assert html.count("A second reason") == 1
 
 
-def test_the_forecast_is_drawn_to_scale(made):
+def test_the_estimate_is_drawn_to_scale(made):
     report = made.make_report(labelled=True)
-    forecast, before, after, measured = panel(report).tracks
-    assert forecast.bar == pytest.approx((14 + 0.46 * 332, 0.24 * 332), abs=0.01)
+    estimated_accuracy, before, after, measured = panel(report).tracks
+    assert estimated_accuracy.bar == pytest.approx((14 + 0.46 * 332, 0.24 * 332), abs=0.01)
     assert before.x == pytest.approx(14 + report.confidence.mean_before * 332, abs=0.01)
     assert after.value == f"{report.confidence.mean_after:.1%}"
     assert measured.value == f"{report.measured[-1].before.value:.1%}"
@@ -129,7 +143,17 @@ def test_the_numbers_of_a_row_have_the_same_digits(made):
     table = page(report).partition('id="measured"')[2].partition("</table>")[0]
     rows = [re.findall(r"-?\d+\.[\de.+-]*\d|unbounded", row) for row in table.split("<tr>")[2:]]
     assert [len(row) for row in rows] == [9] * 4
-    assert rows[0] == ["0.0074", "0.0048", "0.0100", "0.0059", "0.0010", "0.0200", "-0.0015", "-0.0029", "0.0000"]
+    assert rows[0] == [
+        "0.0074",
+        "0.0048",
+        "0.0100",
+        "0.0059",
+        "0.0010",
+        "0.0200",
+        "-0.0015",
+        "-0.0029",
+        "0.0000",
+    ]
     for row in rows:
         [digits] = {len(number.partition(".")[2]) for number in row if number != "unbounded"}
         assert digits >= 3
@@ -145,12 +169,13 @@ def test_the_page_escapes_all_that_comes_from_outside(made):
     assert "https://" not in html
 
 
-def test_the_differing_pairs_and_what_was_left_out_are_counted(made):
+def test_the_differing_pairs_and_what_was_skipped_are_counted(made):
     run = made.make_run()
-    data = replace(run.data, left_out=(("a.npz", "truncated"),), blocks="30 files")
+    data = replace(run.data, skipped=(("a.npz", "truncated"),), blocks="30 files")
     texts = [fact.text for fact in made.make_report(data=data).facts]
     assert (
-        "97% of the pairs of inputs (580 of 600) have two different predicted classes; only these are mixed." in texts
+        "97% of the pairs of inputs (580 of 600) have two different predicted classes; only these are mixed."
+        in texts
     )
     assert "1 of 30 files were left out; they are listed below." in texts
     assert "30 files" in page(made.make_report(data=data))
@@ -163,5 +188,7 @@ def test_a_calibration_that_does_not_say_what_it_rests_on_is_refused(made):
 
 def test_no_curve_is_drawn_of_a_single_point(made):
     flat = np.tile([0.1, 0.0, 0.0], (600, 1))  # one confidence for all
-    assert "Answer only when sure" not in page(made.make_report(logits=flat, classes=["a", "b", "c"]))
+    assert "Answer only when sure" not in page(
+        made.make_report(logits=flat, classes=["a", "b", "c"])
+    )
     assert "Answer only when sure" in page(made.make_report())

@@ -1,4 +1,7 @@
-"""The first sentence of a report is true: it says what was measured, what is expected, or what little is known."""
+"""The first sentence of a report is true.
+
+It says what was measured, what is expected, or what little is known.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ def test_without_labels_it_is_the_calibrated_confidence_and_says_so(made):
     expected = softmax(run.logits / 2.9).max(axis=1)[near_90(run.logits)].mean()
     said = headline(made.make_report())
     assert f"about {100 * expected:.0f} should be right, by an estimate without labels" in said
-    assert said.endswith(f"after calibration the model gives them with about {expected:.0%} confidence.")
+    assert said.endswith(
+        f"after calibration the model gives them with about {expected:.0%} confidence."
+    )
     doubted = headline(made.make_report(verdict="caution"))
     assert f"about {100 * expected:.0f} would be right if the calibration can be trusted" in doubted
 
@@ -59,11 +64,13 @@ def test_a_refusal_says_only_what_is_known(made):
     report = made.make_report(verdict="do not apply")
     mean = report.confidence.mean_before
     assert headline(report) == (
-        f"The mean confidence is {mean:.0%}; by the forecast, 46 to 70 of 100 answers are right. Nothing was changed."
+        f"The mean confidence is {mean:.0%}; by the estimate, 46 to 70 of 100 answers are right. Nothing was changed."
     )
     assert headline(replace(report, trust=None)) == f"The mean confidence is {mean:.0%}."
     labelled = made.make_report(verdict="do not apply", labelled=True)
-    assert "of those that have this confidence with the refused temperature, about" in headline(labelled)
+    assert "of those that have this confidence with the refused temperature, about" in headline(
+        labelled
+    )
 
 
 def test_with_few_answers_it_is_an_estimate_and_with_many_a_count(made):
@@ -87,12 +94,14 @@ def test_a_model_that_is_never_near_90_is_described_where_it_is(made):
 
 def test_pixels_are_pixels(made):
     said = headline(made.make_segmented(labelled=True))
-    assert said.startswith("Of 100 pixels that the model labels with about 90% confidence, about 64 are right")
+    assert said.startswith(
+        "Of 100 pixels that the model labels with about 90% confidence, about 64 are right"
+    )
 
 
 def test_a_verdict_that_labels_contradict_says_so_itself(made):
     harmful = Calibration(
-        "pseudocal", TemperatureScaling(0.3, rows=40), {}, {"pairs": 600, "mixes": 40, "forward_passes": 640},
+        "pseudocal", TemperatureScaling(0.3, rows=40), {}, {"pairs": 600, "mixup_samples": 40, "forward_passes": 640},
         trust=made.make_run().calibration.trust,
     )  # fmt: skip
     otherwise = "But the labels that were given say otherwise"
@@ -108,7 +117,10 @@ def test_a_verdict_that_labels_contradict_says_so_itself(made):
 
 def test_both_models_are_named_with_the_verdict(made):
     run = made.make_run()
-    names = replace(run.calibration, settings=run.calibration.settings | {"second_opinion": ["models/lite2.onnx"]})
+    names = replace(
+        run.calibration,
+        settings=run.calibration.settings | {"second_opinion": ["models/lite2.onnx"]},
+    )
     assert "Second opinion: lite2.onnx." in panel(made.make_report(calibration=names)).models
     none = replace(run.calibration, settings=run.calibration.settings | {"second_opinion": []})
     assert panel(made.make_report(calibration=none)).models.endswith("No second opinion.")
@@ -135,7 +147,8 @@ def test_the_noise_floor_is_what_chance_gives(made):
     run, report = made.make_run(labelled=True), made.make_report(labelled=True)
     rng, scaled = np.random.default_rng(1), run.logits / 2.9
     chance = [
-        ece(Outcomes.from_logits(scaled, (scaled + rng.gumbel(size=scaled.shape)).argmax(axis=1))) for _ in range(50)
+        ece(Outcomes.from_logits(scaled, (scaled + rng.gumbel(size=scaled.shape)).argmax(axis=1)))
+        for _ in range(50)
     ]
     assert report.reliability.noise == pytest.approx(np.mean(chance), rel=0.1)
     assert f"an ECE of about {report.reliability.noise:.3f} on as many inputs" in shown(report)
@@ -148,7 +161,9 @@ def test_classes_are_a_table_with_bars_only_where_they_say_something(made):
     predicted = run.logits.argmax(axis=1)
     for row in report.classes:
         k = predicted == run.classes.index(row.name)
-        assert (row.share, row.right) == pytest.approx((k.mean(), (run.labels == predicted)[k].mean()))
+        assert (row.fraction, row.right) == pytest.approx(
+            (k.mean(), (run.labels == predicted)[k].mean())
+        )
         assert row.after == pytest.approx(softmax(run.logits / 2.9).max(axis=1)[k].mean())
     rng = np.random.default_rng(0)
     many = made.make_report(logits=rng.normal(size=(600, 1000)), classes=[])

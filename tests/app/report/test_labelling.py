@@ -1,4 +1,7 @@
-"""The page that asks a person, in a real browser: by keyboard, mouse and touch, narrow and wide, with hostile names."""
+"""The page that asks a person, in a real browser.
+
+By keyboard, mouse and touch, narrow and wide, with hostile names.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 
 from pseudocal.app.report import labelling
+from pseudocal.app.report.images import image_within
 from pseudocal.app.report.labelling import (
     OTHER_ANSWERS,
     Question,
@@ -18,7 +22,6 @@ from pseudocal.app.report.labelling import (
     plain_cell,
     write_labelling_page,
 )
-from pseudocal.app.report.pictures import picture_within
 from pseudocal.arrays import InputError
 
 pytestmark = pytest.mark.filterwarnings("default")  # of the browser's driver
@@ -46,7 +49,10 @@ HOSTILE = (
 
 @pytest.fixture
 def ask(browser, tmp_path):
-    """Write a page and open it; the second time in the same browser, which keeps what the first stored."""
+    """Write a page and open it.
+
+    The second time in the same browser, which keeps what the first stored.
+    """
     events: list[str] = []
     contexts = {}
 
@@ -60,11 +66,15 @@ def ask(browser, tmp_path):
         tab.on("console", lambda message: events.append(f"console: {message.text}"))
         tab.on("pageerror", lambda error: events.append(f"error: {error}"))
         tab.on("dialog", lambda dialog: events.append(f"dialog: {dialog.message}"))
-        tab.on("request", lambda request: events.append(request.url) if _outside(request.url) else None)
+        tab.on(
+            "request", lambda request: events.append(request.url) if _outside(request.url) else None
+        )
         tab.goto(path.as_uri())
         tab.wait_for_selector("body[data-ready]")
         assert tab.title().startswith("What is this?")  # and not "owned"
-        assert tab.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["viewport"]["width"]
+        assert (
+            tab.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["viewport"]["width"]
+        )
         return tab
 
     yield open_page
@@ -74,12 +84,14 @@ def ask(browser, tmp_path):
 
 
 def _outside(url: str) -> bool:
-    return not url.startswith(("data:", "blob:")) and not (url.startswith("file:") and url.endswith("label.html"))
+    return not url.startswith(("data:", "blob:")) and not (
+        url.startswith("file:") and url.endswith("label.html")
+    )
 
 
 @pytest.fixture
 def photographs(tmp_path):
-    """Twenty pictures of twenty colours, of different shapes."""
+    """Twenty images of twenty colours, of different shapes."""
     from PIL import Image
 
     paths = [tmp_path / f"{i:02}.jpg" for i in range(20)]
@@ -111,9 +123,10 @@ def saved(tab, way: str = "mouse") -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("size", "way"), [("desktop", "keyboard"), ("desktop", "mouse"), ("phone", "touch"), ("phone", "keyboard")]
+    ("size", "way"),
+    [("desktop", "keyboard"), ("desktop", "mouse"), ("phone", "touch"), ("phone", "keyboard")],
 )
-def test_twenty_pictures(ask, photographs, size, way):
+def test_twenty_images(ask, photographs, size, way):
     questions = [Question(f"folder/{path.name}", path) for path in photographs]
     said = [FEW[i % 7] for i in range(20)]
     said[5:7] = OTHER_ANSWERS
@@ -153,13 +166,15 @@ def test_twenty_pictures(ask, photographs, size, way):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_picture_is_shown_large_and_everything_fits(ask, photographs, size):
+def test_a_image_is_shown_large_and_everything_fits(ask, photographs, size):
     tab = ask([Question(path.name, path) for path in photographs], FEW, size)
     view = SIZES[size]["viewport"]
-    picture = tab.locator("#picture")
-    assert picture.evaluate("e => e.complete && Math.max(e.naturalWidth, e.naturalHeight)") == 640
-    assert picture.bounding_box()["width"] > 0.6 * view["width"]
-    assert picture.bounding_box()["height"] > 0.3 * view["height"]
+    image_file = tab.locator("#image")
+    assert (
+        image_file.evaluate("e => e.complete && Math.max(e.naturalWidth, e.naturalHeight)") == 640
+    )
+    assert image_file.bounding_box()["width"] > 0.6 * view["width"]
+    assert image_file.bounding_box()["height"] > 0.3 * view["height"]
     assert tab.evaluate("document.documentElement.scrollHeight") <= view["height"]
     for button in tab.locator("button:visible").all():
         box = button.bounding_box()
@@ -194,7 +209,9 @@ def test_back_skip_and_undo(ask):
     tab.keyboard.press("ArrowLeft")
     give(tab, "keyboard", "bus")  # the last one
     assert saved(tab) == [["0", "cat"], ["3", "bus"]]
-    assert tab.locator("#gap").text_content().startswith("Question 2 is open and a later one is not")
+    assert (
+        tab.locator("#gap").text_content().startswith("Question 2 is open and a later one is not")
+    )
     assert tab.locator("#gap").is_visible()
     give(tab, "keyboard", "dog")
     assert tab.locator("#gap").is_hidden()  # until it is saved again
@@ -227,7 +244,11 @@ def test_which_key_means_which_class(ask, classes, keys):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_many_classes_are_searched(ask, size):
-    classes = [f"{size} {kind}" for size in ("great", "common") for kind in ("wildcat", "tit", "owl", "heron", "crane")]
+    classes = [
+        f"{size} {kind}"
+        for size in ("great", "common")
+        for kind in ("wildcat", "tit", "owl", "heron", "crane")
+    ]
     classes += ["cat", "crane", "crane", "Bär", "- dash"]
     tab = ask([Question(f"{i}") for i in range(8)], classes, size)
     tab.keyboard.press("Enter")  # nothing was typed
@@ -254,7 +275,16 @@ def test_many_classes_are_searched(ask, size):
     tab.keyboard.press("Escape")
     assert tab.get_by_label("Find the class").input_value() == ""
     tab.get_by_role("button", name="none of these", exact=True).click()
-    labels = ["cat", "common heron", "Bär", "common owl", "cannot tell", "12", "'- dash", "none of these"]
+    labels = [
+        "cat",
+        "common heron",
+        "Bär",
+        "common owl",
+        "cannot tell",
+        "12",
+        "'- dash",
+        "none of these",
+    ]
     assert [label for _, label in saved(tab)] == labels
     tab.keyboard.press("Backspace")
     assert tab.locator("#where").text_content() == "Question 8 of 8"
@@ -266,7 +296,10 @@ def test_hostile_names_stay_text(ask, tmp_path, more):
     questions = [Question(name, cells=((name, name), ("x", "1"))) for name in HOSTILE]
     questions.append(Question("not \udcff Unicode"))
     tab = ask(questions, classes)
-    assert tab.locator("#classes button").evaluate_all("all => all.map(e => e.firstChild.data)") == classes
+    assert (
+        tab.locator("#classes button").evaluate_all("all => all.map(e => e.firstChild.data)")
+        == classes
+    )
     for i, question in enumerate(questions):
         assert tab.locator("#name").text_content() == question.name.replace("\udcff", "?")
         if question.cells:
@@ -275,7 +308,10 @@ def test_hostile_names_stay_text(ask, tmp_path, more):
     assert tab.locator("#review .name").all_text_contents()[: len(HOSTILE)] == list(HOSTILE)
     rows = saved(tab)
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))]
-    expected = [[question.name.replace("\udcff", "?"), HOSTILE[i % 10]] for i, question in enumerate(questions)]
+    expected = [
+        [question.name.replace("\udcff", "?"), HOSTILE[i % 10]]
+        for i, question in enumerate(questions)
+    ]
     assert [[plain_cell(cell) for cell in row] for row in rows] == expected
     assert tab.locator("script").count() == 2
     assert tab.locator("img[onerror]").count() == 0
@@ -283,7 +319,9 @@ def test_hostile_names_stay_text(ask, tmp_path, more):
 
 
 def test_the_policy_lets_only_this_script_run(tmp_path):
-    text = write_labelling_page(tmp_path, [Question(name) for name in HOSTILE], HOSTILE).read_text(encoding="utf-8")
+    text = write_labelling_page(tmp_path, [Question(name) for name in HOSTILE], HOSTILE).read_text(
+        encoding="utf-8"
+    )
     assert text.count("<script") == text.count("</script>") == 2
     assert "<!--" not in text
     assert "\u2028" not in text
@@ -296,16 +334,27 @@ def test_the_policy_lets_only_this_script_run(tmp_path):
 
 
 def test_answers_belong_to_what_was_asked(ask, photographs, monkeypatch):
-    """More questions keep the answers there are; other pictures of the same names, or other classes, have none."""
+    """More questions keep the answers there are.
+
+    Other images of the same names, or other classes, have none.
+    """
     from PIL import Image
 
     noise = np.random.default_rng(0).integers(0, 255, size=(300, 300, 3), dtype=np.uint8)
     Image.fromarray(noise).save(photographs[0])
     tab = ask([Question("0.png", photographs[0]), Question("1.png", photographs[1])], FEW)
     give(tab, "keyboard", "cat")
-    monkeypatch.setattr(labelling, "PICTURES_ROOM", 200_000)  # the first picture is drawn smaller from here on
-    for pictures, classes, count in ((photographs, FEW, 1), (photographs[5:], FEW, 0), (photographs, FEW[::-1], 0)):
-        questions = [Question(f"{i}.png", picture) for i, picture in enumerate(pictures[:5])]
+    monkeypatch.setattr(
+        labelling, "IMAGES_ROOM", 200_000
+    )  # the first image is drawn smaller from here on
+    for image_files, classes, count in (
+        (photographs, FEW, 1),
+        (photographs[5:], FEW, 0),
+        (photographs, FEW[::-1], 0),
+    ):
+        questions = [
+            Question(f"{i}.png", image_file) for i, image_file in enumerate(image_files[:5])
+        ]
         assert ask(questions, classes).locator("#count").text_content() == f"{count} of 5 answered"
 
 
@@ -317,11 +366,11 @@ def test_a_browser_that_stores_nothing_says_so(ask):
     assert saved(tab) == [["a", "cat"]]
 
 
-def test_a_picture_that_cannot_be_read_is_still_a_question(ask, tmp_path):
-    (tmp_path / "a.png").write_bytes(b"no picture")
+def test_a_image_that_cannot_be_read_is_still_a_question(ask, tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no image")
     tab = ask([Question("a.png", tmp_path / "a.png"), Question("b")], FEW)
     assert tab.locator("#unreadable").is_visible()
-    assert not tab.locator("#picture").is_visible()
+    assert not tab.locator("#image").is_visible()
     give(tab, "keyboard", "cannot tell")
     assert not tab.locator("#unreadable").is_visible()
     assert saved(tab) == [["a.png", "cannot tell"]]
@@ -330,7 +379,11 @@ def test_a_picture_that_cannot_be_read_is_still_a_question(ask, tmp_path):
 @pytest.mark.parametrize("size", SIZES)
 def test_a_row_of_a_table(ask, size):
     cells = tuple((f"column {i}", f"{i} " * 40) for i in range(40))
-    tab = ask([Question("row 7", cells=cells), Question("row 8", cells=(("age", "39"),))], ("no", "yes"), size)
+    tab = ask(
+        [Question("row 7", cells=cells), Question("row 8", cells=(("age", "39"),))],
+        ("no", "yes"),
+        size,
+    )
     assert tab.locator("#row tr").count() == 40
     assert tab.locator("#row").evaluate("e => e.scrollHeight > e.clientHeight")  # scrolls by itself
     assert tab.locator("#name").is_visible()
@@ -345,7 +398,9 @@ def test_it_can_be_read_and_reached(ask, made, photographs, classes, scheme):
     tab = ask([Question(path.name, path) for path in photographs], classes, scheme=scheme)
     tab.get_by_role("button", name=classes[0], exact=True).click()
     tab.locator("#back").click()
-    texts = tab.locator("button:enabled, kbd:visible, .name:visible, #where, #count, #hint:visible, label:visible")
+    texts = tab.locator(
+        "button:enabled, kbd:visible, .name:visible, #where, #count, #hint:visible, label:visible"
+    )
     assert texts.count() > 10
     for text in texts.all():
         colour, paper = text.evaluate(COLOURS)
@@ -371,33 +426,37 @@ COLOURS = """e => {
 }"""
 
 
-def test_two_hundred_pictures_and_a_thousand_classes(ask, tmp_path):
+def test_two_hundred_images_and_a_thousand_classes(ask, tmp_path):
     from PIL import Image
 
     rng = np.random.default_rng(0)
-    pixels = rng.integers(0, 255, size=(90, 120, 3), dtype=np.uint8)  # more detail than photographs of this size have
-    Image.fromarray(pixels).resize((960, 720), Image.Resampling.BICUBIC).save(tmp_path / "a.jpg", quality=95)
+    pixels = rng.integers(
+        0, 255, size=(90, 120, 3), dtype=np.uint8
+    )  # more detail than photographs of this size have
+    Image.fromarray(pixels).resize((960, 720), Image.Resampling.BICUBIC).save(
+        tmp_path / "a.jpg", quality=95
+    )
     questions = [Question(f"{i}.jpg", tmp_path / "a.jpg") for i in range(200)]
     tab = ask(questions, [f"class number {i}" for i in range(1000)])
     assert (tmp_path / "out" / "label.html").stat().st_size < 10_000_000
     assert tab.locator("#classes button").count() == 1000
-    assert tab.locator("#picture").evaluate("e => e.complete && e.naturalWidth") >= 384
+    assert tab.locator("#image").evaluate("e => e.complete && e.naturalWidth") >= 384
     tab.keyboard.type("777")
     tab.keyboard.press("Enter")
     assert saved(tab) == [["0.jpg", "class number 777"]]
 
 
-def test_a_picture_takes_the_room_that_there_is(tmp_path):
+def test_a_image_takes_the_room_that_there_is(tmp_path):
     from PIL import Image
 
     noise = np.random.default_rng(0).integers(0, 255, size=(700, 900, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
     Image.fromarray(noise[:28, :28]).save(tmp_path / "tiny.png")
-    best, small = (picture_within(tmp_path / "noise.png", room) for room in (10_000_000, 45_000))
+    best, small = (image_within(tmp_path / "noise.png", room) for room in (10_000_000, 45_000))
     assert len(small) <= 45_000 < len(best)
     assert best.startswith("data:image/jpeg;base64,")
-    assert picture_within(tmp_path / "tiny.png", 45_000).startswith("data:image/png;base64,")
-    assert picture_within(tmp_path / "missing.png", 45_000) is None
+    assert image_within(tmp_path / "tiny.png", 45_000).startswith("data:image/png;base64,")
+    assert image_within(tmp_path / "missing.png", 45_000) is None
 
 
 @pytest.mark.parametrize(

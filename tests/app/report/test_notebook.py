@@ -11,7 +11,7 @@ import numpy as np
 
 from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app import Result
-from pseudocal.calibrators.forecast import Forecast
+from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
 from pseudocal.calibrators.trust import Trust
 from pseudocal.metrics import Outcomes, Reliability
 
@@ -55,7 +55,10 @@ class Seen(HTMLParser):
 
 
 def run(cells: tuple[str, ...]) -> list[Any]:
-    """Run cells in one namespace, as a notebook does; return the value of the last expression of each."""
+    """Run cells in one namespace, as a notebook does.
+
+    Return the value of the last expression of each.
+    """
     namespace: dict[str, Any] = {}
     values = []
     for cell in cells:
@@ -63,7 +66,11 @@ def run(cells: tuple[str, ...]) -> list[Any]:
         if not isinstance(last, ast.Expr):
             body, last = [*body, last], None
         exec(compile(ast.Module(body, []), "cell", "exec"), namespace)
-        values.append(None if last is None else eval(compile(ast.Expression(last.value), "cell", "eval"), namespace))
+        values.append(
+            None
+            if last is None
+            else eval(compile(ast.Expression(last.value), "cell", "eval"), namespace)
+        )
     return values
 
 
@@ -74,7 +81,7 @@ def test_a_notebook_shows_the_verdict_and_the_diagram():
     assert repr(calibration) in shown.text
     assert repr(calibration).endswith(", verdict: caution)")
     assert calibration.trust.reasons[0] in shown.text
-    assert "forecast of the accuracy" in shown.text
+    assert "estimated accuracy" in shown.text
     drawn = Seen(reliability._repr_html_())
     assert drawn.names.count("rect") == (reliability.count > 0).sum()
     assert f"ECE {reliability.ece:.2%}, 600 predictions in 15 bins" in drawn.text
@@ -88,7 +95,7 @@ def test_what_has_no_verdict_is_shown_without_one():
 
 def test_everything_from_outside_is_escaped():
     nasty = "<script>alert(1)</script>"
-    trust = Trust("do not apply", (nasty,), Forecast(0.5, 0.4, 0.6), {})
+    trust = Trust("do not apply", (nasty,), AccuracyEstimate(0.5, 0.4, 0.6), {})
     shown = Seen(Calibration(nasty, TemperatureScaling(2.0), trust=trust)._repr_html_())
     assert "script" not in shown.names
     assert nasty in shown.text

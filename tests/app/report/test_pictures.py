@@ -1,4 +1,4 @@
-"""Small pictures that travel inside the page."""
+"""Small images that travel inside the page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 
 import numpy as np
 
-from pseudocal.app.report.pictures import thumbnail
+from pseudocal.app.report.images import thumbnail
 
 
 def test_a_thumbnail_of_a_large_photograph_looks_like_it(tmp_path):
@@ -16,12 +16,17 @@ def test_a_thumbnail_of_a_large_photograph_looks_like_it(tmp_path):
     across, down = np.meshgrid(np.linspace(0, 255, 1600), np.linspace(0, 255, 1200))
     photograph = Image.fromarray(np.stack([across, down, 255 - across], axis=2).astype(np.uint8))
     photograph.save(tmp_path / "a.jpg", quality=95)
-    small = Image.open(io.BytesIO(base64.b64decode(thumbnail(tmp_path / "a.jpg").partition(",")[2])))
+    small = Image.open(
+        io.BytesIO(base64.b64decode(thumbnail(tmp_path / "a.jpg").partition(",")[2]))
+    )
     assert small.size == (112, 84)
-    assert np.abs(np.asarray(small, float) - np.asarray(photograph.resize((112, 84)), float)).mean() < 2
+    assert (
+        np.abs(np.asarray(small, float) - np.asarray(photograph.resize((112, 84)), float)).mean()
+        < 2
+    )
 
 
-def test_a_picture_that_cannot_be_read_any_more_is_left_out(tmp_path):
-    (tmp_path / "a.jpg").write_bytes(b"no picture")
+def test_a_image_that_cannot_be_read_any_more_is_skipped(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(b"no image")
     assert thumbnail(tmp_path / "a.jpg") is None
     assert thumbnail(tmp_path / "gone.jpg") is None

@@ -31,24 +31,29 @@ def test_csv_and_parquet_agree(tmp_path, made):
 def test_small_parts_are_written_together(tmp_path, monkeypatch, kind):
     import pyarrow.parquet
 
-    parts = [image_table([f"{i}.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"]) for i in range(7)]
+    parts = [
+        image_table([f"{i}.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])
+        for i in range(7)
+    ]
     monkeypatch.setattr(predictions, "ROWS_AT_ONCE", 3)
     write_predictions(tmp_path, iter(parts), kind=kind)
     if kind == "parquet":
         file = pyarrow.parquet.ParquetFile(tmp_path / "predictions.parquet")
         assert file.num_row_groups == 3
-        assert file.read().to_pydict()["shares"] == [[0.25, 0.75]] * 7
+        assert file.read().to_pydict()["fractions"] == [[0.25, 0.75]] * 7
     else:
         with (tmp_path / "predictions.csv").open(newline="") as file:
             rows = list(csv.DictReader(file))
         assert [row["file"] for row in rows] == [f"{i}.png" for i in range(7)]
-        assert {row["shares"] for row in rows} == {"0.25;0.75"}
+        assert {row["fractions"] for row in rows} == {"0.25;0.75"}
 
 
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_of_a_csv_becomes_a_formula(tmp_path, start):
     name = f'{start}HYPERLINK("a","b")'
-    table = image_table([name, "safe=1.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)] * 2, ["sky", name])
+    table = image_table(
+        [name, "safe=1.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)] * 2, ["sky", name]
+    )
     write_predictions(tmp_path, [table], kind="csv")
     with (tmp_path / "predictions.csv").open(newline="") as file:
         header, *rows = csv.reader(file)

@@ -1,4 +1,7 @@
-"""The record behind the page survives a file; what is damaged or of another version is refused in one clear error."""
+"""The record behind the page survives a file.
+
+What is damaged or of another version is refused in one clear error.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,17 @@ from pseudocal.app.report import Report, page, write_page, write_report
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Each field of an object, and the first item of each list; what settings hold is the user's affair."""
-    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    """Each field of an object, and the first item of each list.
+
+    What settings hold is the user's affair.
+    """
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value[:1])
+        if isinstance(value, list)
+        else ()
+    )
     for key, part in items:
         yield (*path, key)
         if key not in ("settings", "versions", "evidence"):
@@ -35,7 +47,11 @@ def changed(content: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def contents(made):
-    reports = [made.make_report(), made.make_report(labelled=True), made.make_segmented(labelled=True)]
+    reports = [
+        made.make_report(),
+        made.make_report(labelled=True),
+        made.make_segmented(labelled=True),
+    ]
     reports.append(made.make_refined())
     return [report.to_dict() for report in reports]
 
@@ -65,11 +81,14 @@ def test_each_field_that_is_missing_is_named(contents):
     for content in contents:
         for path in places(content):
             if isinstance(path[-1], str) and path[0] not in ("format", "format_version"):
-                if (path[0] in ("settings", "versions") and len(path) > 1) or {"evidence", "effects"} & set(
-                    path[-2:-1]
-                ):
+                if (path[0] in ("settings", "versions") and len(path) > 1) or {
+                    "evidence",
+                    "effects",
+                } & set(path[-2:-1]):
                     continue
-                with pytest.raises(InputError, match=rf"expected .* with the field '{path[-1]}', got none"):
+                with pytest.raises(
+                    InputError, match=rf"expected .* with the field '{path[-1]}', got none"
+                ):
                     Report.from_dict(changed(content, path, Ellipsis))
 
 
@@ -78,7 +97,9 @@ MORE = [{}, True, -1, 1.5, [], [[None]], 1e308, 10**400]
 
 
 @pytest.mark.parametrize(
-    "wrong", [*QUICK, *(pytest.param(value, marks=pytest.mark.slow) for value in MORE)], ids=range(11)
+    "wrong",
+    [*QUICK, *(pytest.param(value, marks=pytest.mark.slow) for value in MORE)],
+    ids=range(11),
 )
 def test_a_field_of_another_type_is_refused_or_drawn(contents, wrong):
     messages, drawn = [], 0
@@ -106,15 +127,35 @@ def test_what_does_not_fit_together_is_refused(contents):
             plain,
             ("reliability", "of"),
             "guesses",
-            "expected one of 'inputs', 'pixels', 'mixes', 'answers' as report.reliability.of",
+            "expected one of 'inputs', 'pixels', 'mixup', 'answers' as report.reliability.of",
         ),
         (plain, ("classes",), [], r"expected classes and thresholds from 0, got \(\), \(Threshold"),
         (plain, ("selection", 0, "threshold"), 0.5, "expected classes and thresholds from 0, got"),
-        (plain, ("classes", 0, "share"), 0, "expected a share above 0 and up to 1, got 0.0"),
-        (plain, ("examples", "unsure", 0, "thumbnail"), "https://a.b/c.png", "expected a picture as a data URL"),
-        (plain, ("trust", "verdict"), "perhaps", "expected one of 'apply', 'caution', 'do not apply' as report.trust"),
-        (refined, ("answers", "verdict"), "perhaps", "expected one of 'apply', 'already calibrated', 'caution'"),
-        (refined, ("answers", "priors", 0, "width"), -1, "expected a positive width of the prior, got -1.0"),
+        (plain, ("classes", 0, "fraction"), 0, "expected a share above 0 and up to 1, got 0.0"),
+        (
+            plain,
+            ("examples", "unsure", 0, "thumbnail"),
+            "https://a.b/c.png",
+            "expected an image as a data URL",
+        ),
+        (
+            plain,
+            ("trust", "verdict"),
+            "perhaps",
+            "expected one of 'apply', 'caution', 'do not apply' as report.trust",
+        ),
+        (
+            refined,
+            ("answers", "verdict"),
+            "perhaps",
+            "expected one of 'apply', 'already calibrated', 'caution'",
+        ),
+        (
+            refined,
+            ("answers", "priors", 0, "width"),
+            -1,
+            "expected a positive width of the prior, got -1.0",
+        ),
         (labelled, ("measured", 0, "after"), None, "expected the ece before and after calibration"),
         (segmented, ("segmentation", "rows", 0), [], "expected a table of classes of 8 columns"),
         (plain, ("colour",), "red", "expected report with the fields model, .*, got 'colour'"),
@@ -125,12 +166,16 @@ def test_what_does_not_fit_together_is_refused(contents):
 
 
 @pytest.mark.parametrize(
-    "text", ["[1", "\ufeff{}", "[" * 100_000, "1" * 5_000, '{"format": NaN', b"\xff\xfe"], ids=range(6)
+    "text",
+    ["[1", "\ufeff{}", "[" * 100_000, "1" * 5_000, '{"format": NaN', b"\xff\xfe"],
+    ids=range(6),
 )
 def test_a_file_that_is_no_json_is_refused(tmp_path, text):
     path = tmp_path / "report.json"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InputError, match=r"expected a report file, got .*report\.json, which is not JSON"):
+    with pytest.raises(
+        InputError, match=r"expected a report file, got .*report\.json, which is not JSON"
+    ):
         Report.load(path)
 
 
@@ -146,6 +191,7 @@ def test_an_error_names_the_file(tmp_path, contents):
     path = tmp_path / "report.json"
     path.write_text(json.dumps(changed(contents[0], ("data", "inputs"), "many")))
     with pytest.raises(
-        InputError, match=r"expected a whole number as report\.data\.inputs, got 'many' in .*report\.json"
+        InputError,
+        match=r"expected a whole number as report\.data\.inputs, got 'many' in .*report\.json",
     ):
         Report.load(path)

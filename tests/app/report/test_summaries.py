@@ -31,13 +31,13 @@ def test_thin_lines_are_by_image_or_not_there(made):
     assert "Thin lines are 95% intervals." in page(made.make_report())
 
 
-def test_maps_have_names_and_a_picture_of_their_size(made, tmp_path):
+def test_maps_have_names_and_a_image_of_their_size(made, tmp_path):
     from PIL import Image
 
     Image.fromarray(np.zeros((400, 800, 3), np.uint8)).save(tmp_path / "wide.jpg")
     report = made.make_segmented([tmp_path / "wide.jpg"], labelled=True)
     for item in report.segmentation.maps:
-        for key in ("picture", "before", "after", "correct"):
+        for key in ("image_file", "before", "after", "correct"):
             shown = Image.open(io.BytesIO(base64.b64decode(getattr(item, key).partition(",")[2])))
             assert shown.size == (320, 160)
     html = page(report)
@@ -45,19 +45,21 @@ def test_maps_have_names_and_a_picture_of_their_size(made, tmp_path):
         assert html.count(f"<figcaption>{title}</figcaption>") == 6
     assert "black pixels are ignored" in html
     assert "precision" in report.segmentation.header
-    assert "the share that are of it" in html
+    assert "the fraction that are of it" in html
     assert "black pixels are ignored" not in page(made.make_segmented())
 
 
 def test_chunks_do_not_show(monkeypatch, made):
     whole = made.make_report(labelled=True)
     monkeypatch.setattr("pseudocal.app.report.predictions.CHUNK", 60)
-    monkeypatch.setattr("pseudocal.app.report.predictions.block_starts", lambda shape: range(0, shape[0], 7))
+    monkeypatch.setattr(
+        "pseudocal.app.report.predictions.block_starts", lambda shape: range(0, shape[0], 7)
+    )
     parts = made.make_report(labelled=True)
     assert len(made.make_summary(made.make_run())[1]) == -(-600 // 7)
     assert parts.examples == whole.examples
     for part, one in zip(parts.classes, whole.classes, strict=True):
-        assert (part.name, part.share, part.right) == (one.name, one.share, one.right)
+        assert (part.name, part.fraction, part.right) == (one.name, one.fraction, one.right)
         assert (part.before, part.after) == pytest.approx((one.before, one.after))
     assert [row.wrong for row in parts.selection] == [row.wrong for row in whole.selection]
     assert parts.confidence.before == whole.confidence.before
@@ -94,7 +96,9 @@ def test_sums_of_many_images_are_joined_on_the_way(monkeypatch):
 
 def test_a_sample_of_pixels_with_weights_stands_for_all():
     summary = segmenter()
-    summary.add_sample(Labelled(np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), np.array([3.0, 1.0])))
+    summary.add_sample(
+        Labelled(np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), np.array([3.0, 1.0]))
+    )
     np.testing.assert_array_equal(summary.tally.by_class[0], [3.0, 1.0])
     assert summary.tally.histogram.sum(axis=1).tolist() == [4.0, 4.0]
 

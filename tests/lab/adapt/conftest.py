@@ -16,7 +16,9 @@ from pseudocal.lab.adapt.tensors import Tensors, predict_tensors
 from pseudocal.lab.data import Domain
 
 CLASSES = 4
-torch.set_num_threads(1)  # these networks are tiny: threads that wait for each other cost more than they give
+torch.set_num_threads(
+    1
+)  # these networks are tiny: threads that wait for each other cost more than they give
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +28,10 @@ def seed() -> None:
 
 @dataclass(frozen=True)
 class Toy:
-    """Gaussian clusters in 8 dimensions; the target's are moved and turned, so that source-only does badly."""
+    """Gaussian clusters in 8 dimensions.
+
+    The target's are moved and turned, so that source-only does badly.
+    """
 
     source: Domain
     target: Domain

@@ -19,9 +19,19 @@ from pseudocal.lab.data import image_folder
 
 def small_backbone(choice: Choice) -> Backbone:
     """In the place of the digits' network, one for colour images of 12 pixels."""
-    layers = [torch.nn.Conv2d(3, 8, 3, 2), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten()]
+    layers = [
+        torch.nn.Conv2d(3, 8, 3, 2),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+    ]
     return Backbone(
-        choice, torch.nn.Sequential(*layers), width=200, size=None, normal=((0.5,), (0.5,)), pretrained=False
+        choice,
+        torch.nn.Sequential(*layers),
+        width=200,
+        size=None,
+        normal=((0.5,), (0.5,)),
+        pretrained=False,
     )
 
 
@@ -43,7 +53,15 @@ def domains(tmp_path: Path, monkeypatch):
 def trained(domains, out: Path, method: str = "mcc", **settings):
     run = TrainingRun(out, iterations=12, checkpoint_every=5, **settings)
     preset = replace(METHODS[method]["paper"], batch=6)
-    result = train(domains[0], domains[1].unlabelled(), run, method=method, preset=preset, backbone="digits", width=8)
+    result = train(
+        domains[0],
+        domains[1].unlabelled(),
+        run,
+        method=method,
+        preset=preset,
+        backbone="digits",
+        width=8,
+    )
     return load_file(result.out / "model.safetensors"), result
 
 
@@ -56,7 +74,9 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("method", ["mcc", "atdoc", "shot"])
-def test_a_resumed_run_with_augmentation_is_the_same_to_the_last_digit(domains, tmp_path: Path, method: str) -> None:
+def test_a_resumed_run_with_augmentation_is_the_same_to_the_last_digit(
+    domains, tmp_path: Path, method: str
+) -> None:
     def kill(progress) -> None:
         if (progress.stage, progress.done) == (method, 8):
             raise KilledError
@@ -69,7 +89,9 @@ def test_a_resumed_run_with_augmentation_is_the_same_to_the_last_digit(domains, 
     assert same(whole, again)
 
 
-def test_augmentation_is_the_default_of_files_and_changes_the_training_only(domains, tmp_path: Path) -> None:
+def test_augmentation_is_the_default_of_files_and_changes_the_training_only(
+    domains, tmp_path: Path
+) -> None:
     with_crops, result = trained(domains, tmp_path / "1")
     without, plain = trained(domains, tmp_path / "2", augment=False)
     assert not same(with_crops, without)

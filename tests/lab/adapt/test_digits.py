@@ -27,13 +27,17 @@ def source_only(domains: dict[str, Domain], tmp_path_factory: pytest.TempPathFac
 def accuracy(domains: dict[str, Domain], method: str, out: Path) -> float:
     target = domains["mnist"]
     run = TrainingRun(out, iterations=600)
-    trained = train(domains["optdigits"], target.unlabelled(), run, method=method, backbone="digits", width=64)
+    trained = train(
+        domains["optdigits"], target.unlabelled(), run, method=method, backbone="digits", width=64
+    )
     with np.load(trained.target) as outputs:
         return float((outputs["logits"].argmax(axis=1) == target.labels).mean())
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "source-only"])
-def test_every_method_trains_end_to_end(domains, source_only: float, tmp_path: Path, method: str) -> None:
+def test_every_method_trains_end_to_end(
+    domains, source_only: float, tmp_path: Path, method: str
+) -> None:
     reached = accuracy(domains, method, tmp_path)
     assert reached > source_only + 0.05, f"{method} {reached:.3f}, source-only {source_only:.3f}"
 
@@ -50,4 +54,6 @@ def test_pada_finds_the_absent_classes(domains, tmp_path: Path) -> None:
     run = TrainingRun(tmp_path, iterations=600, checkpoint_every=598, progress=look)
     train(domains["optdigits"], target.unlabelled(), run, method="pada", backbone="digits")
     (gamma,) = gammas
-    assert gamma[5:].mean() < gamma[:5].mean() / 3  # single classes differ much, by seed and by number of threads
+    assert (
+        gamma[5:].mean() < gamma[:5].mean() / 3
+    )  # single classes differ much, by seed and by number of threads

@@ -8,13 +8,22 @@ import torch
 from torch import Tensor
 
 from pseudocal.lab.adapt import losses
-from pseudocal.lab.adapt.pseudo_labels import cluster_labels, moved_centroids, neighbour_labels, sharpened
+from pseudocal.lab.adapt.pseudo_labels import (
+    cluster_labels,
+    moved_centroids,
+    neighbour_labels,
+    sharpened,
+)
 
-# Values computed by the methods' published code, on logits s * sin(1.3 i + 0.7 j + 0.11 i j + phase).
+# Values computed by the methods' published code, on logits s * sin(1.3 i + 0.7 j + 0.11 i j +
+# phase).
 
 
 def wave(scale: float, phase: float = 0.0, rows: int = 12, columns: int = 5) -> Tensor:
-    i, j = torch.arange(rows, dtype=torch.float64)[:, None], torch.arange(columns, dtype=torch.float64)
+    i, j = (
+        torch.arange(rows, dtype=torch.float64)[:, None],
+        torch.arange(columns, dtype=torch.float64),
+    )
     return scale * torch.sin(1.3 * i + 0.7 * j + 0.11 * i * j + phase)
 
 
@@ -48,7 +57,9 @@ def test_golden_adversarial_losses() -> None:
         (losses.over_batch(weights[:6], weights[6:]), 0.8560603391560243),
         (losses.per_domain(ones, ones), 0.8582167626711108),
     ):
-        assert losses.domain_confusion(judged[:6], judged[6:], *normalised).item() == pytest.approx(expected, abs=1e-8)
+        assert losses.domain_confusion(judged[:6], judged[6:], *normalised).item() == pytest.approx(
+            expected, abs=1e-8
+        )
 
 
 def test_stepwise_norm_has_a_constant_value_and_a_constant_pull() -> None:
@@ -68,7 +79,9 @@ def _fixed(z: Tensor) -> Tensor:
 FIXED = _fixed(wave(1))
 GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
     "cross entropy": lambda z: losses.cross_entropy(z, torch.arange(12) % 5, smoothing=0.1),
-    "weighted cross entropy": lambda z: losses.cross_entropy(z, torch.arange(12) % 5, weights=FIXED),
+    "weighted cross entropy": lambda z: losses.cross_entropy(
+        z, torch.arange(12) % 5, weights=FIXED
+    ),
     "entropy": losses.entropy,
     "mcc": lambda z: losses.mcc(z, temperature=2.5, weights=FIXED),
     "bnm": losses.bnm,
@@ -106,11 +119,17 @@ def test_entropy_weights_pass_gradients_only_in_the_official_way() -> None:
 def test_smoothed_cross_entropy_by_hand() -> None:
     z = torch.tensor([[math.log(3.0), 0.0]])
     by_hand = -(0.95 * math.log(0.75) + 0.05 * math.log(0.25))  # target (0.95, 0.05)
-    assert losses.cross_entropy(z, torch.tensor([0]), smoothing=0.1).item() == pytest.approx(by_hand)
+    assert losses.cross_entropy(z, torch.tensor([0]), smoothing=0.1).item() == pytest.approx(
+        by_hand
+    )
 
 
 def test_class_weights_agree_with_torch_when_rows_are_weighted_by_class() -> None:
-    z, y, gamma = wave(2), torch.arange(12) % 5, torch.tensor([2.0, 1.0, 0.5, 0.0, 3.0], dtype=torch.float64)
+    z, y, gamma = (
+        wave(2),
+        torch.arange(12) % 5,
+        torch.tensor([2.0, 1.0, 0.5, 0.0, 3.0], dtype=torch.float64),
+    )
     expected = torch.nn.functional.cross_entropy(z, y, weight=gamma)
     torch.testing.assert_close(losses.cross_entropy(z, y, weights=gamma[y]), expected)
 
@@ -132,7 +151,10 @@ def test_adaptive_smoothing_keeps_rows_that_sum_to_one() -> None:
 
 
 def test_neighbours_against_a_double_loop() -> None:
-    memory, predictions = torch.nn.functional.normalize(wave(1, 0.1, 20, 6), dim=1), wave(2, 0.7, 20, 5).softmax(dim=1)
+    memory, predictions = (
+        torch.nn.functional.normalize(wave(1, 0.1, 20, 6), dim=1),
+        wave(2, 0.7, 20, 5).softmax(dim=1),
+    )
     features, rows = wave(1, 0.2, 12, 6), torch.arange(3, 15)
     labels, weights = neighbour_labels(features, rows, memory=memory, predictions=predictions, k=3)
     for i, own in enumerate(rows.tolist()):
@@ -145,7 +167,9 @@ def test_neighbours_against_a_double_loop() -> None:
 
 def test_a_memory_smaller_than_k_still_votes() -> None:
     memory = torch.eye(2)
-    labels, _ = neighbour_labels(memory, torch.arange(2), memory=memory, predictions=torch.eye(2), k=5)
+    labels, _ = neighbour_labels(
+        memory, torch.arange(2), memory=memory, predictions=torch.eye(2), k=5
+    )
     assert labels.tolist() == [1, 0]  # each has only the other
 
 
@@ -161,9 +185,16 @@ def test_absent_centroids_keep_their_direction() -> None:
     torch.testing.assert_close(after[1:], 0.9 * before[1:])
 
 
-def test_rare_classes_are_left_out_of_the_clusters() -> None:
+def test_rare_classes_are_skipped_of_the_clusters() -> None:
     features = torch.tensor([[1.0, 0.0]] * 5 + [[0.0, 1.0]])
     p = torch.tensor([[0.9, 0.1]] * 5 + [[0.1, 0.9]])
     assert cluster_labels(features, p).tolist() == [0, 0, 0, 0, 0, 1]
     assert cluster_labels(features, p, threshold=1).tolist() == [0] * 6
-    assert cluster_labels(features, p, threshold=9).tolist() == [0, 0, 0, 0, 0, 1]  # none left: the predictions
+    assert cluster_labels(features, p, threshold=9).tolist() == [
+        0,
+        0,
+        0,
+        0,
+        0,
+        1,
+    ]  # none left: the predictions

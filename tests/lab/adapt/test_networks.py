@@ -13,7 +13,13 @@ from pseudocal.app.models.architectures import ARCHITECTURES
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt import BACKBONES, Choice, Network, TrainingRun, build_backbone, train
 from pseudocal.lab.adapt.backbones import cached_features, compute_features
-from pseudocal.lab.adapt.networks import HEADS, Discriminator, NormKeepingDropout, QuickDropout, build_head
+from pseudocal.lab.adapt.networks import (
+    HEADS,
+    Discriminator,
+    NormKeepingDropout,
+    QuickDropout,
+    build_head,
+)
 from pseudocal.lab.adapt.weights import about_weights, paper_file, pretrained_classifier
 from pseudocal.lab.data import Domain, Unlabelled
 
@@ -24,12 +30,15 @@ def test_heads_have_the_shapes_they_claim(kind: str) -> None:
     x = torch.randn(3, 12)
     assert head(x).shape == (3, 5)
     assert head.bottleneck(x).shape == (3, head.width)
-    assert (head.rival is not None) == ("pair" in kind)
+    assert (head.baseline is not None) == ("pair" in kind)
 
 
 def test_weight_norm_starts_with_lengths_of_the_directions() -> None:
     classifier: Any = build_head("weightnorm", 12, 6, 5).classifier
-    length, direction = classifier.parametrizations.weight.original0, classifier.parametrizations.weight.original1
+    length, direction = (
+        classifier.parametrizations.weight.original0,
+        classifier.parametrizations.weight.original1,
+    )
     torch.testing.assert_close(length[:, 0], direction.norm(dim=1))
     assert (classifier.bias == 0).all()
 
@@ -69,7 +78,9 @@ def test_efficientnet_knows_imagenet() -> None:
         features = backbone(images)
         assert features.shape == (2, backbone.width) == (2, 1280)
         by_hand = nn.functional.interpolate(images.float(), (128, 128), mode="bilinear")
-        expected = backbone.trunk.net.extract_features((by_hand / 255 - 0.498) / 0.502).mean(dim=(2, 3))
+        expected = backbone.trunk.net.extract_features((by_hand / 255 - 0.498) / 0.502).mean(
+            dim=(2, 3)
+        )
     torch.testing.assert_close(features, expected)
     assert not build_backbone(Choice("efficientnet-lite0", "random")).pretrained
 
@@ -78,8 +89,17 @@ def test_transformers_backbones_load_from_a_folder(tmp_path: Path) -> None:
     from transformers import ResNetConfig, ResNetModel, ViTConfig, ViTModel
 
     small = ResNetConfig(depths=[1, 1], hidden_sizes=[8, 16], embedding_size=8, layer_type="basic")
-    tiny = ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32)
-    for name, model, width in (("resnet34", ResNetModel(small), 16), ("vit-b16", ViTModel(tiny), 16)):
+    tiny = ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=32,
+    )
+    for name, model, width in (
+        ("resnet34", ResNetModel(small), 16),
+        ("vit-b16", ViTModel(tiny), 16),
+    ):
         model.save_pretrained(tmp_path / name)
         backbone = build_backbone(Choice(name, str(tmp_path / name), size=32)).eval()
         assert backbone.pretrained
@@ -94,7 +114,10 @@ def test_a_state_dict_gives_its_weights_and_is_rebuilt_without_its_file(tmp_path
     torch.manual_seed(0)
     theirs = ARCHITECTURES["resnet34"]()
     file = tmp_path / "resnet34-b627a593.pth"
-    torch.save({**theirs.state_dict(), "fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}, file)
+    torch.save(
+        {**theirs.state_dict(), "fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)},
+        file,
+    )
     backbone = build_backbone(Choice("resnet34", str(file))).eval()
     images = torch.randint(0, 256, (2, 3, 224, 224), dtype=torch.uint8)
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
@@ -113,22 +136,36 @@ def test_a_state_dict_gives_its_weights_and_is_rebuilt_without_its_file(tmp_path
 
 
 def test_weights_are_never_random_in_silence(monkeypatch) -> None:
-    with pytest.raises(InputError, match=r"got none: pass a state dict, such as torchvision's resnet50-0676ba61\.pth"):
+    with pytest.raises(
+        InputError,
+        match=r"got none: pass a state dict, such as torchvision's resnet50-0676ba61\.pth",
+    ):
         build_backbone("resnet50")
     assert about_weights("resnet50", "random") == "resnet50: random weights"
     assert "the paper's are torchvision's V1" in about_weights("resnet50", "microsoft/resnet-50")
     monkeypatch.setattr("socket.create_connection", None)  # nobody asks: the variable says so
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(InputError, match=r"got nobody/resnet, which is not: .*resnet50-0676ba61\.pth"):
+    with pytest.raises(
+        InputError, match=r"got nobody/resnet, which is not: .*resnet50-0676ba61\.pth"
+    ):
         build_backbone(Choice("resnet50", "nobody/resnet"))
 
 
 def test_a_folder_of_another_network_is_refused(tmp_path: Path) -> None:
     from transformers import ViTConfig, ViTModel
 
-    tiny = ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, image_size=32)
+    tiny = ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        image_size=32,
+    )
     ViTModel(tiny).save_pretrained(tmp_path / "vit")
-    with pytest.raises(InputError, match=r"expected the tensors of resnet34 in .*vit, got \d+ missing, the first emb"):
+    with pytest.raises(
+        InputError,
+        match=r"expected the tensors of resnet34 in .*vit, got \d+ missing, the first emb",
+    ):
         build_backbone(Choice("resnet34", str(tmp_path / "vit")))
     with pytest.raises(InputError, match=r"got 2 missing, the first classifier\.bias"):
         pretrained_classifier(Choice("vit-b16", str(tmp_path / "vit")))
@@ -144,28 +181,51 @@ def test_a_hub_that_does_not_answer_is_not_waited_for(monkeypatch) -> None:
     monkeypatch.setattr("socket.create_connection", refused)
     monkeypatch.setattr("pseudocal.lab.adapt.weights.getproxies", dict)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    with pytest.raises(InputError, match="expected weights that are on this machine, got nobody/resnet"):
+    with pytest.raises(
+        InputError, match="expected weights that are on this machine, got nobody/resnet"
+    ):
         build_backbone(Choice("resnet34", "nobody/resnet"))
 
 
 def test_the_classifier_that_pretrained_weights_come_with(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    small = {"embedding_size": 4, "hidden_sizes": [4, 4, 4, 8], "depths": [1, 1, 1, 1], "layer_type": "basic"}
-    model = transformers.ResNetForImageClassification(transformers.ResNetConfig(**small, num_labels=7))
+    small = {
+        "embedding_size": 4,
+        "hidden_sizes": [4, 4, 4, 8],
+        "depths": [1, 1, 1, 1],
+        "layer_type": "basic",
+    }
+    model = transformers.ResNetForImageClassification(
+        transformers.ResNetConfig(**small, num_labels=7)
+    )
     model.save_pretrained(tmp_path)
     found = pretrained_classifier(Choice("resnet50", str(tmp_path)))
     assert torch.equal(found.weight, model.classifier[1].weight)
     images = np.random.default_rng(0).integers(0, 256, (6, 3, 224, 224)).astype(np.uint8)
-    target, run = Unlabelled("sketch", images), TrainingRun(tmp_path / "run", iterations=1, frozen=False)
+    target, run = (
+        Unlabelled("sketch", images),
+        TrainingRun(tmp_path / "run", iterations=1, frozen=False),
+    )
     source = Domain("imagenet", images[:0], np.zeros(0, int), tuple("abcdefg"))
     choice = Choice("resnet50", str(tmp_path))
     trained = train(source, target, run, method="shot", preset="imagenet", backbone=choice)
     kept = trained.load().head.classifier.state_dict()["weight"]
     assert torch.equal(kept, model.classifier[1].state_dict()["weight"])
     assert not (tmp_path / "run" / "source").exists()
-    with pytest.raises(InputError, match="expected pretrained weights of 3 classes for resnet50, got 7"):
-        train(replace(source, classes=tuple("abc")), target, run, method="dine", preset="imagenet", backbone=choice)
-    with pytest.raises(InputError, match="expected weights with a linear classifier for resnet50, got random"):
+    with pytest.raises(
+        InputError, match="expected pretrained weights of 3 classes for resnet50, got 7"
+    ):
+        train(
+            replace(source, classes=tuple("abc")),
+            target,
+            run,
+            method="dine",
+            preset="imagenet",
+            backbone=choice,
+        )
+    with pytest.raises(
+        InputError, match="expected weights with a linear classifier for resnet50, got random"
+    ):
         pretrained_classifier(Choice("resnet50", "random"))
 
 
@@ -178,7 +238,8 @@ def test_a_folder_of_state_dicts_has_one_for_each_backbone(tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "width"), [("resnet34", 512), ("resnet50", 2048), ("resnet101", 2048), ("vit-b16", 768)]
+    ("name", "width"),
+    [("resnet34", 512), ("resnet50", 2048), ("resnet101", 2048), ("vit-b16", 768)],
 )
 def test_transformers_backbones_at_random(name: str, width: int) -> None:
     backbone = build_backbone(Choice(name, "random")).eval()

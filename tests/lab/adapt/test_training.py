@@ -18,7 +18,16 @@ from safetensors.torch import load_file
 
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError, locked
-from pseudocal.lab.adapt import METHODS, Trained, TrainingProgress, TrainingRun, dine, load_network, shot, train
+from pseudocal.lab.adapt import (
+    METHODS,
+    Trained,
+    TrainingProgress,
+    TrainingRun,
+    dine,
+    load_network,
+    shot,
+    train,
+)
 from pseudocal.lab.adapt.method import SCHEDULES, Moment
 from pseudocal.lab.adapt.runs import _step_seed, torch_threads
 from pseudocal.lab.adapt.tensors import SOURCE, TARGET, batch_numbers
@@ -31,11 +40,22 @@ RUN_FIELDS = {field.name for field in fields(TrainingRun)}
 def small(images, out: Path, *, method: str = "mcc", preset: str = "paper", **changes) -> Trained:
     """Train a small network on batches of 16; changes are those of the run, or of `train`."""
     source, target = images
-    run = TrainingRun(out, **{**RUN, **{name: value for name, value in changes.items() if name in RUN_FIELDS}})
+    run = TrainingRun(
+        out, **{**RUN, **{name: value for name, value in changes.items() if name in RUN_FIELDS}}
+    )
     others = {name: value for name, value in changes.items() if name not in RUN_FIELDS}
     known = METHODS.get(method, {}).get(preset)
     chosen = preset if known is None else replace(known, batch=16)
-    return train(source, target.unlabelled(), run, method=method, preset=chosen, backbone="digits", width=16, **others)
+    return train(
+        source,
+        target.unlabelled(),
+        run,
+        method=method,
+        preset=chosen,
+        backbone="digits",
+        width=16,
+        **others,
+    )
 
 
 def same_weights(a: Path, b: Path) -> bool:
@@ -85,7 +105,8 @@ def test_a_killed_process_ends_with_the_same_weights(images, tmp_path: Path) -> 
         train(source, Unlabelled("flipped", data["t"]), run, method="cdan", preset=preset, backbone="digits", width=16)
     """
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == -signal.SIGKILL
     again = small(images, tmp_path / "cut", method="cdan", preset="official", iterations=30)
@@ -108,9 +129,13 @@ def test_the_layout_of_images_in_memory_does_not_matter(images, tmp_path: Path) 
         return replace(domain, inputs=np.array(domain.inputs, order="C"))
 
     def built(domain: Domain) -> Domain:
-        return replace(domain, inputs=np.array(domain.inputs[:, 0])[:, None])  # the new axis has stride 0
+        return replace(
+            domain, inputs=np.array(domain.inputs[:, 0])[:, None]
+        )  # the new axis has stride 0
 
-    assert np.asarray(built(images[0]).inputs).strides != np.asarray(loaded(images[0]).inputs).strides
+    assert (
+        np.asarray(built(images[0]).inputs).strides != np.asarray(loaded(images[0]).inputs).strides
+    )
     warm = small([loaded(domain) for domain in images], tmp_path / "warm", iterations=60)
     cold = small([built(domain) for domain in images], tmp_path / "cold", iterations=60)
     assert same_weights(warm.out, cold.out)
@@ -131,7 +156,9 @@ def test_files_of_a_run(images, tmp_path: Path) -> None:
         assert len(outputs["logits"]) == 64
     model = trained.load()
     with torch.no_grad():
-        np.testing.assert_allclose(model(torch.from_numpy(target.inputs)).numpy(), logits, atol=1e-4)
+        np.testing.assert_allclose(
+            model(torch.from_numpy(target.inputs)).numpy(), logits, atol=1e-4
+        )
     settings = json.loads((tmp_path / "run.json").read_text())
     assert settings["settings"]["seed"] == 0
     assert {"torch", "numpy", "python"} <= settings["versions"].keys()
@@ -159,13 +186,20 @@ def test_a_preset_may_be_of_ones_own(images, tmp_path: Path) -> None:
 def test_a_finished_run_is_not_repeated_and_another_is_refused(images, tmp_path: Path) -> None:
     first = small(images, tmp_path)
     assert small(images, tmp_path, progress=kill_at("mcc", 1)) == first
-    with pytest.raises(InputError, match=r"expected the settings that .* was started with \(seed 0\), got seed 3"):
+    with pytest.raises(
+        InputError, match=r"expected the settings that .* was started with \(seed 0\), got seed 3"
+    ):
         small(images, tmp_path, seed=3)
 
 
-def test_a_second_training_in_a_folder_is_refused_and_leftovers_are_removed(images, tmp_path: Path) -> None:
+def test_a_second_training_in_a_folder_is_refused_and_leftovers_are_removed(
+    images, tmp_path: Path
+) -> None:
     (tmp_path / ".target.1.aside.npz").write_bytes(b"half")
-    with locked(tmp_path), pytest.raises(OutputError, match="expected an output folder that no other run writes to"):
+    with (
+        locked(tmp_path),
+        pytest.raises(OutputError, match="expected an output folder that no other run writes to"),
+    ):
         small(images, tmp_path)
     assert small(images, tmp_path).out == tmp_path
     assert not list(tmp_path.glob(".*"))
@@ -186,7 +220,10 @@ def test_mistakes_are_named(images, tmp_path: Path) -> None:
     for changes, message in (
         ({"method": "magic"}, "expected a method among source-only, .*, got 'magic'"),
         ({"preset": "best"}, "expected a preset of mcc among paper, official, got 'best'"),
-        ({"options": {"tau": 1}}, "expected options among weight, temperature, ramp, smoothing, got 'tau'"),
+        (
+            {"options": {"tau": 1}},
+            "expected options among weight, temperature, ramp, smoothing, got 'tau'",
+        ),
         ({"iterations": 0}, "expected iterations of at least 1, got 0"),
     ):
         with pytest.raises(InputError, match=message):
@@ -205,7 +242,9 @@ def test_target_labels_and_source_data_have_no_way_in() -> None:
     assert signature.parameters["target"].annotation is Unlabelled
     assert not hasattr(Unlabelled("x", np.zeros((1, 1, 2, 2), np.uint8)), "labels")
     for function in (shot, dine):
-        annotations = [p.annotation for p in inspect.signature(function, eval_str=True).parameters.values()]
+        annotations = [
+            p.annotation for p in inspect.signature(function, eval_str=True).parameters.values()
+        ]
         assert Domain not in annotations
 
 
@@ -213,7 +252,9 @@ def test_source_free_methods_by_themselves(images, tmp_path: Path) -> None:
     source, target = images
     run = TrainingRun(tmp_path / "source", iterations=12)
     preset = replace(METHODS["source-only"]["shot"], batch=16)
-    model = train(source, target.unlabelled(), run, method="source-only", preset=preset, backbone="digits").load()
+    model = train(
+        source, target.unlabelled(), run, method="source-only", preset=preset, backbone="digits"
+    ).load()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     run = TrainingRun(tmp_path / "shot", iterations=4, frozen=False)
     adapted = shot(model, target.unlabelled(), run, classes=source.classes).load()
@@ -223,14 +264,17 @@ def test_source_free_methods_by_themselves(images, tmp_path: Path) -> None:
     assert not any("classifier" in name for name in changed)
     black_box = np.full((len(target), 4), 0.25)
     run = TrainingRun(tmp_path / "dine", iterations=4)
-    assert dine(black_box, target.unlabelled(), run, classes=source.classes, backbone="digits").target.exists()
+    assert dine(
+        black_box, target.unlabelled(), run, classes=source.classes, backbone="digits"
+    ).target.exists()
     with pytest.raises(InputError, match=r"expected probabilities of shape \(80, 4\)"):
         dine(black_box[:9], target.unlabelled(), run, classes=source.classes, backbone="digits")
 
 
 def test_frozen_training_gives_a_whole_network(images, tmp_path: Path) -> None:
     rgb = [
-        replace(domain, inputs=np.repeat(domain.inputs[:10], 3, axis=1), labels=domain.labels[:10]) for domain in images
+        replace(domain, inputs=np.repeat(domain.inputs[:10], 3, axis=1), labels=domain.labels[:10])
+        for domain in images
     ]
     threads: dict[str, int] = {}
     with torch_threads(2):
@@ -267,7 +311,11 @@ def test_schedules_end_where_they_should() -> None:
 def test_batches_cover_each_epoch_once() -> None:
     epoch = np.concatenate([batch_numbers(12, 4, 0, SOURCE, step) for step in (1, 2, 3)])
     assert sorted(epoch) == list(range(12))
-    assert not np.array_equal(batch_numbers(12, 4, 0, SOURCE, 1), batch_numbers(12, 4, 0, SOURCE, 4))
-    assert not np.array_equal(batch_numbers(12, 4, 0, SOURCE, 1), batch_numbers(12, 4, 0, TARGET, 1))
+    assert not np.array_equal(
+        batch_numbers(12, 4, 0, SOURCE, 1), batch_numbers(12, 4, 0, SOURCE, 4)
+    )
+    assert not np.array_equal(
+        batch_numbers(12, 4, 0, SOURCE, 1), batch_numbers(12, 4, 0, TARGET, 1)
+    )
     assert len(batch_numbers(3, 36, 0, TARGET, 9)) == 3
     assert len({_step_seed(0, step) for step in range(1000)}) == 1000

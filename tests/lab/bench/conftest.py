@@ -1,4 +1,7 @@
-"""A suite of seconds: heads of a few steps on a frozen random network, and one network trained as a whole."""
+"""A suite of seconds.
+
+Heads of a few steps on a frozen random network, and one network trained as a whole.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.data import builtin_digits, builtin_scenes
 from pseudocal.lab.data.cache import write_checked
 
-torch.set_num_threads(1)  # these networks are tiny: threads that wait for each other cost more than they give
+torch.set_num_threads(
+    1
+)  # these networks are tiny: threads that wait for each other cost more than they give
 
 TINY = """
 calibrators = ["none", "vectorscal", "tempscal", "transcal", "mc-dropout", "ensemble", "pseudocal", "pseudo-ensemble",
@@ -43,7 +48,10 @@ iterations = 30
 
 
 def small_digits() -> dict[str, np.ndarray]:
-    """In the place of the digits, 200 images of each domain: a square whose place is the class, light or dark."""
+    """In the place of the digits, 200 images of each domain.
+
+    A square whose place is the class, light or dark.
+    """
     arrays: dict[str, np.ndarray] = {}
     for seed, name in enumerate(("mnist", "optdigits", "fonts")):
         rng = np.random.default_rng(seed)
@@ -57,7 +65,10 @@ def small_digits() -> dict[str, np.ndarray]:
 
 
 def small_scenes() -> dict[str, np.ndarray]:
-    """In the place of the scenes, 24 pictures of each vendor: two halves whose class is the brightest channel."""
+    """In the place of the scenes, 24 images of each vendor.
+
+    Two halves whose class is the brightest channel.
+    """
     arrays = {"classes": np.array(["red", "green", "blue"])}
     for seed, name in enumerate(("noto", "twemoji", "openmoji", "fluent")):
         rng = np.random.default_rng(seed)
@@ -105,7 +116,9 @@ def done(tiny, cache, tmp_path_factory) -> Store:
 
 def content(out: Path) -> dict[str, bytes]:
     """All files but those that hold times, and hidden ones: locks, and what a kill left aside."""
-    files = [path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "times.json"]
+    files = [
+        path for path in sorted(out.rglob("*")) if path.is_file() and path.name != "times.json"
+    ]
     files = [path for path in files if not path.name.startswith(".")]
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
 

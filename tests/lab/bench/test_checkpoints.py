@@ -18,7 +18,9 @@ from pseudocal.lab.bench.suite_file import parse_suite
 from pseudocal.lab.data import layouts
 
 CLASSES = ("Bed", "Bike", "TV")
-pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pseudocal.calibrators.trust.UnreliableCalibrationWarning"
+)
 
 
 @pytest.fixture
@@ -42,23 +44,38 @@ def root(tmp_path, monkeypatch):
     plain = torch.tensor(colours / 255, dtype=torch.float32)[:, :, None, None].expand(3, 3, 64, 64)
     with torch.no_grad():
         fc.weight *= 30
-        fc.bias.sub_(fc(bottleneck(body((plain - 0.45) / 0.225))).mean(dim=0))  # so that no class wins everywhere
+        fc.bias.sub_(
+            fc(bottleneck(body((plain - 0.45) / 0.225))).mean(dim=0)
+        )  # so that no class wins everywhere
     tensors = {f"0.{name}": tensor for name, tensor in body.state_dict().items()}
-    tensors |= {"1.bottleneck.weight": bottleneck.weight.detach(), "1.bottleneck.bias": bottleneck.bias.detach()}
+    tensors |= {
+        "1.bottleneck.weight": bottleneck.weight.detach(),
+        "1.bottleneck.bias": bottleneck.bias.detach(),
+    }
     tensors |= {f"1.fc.{name}": tensor for name, tensor in fc.state_dict().items()}
     torch.save(tensors, tmp_path / "bnm.pt")
     return tmp_path
 
 
 def suite(root, calibrators, **more):
-    task = {"data": "office-home", "source": "Art", "target": "Clipart", "method": "bnm", "backbone": "resnet34"}
+    task = {
+        "data": "office-home",
+        "source": "Art",
+        "target": "Clipart",
+        "method": "bnm",
+        "backbone": "resnet34",
+    }
     return parse_suite(
-        {"calibrators": calibrators, "tasks": [task | {"checkpoint": str(root / "bnm.pt")} | more]}, "mine"
+        {"calibrators": calibrators, "tasks": [task | {"checkpoint": str(root / "bnm.pt")} | more]},
+        "mine",
     )
 
 
 def test_a_checkpoint_is_calibrated_without_training(root):
-    store, chosen = Store(root / "out", root=root), suite(root, ["none", "tempscal", "mc-dropout", "oracle"])
+    store, chosen = (
+        Store(root / "out", root=root),
+        suite(root, ["none", "tempscal", "mc-dropout", "oracle"]),
+    )
     assert run(chosen, store) == []
     assert set(store.scores(chosen.tasks[0])) == {"none", "tempscal", "mc-dropout", "oracle"}
     from pseudocal.lab.bench.stages.predict import load_classifier
@@ -67,13 +84,17 @@ def test_a_checkpoint_is_calibrated_without_training(root):
     images = torch.from_numpy(domains_of(chosen.tasks[0], store)[1].inputs[:])
     tensors = torch.load(root / "bnm.pt")
     body = networks.ARCHITECTURES["resnet34"]()
-    body.load_state_dict({name[2:]: tensor for name, tensor in tensors.items() if name.startswith("0.")})
+    body.load_state_dict(
+        {name[2:]: tensor for name, tensor in tensors.items() if name.startswith("0.")}
+    )
     mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     with torch.no_grad():
         features = body.eval()((images / 255 - mean[:, None, None]) / std[:, None, None])
         features = features @ tensors["1.bottleneck.weight"].T + tensors["1.bottleneck.bias"]
         expected = features @ tensors["1.fc.weight"].T + tensors["1.fc.bias"]
-        torch.testing.assert_close(load_classifier(chosen.tasks[0], store)(images), expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            load_classifier(chosen.tasks[0], store)(images), expected, rtol=1e-4, atol=1e-4
+        )
 
 
 def test_what_does_not_fit_is_said(root):
@@ -87,7 +108,14 @@ def test_what_does_not_fit_is_said(root):
 
 
 def test_the_command_calibrates_a_checkpoint(root):
-    arguments = ["calibrate", str(root / "bnm.pt"), str(root / "Clipart"), "-o", str(root / "done"), "--json"]
+    arguments = [
+        "calibrate",
+        str(root / "bnm.pt"),
+        str(root / "Clipart"),
+        "-o",
+        str(root / "done"),
+        "--json",
+    ]
     ran = CliRunner().invoke(app, [*arguments, "--architecture", "resnet34"])
     assert ran.exit_code == 0, ran.output
     assert (root / "done" / "calibration.json").exists()

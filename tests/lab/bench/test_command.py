@@ -26,11 +26,29 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert said.out == f"{done.out}: 3 of 3 tasks of tiny are done\n"
     assert bench("table", tiny_file, "--out", done.out) == 0
     said = capsys.readouterr().out
-    assert said.count("| No calibration |") == 3 + 3  # three metrics, and PseudoCal against it by each
-    assert bench("table", tiny_file, "--out", done.out, "--metric", "nll", "--format", "csv", "--by", "task") == 0
+    assert (
+        said.count("| No calibration |") == 3 + 3
+    )  # three metrics, and PseudoCal against it by each
+    assert (
+        bench(
+            "table",
+            tiny_file,
+            "--out",
+            done.out,
+            "--metric",
+            "nll",
+            "--format",
+            "csv",
+            "--by",
+            "task",
+        )
+        == 0
+    )
     assert "optdigits->fonts,nll," in capsys.readouterr().out
     assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
-    assert "expected a suite with scores of miou, got tiny, which has none" in capsys.readouterr().err
+    assert (
+        "expected a suite with scores of miou, got tiny, which has none" in capsys.readouterr().err
+    )
     assert bench("table", tiny_file, "--out", done.out, "--metric", "correspondence") == 0
     said = capsys.readouterr().out
     assert said.startswith("| Correspondence, mean over targets, % |")
@@ -38,7 +56,12 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
     assert "| No calibration |" not in said
     assert bench("figures", tiny_file, "--out", done.out, "--to", tmp_path) == 0
     names = {path.name for path in tmp_path.iterdir()}
-    assert {"tiny-reliability-mcc.svg", "tiny-pseudo-mcc.svg", "tiny-training.svg", "tiny-lambda.svg"} <= names
+    assert {
+        "tiny-reliability-mcc.svg",
+        "tiny-pseudo-mcc.svg",
+        "tiny-training.svg",
+        "tiny-lambda.svg",
+    } <= names
     assert set(capsys.readouterr().out.split()) == {str(tmp_path / name) for name in names}
 
 
@@ -46,7 +69,9 @@ def test_figures_of_some_tasks(tiny_file, done, tmp_path, capsys):
     words = ("figures", tiny_file, "--out", done.out, "--to", tmp_path, "--pair", "optdigits:fonts")
     assert bench(*words, "--method", "bnm") == 0
     names = {path.name for path in tmp_path.iterdir()}
-    assert "tiny-optdigits-fonts-bnm-reliability-bnm.svg" in names  # beside those of other pairs and methods
+    assert (
+        "tiny-optdigits-fonts-bnm-reliability-bnm.svg" in names
+    )  # beside those of other pairs and methods
     assert not any("mcc" in name for name in names)
     assert bench(*words, "--method", "cdan") == 3
     assert "expected a method among source-only, mcc, bnm, got 'cdan'" in capsys.readouterr().err
@@ -63,11 +88,17 @@ def test_a_figure_is_the_same_every_time(tiny, done, tmp_path):
 def test_a_failure_is_told_and_counted(tiny_file, cache, tmp_path, capsys):
     path = tmp_path / "broken.toml"
     text = tiny_file.read_text().partition("[[tasks]]\n")[2].partition("[[tasks]]")[0]
-    text = text.replace('["source-only", "mcc"]', '"mcc"').replace("iterations = 20", "iterations = 5")
-    path.write_text(f'calibrators = ["none", "oracle"]\n[[tasks]]\n{text}\noptions = {{ weight = inf }}\n')
+    text = text.replace('["source-only", "mcc"]', '"mcc"').replace(
+        "iterations = 20", "iterations = 5"
+    )
+    path.write_text(
+        f'calibrators = ["none", "oracle"]\n[[tasks]]\n{text}\noptions = {{ weight = inf }}\n'
+    )
     assert bench("run", path, "--out", tmp_path / "out", "--workers", 1) == 3
     said = capsys.readouterr()
-    assert "digits optdigits->fonts mcc seed 0: FloatingPointError: expected a finite loss" in said.err
+    assert (
+        "digits optdigits->fonts mcc seed 0: FloatingPointError: expected a finite loss" in said.err
+    )
     assert "0 of 1 tasks of broken are done" in said.out
     assert bench("table", path, "--out", tmp_path / "out") == 3
     assert "expected scores of broken" in capsys.readouterr().err
@@ -79,7 +110,9 @@ def test_a_quick_run_is_pointed_to(done, tiny, tmp_path, capsys):
     assert "(emoji-quick), got 'emoji': did you mean emoji-quick?" in capsys.readouterr().err
     for words in (["emoji", "--quick"], ["emoji-quick"]):
         assert bench("table", *words, "--out", tmp_path) == 3
-        assert "expected scores of emoji-quick" in capsys.readouterr().err  # found, though not run to the end
+        assert (
+            "expected scores of emoji-quick" in capsys.readouterr().err
+        )  # found, though not run to the end
 
 
 def test_few_temperatures_are_drawn_large():
@@ -102,7 +135,10 @@ def test_data_that_are_built_are_told_of(tiny_file, tmp_path, monkeypatch, capsy
         return []
 
     monkeypatch.setattr(pseudocal.lab.bench, "run", fake)
-    for expected in (f"building tiny on first use, to be kept in {tmp_path}\n", ""):  # then it is there
+    for expected in (
+        f"building tiny on first use, to be kept in {tmp_path}\n",
+        "",
+    ):  # then it is there
         assert bench("run", tiny_file, "--out", tmp_path / "out", "--workers", 1) == 0
         assert capsys.readouterr().err == expected
     monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path / "other"))
@@ -114,7 +150,10 @@ def test_figures_of_a_suite_without_scores_are_missed(tiny, tmp_path, capsys):
     Store(tmp_path).save_suite(tiny)
     for command in ("table", "figures"):
         assert bench(command, "tiny", "--out", tmp_path) == 3
-        assert f"expected scores of tiny in {tmp_path}, got none: run it first" in capsys.readouterr().err
+        assert (
+            f"expected scores of tiny in {tmp_path}, got none: run it first"
+            in capsys.readouterr().err
+        )
 
 
 def test_the_list_names_every_suite(capsys):
@@ -128,7 +167,10 @@ def test_the_list_names_every_suite(capsys):
         (["run", "emojis"], "expected a suite among"),
         (["run", "nowhere.toml"], "expected a suite file, got nowhere.toml"),
         (["run", "office-home"], "expected root, the folder of office-home"),
-        (["run", "digits", "--ray-address", "127.0.0.1:1"], "expected a Ray cluster at 127.0.0.1:1, got no answer"),
+        (
+            ["run", "digits", "--ray-address", "127.0.0.1:1"],
+            "expected a Ray cluster at 127.0.0.1:1, got no answer",
+        ),
         (["table", "emoji"], "expected a suite that was run into"),
     ],
 )
@@ -153,7 +195,8 @@ def test_a_folder_that_cannot_be_written(tiny_file, tmp_path, capsys):
     assert bench("run", tiny_file, "--out", tmp_path / "file" / "out") == 4
     said = capsys.readouterr().err
     assert (
-        said == f"pseudocal: expected an output that can be written, got {tmp_path / 'file' / 'out'}: Not a directory\n"
+        said
+        == f"pseudocal: expected an output that can be written, got {tmp_path / 'file' / 'out'}: Not a directory\n"
     )
 
 

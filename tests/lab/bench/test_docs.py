@@ -29,7 +29,10 @@ def test_every_number_of_the_readme_stands_in_the_results():
 
 
 def test_what_is_said_of_make_and_of_segmenters_is_so():
-    readme, makefile = (ROOT / "README.md").read_text(encoding="utf-8"), (ROOT / "Makefile").read_text(encoding="utf-8")
+    readme, makefile = (
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        (ROOT / "Makefile").read_text(encoding="utf-8"),
+    )
     named, targets = (
         set(re.findall(r"\bmake ([a-z]\S*)", readme)),
         set(re.findall(r"^([a-z]+):", makefile, re.MULTILINE)),
@@ -42,8 +45,13 @@ def test_what_is_said_of_make_and_of_segmenters_is_so():
 
 def test_the_suite_files_of_the_page_are_suites():
     text = (ROOT / "docs" / "bench.md").read_text(encoding="utf-8")
-    found = [parse_suite(tomllib.loads(each), "s") for each in re.findall(r"```toml\n(.*?)```", text, re.DOTALL)]
+    found = [
+        parse_suite(tomllib.loads(each), "s")
+        for each in re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    ]
     assert len(found) >= 4
     without = next(suite for suite in found if len(suite.tasks) == 72)
     assert "ensemble" not in without.calibrators
-    assert set(without.tasks) == set(built_in("office-home", weights="weights/").tasks)  # so their models are shared
+    assert set(without.tasks) == set(
+        built_in("office-home", weights="weights/").tasks
+    )  # so their models are shared

@@ -1,4 +1,7 @@
-"""Every suite of the paper's data, end to end on miniature copies of it: train, predict, calibrate, table, figures."""
+"""Every suite of the paper's data, end to end on miniature copies of it.
+
+Train, predict, calibrate, table, figures.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,21 @@ from pseudocal.lab.bench.records import missing_scores, unique
 from pseudocal.lab.data import load
 from pseudocal.lab.data.layouts import BENCHMARKS
 
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # networks of two steps are not to be believed
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+]  # networks of two steps are not to be believed
 PAPER = [name for name in PLANS if built_in(name).tasks[0].data in ORIGINS]
-STREETS = (("batch", 2), ("lr", 0.1), ("pixels_per_image", 50), ("scenes", 6), ("height", 32), ("backbone_scale", 0.1))
-# The searches of the released code may turn negative, and a network of two steps may be sure of nothing.
+STREETS = (
+    ("batch", 2),
+    ("lr", 0.1),
+    ("pixels_per_image", 50),
+    ("scenes", 6),
+    ("height", 32),
+    ("backbone_scale", 0.1),
+)
+# The searches of the released code may turn negative, and a network of two steps may be sure of
+# nothing.
 REFUSED = {"CPCS, as released", "TransCal, as released", "Oracle, as released", "Filtered-PL"}
 
 
@@ -53,44 +67,81 @@ def store(minis):
 
 
 def covering(suite: Suite) -> Suite:
-    """Each method and each target of a suite at least once; what costs most on the smaller data sets only."""
-    pairs, methods = (unique(getattr(task, name) for task in suite.tasks) for name in ("pair", "method"))
+    """Each method and each target of a suite at least once.
+
+    What costs most on the smaller data sets only.
+    """
+    pairs, methods = (
+        unique(getattr(task, name) for task in suite.tasks) for name in ("pair", "method")
+    )
     targets = len({task.target for task in suite.tasks})
     count = max(targets, len(methods))
     kept = {(pairs[i * 5 % len(pairs)], methods[i % len(methods)]) for i in range(count)}
-    whole = suite.name.startswith("paper") or len(suite.tasks) <= max(count, 2)  # both sources of street scenes
+    whole = suite.name.startswith("paper") or len(suite.tasks) <= max(
+        count, 2
+    )  # both sources of street scenes
     tasks = tuple(task for task in suite.tasks if whole or (task.pair, task.method) in kept)
     dropped: tuple[str, ...] = () if suite.name == "visda" else ("mc-dropout",)  # ten passes
-    dropped += ("ensemble", "pseudo-ensemble") if suite.name == "imagenet-sketch" else ()  # 1,000 pictures
-    return replace(suite, tasks=tasks, calibrators=tuple(name for name in suite.calibrators if name not in dropped))
+    dropped += (
+        ("ensemble", "pseudo-ensemble") if suite.name == "imagenet-sketch" else ()
+    )  # 1,000 images
+    return replace(
+        suite,
+        tasks=tasks,
+        calibrators=tuple(name for name in suite.calibrators if name not in dropped),
+    )
 
 
 @pytest.mark.parametrize("name", PAPER)
 def test_every_suite_end_to_end(name, minis, store):
-    changes: dict[str, Any] = {"backbone": "unet", "options": STREETS} if name == "street-scenes" else {}
-    changes |= {} if changes else {"weights": str(minis / ("vit" if name == "domainnet126-vit" else "resnet"))}
+    changes: dict[str, Any] = (
+        {"backbone": "unet", "options": STREETS} if name == "street-scenes" else {}
+    )
+    changes |= (
+        {}
+        if changes
+        else {"weights": str(minis / ("vit" if name == "domainnet126-vit" else "resnet"))}
+    )
     suite = covering(built_in(name, iterations=2, batch=4, lr=1e-5, **changes))
     assert run(suite, store) == []
     for line in missing_scores(suite, store):
         assert line.partition(": no ")[2].partition(":")[0] in REFUSED, line
     out = ["--out", str(store.out)]
-    table = CliRunner().invoke(app, ["bench", "table", name, "--by", "task", "--metric", "ece", *out])
+    table = CliRunner().invoke(
+        app, ["bench", "table", name, "--by", "task", "--metric", "ece", *out]
+    )
     assert table.exit_code == 0, table.output
     lines = table.output.splitlines()
     rows = [line for line in lines if line.startswith("| No calibration") and " of " not in line]
     assert len(rows) == len({task.method for task in suite.tasks})
-    assert all(re.search(r"\d+\.\d\d(\*\*)? \[\d+\.\d\d\]", row) for row in rows)  # ours, and the paper's in brackets
-    drawn = CliRunner().invoke(app, ["bench", "figures", name, "--to", str(minis / "figures" / name), *out])
+    assert all(
+        re.search(r"\d+\.\d\d(\*\*)? \[\d+\.\d\d\]", row) for row in rows
+    )  # ours, and the paper's in brackets
+    drawn = CliRunner().invoke(
+        app, ["bench", "figures", name, "--to", str(minis / "figures" / name), *out]
+    )
     assert drawn.exit_code == 0, drawn.output
     names = {path.name for path in (minis / "figures" / name).iterdir()}
     expected = {f"{name}-reliability-{task.method}.svg" for task in suite.tasks}
-    expected |= set() if name == "street-scenes" else {f"{name}-training.svg"}  # Figure 1a, of data on disk
+    expected |= (
+        set() if name == "street-scenes" else {f"{name}-training.svg"}
+    )  # Figure 1a, of data on disk
     assert expected <= names
     MORE.get(name, lambda store: None)(store)
 
 
 def correspondence_rates_stand_beside_the_papers(store):
-    words = ["bench", "table", "paper-ablation", "--metric", "correspondence", "--by", "task", "--out", str(store.out)]
+    words = [
+        "bench",
+        "table",
+        "paper-ablation",
+        "--metric",
+        "correspondence",
+        "--by",
+        "task",
+        "--out",
+        str(store.out),
+    ]
     table = CliRunner().invoke(app, words)
     assert table.exit_code == 0, table.output
     rows = [line for line in table.output.splitlines() if line.startswith("| PseudoCal |")]
@@ -113,8 +164,24 @@ MORE = {
 
 
 def test_the_command_with_lists_of_another_machine(minis, script):
-    words = ["bench", "run", "office31", "--quick", "--root", str(minis / "data"), "--lists", str(minis / "lists")]
-    words += ["--prefix", f"{script.FOREIGN}={minis / 'data'}", "--weights", str(minis / "resnet"), "--iterations", "2"]
+    words = [
+        "bench",
+        "run",
+        "office31",
+        "--quick",
+        "--root",
+        str(minis / "data"),
+        "--lists",
+        str(minis / "lists"),
+    ]
+    words += [
+        "--prefix",
+        f"{script.FOREIGN}={minis / 'data'}",
+        "--weights",
+        str(minis / "resnet"),
+        "--iterations",
+        "2",
+    ]
     words += ["--batch", "4", "--lr", "1e-5", "--workers", "1", "--out", str(minis / "listed")]
     ran = CliRunner().invoke(app, words)
     assert ran.exit_code == 0, ran.output
@@ -128,12 +195,16 @@ def test_every_accepted_layout_holds_the_same(data, script, tmp_path):
     layouts = list(script.accepted_layouts(data))
     assert len(layouts) > 1
     reference = None
-    for (folder, spelling), alike in groupby(layouts, lambda layout: (layout.folder, layout.spelling)):
+    for (folder, spelling), alike in groupby(
+        layouts, lambda layout: (layout.folder, layout.spelling)
+    ):
         root = tmp_path / folder.replace("/", "-") / f"{spelling}"
-        for layout in alike:  # whose pictures are written once
+        for layout in alike:  # whose images are written once
             script.write_dataset(data, root, layout, each=1)
             found = load(data, root=root)
-            held = {name: (domain.labels.tolist(), domain.classes) for name, domain in found.items()}
+            held = {
+                name: (domain.labels.tolist(), domain.classes) for name, domain in found.items()
+            }
             reference = reference or held
             assert held == reference, layout
             for path in root.rglob("*.txt"):

@@ -20,7 +20,9 @@ from pseudocal.lab.bench.records import missing_scores, read_records
 from pseudocal.lab.bench.store import alone
 
 # the tiny networks of these tests say nearly one class
-pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pseudocal.calibrators.trust.UnreliableCalibrationWarning"
+)
 
 
 @pytest.mark.parametrize("executor", [pytest.param(Pool, marks=pytest.mark.slow), Ray])
@@ -41,10 +43,12 @@ def test_what_is_done_is_not_done_again(tiny, done):
     assert {path.name for path in after if after[path] != before.get(path)} == {"tiny.json"}
 
 
-def test_what_a_killed_run_left_aside_is_removed_from_finished_tasks_too(tiny, done, tmp_path, content_of):
+def test_what_a_killed_run_left_aside_is_removed_from_finished_tasks_too(
+    tiny, done, tmp_path, content_of
+):
     shutil.copytree(done.out, tmp_path / "copy")
     store = Store(tmp_path / "copy")
-    for folder in (store.folder(tiny.tasks[0]) / "mixes", store.out / "suites"):
+    for folder in (store.folder(tiny.tasks[0]) / "mixup", store.out / "suites"):
         (folder / ".half.1.aside.json").write_text("{")
     assert run(tiny, store) == []
     assert {path.name for path in store.out.rglob(".*")} == {".lock"}
@@ -72,9 +76,13 @@ def test_models_of_a_store_from_before_are_used(tiny, done, tmp_path, content_of
         outputs = dict(file)
     np.savez(folder / "target.npz", **outputs, flipped=outputs["logits"])
     (folder / "reliability.npz").unlink()
-    before = {path: path.stat().st_mtime_ns for path in store.out.rglob("*.[sn]*") if path.is_file()}
+    before = {
+        path: path.stat().st_mtime_ns for path in store.out.rglob("*.[sn]*") if path.is_file()
+    }
     assert run(tiny, store) == []
-    assert {path.name for path, time_of in before.items() if path.stat().st_mtime_ns != time_of} <= {"reliability.npz"}
+    assert {
+        path.name for path, time_of in before.items() if path.stat().st_mtime_ns != time_of
+    } <= {"reliability.npz"}
     left, right = content_of(store.out), content_of(done.out)
     assert {name for name in right if left[name] != right[name]} == {
         str((folder / "target.npz").relative_to(store.out))
@@ -91,7 +99,9 @@ def test_a_failed_task_is_recorded_and_stops_nobody(tiny, cache, tmp_path):
     note = json.loads((Store(tmp_path).folder(bad) / "error.json").read_text())
     assert note["stage"] == "train"
     assert set(Store(tmp_path).scores(good)) == {"none", "pseudocal", "oracle"}
-    assert missing_scores(suite, Store(tmp_path)) == [f"optdigits->fonts mcc seed 0: {note['error']}"]
+    assert missing_scores(suite, Store(tmp_path)) == [
+        f"optdigits->fonts mcc seed 0: {note['error']}"
+    ]
 
 
 def test_calibrators_fail_one_by_one(tiny, cache, tmp_path):
@@ -109,25 +119,40 @@ def test_after_shot_source_rows_are_predicted_if_a_calibrator_asks(tiny, cache, 
     task = replace(tiny.tasks[0], scenario="source-free", method="shot", iterations=4)
     assert run(Suite("free", (task,), ("none", "pseudocal, lam=0.7", "oracle")), store) == []
     assert not list(store.folder(task).glob("source*"))
-    suite = Suite("appendix", (task,), ("none", "tempscal", "transcal", "pseudocal, lam=0.7", "oracle"))
+    suite = Suite(
+        "appendix", (task,), ("none", "tempscal", "transcal", "pseudocal, lam=0.7", "oracle")
+    )
     assert run(suite, store) == []
     assert set(store.scores(task)) == set(suite.calibrators)
-    assert {path.name for path in store.folder(task).glob("source*")} == {"source_val.npz", "source_train.npz"}
-    assert {record.calibrator for record in read_records(suite, store) if record.seconds is not None} == {
+    assert {path.name for path in store.folder(task).glob("source*")} == {
+        "source_val.npz",
+        "source_train.npz",
+    }
+    assert {
+        record.calibrator for record in read_records(suite, store) if record.seconds is not None
+    } == {
         *("none", "tempscal", "transcal", "pseudocal, lam=0.7"),
     }
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tiny_file, tiny, done, tmp_path, content_of):
+def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(
+    tiny_file, tiny, done, tmp_path, content_of
+):
     words = ["bench", "run", str(tiny_file), "--out", str(tmp_path), "--workers", "1", "--quiet"]
-    for moment in ("training/run.json", "mixes/pseudocal.npz", "calibrations/tempscal.json"):
+    for moment in (
+        "training/run.json",
+        "mixup/pseudocal.npz",
+        "calibrations/tempscal.json",
+    ):
         process = subprocess.Popen([sys.executable, "-m", "pseudocal", *words], env=os.environ)
         while process.poll() is None and not list(tmp_path.glob(f"tasks/**/{moment}")):
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        assert not content_of(done.out).keys() <= content_of(tmp_path).keys()  # it was still at work
+        assert (
+            not content_of(done.out).keys() <= content_of(tmp_path).keys()
+        )  # it was still at work
     assert run(tiny, Store(tmp_path)) == []
     assert content_of(tmp_path) == content_of(done.out)
 

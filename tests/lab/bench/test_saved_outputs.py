@@ -15,14 +15,29 @@ from pseudocal.lab.bench import run
 from pseudocal.lab.bench.saved_outputs import compare_outputs, read_outputs
 from pseudocal.lab.bench.store import load_arrays
 
-NAMES = ("none", "vectorscal-released", "vectorscal", "tempscal", "cpcs-released", "transcal", "pseudocal", "oracle")
+NAMES = (
+    "none",
+    "vectorscal-released",
+    "vectorscal",
+    "tempscal",
+    "cpcs-released",
+    "transcal",
+    "pseudocal",
+    "oracle",
+)
 
 
 @pytest.fixture(scope="module")
 def task_folder(tiny, done):
     """The folder of a task that `bench run` has scored."""
     task = tiny.tasks[0]
-    assert run(replace(tiny, name="rivals", tasks=(task,), calibrators=(*NAMES, "oracle-released")), done) == []
+    assert (
+        run(
+            replace(tiny, name="baselines", tasks=(task,), calibrators=(*NAMES, "oracle-released")),
+            done,
+        )
+        == []
+    )
     return done.folder(task), done.scores(task)
 
 
@@ -33,18 +48,27 @@ def test_scores_are_those_of_a_run(task_folder):
     assert "ensemble" not in found  # nor anything else that needs a model
     for name in NAMES:
         mine = {**found[name].metrics, "temperature": found[name].temperature}
-        assert mine == {key: value for key, value in scores[name].items() if key != "correspondence"}
+        assert mine == {
+            key: value for key, value in scores[name].items() if key != "correspondence"
+        }
 
 
 def test_the_released_codes_files_give_the_same(task_folder, tmp_path, capsys):
     folder, scores = task_folder
-    sets = {"src_train": "source_train", "src_val": "source_val", "tgt": "target", "mix": "mixes/pseudocal"}
+    sets = {
+        "src_train": "source_train",
+        "src_val": "source_val",
+        "tgt": "target",
+        "mix": "mixup/pseudocal",
+    }
     kinds = {"features": "feature", "logits": "output", "labels": "label"}
     for ours, theirs in sets.items():
         for name, array in load_arrays(folder / f"{theirs}.npz").items():
             if name in kinds:
                 np.save(tmp_path / f"{ours}_{kinds[name]}.npy", array)
-    labels = np.load(folder / "target_labels.npy").astype(np.float64)  # as the released code saves them
+    labels = np.load(folder / "target_labels.npy").astype(
+        np.float64
+    )  # as the released code saves them
     np.savez(tmp_path / "tgt_label.npz", labels)
     assert main(["bench", "compare", str(tmp_path), "--format", "csv"]) == 0
     rows = {row["calibrator"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
@@ -57,15 +81,31 @@ def test_the_released_codes_files_give_the_same(task_folder, tmp_path, capsys):
 def test_the_target_alone_has_the_oracles_only(tmp_path):
     rng = np.random.default_rng(0)
     logits = 3 * rng.normal(size=(200, 4))
-    np.savez(tmp_path / "tgt.npz", output=logits, label=(logits + rng.gumbel(size=logits.shape)).argmax(axis=1))
-    assert [each.calibrator for each in compare_outputs(tmp_path)] == ["none", "oracle-released", "oracle"]
+    np.savez(
+        tmp_path / "tgt.npz",
+        output=logits,
+        label=(logits + rng.gumbel(size=logits.shape)).argmax(axis=1),
+    )
+    assert [each.calibrator for each in compare_outputs(tmp_path)] == [
+        "none",
+        "oracle-released",
+        "oracle",
+    ]
 
 
 @pytest.mark.filterwarnings("ignore::pseudocal.scaling.linear.UnfinishedFitWarning")
-def test_a_rival_that_fails_leaves_the_others(tmp_path, capsys):
+def test_a_baseline_that_fails_leaves_the_others(tmp_path, capsys):
     rng = np.random.default_rng(11)
-    for rows, n in (("src_train", 60), ("src_val", 40), ("tgt", 50)):  # noise: no temperature is right
-        labels, logits, features = rng.integers(0, 3, n), 300 * rng.normal(size=(n, 3)), rng.normal(size=(n, 5))
+    for rows, n in (
+        ("src_train", 60),
+        ("src_val", 40),
+        ("tgt", 50),
+    ):  # noise: no temperature is right
+        labels, logits, features = (
+            rng.integers(0, 3, n),
+            300 * rng.normal(size=(n, 3)),
+            rng.normal(size=(n, 5)),
+        )
         np.savez(tmp_path / f"{rows}.npz", label=labels, output=logits, feature=features)
     failed = [each for each in compare_outputs(tmp_path) if each.error]
     assert failed
@@ -83,13 +123,22 @@ def test_a_rival_that_fails_leaves_the_others(tmp_path, capsys):
     ("files", "message"),
     [
         ({}, "expected tgt_output, outputs of the target, in .*, got none"),
-        ({"tgt_output": np.zeros((3, 2))}, "expected tgt_label, labels of the target, in .*, got none"),
+        (
+            {"tgt_output": np.zeros((3, 2))},
+            "expected tgt_label, labels of the target, in .*, got none",
+        ),
         (
             {"tgt_output": np.zeros((3, 2)), "tgt_label": np.zeros(2)},
             "as many rows in all arrays of tgt, got 3 of tgt_",
         ),
-        ({"tgt_output": np.zeros(3)}, r"expected numbers of shape \(n, columns\) in .*, got float64 of shape \(3,\)"),
-        ({"tgt_output": np.full((3, 2), 0.5)}, "expected logits in .*tgt_output.npy, got probabilities"),
+        (
+            {"tgt_output": np.zeros(3)},
+            r"expected numbers of shape \(n, columns\) in .*, got float64 of shape \(3,\)",
+        ),
+        (
+            {"tgt_output": np.full((3, 2), 0.5)},
+            "expected logits in .*tgt_output.npy, got probabilities",
+        ),
         ({"tgt_label": np.array([0.5])}, "expected whole numbers as labels in .*, got 0.5"),
         ({"tgt_label": np.array(["a"])}, r"expected numbers of shape \(n,\) in"),
     ],

@@ -1,4 +1,4 @@
-"""Tasks of segmentation: U-Nets of a few steps on pictures of two halves."""
+"""Tasks of segmentation: U-Nets of a few steps on images of two halves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ from pseudocal.lab.bench.suite_file import read_suite
 from pseudocal.lab.bench.tables import tables
 from pseudocal.lab.data import scenes
 from pseudocal.lab.segmentation import SegmenterRun, train_segmenter
-from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_ensemble, compare_on_scenes
+from pseudocal.lab.segmentation.comparison import (
+    SEGMENTATION_CALIBRATORS,
+    compare_ensemble,
+    compare_on_scenes,
+)
 
 TINY = """
 seeds = 2
@@ -42,7 +46,9 @@ options = { batch = 4, pixels_per_image = 50, scenes = 20 }
 """
 
 # networks of so few steps are not to be believed
-pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pseudocal.calibrators.trust.UnreliableCalibrationWarning"
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +72,10 @@ def counted():
 @pytest.fixture(scope="module")
 def done(suite, cache, counted, tmp_path_factory):
     store = Store(tmp_path_factory.mktemp("scenes"))
-    assert run(suite, store, progress=lambda what, finished, total: counted.update({what: total})) == []
+    assert (
+        run(suite, store, progress=lambda what, finished, total: counted.update({what: total}))
+        == []
+    )
     return store
 
 
@@ -95,11 +104,16 @@ def test_scores_are_those_of_the_comparison(suite, done, cache, tmp_path):
     together = compare_ensemble([model for model, _ in models], target)
     for seed in range(2):
         task = next(task for task in suite.tasks if task.target == "twemoji" and task.seed == seed)
-        cells = {cell.method: cell for cell in compare_on_scenes(*models[seed], target, pixels_per_image=50, seed=seed)}
+        cells = {
+            cell.method: cell
+            for cell in compare_on_scenes(*models[seed], target, pixels_per_image=50, seed=seed)
+        }
         found = done.scores(task)
         assert set(found) == set(SEGMENTATION_CALIBRATORS)
         assert found.pop("ensemble") == {**together.scores, "temperature": None}
-        assert found == {name: {**cell.scores, "temperature": cell.temperature} for name, cell in cells.items()}
+        assert found == {
+            name: {**cell.scores, "temperature": cell.temperature} for name, cell in cells.items()
+        }
         assert cells["none"].scores != cells["pseudocal"].scores
 
 
@@ -107,7 +121,10 @@ def test_targets_share_their_training(suite, done, counted):
     assert counted == {"features": 0, "models": 3, "calibrations": 4}
     assert len(list(done.out.rglob("model.safetensors"))) == 3
     twemoji, fluent = suite.tasks[:2]
-    assert twemoji.training == replace(fluent, options=(*fluent.options[:2], ("pixels_per_image", 9))).training
+    assert (
+        twemoji.training
+        == replace(fluent, options=(*fluent.options[:2], ("pixels_per_image", 9))).training
+    )
     assert twemoji.training != replace(fluent, width=8).training
 
 
@@ -126,7 +143,9 @@ def test_what_is_there_is_not_done_again(suite, copy, done, content_of):
 @pytest.mark.parametrize(("stage", "trainings"), [("calibrate", 0), ("train", 3)])
 def test_a_stage_can_be_done_again(suite, copy, done, content_of, monkeypatch, stage, trainings):
     calls = []
-    monkeypatch.setattr(train_stage, "train_segmenter", lambda *a, **k: calls.append(1) or train_segmenter(*a, **k))
+    monkeypatch.setattr(
+        train_stage, "train_segmenter", lambda *a, **k: calls.append(1) or train_segmenter(*a, **k)
+    )
     before = written(copy)
     assert run(suite, copy, redo=stage) == []
     assert len(calls) == trainings
@@ -152,7 +171,8 @@ def test_what_a_kill_left_of_a_training_is_cleared_away(suite, copy, done, conte
     assert content_of(copy.out) == content_of(done.out)
 
 
-@pytest.mark.slow  # as quick as it gets but for the start of processes; the executors themselves are tested elsewhere
+# as quick as it gets but for the start of processes; the executors themselves are tested elsewhere
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", [Pool, Ray])
 def test_other_executors_leave_the_same_files(suite, done, tmp_path, content_of, executor):
     with executor(workers=2) as workers:
@@ -171,8 +191,14 @@ def test_an_ensemble_that_lacks_a_member_stops_nobody(suite, copy):
 
 
 def test_a_failed_training_is_recorded(suite, cache, tmp_path):
-    bad = [replace(task, options=(("batch", 4), ("lr", 1e30), *task.options[2:])) for task in suite.tasks[:2]]
-    store, failing = Store(tmp_path), replace(suite, tasks=tuple(bad), calibrators=("none", "pseudocal", "oracle"))
+    bad = [
+        replace(task, options=(("batch", 4), ("lr", 1e30), *task.options[2:]))
+        for task in suite.tasks[:2]
+    ]
+    store, failing = (
+        Store(tmp_path),
+        replace(suite, tasks=tuple(bad), calibrators=("none", "pseudocal", "oracle")),
+    )
     failures = run(failing, store)
     assert [failure.task for failure in failures] == bad
     note = store.error(bad[0])
@@ -183,11 +209,21 @@ def test_a_failed_training_is_recorded(suite, cache, tmp_path):
 def test_tables_and_figures(file, done, tmp_path, capsys):
     assert main(["bench", "table", str(file), "--out", str(done.out)]) == 0
     said = capsys.readouterr().out
-    for row in ("No calibration", "TempScal", "Ensemble", "PseudoCal", "Oracle", "Accuracy", "mIoU"):
+    for row in (
+        "No calibration",
+        "TempScal",
+        "Ensemble",
+        "PseudoCal",
+        "Oracle",
+        "Accuracy",
+        "mIoU",
+    ):
         assert f"| {row} | " in said
     assert said.startswith("| ECE, mean over targets, % | source-only | average |")
     assert main(["bench", "table", str(file), "--out", str(done.out), "--metric", "miou"]) == 0
-    assert capsys.readouterr().out.startswith("| mIoU, mean over targets, % | source-only | average |")
+    assert capsys.readouterr().out.startswith(
+        "| mIoU, mean over targets, % | source-only | average |"
+    )
     assert main(["bench", "figures", str(file), "--out", str(done.out), "--to", str(tmp_path)]) == 0
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"tiny-scenes-reliability-source-only.svg", "tiny-scenes-temperatures.svg"}
@@ -200,9 +236,14 @@ def streets(tmp_path):
     frame, mask = "{}_000000_00000{}_leftImg8bit.png", "{}_000000_00000{}_gtFine_labelIds.png"
     for i in range(8):
         kinds = rng.integers(0, 3, (16, 32))
-        pixels = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200]])[kinds] + rng.integers(0, 50, (16, 32, 3))
+        pixels = np.array([[200, 0, 0], [0, 200, 0], [0, 0, 200]])[kinds] + rng.integers(
+            0, 50, (16, 32, 3)
+        )
         numbers = np.array([7, 8, 11])[kinds]
-        city = ("cityscapes/leftImg8bit/val/ulm/" + frame.format("ulm", i), "cityscapes/gtFine/val/ulm/")
+        city = (
+            "cityscapes/leftImg8bit/val/ulm/" + frame.format("ulm", i),
+            "cityscapes/gtFine/val/ulm/",
+        )
         for path, pixel in (
             *((f"GTA5/images/{i}.png", pixels), (f"GTA5/labels/{i}.png", numbers)),
             *((city[0], pixels), (city[1] + mask.format("ulm", i), numbers)),
@@ -216,7 +257,9 @@ def streets(tmp_path):
 def test_street_scenes_stand_beside_the_papers_numbers(streets):
     options = (("batch", 2), ("lr", 0.1), ("pixels_per_image", 50), ("scenes", 6), ("height", 16))
     whole = built_in("street-scenes", backbone="unet", width=4, iterations=4, options=options)
-    suite = replace(whole, tasks=whole.tasks[:1], calibrators=("none", "tempscal", "pseudocal", "oracle"))
+    suite = replace(
+        whole, tasks=whole.tasks[:1], calibrators=("none", "tempscal", "pseudocal", "oracle")
+    )
     store = Store(streets / "out", root=streets / "data")
     assert run(suite, store) == []
     (table,) = tables(suite, read_records(suite, store))
@@ -226,14 +269,32 @@ def test_street_scenes_stand_beside_the_papers_numbers(streets):
     missing = replace(suite, tasks=whole.tasks[1:])
     with pytest.raises(InputError, match=r"expected a folder synthia in .*, got GTA5, cityscapes"):
         run(missing, store)
-    with pytest.raises(InputError, match="expected root, a folder with cityscapes, gta5, synthia in it, got None"):
+    with pytest.raises(
+        InputError, match="expected root, a folder with cityscapes, gta5, synthia in it, got None"
+    ):
         run(suite, Store(streets / "other"))
     deep = replace(suite, tasks=built_in("street-scenes", weights=str(streets)).tasks[:1])
-    with pytest.raises(InputError, match=r"such as torchvision's resnet101-63fe2227.pth, or a folder that has it, got"):
+    with pytest.raises(
+        InputError,
+        match=r"such as torchvision's resnet101-63fe2227.pth, or a folder that has it, got",
+    ):
         run(deep, store)
 
 
 def test_a_backbone_for_classification_is_refused(cache, tmp_path, capsys):
-    words = ["bench", "run", "scenes", "--backbone", "vit-b16", "--out", str(tmp_path), "--workers", "1"]
+    words = [
+        "bench",
+        "run",
+        "scenes",
+        "--backbone",
+        "vit-b16",
+        "--out",
+        str(tmp_path),
+        "--workers",
+        "1",
+    ]
     assert main(words) == 3
-    assert "expected a network among unet, segformer, deeplab, got 'vit-b16'" in capsys.readouterr().err
+    assert (
+        "expected a network among unet, segformer, deeplab, got 'vit-b16'"
+        in capsys.readouterr().err
+    )

@@ -11,16 +11,33 @@ from pseudocal.app.cli.app import app
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench.suite_file import parse_suite, read_local, read_suite
 
-pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pseudocal.calibrators.trust.UnreliableCalibrationWarning"
+)
 TASK = {"data": "digits", "source": "optdigits", "target": "fonts", "method": "mcc"}
 
 
 def test_options_of_the_command_reach_every_task(tiny_file, cache, tmp_path):
-    options = ["--iterations", "2", "--batch", "8", "--lr", "0.02", "--precision", "mixed", "--workers", "1"]
-    ran = CliRunner().invoke(app, ["bench", "run", str(tiny_file), "--quick", "-o", str(tmp_path), *options])
+    options = [
+        "--iterations",
+        "2",
+        "--batch",
+        "8",
+        "--lr",
+        "0.02",
+        "--precision",
+        "mixed",
+        "--workers",
+        "1",
+    ]
+    ran = CliRunner().invoke(
+        app, ["bench", "run", str(tiny_file), "--quick", "-o", str(tmp_path), *options]
+    )
     assert ran.exit_code == 0, ran.output
     tasks = json.loads((tmp_path / "suites" / "tiny-quick.json").read_text())["tasks"]
-    assert {(t["iterations"], t["batch"], t["lr"], t["precision"]) for t in tasks} == {(2, 8, 0.02, "mixed")}
+    assert {(t["iterations"], t["batch"], t["lr"], t["precision"]) for t in tasks} == {
+        (2, 8, 0.02, "mixed")
+    }
 
 
 def test_a_suite_file_takes_them_too(tmp_path):
@@ -32,7 +49,11 @@ def test_a_suite_file_takes_them_too(tmp_path):
     (task,) = read_suite(path).tasks
     assert (task.batch, task.lr) == (8, 1)
     local = read_local(path)
-    assert (str(local["root"]), local["prefix"], local["device"]) == ("/data", ("/old", "/new"), "cuda")
+    assert (str(local["root"]), local["prefix"], local["device"]) == (
+        "/data",
+        ("/old", "/new"),
+        "cuda",
+    )
     path.write_text('prefix = "/old"\n')
     with pytest.raises(InputError, match=r"expected prefix as \[old, new\], got '/old'"):
         read_local(path)
@@ -42,14 +63,29 @@ def test_a_suite_file_takes_them_too(tmp_path):
 
 def test_a_gpu_that_is_not_there_is_refused(tiny_file, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    ran = CliRunner().invoke(app, ["bench", "run", str(tiny_file), "-o", str(tmp_path), "--device", "cuda"])
+    ran = CliRunner().invoke(
+        app, ["bench", "run", str(tiny_file), "-o", str(tmp_path), "--device", "cuda"]
+    )
     assert isinstance(ran.exception, InputError)
     assert "expected a GPU that torch can use, got cuda with 0 of them" in str(ran.exception)
 
 
 def test_train_takes_the_same_options(cache, tmp_path):
-    options = ["--source", "optdigits", "--target", "fonts", "--iterations", "2", "--batch", "8", "--lr", "0.02"]
-    ran = CliRunner().invoke(app, ["train", "digits", *options, "--precision", "mixed", "-q", "-o", str(tmp_path)])
+    options = [
+        "--source",
+        "optdigits",
+        "--target",
+        "fonts",
+        "--iterations",
+        "2",
+        "--batch",
+        "8",
+        "--lr",
+        "0.02",
+    ]
+    ran = CliRunner().invoke(
+        app, ["train", "digits", *options, "--precision", "mixed", "-q", "-o", str(tmp_path)]
+    )
     assert ran.exit_code == 0, ran.output
     settings = json.loads((tmp_path / "run.json").read_text())["settings"]
     assert (settings["batch"], settings["lr"], settings["mixed"]) == (8, 0.02, True)

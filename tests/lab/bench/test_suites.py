@@ -4,7 +4,7 @@ import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import PLANS, Suite, Task, built_in
-from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, Synthesis
+from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, MixupVariant
 from pseudocal.lab.bench.published import ORIGINS, published
 from pseudocal.lab.bench.suite_file import parse_suite, read_suite
 
@@ -15,7 +15,10 @@ SCENES = {"data": "scenes", "source": "noto", "target": "fluent", "method": "sou
 
 def test_every_setting_has_a_folder_of_its_own():
     tasks = [Task("emoji", "noto", "fluent"), Task("emoji", "noto", "fluent", seed=1)]
-    tasks += [Task("emoji", "noto", "fluent", iterations=10), Task("emoji", "noto", "fluent", backbone="vit-b16")]
+    tasks += [
+        Task("emoji", "noto", "fluent", iterations=10),
+        Task("emoji", "noto", "fluent", backbone="vit-b16"),
+    ]
     assert len({task.folder for task in tasks}) == 4
     assert tasks[0].folder == Task("emoji", "noto", "fluent").folder
 
@@ -33,36 +36,65 @@ def test_a_suite_survives_its_file():
 
 @pytest.mark.parametrize("name", PLANS)
 def test_built_in_suites(name):
-    suite, quick, plans = built_in(name), built_in(name, quick=True), (PLANS[name], *PLANS[name].parts)
-    assert len(suite.tasks) == len(set(suite.tasks)) == sum(len(plan.pairs) * len(plan.methods) for plan in plans)
+    suite, quick, plans = (
+        built_in(name),
+        built_in(name, quick=True),
+        (PLANS[name], *PLANS[name].parts),
+    )
+    assert (
+        len(suite.tasks)
+        == len(set(suite.tasks))
+        == sum(len(plan.pairs) * len(plan.methods) for plan in plans)
+    )
     assert len(quick.tasks) <= 6
     assert {"none", "oracle"} <= set(suite.calibrators)
 
 
 def test_the_emoji_suite_has_the_six_methods_nine_calibrators_and_the_oracle():
     suite = built_in("emoji")
-    nine = {"none", "matrixscal", "vectorscal", "tempscal", "cpcs", "transcal", "mc-dropout", "ensemble", "pseudocal"}
+    nine = {
+        "none",
+        "matrixscal",
+        "vectorscal",
+        "tempscal",
+        "cpcs",
+        "transcal",
+        "mc-dropout",
+        "ensemble",
+        "pseudocal",
+    }
     assert {"atdoc", "bnm", "mcc", "cdan", "safn", "mcd"} < {task.method for task in suite.tasks}
     assert nine | {"oracle"} <= set(suite.calibrators)
 
 
-@pytest.mark.parametrize("name", [name for name, plan in PLANS.items() if built_in(name).tasks[0].data in ORIGINS])
+@pytest.mark.parametrize(
+    "name", [name for name, plan in PLANS.items() if built_in(name).tasks[0].data in ORIGINS]
+)
 def test_the_paper_has_a_number_for_each_task_of_its_suites(name):
     suite = built_in(name)
     ours = published(suite.tasks, "ece")
     reference = "oracle-released" if "oracle-released" in suite.calibrators else "oracle"
-    lacking = [task for task in suite.tasks for each in ("none", reference) if (each, task) not in ours]
+    lacking = [
+        task for task in suite.tasks for each in ("none", reference) if (each, task) not in ours
+    ]
     assert not lacking
     assert all(0 < value < 1 for value in ours.values())
     assert all(0 < value < 1 for value in published(suite.tasks, "accuracy").values())
 
 
-def test_published_numbers_stand_beside_the_rivals_as_released():
+def test_published_numbers_stand_beside_the_baselines_as_released():
     suite = built_in("office-home")
     beside = {name for name, _ in published(suite.tasks, "ece")}
     assert beside <= set(suite.calibrators) | set(ABLATION)
     assert "vectorscal-released" in beside
-    assert not beside & {"vectorscal", "vectorscal-likelihood", "matrixscal", "cpcs", "transcal", "oracle"}
+    assert not beside & {
+        "vectorscal",
+        "vectorscal-likelihood",
+        "matrixscal",
+        "cpcs",
+        "transcal",
+        "oracle",
+    }
 
 
 def test_the_ablation_has_the_papers_tasks():
@@ -73,22 +105,36 @@ def test_the_ablation_has_the_papers_tasks():
 
 
 def test_calibrators_with_settings_of_their_own():
-    given = ["none", {"name": "vectorscal", "penalty": 0.1}, {"name": "pseudocal", "lam": 0.7, "labels": "soft"}]
+    given = [
+        "none",
+        {"name": "vectorscal", "penalty": 0.1},
+        {"name": "pseudocal", "lam": 0.7, "labels": "soft"},
+    ]
     suite = parse_suite({"tasks": [TASK], "calibrators": given}, "mine")
-    assert suite.calibrators == ("none", "vectorscal, penalty=0.1", "pseudocal, lam=0.7, labels=soft")
-    ridge, mixes = (COMPARED[name] for name in suite.calibrators[1:])
+    assert suite.calibrators == (
+        "none",
+        "vectorscal, penalty=0.1",
+        "pseudocal, lam=0.7, labels=soft",
+    )
+    ridge, mixup_samples = (COMPARED[name] for name in suite.calibrators[1:])
     assert (ridge.calibrator, dict(ridge.settings)) == ("vectorscal", {"penalty": 0.1})
-    assert mixes.synthesis == Synthesis(lam=0.7, labels="soft")
+    assert mixup_samples.mixup_variant == MixupVariant(lam=0.7, labels="soft")
     assert COMPARED["transcal, reference=true"].settings == (("reference", True),)
 
 
 @pytest.mark.parametrize(
     ("calibrator", "message"),
     [
-        ({"name": "vectorscal", "lam": 0.6}, "expected settings of vectorscal among .*penalty.*, got 'lam'"),
+        (
+            {"name": "vectorscal", "lam": 0.6},
+            "expected settings of vectorscal among .*penalty.*, got 'lam'",
+        ),
         ({"name": "oracle", "by": "ece"}, "expected settings of oracle among none, got 'by'"),
         ({"name": "cutmix", "lam": 0.6}, "expected settings of cutmix among none, got 'lam'"),
-        ({"name": "pseudocal", "labels": "a/b"}, "expected labels as a number, true, false or a word, got 'a/b'"),
+        (
+            {"name": "pseudocal", "labels": "a/b"},
+            "expected labels as a number, true, false or a word, got 'a/b'",
+        ),
         ({"lam": 0.6}, "expected a calibrator among none, .*, got None"),
     ],
 )
@@ -97,18 +143,41 @@ def test_settings_that_a_calibrator_does_not_have_are_refused(calibrator, messag
         parse_suite({"tasks": [TASK], "calibrators": [calibrator]}, "mine")
 
 
-STREETS = {"data": "street-scenes", "source": "gta5", "target": "cityscapes", "method": "source-only"}
+STREETS = {
+    "data": "street-scenes",
+    "source": "gta5",
+    "target": "cityscapes",
+    "method": "source-only",
+}
 
 
 def test_a_file_may_name_street_scenes():
-    (task,) = parse_suite({"tasks": [{**STREETS, "weights": "random", "options": {"height": 64}}]}, "mine").tasks
-    assert (task.backbone, dict(task.options)["height"], dict(task.options)["batch"]) == ("deeplab", 64, 2)
+    (task,) = parse_suite(
+        {"tasks": [{**STREETS, "weights": "random", "options": {"height": 64}}]}, "mine"
+    ).tasks
+    assert (task.backbone, dict(task.options)["height"], dict(task.options)["batch"]) == (
+        "deeplab",
+        64,
+        2,
+    )
     assert not task.augments
-    assert dict(task.training.options) == {"batch": 2, "lr": 2.5e-3, "height": 64, "backbone_scale": 0.1}
-    with pytest.raises(InputError, match="expected weights for deeplab: a state dict of a ResNet-101"):
+    assert dict(task.training.options) == {
+        "batch": 2,
+        "lr": 2.5e-3,
+        "height": 64,
+        "backbone_scale": 0.1,
+    }
+    with pytest.raises(
+        InputError, match="expected weights for deeplab: a state dict of a ResNet-101"
+    ):
         parse_suite({"tasks": [STREETS]}, "mine")
-    with pytest.raises(InputError, match="expected gta5 or synthia as the source and cityscapes as the target, got"):
-        parse_suite({"tasks": [{**STREETS, "weights": "random", "source": "cityscapes", "target": "gta5"}]}, "mine")
+    with pytest.raises(
+        InputError, match="expected gta5 or synthia as the source and cityscapes as the target, got"
+    ):
+        parse_suite(
+            {"tasks": [{**STREETS, "weights": "random", "source": "cityscapes", "target": "gta5"}]},
+            "mine",
+        )
 
 
 def test_ours_has_none():
@@ -138,9 +207,15 @@ def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
         ),
         ({}, "expected tasks, one or more tables"),
         ({"tasks": [TASK], "seeds": 0}, "expected seeds as an integer of at least 1, got 0"),
-        ({"tasks": [TASK], "calibrators": ["platt"]}, "expected a calibrator among none, .*, got 'platt'"),
+        (
+            {"tasks": [TASK], "calibrators": ["platt"]},
+            "expected a calibrator among none, .*, got 'platt'",
+        ),
         ({"tasks": [TASK], "calibrators": "none"}, "expected a list of names, got 'none'"),
-        ({"tasks": [{**TASK, "epochs": 3}]}, "expected a key of a task among data, .*, got 'epochs'"),
+        (
+            {"tasks": [{**TASK, "epochs": 3}]},
+            "expected a key of a task among data, .*, got 'epochs'",
+        ),
         ({"tasks": [{**TASK, "method": "mcx"}]}, "expected a method among .*, got 'mcx'"),
         ({"tasks": [{**TASK, "preset": "best"}]}, "expected a preset of mcc among .*, got 'best'"),
         ({"tasks": [{**TASK, "options": {"wait": 1}}]}, "expected options among .*, got 'wait'"),
@@ -148,20 +223,47 @@ def test_a_file_names_every_source_with_every_target_and_method(tmp_path):
         ({"tasks": [{**TASK, "backbone": "vgg"}]}, "expected a backbone among .*, got 'vgg'"),
         ({"tasks": [{**TASK, "iterations": "many"}]}, "expected iterations to be int, got 'many'"),
         ({"tasks": [{**TASK, "width": True}]}, "expected width to be int, got True"),
-        ({"tasks": [{**TASK, "scenario": "open-set"}]}, "expected a scenario among .*, got 'open-set'"),
-        ({"tasks": [{**TASK, "target": "noto"}]}, "expected a source and a target that differ, got 'noto' twice"),
+        (
+            {"tasks": [{**TASK, "scenario": "open-set"}]},
+            "expected a scenario among .*, got 'open-set'",
+        ),
+        (
+            {"tasks": [{**TASK, "target": "noto"}]},
+            "expected a source and a target that differ, got 'noto' twice",
+        ),
         ({"tasks": [SCENES, TASK]}, "expected scenes in a suite of their own, got"),
-        ({"tasks": [SCENES], "calibrators": ["vectorscal"]}, "expected a calibrator among none, .*, got 'vectorscal'"),
-        ({"tasks": [{**SCENES, "method": "mcc"}]}, "expected source-only, closed-set for segmentation, got mcc"),
-        ({"tasks": [{**SCENES, "frozen": True}]}, "expected a key of a task of segmentation among .*, got 'frozen'"),
-        ({"tasks": [{**SCENES, "backbone": "vit-b16"}]}, "expected a network among unet, .*, got 'vit-b16'"),
-        ({"tasks": [{**SCENES, "weights": "hub"}]}, "expected settings of unet among width, levels, got 'weights'"),
-        ({"tasks": [{**SCENES, "options": {"weight": 1}}]}, "expected options among batch, .*, got 'weight'"),
+        (
+            {"tasks": [SCENES], "calibrators": ["vectorscal"]},
+            "expected a calibrator among none, .*, got 'vectorscal'",
+        ),
+        (
+            {"tasks": [{**SCENES, "method": "mcc"}]},
+            "expected source-only, closed-set for segmentation, got mcc",
+        ),
+        (
+            {"tasks": [{**SCENES, "frozen": True}]},
+            "expected a key of a task of segmentation among .*, got 'frozen'",
+        ),
+        (
+            {"tasks": [{**SCENES, "backbone": "vit-b16"}]},
+            "expected a network among unet, .*, got 'vit-b16'",
+        ),
+        (
+            {"tasks": [{**SCENES, "weights": "hub"}]},
+            "expected settings of unet among width, levels, got 'weights'",
+        ),
+        (
+            {"tasks": [{**SCENES, "options": {"weight": 1}}]},
+            "expected options among batch, .*, got 'weight'",
+        ),
         (
             {"tasks": [{**SCENES, "options": {"pixels_per_image": 0.5}}]},
             "expected pixels_per_image, a number above zero, got 0.5",
         ),
-        ({"tasks": [{"data": "emoji"}]}, "expected data, source, target and method in each task, got no source"),
+        (
+            {"tasks": [{"data": "emoji"}]},
+            "expected data, source, target and method in each task, got no source",
+        ),
     ],
 )
 def test_mistakes_in_a_file_are_named(content, message):
@@ -177,13 +279,19 @@ def test_a_file_of_scenes_has_the_settings_of_the_built_in_suite():
 
 
 def test_an_unknown_suite_is_named():
-    with pytest.raises(InputError, match=r"expected a suite among digits, .*, or a TOML file, got 'emojis'"):
+    with pytest.raises(
+        InputError, match=r"expected a suite among digits, .*, or a TOML file, got 'emojis'"
+    ):
         built_in("emojis")
 
 
 def test_digits_of_a_file_have_a_network_of_their_size():
     task = {"data": "digits", "source": "mnist", "target": "fonts", "method": "mcc"}
-    (built,) = [t for t in built_in("digits").tasks if (t.pair, t.method) == ("mnist->fonts", "mcc")]
+    (built,) = [
+        t for t in built_in("digits").tasks if (t.pair, t.method) == ("mnist->fonts", "mcc")
+    ]
     assert parse_suite({"tasks": [task]}, "mine").tasks == (built,)
-    (other,) = parse_suite({"tasks": [task | {"backbone": "efficientnet-lite0", "width": 64}]}, "mine").tasks
+    (other,) = parse_suite(
+        {"tasks": [task | {"backbone": "efficientnet-lite0", "width": 64}]}, "mine"
+    ).tasks
     assert (other.backbone, other.width) == ("efficientnet-lite0", 64)

@@ -21,7 +21,14 @@ ECE = {  # calibrator -> pair -> by seed
 
 def records(method: str = "mcc") -> list[Record]:
     return [
-        Record(Task("toy", pair[0], pair[-1], method=method, seed=seed), name, ece, 2 * ece, 3 * ece, 1 - ece)
+        Record(
+            Task("toy", pair[0], pair[-1], method=method, seed=seed),
+            name,
+            ece,
+            2 * ece,
+            3 * ece,
+            1 - ece,
+        )
         for name, pairs in ECE.items()
         for pair, values in pairs.items()
         for seed, ece in enumerate(values)
@@ -39,7 +46,9 @@ def test_means_over_targets_and_their_spread_over_seeds():
     (table,) = tables(SUITE, records())
     cell = cells(table, "No calibration")["mcc"]
     assert cell.mean == pytest.approx((0.25 + 0.325) / 2)  # ->b has one task, ->c two
-    assert cell.sd == pytest.approx((0.3 - 0.275) / np.sqrt(2))  # of (0.3 + 0.3) / 2 and (0.2 + 0.35) / 2
+    assert cell.sd == pytest.approx(
+        (0.3 - 0.275) / np.sqrt(2)
+    )  # of (0.3 + 0.3) / 2 and (0.2 + 0.35) / 2
     cell = cells(table, "PseudoCal")["mcc"]
     assert cell.mean == pytest.approx((0.1 + 0.2) / 2)
     assert cell.best
@@ -56,7 +65,9 @@ def test_segmentation_has_a_row_of_miou():
 
 
 def test_the_last_column_of_the_table_of_ece_is_time():
-    timed = [replace(r, seconds=2.0 + r.task.seed) for r in records() if r.calibrator == "pseudocal"]
+    timed = [
+        replace(r, seconds=2.0 + r.task.seed) for r in records() if r.calibrator == "pseudocal"
+    ]
     rest = [r for r in records() if r.calibrator != "pseudocal"]
     (table,) = tables(SUITE, timed + rest)
     lines = markdown(table).splitlines()
@@ -70,7 +81,10 @@ def test_the_last_column_of_the_table_of_ece_is_time():
 
 
 def test_correspondence_is_a_table_of_those_that_mix():
-    mixed = [replace(r, correspondence=1 - r.ece) if r.calibrator == "pseudocal" else r for r in records()]
+    mixed = [
+        replace(r, correspondence=1 - r.ece) if r.calibrator == "pseudocal" else r
+        for r in records()
+    ]
     (table,) = tables(SUITE, mixed, "correspondence")
     assert [name for name, _ in table.rows] == ["PseudoCal"]
     assert cells(table, "PseudoCal")["mcc"].mean == pytest.approx(0.85)
@@ -85,7 +99,9 @@ def test_of_an_miou_more_is_better():
     assert not cells(table, "No calibration")["mcc"].best
     assert "mIoU" not in dict(table.rows)
     assert markdown(table).startswith("| mIoU, mean over targets, % | mcc |")
-    assert [c.wins for c in compare_over_tasks(found, "miou")] == [c.wins for c in compare_over_tasks(found, "ece")]
+    assert [c.wins for c in compare_over_tasks(found, "miou")] == [
+        c.wins for c in compare_over_tasks(found, "ece")
+    ]
 
 
 def test_tasks_with_one_target_are_averaged():
@@ -94,16 +110,23 @@ def test_tasks_with_one_target_are_averaged():
     row = cells(table, "No calibration")
     assert row["->b"].mean == pytest.approx(0.25)
     assert row["->c"].mean == pytest.approx((0.3 + 0.35) / 2)
-    assert row["average"].mean == pytest.approx((0.25 + 0.325) / 2)  # over two targets, as the paper's main tables
+    assert row["average"].mean == pytest.approx(
+        (0.25 + 0.325) / 2
+    )  # over two targets, as the paper's main tables
 
 
 def test_with_a_column_for_each_task_the_average_is_over_tasks():
     (table,) = tables(SUITE, records(), by="task")
-    assert cells(table, "No calibration")["average"].mean == pytest.approx(0.3)  # as in the paper's appendix
+    assert cells(table, "No calibration")["average"].mean == pytest.approx(
+        0.3
+    )  # as in the paper's appendix
 
 
 def test_tasks_that_differ_in_a_setting_are_kept_apart():
-    others = [replace(r, task=replace(r.task, options=(("weight", 0.1),)), ece=r.ece / 2) for r in records()]
+    others = [
+        replace(r, task=replace(r.task, options=(("weight", 0.1),)), ece=r.ece / 2)
+        for r in records()
+    ]
     (table,) = tables(SUITE, records() + others)
     assert table.columns == ("mcc", "mcc, weight 0.1", "average")
     row = cells(table, "No calibration")
@@ -111,7 +134,11 @@ def test_tasks_that_differ_in_a_setting_are_kept_apart():
     partial = [replace(r, task=replace(r.task, scenario="partial-set")) for r in records()]
     (table,) = tables(SUITE, records() + partial)
     assert table.columns == ("mcc, closed-set", "mcc, partial-set", "average")
-    assert {c.where for c in compare_over_tasks(records() + partial)} == {"mcc, closed-set", "mcc, partial-set", "all"}
+    assert {c.where for c in compare_over_tasks(records() + partial)} == {
+        "mcc, closed-set",
+        "mcc, partial-set",
+        "all",
+    }
 
 
 def test_each_task_has_a_column():
@@ -129,7 +156,11 @@ def test_the_average_is_over_methods_too():
 
 
 def test_a_seed_with_a_hole_does_not_count():
-    some = [r for r in records() if not (r.task.seed == 1 and r.task.pair == "b->c" and r.calibrator == "none")]
+    some = [
+        r
+        for r in records()
+        if not (r.task.seed == 1 and r.task.pair == "b->c" and r.calibrator == "none")
+    ]
     (table,) = tables(SUITE, some)
     cell = cells(table, "No calibration")["mcc"]
     assert cell.mean == pytest.approx(0.3)
@@ -137,19 +168,22 @@ def test_a_seed_with_a_hole_does_not_count():
 
 
 def test_a_column_with_a_hole_has_no_winner():
-    (table,) = tables(SUITE, [r for r in records() if r.calibrator != "none" or r.task.pair != "a->b"])
+    (table,) = tables(
+        SUITE, [r for r in records() if r.calibrator != "none" or r.task.pair != "a->b"]
+    )
     assert np.isnan(cells(table, "No calibration")["mcc"].mean)
     assert not cells(table, "PseudoCal")["mcc"].best
 
 
 def test_paired_comparison_over_tasks():
-    found = {(c.rival, c.where): c for c in compare_over_tasks(records() + records("bnm"))}
+    found = {(c.baseline, c.where): c for c in compare_over_tasks(records() + records("bnm"))}
     assert set(found) == {("none", "mcc"), ("none", "bnm"), ("none", "all")}
     one = found["none", "mcc"]
     assert (one.tasks, one.wins) == (3, 2)
     assert one.difference == pytest.approx((-0.15 + 0.10 - 0.35) / 3)
     assert found["none", "all"].tasks == 6
-    # the one loss has rank 1 of three; of 8 patterns of signs 2 have so little on one side, 2 on the other
+    # the one loss has rank 1 of three; of 8 patterns of signs 2 have so little on one side, 2 on
+    # the other
     assert one.p == pytest.approx(0.5)
 
 
@@ -175,5 +209,7 @@ def test_the_papers_numbers_stand_beside_ours():
     suite = built_in("visda")
     ours = [Record(task, "pseudocal", 0.05, 1.0, 1.0, 0.8) for task in suite.tasks]
     (table,) = tables(replace(suite, calibrators=("pseudocal",)), ours)
-    assert cells(table, "PseudoCal")["mcc"].paper == pytest.approx(0.012)  # 1.2 in the paper's table
+    assert cells(table, "PseudoCal")["mcc"].paper == pytest.approx(
+        0.012
+    )  # 1.2 in the paper's table
     assert "**5.00** [1.20]" in markdown(table)

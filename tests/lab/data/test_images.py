@@ -11,7 +11,9 @@ from pseudocal.lab.data.domains import select
 def test_lazy_images_are_calibrated_as_an_array_is(tmp_path):
     rng = np.random.default_rng(0)
     for i in range(30):
-        Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(tmp_path / f"{i:02}.png")
+        Image.fromarray(rng.integers(0, 255, (8, 8, 3), dtype=np.uint8)).save(
+            tmp_path / f"{i:02}.png"
+        )
     lazy = ImageFiles(tuple(str(tmp_path / f"{i:02}.png") for i in range(30)), resize=8, crop=8)
 
     def model(x):

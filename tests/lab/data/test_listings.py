@@ -39,7 +39,9 @@ def test_folder_errors_say_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="got an empty folder"):
         image_folder(tmp_path)
     (tmp_path / "Bed").mkdir()
-    with pytest.raises(InputError, match=r"expected images as .*/<class>/<image>, got no image in .*Bed"):
+    with pytest.raises(
+        InputError, match=r"expected images as .*/<class>/<image>, got no image in .*Bed"
+    ):
         image_folder(tmp_path)
     with pytest.raises(InputError, match=r"expected images below .*, got Bed/"):
         unlabelled_folder(tmp_path)
@@ -52,7 +54,9 @@ def test_unlabelled_folder_takes_any_tree(tmp_path: Path) -> None:
 
 def test_list_takes_labels_from_lines_and_names_from_folders(tmp_path: Path) -> None:
     write(tmp_path, "Real World/Alarm Clock/0 1.jpg", "Real World/Bed/1.jpg")
-    (tmp_path / "list.txt").write_text("Real World/Alarm Clock/0 1.jpg 1\n\nReal World/Bed/1.jpg\t0\r\n")
+    (tmp_path / "list.txt").write_text(
+        "Real World/Alarm Clock/0 1.jpg 1\n\nReal World/Bed/1.jpg\t0\r\n"
+    )
     domain = image_list(tmp_path / "list.txt")
     assert domain.labels.tolist() == [1, 0]
     assert domain.classes == ("Bed", "Alarm Clock")
@@ -75,11 +79,15 @@ def test_list_paths_are_found_below_root_and_moved_by_prefix(tmp_path: Path) -> 
     below = image_list(tmp_path / "relative.txt", root=tmp_path / "data")
     absolute = image_list(tmp_path / "ours.txt", root="/elsewhere")
     assert moved.inputs == below.inputs == absolute.inputs
-    with pytest.raises(InputError, match=r"1 missing, the first /home/someone/data/Bed/1.jpg; .*prefix="):
+    with pytest.raises(
+        InputError, match=r"1 missing, the first /home/someone/data/Bed/1.jpg; .*prefix="
+    ):
         image_list(tmp_path / "theirs.txt")
 
 
-@pytest.mark.parametrize("line", ["Bed/1.jpg", "Bed/1.jpg Bed", "Bed/1.jpg -1", "Bed/1.jpg 1.5", "7", "Bed/1.jpg ²"])
+@pytest.mark.parametrize(
+    "line", ["Bed/1.jpg", "Bed/1.jpg Bed", "Bed/1.jpg -1", "Bed/1.jpg 1.5", "7", "Bed/1.jpg ²"]
+)
 def test_malformed_line_is_named(tmp_path: Path, line: str) -> None:
     write(tmp_path, "Bed/1.jpg")
     (tmp_path / "list.txt").write_text(f"Bed/1.jpg 0\n\n{line}\n", encoding="utf-8")
@@ -123,21 +131,28 @@ def test_images_of_all_kinds_become_rgb(tmp_path: Path) -> None:
 
 def test_unreadable_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("not an image")
-    whole = Path(save(tmp_path / "whole.png", np.random.default_rng(0).integers(0, 255, (64, 64, 3)))).read_bytes()
+    whole = Path(
+        save(tmp_path / "whole.png", np.random.default_rng(0).integers(0, 255, (64, 64, 3)))
+    ).read_bytes()
     (tmp_path / "half.png").write_bytes(whole[: len(whole) // 2])
     for name in ("text.jpg", "half.png", "absent.png"):
         with pytest.raises(
-            InputError, match=f"expected a picture that can be read, got|expected a picture, got .*{name}"
+            InputError,
+            match=f"expected an image that can be read, got|expected an image, got .*{name}",
         ):
             ImageFiles((str(tmp_path / name),))[:]
 
 
 @pytest.mark.parametrize("times", [1.5, 3])
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # as at a user's
-def test_decompression_bomb_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+def test_decompression_bomb_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: float
+) -> None:
     path = save(tmp_path / "bomb.png", np.zeros((30, 40)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
-    with pytest.raises(InputError, match=r"expected a picture of at most \d+ pixels, got .*bomb.png"):
+    with pytest.raises(
+        InputError, match=r"expected an image of at most \d+ pixels, got .*bomb.png"
+    ):
         ImageFiles((path,))[:]
 
 

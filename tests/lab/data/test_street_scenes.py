@@ -1,4 +1,7 @@
-"""Street scenes: every number of the label maps, and the three data sets as they lie on disk, written small."""
+"""Street scenes.
+
+Every number of the label maps, and the three data sets as they lie on disk, written small.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,12 @@ from pseudocal.lab.data.street_scenes import lookup
 
 # as published: Cityscapes' own table, and the maps that adaptation code uses for SYNTHIA
 CITYSCAPES_19 = "7:0 8:1 11:2 12:3 13:4 17:5 19:6 20:7 21:8 22:9 23:10 24:11 25:12 26:13 27:14 28:15 31:16 32:17 33:18"
-CITYSCAPES_16 = "7:0 8:1 11:2 12:3 13:4 17:5 19:6 20:7 21:8 23:9 24:10 25:11 26:12 28:13 32:14 33:15"
-SYNTHIA_19 = "3:0 4:1 2:2 21:3 5:4 7:5 15:6 9:7 6:8 16:9 1:10 10:11 17:12 8:13 18:14 19:15 20:16 12:17 11:18"
+CITYSCAPES_16 = (
+    "7:0 8:1 11:2 12:3 13:4 17:5 19:6 20:7 21:8 23:9 24:10 25:11 26:12 28:13 32:14 33:15"
+)
+SYNTHIA_19 = (
+    "3:0 4:1 2:2 21:3 5:4 7:5 15:6 9:7 6:8 16:9 1:10 10:11 17:12 8:13 18:14 19:15 20:16 12:17 11:18"
+)
 SYNTHIA_16 = "3:0 4:1 2:2 21:3 5:4 7:5 15:6 9:7 6:8 1:9 10:10 17:11 8:12 19:13 12:14 11:15"
 
 
@@ -73,12 +80,16 @@ def disk(tmp_path):
         write(tmp_path / f"gta/images/{number:05}.png", FRAME)
         write(tmp_path / f"gta/labels/{number:05}.png", MASK, "P")
     write(tmp_path / "synthia/RGB/0000000.png", FRAME)
-    write(tmp_path / "synthia/synthia_mapped_to_cityscapes/0000000.png", np.array([[3, 4, 0], [10, 11, 14]], np.uint8))
+    write(
+        tmp_path / "synthia/synthia_mapped_to_cityscapes/0000000.png",
+        np.array([[3, 4, 0], [10, 11, 14]], np.uint8),
+    )
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("dataset", "folder", "count"), [("cityscapes", "city", 2), ("gta5", "gta", 2), ("synthia", "synthia", 1)]
+    ("dataset", "folder", "count"),
+    [("cityscapes", "city", 2), ("gta5", "gta", 2), ("synthia", "synthia", 1)],
 )
 def test_frames_and_masks_as_they_lie_on_disk(disk, dataset, folder, count):
     found = streets(dataset, disk / folder)
@@ -101,7 +112,9 @@ def test_a_target_has_no_masks_and_needs_none(disk):
     assert len(target) == 2
     for path in (disk / "city/gtFine").rglob("*.png"):
         path.unlink()
-    np.testing.assert_array_equal(unlabelled_streets("cityscapes", disk / "city").inputs[:1], target.inputs[:1])
+    np.testing.assert_array_equal(
+        unlabelled_streets("cityscapes", disk / "city").inputs[:1], target.inputs[:1]
+    )
 
 
 @pytest.mark.parametrize("part", [slice(None), np.array([1, 0])])
@@ -119,9 +132,15 @@ def test_a_mask_of_another_size_than_its_frame(disk):
     write(disk / "gta/labels/00002.png", MASK.repeat(2, axis=0))
     found = streets("gta5", disk / "gta")
     assert found.masks[:1].shape == (1, 2, 3)
-    with pytest.raises(InputError, match=r"a mask of 2 x 3 pixels, as its frame has, got 4 x 3 in .*00002.png"):
+    with pytest.raises(
+        InputError, match=r"a mask of 2 x 3 pixels, as its frame has, got 4 x 3 in .*00002.png"
+    ):
         found.masks[:]
-    assert streets("gta5", disk / "gta", size=(4, 6)).masks[:].shape == (2, 4, 6)  # one odd file stops no training
+    assert streets("gta5", disk / "gta", size=(4, 6)).masks[:].shape == (
+        2,
+        4,
+        6,
+    )  # one odd file stops no training
     write(disk / "gta/images/00002.png", FRAME.repeat(2, axis=0))
     with pytest.raises(InputError, match="expected masks of one size"):
         streets("gta5", disk / "gta").masks[0:2]
@@ -137,13 +156,19 @@ def test_parts_are_decoded_when_asked_for(disk):
 
 
 def test_what_is_missing_is_named(disk):
-    with pytest.raises(InputError, match=r"expected the frames of gta5 as .*images/\*.png, got none"):
+    with pytest.raises(
+        InputError, match=r"expected the frames of gta5 as .*images/\*.png, got none"
+    ):
         streets("gta5", disk / "city")
     (disk / "gta/labels/00002.png").unlink()
-    with pytest.raises(InputError, match=r"a mask for each of 2 frames, got 1 missing: .*00002.png"):
+    with pytest.raises(
+        InputError, match=r"a mask for each of 2 frames, got 1 missing: .*00002.png"
+    ):
         streets("gta5", disk / "gta")
     (disk / "synthia/synthia_mapped_to_cityscapes").rename(disk / "synthia/masks")
-    said = r"in .*parsed_LABELS or .*synthia_mapped_to_cityscapes or .*GT/LABELS, got no such folder"
+    said = (
+        r"in .*parsed_LABELS or .*synthia_mapped_to_cityscapes or .*GT/LABELS, got no such folder"
+    )
     with pytest.raises(InputError, match=said):
         streets("synthia", disk / "synthia")
     with pytest.raises(InputError, match="19, 16 or 13 classes"):
@@ -151,6 +176,11 @@ def test_what_is_missing_is_named(disk):
 
 
 def test_scenes_in_memory_are_cut_into_arrays():
-    made = Scenes("noto", np.zeros((4, 3, 2, 2), np.uint8), np.zeros((4, 2, 2), np.uint8), ("background", "food"))
+    made = Scenes(
+        "noto",
+        np.zeros((4, 3, 2, 2), np.uint8),
+        np.zeros((4, 2, 2), np.uint8),
+        ("background", "food"),
+    )
     assert [len(part) for part in made.split(0.75)] == [3, 1]
     assert isinstance(made[:2].masks, np.ndarray)

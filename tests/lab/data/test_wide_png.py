@@ -1,4 +1,7 @@
-"""PNG files of 16-bit colour: written here with each filter, read back, and damaged in every way."""
+"""PNG files of 16-bit colour.
+
+Written here with each filter, read back, and damaged in every way.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,12 @@ def filtered(pixels: np.ndarray, kind: int) -> np.ndarray:
                 up = int(pixels[r - 1, c, b]) if r else 0
                 corner = int(pixels[r - 1, c - 1, b]) if r and c else 0
                 guess = left + up - corner
-                paeth = min((left, up, corner), key=lambda each: abs(guess - each))  # the first of equals
-                out[r, c, b] = (int(pixels[r, c, b]) - (0, left, up, (left + up) // 2, paeth)[kind]) % 256
+                paeth = min(
+                    (left, up, corner), key=lambda each: abs(guess - each)
+                )  # the first of equals
+                out[r, c, b] = (
+                    int(pixels[r, c, b]) - (0, left, up, (left + up) // 2, paeth)[kind]
+                ) % 256
     return out
 
 
@@ -44,7 +51,12 @@ def wide_png(values: np.ndarray, kinds: list[int]) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
     body = zlib.compress(lines)
     cut = len(body) // 2
-    parts = [chunk(b"IHDR", head), chunk(b"IDAT", body[:cut]), chunk(b"IDAT", body[cut:]), chunk(b"IEND", b"")]
+    parts = [
+        chunk(b"IHDR", head),
+        chunk(b"IDAT", body[:cut]),
+        chunk(b"IDAT", body[cut:]),
+        chunk(b"IEND", b""),
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
@@ -56,19 +68,25 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "mask.png"
 
 
-@pytest.mark.parametrize("kinds", [[0] * 7, [1] * 7, [2] * 7, [3] * 7, [4] * 7, [4, 3, 2, 1, 0, 4, 3]])
+@pytest.mark.parametrize(
+    "kinds", [[0] * 7, [1] * 7, [2] * 7, [3] * 7, [4] * 7, [4, 3, 2, 1, 0, 4, 3]]
+)
 def test_the_first_channel_comes_back_whatever_the_filter(path, kinds):
     path.write_bytes(wide_png(VALUES, kinds))
     np.testing.assert_array_equal(first_channel(path), VALUES[..., 0])
     assert is_wide(path)
-    with Image.open(path) as theirs:  # keeps the upper bytes: a check that the file is a PNG as others read it
+    with Image.open(
+        path
+    ) as theirs:  # keeps the upper bytes: a check that the file is a PNG as others read it
         np.testing.assert_array_equal(np.asarray(theirs)[..., 0], VALUES[..., 0] >> 8)
 
 
 def test_other_files_are_not_wide(path):
     Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(path)
     assert not is_wide(path)
-    with pytest.raises(InputError, match=r"expected a PNG of 16-bit colour without interlacing, got .* with \[8, 2"):
+    with pytest.raises(
+        InputError, match=r"expected a PNG of 16-bit colour without interlacing, got .* with \[8, 2"
+    ):
         first_channel(path)
     path.write_bytes(b"")
     assert not is_wide(path)
@@ -76,13 +94,21 @@ def test_other_files_are_not_wide(path):
 
 def test_what_is_damaged_is_refused(path):
     whole = wide_png(VALUES, [4] * 7)
-    for content in (whole[:20], whole[:200], whole[:100] + b"x" + whole[101:], b"\x89PNG\r\n\x1a\n", b"GIF89a"):
+    for content in (
+        whole[:20],
+        whole[:200],
+        whole[:100] + b"x" + whole[101:],
+        b"\x89PNG\r\n\x1a\n",
+        b"GIF89a",
+    ):
         path.write_bytes(content)
         with pytest.raises(InputError, match="expected"):
             first_channel(path)
 
 
-@pytest.mark.parametrize(("width", "said"), [(2**31 - 1, f"at most {MAX_PIXELS:,} pixels"), (9000, "bytes of pixels")])
+@pytest.mark.parametrize(
+    ("width", "said"), [(2**31 - 1, f"at most {MAX_PIXELS:,} pixels"), (9000, "bytes of pixels")]
+)
 def test_a_file_that_promises_or_holds_too_much_is_refused(path, width, said):
     head = struct.pack(">IIBBBBB", width, 7, 16, 2, 0, 0, 0)
     bomb = chunk(b"IDAT", zlib.compress(bytes(10**6)))
@@ -98,7 +124,9 @@ def test_the_masks_of_synthia_as_downloaded(tmp_path, cache, monkeypatch, size):
     for folder, content in (("GT/LABELS", wide_png(mask, [4, 4])), ("RGB", None)):
         (tmp_path / folder).mkdir(parents=True)
         file = tmp_path / folder / "0000000.png"
-        file.write_bytes(content) if content else Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(file)
+        file.write_bytes(content) if content else Image.fromarray(
+            np.zeros((2, 3, 3), np.uint8)
+        ).save(file)
     found = streets("synthia", tmp_path, size=size)
     step = 1 if size is None else 2
     np.testing.assert_array_equal(found.masks[0][::step, ::step], [[0, 1, 255], [11, 18, 255]])

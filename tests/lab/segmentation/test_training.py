@@ -1,4 +1,7 @@
-"""Segmentation networks: public checkpoints load, training learns, a killed training ends where a whole one does."""
+"""Segmentation networks.
+
+Public checkpoints load, training learns, a killed training ends where a whole one does.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,11 @@ from pseudocal.lab.segmentation import (
     load_segmenter,
     train_segmenter,
 )
-from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS, compare_ensemble, compare_on_scenes
+from pseudocal.lab.segmentation.comparison import (
+    SEGMENTATION_CALIBRATORS,
+    compare_ensemble,
+    compare_on_scenes,
+)
 from pseudocal.predictors import as_predictor
 
 SHALLOW = (1, 1, 1, 1)
@@ -34,9 +41,15 @@ def published(classes: int, heads: tuple[str, ...], prefix: str = "") -> dict[st
     rng = torch.Generator().manual_seed(0)
     tensors: dict[str, tuple[int, ...]] = {"conv1.weight": (64, 3, 7, 7)}
     norms = {"bn1": 64}
-    for number, (before, width) in enumerate([(64, 64), (256, 128), (512, 256), (1024, 512)], start=1):
+    for number, (before, width) in enumerate(
+        [(64, 64), (256, 128), (512, 256), (1024, 512)], start=1
+    ):
         block = f"layer{number}.0."
-        shapes = {"conv1": (width, before, 1, 1), "conv2": (width, width, 3, 3), "conv3": (4 * width, width, 1, 1)}
+        shapes = {
+            "conv1": (width, before, 1, 1),
+            "conv2": (width, width, 3, 3),
+            "conv3": (4 * width, width, 1, 1),
+        }
         tensors |= {f"{block}{name}.weight": shape for name, shape in shapes.items()}
         tensors[f"{block}downsample.0.weight"] = (4 * width, before, 1, 1)
         norms |= {
@@ -46,7 +59,9 @@ def published(classes: int, heads: tuple[str, ...], prefix: str = "") -> dict[st
             f"{block}downsample.1": 4 * width,
         }
     for name, width in norms.items():
-        tensors |= {f"{name}.{part}": (width,) for part in ("weight", "bias", "running_mean", "running_var")}
+        tensors |= {
+            f"{name}.{part}": (width,) for part in ("weight", "bias", "running_mean", "running_var")
+        }
     for head in heads:
         width = 1024 if head == "layer5" and len(heads) > 1 else 2048
         for k in range(4):
@@ -54,12 +69,19 @@ def published(classes: int, heads: tuple[str, ...], prefix: str = "") -> dict[st
                 f"{head}.conv2d_list.{k}.weight": (classes, width, 3, 3),
                 f"{head}.conv2d_list.{k}.bias": (classes,),
             }
-    return {prefix + name: torch.rand(shape, generator=rng) * 0.05 for name, shape in tensors.items()}
+    return {
+        prefix + name: torch.rand(shape, generator=rng) * 0.05 for name, shape in tensors.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("heads", "prefix"),
-    [(("layer5", "layer6"), ""), (("layer5",), ""), (("layer6",), "module."), (("layer5",), "Scale.")],
+    [
+        (("layer5", "layer6"), ""),
+        (("layer5",), ""),
+        (("layer6",), "module."),
+        (("layer5",), "Scale."),
+    ],
 )
 def test_public_checkpoints_load(heads, prefix, tmp_path):
     tensors = published(5, heads, prefix)
@@ -74,14 +96,24 @@ def test_public_checkpoints_load(heads, prefix, tmp_path):
 def test_a_new_head_above_the_weights_of_a_resnet(tmp_path):
     tensors = published(5, ())
     torch.save(tensors | {"fc.weight": torch.zeros(1000, 2048)}, tmp_path / "resnet.pth")
-    network: Any = build_segmenter("deeplab", 3, weights=str(tmp_path / "resnet.pth"), depths=SHALLOW)
-    torch.testing.assert_close(network.layer1[0].conv1.weight.data, tensors["layer1.0.conv1.weight"])
+    network: Any = build_segmenter(
+        "deeplab", 3, weights=str(tmp_path / "resnet.pth"), depths=SHALLOW
+    )
+    torch.testing.assert_close(
+        network.layer1[0].conv1.weight.data, tensors["layer1.0.conv1.weight"]
+    )
     images = torch.rand(2, 3, 20, 20) * 255
-    theirs = (images / 255 - RGB_MEAN) / torch.tensor([0.229, 0.224, 0.225])[:, None, None]  # torchvision's input
+    theirs = (images / 255 - RGB_MEAN) / torch.tensor([0.229, 0.224, 0.225])[
+        :, None, None
+    ]  # torchvision's input
     ours = images.flip(1) - RGB_MEAN.flip(0) * 255
     expected = torch.nn.functional.conv2d(theirs, tensors["conv1.weight"])
-    torch.testing.assert_close(torch.nn.functional.conv2d(ours, network.conv1.weight), expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(network.mean, RGB_MEAN.flip(0) * 255, rtol=0, atol=1.0)  # theirs, to a grey level
+    torch.testing.assert_close(
+        torch.nn.functional.conv2d(ours, network.conv1.weight), expected, rtol=1e-4, atol=1e-4
+    )
+    torch.testing.assert_close(
+        network.mean, RGB_MEAN.flip(0) * 255, rtol=0, atol=1.0
+    )  # theirs, to a grey level
     assert network(torch.zeros(1, 3, 33, 41)).shape == (1, 3, 5, 6)
     with pytest.raises(InputError, match=r"got \d+ missing: layer1\.1"):
         build_segmenter("deeplab", 3, weights=str(tmp_path / "resnet.pth"))
@@ -107,7 +139,9 @@ def test_only_two_branches_count_if_asked():
             }
         for branches in (2, 4):
             with torch.no_grad():
-                outputs[branches, change] = load_deeplab(tensors, branches=branches, depths=SHALLOW)(x)
+                outputs[branches, change] = load_deeplab(
+                    tensors, branches=branches, depths=SHALLOW
+                )(x)
     torch.testing.assert_close(outputs[2, False], outputs[2, True])
     assert not torch.allclose(outputs[4, False], outputs[4, True])
     with pytest.raises(InputError, match="expected 4 branches"):
@@ -118,8 +152,15 @@ def test_the_whole_network_is_resnet_101_at_an_eighth():
     with torch.device("meta"):
         network = DeepLab(19)
     names = set(network.state_dict())
-    assert {"layer3.22.conv3.weight", "layer4.2.bn3.running_var", "layer6.conv2d_list.3.bias"} <= names
-    assert sum(name.endswith(("conv1.weight", "conv2.weight", "conv3.weight")) for name in names) == 100
+    assert {
+        "layer3.22.conv3.weight",
+        "layer4.2.bn3.running_var",
+        "layer6.conv2d_list.3.bias",
+    } <= names
+    assert (
+        sum(name.endswith(("conv1.weight", "conv2.weight", "conv3.weight")) for name in names)
+        == 100
+    )
     assert [network.layer3[5].conv2.dilation, network.layer4[1].conv2.dilation] == [(2, 2), (4, 4)]
     assert network(torch.empty(1, 3, 65, 129, device="meta")).shape == (1, 19, 9, 17)
     assert not any(p.requires_grad for name, p in network.named_parameters() if ".bn" in name)
@@ -132,8 +173,13 @@ def test_other_files_are_refused(tmp_path):
     del tensors["layer2.0.conv1.weight"]
     with pytest.raises(InputError, match=r"1 missing and 0 unknown: layer2.0.conv1.weight"):
         load_deeplab(tensors, depths=SHALLOW)
-    tensors = published(3, ("layer6",)) | {"layer6.conv2d_list.0.weight": torch.zeros(3, 1024, 3, 3)}
-    with pytest.raises(InputError, match=r"layer6.conv2d_list.0.weight of shape \(3, 2048, .* got \(3, 1024, 3, 3\)$"):
+    tensors = published(3, ("layer6",)) | {
+        "layer6.conv2d_list.0.weight": torch.zeros(3, 1024, 3, 3)
+    }
+    with pytest.raises(
+        InputError,
+        match=r"layer6.conv2d_list.0.weight of shape \(3, 2048, .* got \(3, 1024, 3, 3\)$",
+    ):
         load_deeplab(tensors, depths=SHALLOW)
     torch.save({"state_dict": object}, tmp_path / "code.pth")
     torch.save({"state_dict": {"epoch": 3}}, tmp_path / "numbers.pth")
@@ -142,7 +188,9 @@ def test_other_files_are_refused(tmp_path):
     (tmp_path / "junk.pth").write_text("junk")
     (tmp_path / "empty.pth").touch()
     for name in ("code", "numbers", "cut", "junk", "empty"):
-        with pytest.raises(InputError, match=r"^expected a checkpoint of tensors only, .*got .*pth") as caught:
+        with pytest.raises(
+            InputError, match=r"^expected a checkpoint of tensors only, .*got .*pth"
+        ) as caught:
             load_deeplab(tmp_path / f"{name}.pth")
         assert "\n" not in str(caught.value)
         assert "weights_only" not in str(caught.value)
@@ -151,27 +199,36 @@ def test_other_files_are_refused(tmp_path):
 
 
 def colours(n: int, seed: int, name: str = "colours") -> Scenes:
-    """Pictures of two halves; the class is the brightest channel."""
+    """Images of two halves; the class is the brightest channel."""
     rng = np.random.default_rng(seed)
     halves = rng.integers(0, 256, size=(n, 3, 1, 2))
-    pictures = halves.repeat(12, axis=2).repeat(8, axis=3).astype(np.uint8)
-    masks = pictures.argmax(axis=1).astype(np.uint8)
+    image_files = halves.repeat(12, axis=2).repeat(8, axis=3).astype(np.uint8)
+    masks = image_files.argmax(axis=1).astype(np.uint8)
     masks[:, 0] = 255
-    return Scenes(name, pictures, masks, ("red", "green", "blue"))
+    return Scenes(name, image_files, masks, ("red", "green", "blue"))
 
 
 SMALL = {"width": 4, "levels": 2}
 
 
 def test_training_learns_and_a_second_start_returns_what_is_finished(tmp_path):
-    trained = train_segmenter(colours(40, 0), SegmenterRun(tmp_path, iterations=60, batch=8), settings=SMALL)
+    trained = train_segmenter(
+        colours(40, 0), SegmenterRun(tmp_path, iterations=60, batch=8), settings=SMALL
+    )
     new = colours(20, 1)
     said = as_predictor(trained.load())(new.inputs).argmax(axis=1)
     counted = new.masks != 255
     assert (said == new.masks)[counted].mean() > 0.8
-    assert train_segmenter(colours(40, 0), SegmenterRun(tmp_path, iterations=60, batch=8), settings=SMALL) == trained
+    assert (
+        train_segmenter(
+            colours(40, 0), SegmenterRun(tmp_path, iterations=60, batch=8), settings=SMALL
+        )
+        == trained
+    )
     with pytest.raises(InputError, match="iterations 60"):
-        train_segmenter(colours(40, 0), SegmenterRun(tmp_path, iterations=61, batch=8), settings=SMALL)
+        train_segmenter(
+            colours(40, 0), SegmenterRun(tmp_path, iterations=61, batch=8), settings=SMALL
+        )
     with pytest.raises(InputError, match="a finished training"):
         load_segmenter(tmp_path / "nowhere")
 
@@ -205,12 +262,19 @@ def lazy(n: int, seed: int) -> Scenes:
 
 @pytest.mark.parametrize("make", [colours, lazy])
 def test_a_model_of_other_data_is_not_returned(make, tmp_path):
-    trained = train_segmenter(make(8, 0), SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL)
+    trained = train_segmenter(
+        make(8, 0), SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL
+    )
     other = replace(make(8, 0), masks=make(8, 1).masks)
     for source in (make(8, 1), other, make(8, 0)[::-1], make(9, 0)):
-        with pytest.raises(InputError, match=r"expected the settings that .* \(source .*, got source"):
+        with pytest.raises(
+            InputError, match=r"expected the settings that .* \(source .*, got source"
+        ):
             train_segmenter(source, SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL)
-    assert train_segmenter(make(8, 0), SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL) == trained
+    assert (
+        train_segmenter(make(8, 0), SegmenterRun(tmp_path, iterations=1, batch=8), settings=SMALL)
+        == trained
+    )
 
 
 def test_a_model_of_other_files_is_not_returned(tmp_path):
@@ -223,7 +287,10 @@ def test_a_model_of_other_files_is_not_returned(tmp_path):
             ):
                 (tmp_path / root / kind).mkdir(parents=True, exist_ok=True)
                 Image.fromarray(array.astype(np.uint8)).save(tmp_path / root / kind / f"{i}.png")
-    small: dict[str, Any] = {"run": SegmenterRun(tmp_path / "out", iterations=1, batch=2), "settings": SMALL}
+    small: dict[str, Any] = {
+        "run": SegmenterRun(tmp_path / "out", iterations=1, batch=2),
+        "settings": SMALL,
+    }
     trained = train_segmenter(streets("gta5", tmp_path / "a", size=(8, 16)), **small)
     for other in (
         streets("gta5", tmp_path / "a", size=(16, 32)),
@@ -238,7 +305,9 @@ def test_a_model_of_other_files_is_not_returned(tmp_path):
 
 def test_a_killed_training_ends_where_a_whole_one_does(tmp_path):
     whole = train_segmenter(
-        colours(20, 0), SegmenterRun(tmp_path / "whole", iterations=12, checkpoint_every=5, batch=8), settings=SMALL
+        colours(20, 0),
+        SegmenterRun(tmp_path / "whole", iterations=12, checkpoint_every=5, batch=8),
+        settings=SMALL,
     ).load()
 
     class KilledError(Exception):
@@ -251,22 +320,35 @@ def test_a_killed_training_ends_where_a_whole_one_does(tmp_path):
     with pytest.raises(KilledError):
         train_segmenter(
             colours(20, 0),
-            SegmenterRun(tmp_path / "cut", iterations=12, checkpoint_every=5, progress=kill, batch=8),
+            SegmenterRun(
+                tmp_path / "cut", iterations=12, checkpoint_every=5, progress=kill, batch=8
+            ),
             settings=SMALL,
         )
     cut = train_segmenter(
-        colours(20, 0), SegmenterRun(tmp_path / "cut", iterations=12, checkpoint_every=5, batch=8), settings=SMALL
+        colours(20, 0),
+        SegmenterRun(tmp_path / "cut", iterations=12, checkpoint_every=5, batch=8),
+        settings=SMALL,
     ).load()
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, cut.state_dict()[name]), name
 
 
 def test_a_segformer_trains_from_a_folder_and_comes_back_without_it(tmp_path):
-    tiny = {"depths": [1] * 4, "hidden_sizes": [4, 8, 8, 8], "decoder_hidden_size": 8, "num_attention_heads": [1] * 4}
+    tiny = {
+        "depths": [1] * 4,
+        "hidden_sizes": [4, 8, 8, 8],
+        "decoder_hidden_size": 8,
+        "num_attention_heads": [1] * 4,
+    }
     first: Any = build_segmenter("segformer", 5, config=tiny)
     first.backbone.net.save_pretrained(tmp_path / "hub")
     settings = {"weights": str(tmp_path / "hub")}
-    large = replace(colours(8, 0), inputs=np.zeros((8, 3, 64, 64), np.uint8), masks=np.zeros((8, 64, 64), np.uint8))
+    large = replace(
+        colours(8, 0),
+        inputs=np.zeros((8, 3, 64, 64), np.uint8),
+        masks=np.zeros((8, 64, 64), np.uint8),
+    )
     run = SegmenterRun(tmp_path / "run", iterations=2, batch=4)
     trained = train_segmenter(large, run, network="segformer", settings=settings)
     (tmp_path / "hub" / "config.json").unlink()
@@ -278,7 +360,9 @@ def test_a_segformer_trains_from_a_folder_and_comes_back_without_it(tmp_path):
 def test_the_table_compares_every_method(tmp_path):
     members = [
         train_segmenter(
-            colours(40, 0), SegmenterRun(tmp_path / str(seed), seed=seed, iterations=40, batch=8), settings=SMALL
+            colours(40, 0),
+            SegmenterRun(tmp_path / str(seed), seed=seed, iterations=40, batch=8),
+            settings=SMALL,
         ).load()
         for seed in (0, 1)
     ]

@@ -71,94 +71,163 @@ def options(
 def calibrate(
     context: typer.Context,
     model: Annotated[
-        str | None, typer.Argument(help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function")
+        str | None,
+        typer.Argument(
+            help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function"
+        ),
     ] = None,
     data: Annotated[
         str | None,
         typer.Argument(
-            help="folder or list of pictures, .npy, .npz, .csv, .parquet, or - for paths; "
+            help="folder or list of images, .npy, .npz, .csv, .parquet, or - for paths; "
             "with --ray also a folder of .npy, .npz or .parquet shards, a pattern, or an address such as s3://..."
         ),
     ] = None,
     out: Annotated[Path | None, option("--out", "-o", help="folder for the results")] = None,
     job_file: Annotated[
-        Path | None, option("--job", metavar="FILE", help="do the job of a file, such as OUT/job.toml, again")
+        Path | None,
+        option("--job", metavar="FILE", help="do the job of a file, such as OUT/job.toml, again"),
     ] = None,
-    lam: Annotated[float, option(help="larger share of a mix", show_default=True)] = DEFAULT.lam,
+    lam: Annotated[
+        float, option(help="weight of the larger input", show_default=True)
+    ] = DEFAULT.lam,
     seed: Annotated[int, option(help="random seed", show_default=True)] = DEFAULT.seed,
     second_opinion: Annotated[
         list[str] | None,
         option(
-            metavar="MODEL2", help="another model of the same classes, student[:BACKBONE], zero-shot:FOLDER; repeatable"
+            metavar="MODEL2",
+            help="another model of the same classes, surrogate[:BACKBONE], zero-shot:FOLDER; repeatable",
         ),
     ] = None,
     trust_model: Annotated[
-        bool, option("--trust-model", help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2")
+        bool,
+        option(
+            "--trust-model",
+            help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2",
+        ),
     ] = False,
-    architecture: Annotated[str | None, option(help="state dicts: resnet34, resnet50, resnet101, vit-b16")] = None,
+    architecture: Annotated[
+        str | None, option(help="state dicts: resnet34, resnet50, resnet101, vit-b16")
+    ] = None,
     estimator: Annotated[
-        Literal["auto", "mixes", "agreement"],
-        option(help="fit T on mixes or agreement with MODEL2; auto: agreement if usable", show_default=True),
+        Literal["auto", "mixup", "agreement"],
+        option(
+            help="fit T on mixup samples or agreement with MODEL2; auto: agreement if usable",
+            show_default=True,
+        ),
     ] = "auto",
-    tolerance: Annotated[float | None, option(help="stop mixing at this standard error of log T")] = None,
-    max_samples: Annotated[int | None, option(min=2, help="use at most this many inputs, drawn at random")] = None,
-    pixels: Annotated[int, option(min=0, help="segmentation: pixels per image; 0: all", show_default=True)] = 20_000,
+    tolerance: Annotated[
+        float | None, option(help="stop mixing at this standard error of log T")
+    ] = None,
+    max_samples: Annotated[
+        int | None, option(min=2, help="use at most this many inputs, drawn at random")
+    ] = None,
+    pixels: Annotated[
+        int, option(min=0, help="segmentation: pixels per image; 0: all", show_default=True)
+    ] = 20_000,
     batch_size: Annotated[
         int | None,
-        option(min=2, help=f"inputs per forward pass [default: {USUAL_BATCH}; large segmenters: what fits in memory]"),
+        option(
+            min=2,
+            help=f"inputs per forward pass [default: {USUAL_BATCH}; large segmenters: what fits in memory]",
+        ),
     ] = None,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
-    workers: Annotated[int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")] = 0,
-    ray: Annotated[str | None, option(metavar="[ADDRESS]", help="run on a Ray cluster, or on a new local one")] = None,
-    size: Annotated[str | None, option(help="pictures: what the model takes, 224 or HEIGHTxWIDTH")] = None,
+    workers: Annotated[
+        int, option(min=0, help="threads that read inputs, or workers of --ray; 0: one per core")
+    ] = 0,
+    ray: Annotated[
+        str | None, option(metavar="[ADDRESS]", help="run on a Ray cluster, or on a new local one")
+    ] = None,
+    size: Annotated[
+        str | None, option(help="images: what the model takes, 224 or HEIGHTxWIDTH")
+    ] = None,
     resize: Annotated[
-        str | None, option(metavar="N", help="pictures: shorter side before the crop; or: crop, stretch")
+        str | None,
+        option(metavar="N", help="images: shorter side before the crop; or: crop, stretch"),
     ] = None,
-    crop: Annotated[str | None, option(help="pictures: the centre that is cut out, 224 or HEIGHTxWIDTH")] = None,
-    crop_pct: Annotated[float | None, option(help="pictures: share left by the crop, as in timm: 0.875")] = None,
-    interpolation: Annotated[str | None, option(help="pictures: bilinear, bicubic, nearest, lanczos ...")] = None,
+    crop: Annotated[
+        str | None, option(help="images: the centre that is cut out, 224 or HEIGHTxWIDTH")
+    ] = None,
+    crop_pct: Annotated[
+        float | None, option(help="images: share left by the crop, as in timm: 0.875")
+    ] = None,
+    interpolation: Annotated[
+        str | None, option(help="images: bilinear, bicubic, nearest, lanczos ...")
+    ] = None,
     preprocess: Annotated[
-        str | None, option(help="pictures: imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1")
+        str | None,
+        option(help="images: imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1"),
     ] = None,
-    mean: Annotated[str | None, option(help="pictures: 0.485,0.456,0.406")] = None,
-    std: Annotated[str | None, option(help="pictures: 0.229,0.224,0.225")] = None,
-    layout: Annotated[Literal["nchw", "nhwc"] | None, option(help="pictures: channels first or last")] = None,
-    second_size: Annotated[str | None, option(help="pictures of MODEL2, if other: 224 or HEIGHTxWIDTH")] = None,
-    second_preprocess: Annotated[str | None, option(help="pictures of MODEL2, if other: as --preprocess")] = None,
+    mean: Annotated[str | None, option(help="images: 0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, option(help="images: 0.229,0.224,0.225")] = None,
+    layout: Annotated[
+        Literal["nchw", "nhwc"] | None, option(help="images: channels first or last")
+    ] = None,
+    second_size: Annotated[
+        str | None, option(help="images of MODEL2, if other: 224 or HEIGHTxWIDTH")
+    ] = None,
+    second_preprocess: Annotated[
+        str | None, option(help="images of MODEL2, if other: as --preprocess")
+    ] = None,
     text: Annotated[
-        str | None, option(metavar="COLUMN", help="tables: the column of texts, for a model of texts")
+        str | None,
+        option(metavar="COLUMN", help="tables: the column of texts, for a model of texts"),
     ] = None,
     features: Annotated[str | None, option(help="tables: the columns to use, a,b,c")] = None,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     output: Annotated[str | None, option(help="ONNX: the tensor that holds the logits")] = None,
-    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the model returns")] = None,
-    binary: Annotated[bool, option("--binary", help="one number per input, for two classes")] = False,
+    outputs: Annotated[
+        Literal["logits", "probabilities"] | None, option(help="what the model returns")
+    ] = None,
+    binary: Annotated[
+        bool, option("--binary", help="one number per input, for two classes")
+    ] = False,
     classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
     labels: Annotated[Path | None, option(help="labels, for evaluation only")] = None,
-    max_bad: Annotated[str, option(help="share of inputs that may be unreadable", show_default=True)] = "1%",
-    predict: Annotated[Literal["all", "seen"], option(help="inputs to predict after an early stop")] = "all",
-    table: Annotated[Literal["parquet", "csv"] | None, option("--format", help="format of the predictions")] = None,
+    max_bad: Annotated[
+        str, option(help="fraction of inputs that may be unreadable", show_default=True)
+    ] = "1%",
+    predict: Annotated[
+        Literal["all", "seen"], option(help="inputs to predict after an early stop")
+    ] = "all",
+    table: Annotated[
+        Literal["parquet", "csv"] | None, option("--format", help="format of the predictions")
+    ] = None,
     keep_logits: Annotated[
         bool, option("--keep-logits/--no-logits", help="in OUT, as ask and refine need them")
     ] = True,
-    answers: Annotated[Path | None, option(metavar="FILE", help="a person's answers to the questions of ask")] = None,
-    labels_are: Annotated[DrawnBy, option(help="how the answered inputs were drawn", show_default=True)] = "ask",
+    answers: Annotated[
+        Path | None, option(metavar="FILE", help="a person's answers to the questions of ask")
+    ] = None,
+    labels_are: Annotated[
+        DrawnBy, option(help="how the answered inputs were drawn", show_default=True)
+    ] = "ask",
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
     exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:
     """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
     if job_file is not None:
-        check_alone(context, "job_file", {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"})
+        check_alone(
+            context, "job_file", {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"}
+        )
         again = read_job(job_file)
         job = replace(again, out=out or again.out, trust=trust_model)
-        _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
+        _end(
+            show_progress(job_steps(job), quiet=quiet),
+            quiet=quiet,
+            as_json=as_json,
+            exit_code=exit_code,
+        )
         return
     if model is None or data is None or out is None:
         raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
-    pictures = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
+    image_files = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
     more = {"mean": numbers(mean), "std": numbers(std), "layout": layout, "crop_pct": crop_pct}
-    pictures |= {k: v for k, v in (more | {"interpolation": interpolation}).items() if v is not None}
+    image_files |= {
+        k: v for k, v in (more | {"interpolation": interpolation}).items() if v is not None
+    }
     job = Job(
         model=model,
         data=data,
@@ -170,7 +239,7 @@ def calibrate(
             pixels_per_image=pixels or None,
             estimator=estimator,
         ),
-        preprocessing=pictures,
+        preprocessing=image_files,
         second_preprocessing=cropping(second_size, None) | normalisation(second_preprocess),
         output=output,
         outputs=outputs,
@@ -195,22 +264,37 @@ def calibrate(
         trust=trust_model,
         architecture=architecture,
     )
-    _end(show_progress(job_steps(job), quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
+    _end(
+        show_progress(job_steps(job), quiet=quiet),
+        quiet=quiet,
+        as_json=as_json,
+        exit_code=exit_code,
+    )
 
 
-ASKED_ABOUT = "folder that `calibrate` wrote, or saved outputs of any model: .npy, .npz, .csv or .parquet"
-OUT_OF_OUTPUTS = "saved outputs: folder for the results [default: the name of the file without its ending]"
+ASKED_ABOUT = (
+    "folder that `calibrate` wrote, or saved outputs of any model: .npy, .npz, .csv or .parquet"
+)
+OUT_OF_OUTPUTS = (
+    "saved outputs: folder for the results [default: the name of the file without its ending]"
+)
 SHOWN = "saved outputs: what the inputs are, a table or a text file with one input per line"
 
 
 @app.command("ask", epilog=EPILOG, short_help="Write a page with questions to a person.")
 def ask_person(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
-    n: Annotated[int, option("-n", min=1, help="how many inputs to ask about", show_default=True)] = 50,
+    n: Annotated[
+        int, option("-n", min=1, help="how many inputs to ask about", show_default=True)
+    ] = 50,
     out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
     inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
-    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,
-    binary: Annotated[bool, option("--binary", help="saved outputs: one number per row, for two classes")] = False,
+    outputs: Annotated[
+        Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")
+    ] = None,
+    binary: Annotated[
+        bool, option("--binary", help="saved outputs: one number per row, for two classes")
+    ] = False,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
 ) -> None:
@@ -229,24 +313,42 @@ def ask_person(
 @app.command("refine", epilog=EPILOG, short_help="Use the answers: temperature, model and report.")
 def refine_result(
     about: Annotated[Path, typer.Argument(metavar="OUT|OUTPUTS", help=ASKED_ABOUT)],
-    answers: Annotated[Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")],
+    answers: Annotated[
+        Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")
+    ],
     out: Annotated[Path | None, option("--out", "-o", help=OUT_OF_OUTPUTS)] = None,
     inputs: Annotated[Path | None, option(metavar="FILE", help=SHOWN)] = None,
-    outputs: Annotated[Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")] = None,
-    binary: Annotated[bool, option("--binary", help="saved outputs: one number per row, for two classes")] = False,
+    outputs: Annotated[
+        Literal["logits", "probabilities"] | None, option(help="what the file of outputs holds")
+    ] = None,
+    binary: Annotated[
+        bool, option("--binary", help="saved outputs: one number per row, for two classes")
+    ] = False,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
-    labels_are: Annotated[DrawnBy, option(help="how the answered inputs were drawn", show_default=True)] = "ask",
+    labels_are: Annotated[
+        DrawnBy, option(help="how the answered inputs were drawn", show_default=True)
+    ] = "ask",
     trust_model: Annotated[
-        bool, option("--trust-model", help="open .pt2 and TorchScript again: such files can run code")
+        bool,
+        option("--trust-model", help="open .pt2 and TorchScript again: such files can run code"),
     ] = False,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
     exit_code: Annotated[bool, option("--exit-code", help=BY_VERDICT)] = False,
 ) -> None:
-    """Bring OUT up to date with a person's ANSWERS: temperature, calibrated model, predictions and report."""
-    saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field, "classes": names_in(classes)}
+    """Bring OUT up to date with a person's ANSWERS.
+
+    Temperature, calibrated model, predictions and report.
+    """
+    saved = {
+        "inputs": inputs,
+        "outputs": outputs,
+        "binary": binary,
+        "field": field,
+        "classes": names_in(classes),
+    }
     folder = _folder_of(about, out, saved)
     steps = refine_steps(folder, answers, drawn_by=labels_are, trust=trust_model, device=device)
     _end(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)

@@ -33,34 +33,57 @@ DEFAULT_OUT = Path("runs/bench")
 def run(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
-    seeds: Annotated[int | None, option(min=1, help="number of seeds [default: 1; ensembles train 3]")] = None,
+    seeds: Annotated[
+        int | None, option(min=1, help="number of seeds [default: 1; ensembles train 3]")
+    ] = None,
     quick: QUICK = False,
-    backbone: Annotated[str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")] = None,
+    backbone: Annotated[
+        str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")
+    ] = None,
     weights: Annotated[
-        str | None, option(help="weights of the backbone: a state dict, a folder, a hub id, or random")
+        str | None,
+        option(help="weights of the backbone: a state dict, a folder, a hub id, or random"),
     ] = None,
     iterations: Annotated[int | None, option(min=1, help="training steps")] = None,
-    batch: Annotated[int | None, option(min=1, help="inputs of each domain per training step")] = None,
+    batch: Annotated[
+        int | None, option(min=1, help="inputs of each domain per training step")
+    ] = None,
     lr: Annotated[float | None, option(help="learning rate at the start")] = None,
-    precision: Annotated[Literal["single", "mixed"] | None, option(help="mixed: train in bfloat16")] = None,
+    precision: Annotated[
+        Literal["single", "mixed"] | None, option(help="mixed: train in bfloat16")
+    ] = None,
     root: Annotated[Path | None, option(help="folder of the data of the paper's suites")] = None,
     lists: Annotated[Path | None, option(help="folder of their list files [default: ROOT]")] = None,
-    prefix: Annotated[str | None, option(metavar="OLD=NEW", help="how paths in lists begin, and begin here")] = None,
+    prefix: Annotated[
+        str | None, option(metavar="OLD=NEW", help="how paths in lists begin, and begin here")
+    ] = None,
     device: Annotated[str | None, option(help="cpu, cuda (a GPU per process), cuda:1 ...")] = None,
     workers: Annotated[int, option(min=0, help="processes; 0: one per core, or per GPU")] = 0,
     threads: Annotated[int, option(min=1, help="threads per process", show_default=True)] = 1,
     ray: Annotated[bool, option("--ray", help="run on Ray, on this machine")] = False,
-    ray_address: Annotated[str | None, option(help="run on a Ray cluster that shares the folders")] = None,
+    ray_address: Annotated[
+        str | None, option(help="run on a Ray cluster that fractions the folders")
+    ] = None,
     redo: Annotated[
-        Literal["train", "predict", "synthesise", "calibrate", "score"] | None,
+        Literal["train", "predict", "mixup", "calibrate", "score"] | None,
         option(help="run this stage and all later ones again"),
     ] = None,
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
     package = _package()
-    asked = {"backbone": backbone, "weights": weights, "iterations": iterations, "batch": batch, "lr": lr}
-    changes = {name: value for name, value in (asked | {"precision": precision}).items() if value is not None}
+    asked = {
+        "backbone": backbone,
+        "weights": weights,
+        "iterations": iterations,
+        "batch": batch,
+        "lr": lr,
+    }
+    changes = {
+        name: value
+        for name, value in (asked | {"precision": precision}).items()
+        if value is not None
+    }
     chosen = _chosen(suite, seeds=seeds, quick=quick, **changes)
     check_writable(out)
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
@@ -73,7 +96,11 @@ def run(
         outlook = Outlook(trained, _processes(store.device, workers), quiet=quiet or read)
 
         def progress(what: str, done: int, total: int) -> None:
-            if (what, done, quiet) == ("features", 0, False):  # everything is checked, and nothing has run yet
+            if (what, done, quiet) == (
+                "features",
+                0,
+                False,
+            ):  # everything is checked, and nothing has run yet
                 _tell_weights(chosen)
             outlook(what, done, total)
             if total:
@@ -82,10 +109,14 @@ def run(
         failures = package.run(chosen, store, executor=executor, redo=redo, progress=progress)
     for failure in failures:
         task = failure.task
-        typer.echo(f"{task.data} {task.pair} {task.method} seed {task.seed}: {failure.error}", err=True)
+        typer.echo(
+            f"{task.data} {task.pair} {task.method} seed {task.seed}: {failure.error}", err=True
+        )
     if not quiet:
         failed = {failure.task for failure in failures}
-        typer.echo(f"{out}: {len(set(chosen.tasks) - failed)} of {len(chosen.tasks)} tasks of {chosen.name} are done")
+        typer.echo(
+            f"{out}: {len(set(chosen.tasks) - failed)} of {len(chosen.tasks)} tasks of {chosen.name} are done"
+        )
     if failures:
         raise typer.Exit(INPUT)
 
@@ -97,12 +128,16 @@ def table(
     quick: QUICK = False,
     metric: Annotated[
         Literal["ece", "nll", "brier", "miou", "correspondence"] | None,
-        option(help="one metric instead of the first three; miou for segmentation, correspondence of mixes"),
+        option(
+            help="one metric instead of the first three; miou for segmentation, correspondence of mixup samples"
+        ),
     ] = None,
     by: Annotated[
         Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
     ] = "overall",
-    form: Annotated[Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)] = "md",
+    form: Annotated[
+        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
+    ] = "md",
 ) -> None:
     """Print the tables of the last run of SUITE."""
     package = _package()
@@ -115,8 +150,12 @@ def table(
     records = read_records(found, store)
     if not records:
         raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
-    if metric in ("miou", "correspondence") and all(getattr(record, metric) is None for record in records):
-        raise InputError(f"expected a suite with scores of {metric}, got {found.name}, which has none")
+    if metric in ("miou", "correspondence") and all(
+        getattr(record, metric) is None for record in records
+    ):
+        raise InputError(
+            f"expected a suite with scores of {metric}, got {found.name}, which has none"
+        )
     for each in (metric,) if metric else ("ece", "nll", "brier"):
         parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
         parts += (
@@ -134,10 +173,16 @@ def figures(
     suite: SUITE,
     out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
-    pair: Annotated[str | None, option(metavar="SOURCE:TARGET", help="tasks of this pair of domains only")] = None,
+    pair: Annotated[
+        str | None, option(metavar="SOURCE:TARGET", help="tasks of this pair of domains only")
+    ] = None,
     method: Annotated[str | None, option(help="tasks of this method only")] = None,
-    folder: Annotated[Path | None, option("--to", help="folder for the figures [default: OUT/figures]")] = None,
-    form: Annotated[Literal["svg", "png"], option("--format", help="figure format", show_default=True)] = "svg",
+    folder: Annotated[
+        Path | None, option("--to", help="folder for the figures [default: OUT/figures]")
+    ] = None,
+    form: Annotated[
+        Literal["svg", "png"], option("--format", help="figure format", show_default=True)
+    ] = "svg",
 ) -> None:
     """Draw the figures of the last run of SUITE."""
     package = _package()
@@ -154,9 +199,16 @@ def figures(
 
 @bench.command(epilog=EPILOG, short_help="Compare all calibrators on saved features and logits.")
 def compare(
-    folder: Annotated[Path, typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy")],
-    seed: Annotated[int, option(min=0, help="seed of rivals that draw samples", show_default=True)] = 0,
-    form: Annotated[Literal["md", "csv"], option("--format", help="table format", show_default=True)] = "md",
+    folder: Annotated[
+        Path,
+        typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"),
+    ],
+    seed: Annotated[
+        int, option(min=0, help="seed of baselines that draw samples", show_default=True)
+    ] = 0,
+    form: Annotated[
+        Literal["md", "csv"], option("--format", help="table format", show_default=True)
+    ] = "md",
 ) -> None:
     """Compare all calibrators that saved features, logits and labels suffice for."""
     _package()
@@ -170,10 +222,17 @@ def compare(
     for each in found:
         if each.error is not None:
             typer.echo(f"{COMPARED[each.calibrator].title}: {each.error}", err=True)
-    if missing := [COMPARED[name].title for name in ALL if name not in {each.calibrator for each in found}]:
-        typer.echo(f"left out, since {folder} has not all that they need: {', '.join(missing)}", err=True)
+    if missing := [
+        COMPARED[name].title for name in ALL if name not in {each.calibrator for each in found}
+    ]:
+        typer.echo(
+            f"left out, since {folder} has not all that they need: {', '.join(missing)}", err=True
+        )
     if "pseudocal" not in {each.calibrator for each in found}:
-        typer.echo("PseudoCal needs mix_output and mix_label: the logits of mixes, and their labels", err=True)
+        typer.echo(
+            "PseudoCal needs mix_output and mix_label: the logits of mixup samples, and their labels",
+            err=True,
+        )
 
 
 @bench.command(name="list", epilog=EPILOG)
@@ -183,7 +242,10 @@ def list_suites() -> None:
 
     for name, plan in PLANS.items():
         tasks = plan.tasks()
-        counts = {"pair": len({task.pair for task in tasks}), "method": len({task.method for task in tasks})}
+        counts = {
+            "pair": len({task.pair for task in tasks}),
+            "method": len({task.method for task in tasks}),
+        }
         size = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())
         typer.echo(f"{name:26}{size:24}{plan.about}")
 
@@ -192,21 +254,33 @@ def _chosen(suite: str, **settings: Any) -> Suite:
     from pseudocal.lab.bench.suite_file import read_suite
     from pseudocal.lab.bench.suites import built_in
 
-    return read_suite(Path(suite), **settings) if suite.endswith(".toml") else built_in(suite, **settings)
+    return (
+        read_suite(Path(suite), **settings)
+        if suite.endswith(".toml")
+        else built_in(suite, **settings)
+    )
 
 
 def _starts_elsewhere(task: Task) -> bool:
-    """Whether a task's backbone starts from weights that were chosen: those of "default" are its own."""
+    """Whether a task's backbone starts from weights that were chosen.
+
+    Those of "default" are its own.
+    """
     return task.checkpoint is None and task.weights != "default"
 
 
 def _tell_weights(suite: Suite) -> None:
-    """Say what the backbones start from: the names on the hub do not tell, and weights may be random."""
+    """Say what the backbones start from.
+
+    The names on the hub do not tell, and weights may be random.
+    """
     from pseudocal.lab.adapt.weights import about_weights
 
     names = {"deeplab": "resnet101"}  # what a segmenter stands on
     chosen = [task for task in suite.tasks if _starts_elsewhere(task)]
-    for name, weights in sorted({(names.get(task.backbone, task.backbone), task.weights) for task in chosen}):
+    for name, weights in sorted(
+        {(names.get(task.backbone, task.backbone), task.weights) for task in chosen}
+    ):
         typer.echo(about_weights(name, weights), err=True)
 
 
@@ -225,7 +299,10 @@ def _processes(device: str, workers: int) -> int:
 
 
 def _executor(device: str, workers: int, *, ray: bool, address: str | None) -> Any:
-    """Return what runs the jobs: on "cuda" each process has a GPU of its own, and Ray gives each job one."""
+    """Return what runs the jobs.
+
+    On "cuda" each process has a GPU of its own, and Ray gives each job one.
+    """
     from pseudocal.lab.bench.executors import Pool, Ray, visible_gpus
 
     if address is None:  # the GPUs of a cluster are elsewhere

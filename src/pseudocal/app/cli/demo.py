@@ -1,7 +1,9 @@
-"""`pseudocal demo`: train on one vendor's emoji, adapt to another's, calibrate without labels, compare.
+"""`pseudocal demo`.
 
-All results of a model come from the folder that `pseudocal calibrate` would write for it. The target's labels are only
-used at the end, for the table and for the evaluation in the reports.
+Train on one vendor's emoji, adapt to another's, calibrate without labels, compare.
+
+All results of a model come from the folder that `pseudocal calibrate` would write for it. The
+target's labels are only used at the end, for the table and for the evaluation in the reports.
 """
 
 from __future__ import annotations
@@ -89,36 +91,40 @@ class Shown:
 def run_demo(demo: Demo, say: Say = lambda text: None) -> list[Shown]:
     """Run the demo, and say what is being done."""
     check_writable(demo.out)
-    with torch_threads(1):  # more threads wait for each other on a busy machine, and change the last digits
+    with torch_threads(
+        1
+    ):  # more threads wait for each other on a busy machine, and change the last digits
         return _all_shown(demo, say)
 
 
 def _all_shown(demo: Demo, say: Say) -> list[Shown]:
-    say(f"the pictures of {demo.dataset}: drawn on first use, which takes a minute")
+    say(f"the images of {demo.dataset}: drawn on first use, which takes a minute")
     domains = load(demo.dataset, demo.source, demo.target)
     source, target = (domains[name][: demo.rows] for name in (demo.source, demo.target))
-    _write_pictures(target, demo.out)
+    _write_images(target, demo.out)
     body = build_backbone(demo.backbone)
     shared = Remembered(body.eval()) if body.pretrained else None
     return [_show(demo, method, source, target, shared, say) for method in demo.methods]
 
 
-def _show(demo: Demo, method: str, source: Domain, target: Domain, shared: Features | None, say: Say) -> Shown:
+def _show(
+    demo: Demo, method: str, source: Domain, target: Domain, shared: Features | None, say: Say
+) -> Shown:
     """Train a model and a second opinion, and calibrate the model with the help of the other."""
     say(f"{method}: training on {demo.source}, without the labels of {demo.target}, from two seeds")
     runs = [_train(demo, method, seed, source, target) for seed in (0, 1)]
     first, second = (_opened(run, target, shared) for run in runs)
     folder = demo.out / method
-    say(f"{method}: calibrating on {len(target):,} pictures of {demo.target} without labels")
+    say(f"{method}: calibrating on {len(target):,} images of {demo.target} without labels")
     _calibrate(demo, (first, second), runs, folder, PseudoCal())
-    _calibrate(demo, (first, second), runs, folder / "mixes", PseudoCal(estimator="mixes"))
+    _calibrate(demo, (first, second), runs, folder / "mixup", PseudoCal(estimator="mixup"))
     with np.load(runs[0].source_val, allow_pickle=False) as held_out:
         validation = Labelled(held_out["logits"], held_out["labels"])
     logits = np.load(folder / "logits.npy", allow_pickle=False)
     calibrations = {
         NONE: uncalibrated(),
         "TempScal": tempscal(validation),
-        PSEUDOCAL: _fitted(folder / "mixes"),
+        PSEUDOCAL: _fitted(folder / "mixup"),
         AGREEMENT: _fitted(folder),
         ORACLE: oracle(logits, target.labels),
     }
@@ -126,16 +132,23 @@ def _show(demo: Demo, method: str, source: Domain, target: Domain, shared: Featu
 
 
 def _fitted(folder: Path) -> Calibration:
-    """The calibration of a folder with the temperature that was fitted, also if it was refused: for the comparison."""
+    """The calibration of a folder with the temperature that was fitted, also if it was refused.
+
+    For the comparison.
+    """
     found = Calibration.load(folder / "calibration.json")
-    return found if found.refused is None else replace(found, scaling=TemperatureScaling(found.refused), refused=None)
+    return (
+        found
+        if found.refused is None
+        else replace(found, scaling=TemperatureScaling(found.refused), refused=None)
+    )
 
 
-def _write_pictures(target: Domain, out: Path) -> None:
-    """Write the target as a folder of pictures, and its labels to a file that only evaluation reads."""
+def _write_images(target: Domain, out: Path) -> None:
+    """Write the target as a folder of images, and its labels to a file that only evaluation reads."""
     from PIL import Image
 
-    folder = out / "pictures"
+    folder = out / "image_files"
     folder.mkdir(exist_ok=True)
     names = [f"{i:04d}.png" for i in range(len(target))]
     for name, image in zip(names, target.inputs[:], strict=True):
@@ -151,7 +164,10 @@ def _train(demo: Demo, method: str, seed: int, source: Domain, target: Domain) -
             source,
             target.unlabelled(),
             TrainingRun(
-                demo.out / "models" / f"{method}-{seed}", seed=seed, iterations=demo.iterations, progress=stages
+                demo.out / "models" / f"{method}-{seed}",
+                seed=seed,
+                iterations=demo.iterations,
+                progress=stages,
             ),
             method=method,
             backbone=demo.backbone,
@@ -160,13 +176,18 @@ def _train(demo: Demo, method: str, seed: int, source: Domain, target: Domain) -
 
 
 def _opened(run: Trained, target: Domain, shared: Features | None) -> OpenModel:
-    """Wrap a trained network as `calibrate` would open it from a file; it normalises pictures itself."""
+    """Wrap a trained network as `calibrate` would open it from a file.
+
+    It normalises images itself.
+    """
     network = run.load()
     return OpenModel(
         kind="network",
         predict=as_predictor(network) if shared is None else _above(network, shared),
         expects=Expects(
-            target.inputs.shape[1:], "float32", preprocessing={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}
+            target.inputs.shape[1:],
+            "float32",
+            preprocessing={"scale": 1.0, "mean": (0.0,), "std": (1.0,)},
         ),
         classes=target.classes,
         notes=(f"trained by pseudocal in {run.out}",),
@@ -179,11 +200,13 @@ def _above(network: Network, features: Features) -> Callable[[Any], Logits]:
     return lambda images: predict_arrays(top, Tensors(features(images)))["logits"]
 
 
-def _calibrate(demo: Demo, models: Models, runs: list[Trained], folder: Path, method: PseudoCal) -> None:
+def _calibrate(
+    demo: Demo, models: Models, runs: list[Trained], folder: Path, method: PseudoCal
+) -> None:
     job = Job(
         model=str(runs[0].out),
         second_opinion=str(runs[1].out),
-        data=str(demo.out / "pictures"),
+        data=str(demo.out / "image_files"),
         out=folder,
         method=method,
         labels=demo.out / "labels.csv",

@@ -34,7 +34,13 @@ class Line:
         """Whether it helped, by the interval of the change."""
         if self.change is None:
             return ""
-        return "better" if self.change.high < 0 else "WORSE" if self.change.low > 0 else "no clear change"
+        return (
+            "better"
+            if self.change.high < 0
+            else "WORSE"
+            if self.change.low > 0
+            else "no clear change"
+        )
 
     def __str__(self) -> str:
         change = "" if self.change is None else f"{self.change:.1%} {self.word}"
@@ -49,11 +55,12 @@ def demo_lines(out: Path, quiet: bool, say: Say) -> list[str]:
 
 def lines_of(demo: Demo, shown: Sequence[Shown]) -> list[str]:
     """Draw the diagrams, and return the table, what to learn from it, and where the files are."""
-    adapted, diagrams = shown[-1], demo.out / "reliability.svg"
+    adapted = shown[-1]
+    diagrams = demo.out / "reliability.svg"
     draw_reliability(adapted, f"{adapted.method}, {demo.source} to {demo.target}", diagrams)
     compared = {each.method: compare(each) for each in shown}
     return [
-        f"trained on {demo.source}, used on {demo.target}: {len(adapted.labels):,} pictures, "
+        f"trained on {demo.source}, used on {demo.target}: {len(adapted.labels):,} images, "
         "whose labels are used for the comparison only",
         "",
         *(line for each in shown for line in (*table_lines(each, compared[each.method]), "")),
@@ -72,16 +79,22 @@ def compare(each: Shown) -> list[Line]:
     lines = []
     for name, calibration in each.calibrations.items():
         after = outcomes(each, name)
-        lines.append(Line(name, calibration, ece(after), None if name == NONE else paired(ece, before, after)))
+        lines.append(
+            Line(
+                name, calibration, ece(after), None if name == NONE else paired(ece, before, after)
+            )
+        )
     return lines
 
 
 def table_lines(each: Shown, lines: Sequence[Line]) -> Iterator[str]:
-    """Yield the accuracy of a model and its forecast, then a line for each calibrator."""
-    forecast = next(line.calibration.trust for line in lines if line.calibration.trust is not None).forecast
+    """Yield the accuracy of a model and its estimate, then a line for each calibrator."""
+    estimated_accuracy = next(
+        line.calibration.trust for line in lines if line.calibration.trust is not None
+    ).estimated_accuracy
     yield (
-        f"{each.method}: accuracy {accuracy(outcomes(each, NONE)):.1%}, forecast {forecast.accuracy:.0%} "
-        f"({forecast.low:.0%} to {forecast.high:.0%})"
+        f"{each.method}: accuracy {accuracy(outcomes(each, NONE)):.1%}, estimate {estimated_accuracy.accuracy:.0%} "
+        f"({estimated_accuracy.low:.0%} to {estimated_accuracy.high:.0%})"
     )
     yield HEAD
     yield from map(str, lines)
@@ -105,11 +118,15 @@ def answered_lines(each: Shown) -> Iterator[str]:
     label_free = each.calibrations[AGREEMENT]
     yield f"{each.method}: questions of `pseudocal ask`, answered here from the known labels as a person would:"
     for n in (0, *ANSWERS):
-        found = label_free.refined(each.logits, Answers(rows[:n], each.labels[rows[:n]])) if n else label_free
+        found = (
+            label_free.refined(each.logits, Answers(rows[:n], each.labels[rows[:n]]))
+            if n
+            else label_free
+        )
         error = ece(Outcomes.from_logits(found(each.logits[others]), each.labels[others]))
         known = f", accuracy {found.measured.accuracy:.0%}" if found.measured else ""
         yield f"  {n:2} answers: T = {found.temperature:.2f}, ECE {error:.1%}, verdict: {found.verdict}{known}"
-    yield f"  (ECE on the {len(others):,} pictures that were not asked about.)"
+    yield f"  (ECE on the {len(others):,} images that were not asked about.)"
     yield f"  answer yourself: open {ask_about(each.folder, min(ANSWERS))}, save answers.csv, then"
     yield f"  pseudocal refine {each.folder} answers.csv"
 
@@ -120,11 +137,19 @@ def outcomes(each: Shown, name: str) -> Outcomes:
 
 
 def draw_reliability(each: Shown, title: str, path: Path) -> None:
-    """Draw reliability diagrams side by side: accuracy against confidence, and the share of predictions per bin."""
+    """Draw reliability diagrams side by side.
+
+    Accuracy against confidence, and the fraction of predictions per bin.
+    """
     found = {name: Reliability.of(outcomes(each, name)) for name in each.calibrations}
     plt = pyplot()
     figure, axes = plt.subplots(
-        2, len(found), figsize=(3.2 * len(found), 4.4), sharex=True, height_ratios=[4, 1], squeeze=False
+        2,
+        len(found),
+        figsize=(3.2 * len(found), 4.4),
+        sharex=True,
+        height_ratios=[4, 1],
+        squeeze=False,
     )
     for (name, r), (top, bottom) in zip(found.items(), axes.T, strict=True):
         low, high = r.accuracy_interval()
@@ -133,10 +158,16 @@ def draw_reliability(each: Shown, title: str, path: Path) -> None:
         top.plot([0, 1], [0, 1], color="0.6", lw=1)
         top.errorbar(r.confidence[some], r.accuracy[some], bars, fmt="o", ms=4, capsize=2)
         top.set(title=f"{name}\nECE {r.ece:.1%}", ylim=(0, 1.02), xlim=(0, 1.02))
-        bottom.bar(r.edges[:-1], r.count / r.count.sum(), width=np.diff(r.edges), align="edge", edgecolor="white")
+        bottom.bar(
+            r.edges[:-1],
+            r.count / r.count.sum(),
+            width=np.diff(r.edges),
+            align="edge",
+            edgecolor="white",
+        )
         bottom.set(xlabel="confidence")
     axes[0, 0].set(ylabel="accuracy")
-    axes[1, 0].set(ylabel="share")
+    axes[1, 0].set(ylabel="fraction")
     figure.suptitle(title)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})

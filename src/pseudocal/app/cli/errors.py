@@ -22,13 +22,20 @@ from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
 from pseudocal.files import OutputError
 
-BUG, USAGE, INPUT, OUTPUT, MISSING, INTERRUPTED = 1, 2, 3, 4, 5, 130
+BUG = 1
+USAGE = 2
+INPUT = 3
+OUTPUT = 4
+MISSING = 5
+INTERRUPTED = 130
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
 SETTING_NAMES = (
     "answers|binary|classes|drawn_by|features|field|labels|layout|max_bad|max_samples|outputs?|ray|resize|size|table"
     "|text|trust"
 )
-SETTING = re.compile(rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)')  # how errors name a setting
+SETTING = re.compile(
+    rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
+)  # how errors name a setting
 # flags whose name differs from the setting's
 OTHER_FLAGS = {"drawn_by": "--labels-are", "table": "--format", "trust": "--trust-model"}
 SPELLED_OUT = {"classes": "--classes FILE", "size": "--size HEIGHTxWIDTH"}
@@ -49,13 +56,23 @@ def explain(error: BaseException) -> tuple[int, str]:
         return INPUT, SETTING.sub(_flag, text)
     if isinstance(error, MissingExtraError):
         return MISSING, text
-    if isinstance(error, OutputError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+    if isinstance(error, OutputError) or getattr(error, "errno", None) in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EROFS,
+    ):
         return OUTPUT, text
     if note:
-        return INPUT, f"expected a model that runs, got {type(error).__name__} {note.partition(': ')[2]}: {text[:300]}"
+        return (
+            INPUT,
+            f"expected a model that runs, got {type(error).__name__} {note.partition(': ')[2]}: {text[:300]}",
+        )
     if isinstance(error, OSError):
         return INPUT, text
-    return BUG, f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)"
+    return (
+        BUG,
+        f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)",
+    )
 
 
 def _flag(setting: re.Match[str]) -> str:

@@ -23,7 +23,8 @@ EXPECTED = (
 def command() -> int:
     """Run `pseudocal` as a process of its own."""
     code = main()
-    gc.freeze()  # saves a tenth of a second: the garbage collector need not visit all objects at exit
+    # saves a tenth of a second: the garbage collector need not visit all objects at exit
+    gc.freeze()
     return code
 
 
@@ -61,7 +62,9 @@ def _run(arguments: list[str]) -> int:
     except typer.Abort:
         code = INTERRUPTED
     except Exception as error:
-        if not hasattr(error, "format_message"):  # usage errors have it, whichever copy of click they come from
+        if not hasattr(
+            error, "format_message"
+        ):  # usage errors have it, whichever copy of click they come from
             raise
         sys.stderr.write(f"pseudocal: {' '.join(error.format_message().split())}\n")
         return USAGE

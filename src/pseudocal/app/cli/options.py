@@ -30,10 +30,14 @@ def check_alone(context: Any, name: str, allowed: set[str]) -> None:
         allowed: the parameters that may be given with it.
 
     """
-    given = [each for each in context.params if context.get_parameter_source(each).name == "COMMANDLINE"]
+    given = [
+        each for each in context.params if context.get_parameter_source(each).name == "COMMANDLINE"
+    ]
     others = [each for each in given if each not in allowed]
     if others:
-        raise InputError(f"expected no other settings with --{name.partition('_')[0]}, got {others[0]}")
+        raise InputError(
+            f"expected no other settings with --{name.partition('_')[0]}, got {others[0]}"
+        )
 
 
 def numbers(text: str | None) -> tuple[float, ...] | None:
@@ -63,7 +67,9 @@ def sides(text: str | None) -> tuple[int, int] | None:
 
 
 def resizing(text: str | None) -> dict[str, Any]:
-    """Parse how pictures are resized: "crop", "stretch", or the length of the shorter side before the crop.
+    """Parse how images are resized.
+
+    "crop", "stretch", or the length of the shorter side before the crop.
 
     >>> resizing("stretch"), resizing("256")
     ({'resize': 'stretch'}, {'resize': 'crop', 'edge': 256})
@@ -71,12 +77,14 @@ def resizing(text: str | None) -> dict[str, Any]:
     if text in (None, "crop", "stretch"):
         return {} if text is None else {"resize": text}
     if not text.isdigit():
-        raise InputError(f"expected crop, stretch or the shorter side in pixels as --resize, got {text!r}")
+        raise InputError(
+            f"expected crop, stretch or the shorter side in pixels as --resize, got {text!r}"
+        )
     return {"resize": "crop", "edge": int(text)}
 
 
 def normalisation(text: str | None) -> dict[str, Any]:
-    """Parse how pictures are normalised: a name, or a mean and a standard deviation.
+    """Parse how images are normalised: a name, or a mean and a standard deviation.
 
     >>> normalisation("imagenet"), normalisation("0.5/0.25")
     ({'normalisation': 'imagenet'}, {'mean': (0.5,), 'std': (0.25,)})
@@ -88,31 +96,33 @@ def normalisation(text: str | None) -> dict[str, Any]:
 
 
 def cropping(size: str | None, crop: str | None) -> dict[str, Any]:
-    """Parse the size of the pictures, which a crop gives too.
+    """Parse the size of the images, which a crop gives too.
 
     >>> cropping("32x48", None), cropping(None, "224")
     ({'size': (32, 48)}, {'size': (224, 224), 'resize': 'crop'})
     """
     if size is not None and crop is not None and sides(size) != sides(crop):
-        raise InputError(f"expected one size of the cropped pictures, got --size {size} and --crop {crop}")
+        raise InputError(
+            f"expected one size of the cropped images, got --size {size} and --crop {crop}"
+        )
     if crop is not None:
         return {"size": sides(crop), "resize": "crop"}
     return {} if size is None else {"size": sides(size)}
 
 
 def fraction(text: str) -> float:
-    """Parse a share given as a number or in percent.
+    """Parse a fraction given as a number or in percent.
 
     >>> fraction("1%"), fraction("0.2")
     (0.01, 0.2)
     """
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        fraction = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise InputError(f"expected a share like 1% or 0.01, got {text!r}")
-    return share
+        fraction = -1.0
+    if not 0 <= fraction <= 1:
+        raise InputError(f"expected a fraction like 1% or 0.01, got {text!r}")
+    return fraction
 
 
 def words(text: str | None) -> tuple[str, ...] | None:

@@ -1,4 +1,7 @@
-"""What a run of the benchmark has before it: how many models, how long the first took, when all will be there."""
+"""What a run of the benchmark has before it.
+
+How many models, how long the first took, when all will be there.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,9 @@ class Outlook:
             sys.stderr.write(count_sentence(total, self._tasks) + "\n")
         elif done == 1 and total > 1:
             rounds = math.ceil(total / self._workers) - 1  # after the first
-            sys.stderr.write(time_sentence(time.monotonic() - self._started, rounds, datetime.now()) + "\n")
+            sys.stderr.write(
+                time_sentence(time.monotonic() - self._started, rounds, datetime.now()) + "\n"
+            )
 
 
 def count_sentence(total: int, tasks: int) -> str:

@@ -14,7 +14,13 @@ from pseudocal.app.report import Report
 from pseudocal.app.report.headline import headline
 from pseudocal.app.report.measured import count_of_answers
 
-METRIC_TITLES = {"accuracy": "accuracy", "brier": "Brier", "ece": "ECE", "miou": "mIoU", "nll": "NLL"}
+METRIC_TITLES = {
+    "accuracy": "accuracy",
+    "brier": "Brier",
+    "ece": "ECE",
+    "miou": "mIoU",
+    "nll": "NLL",
+}
 TO_SAY_HOW = "to say how, for example: --resize 256 --crop 224 --preprocess imagenet (pseudocal calibrate --help)"
 EVERY = 10.0  # seconds between lines
 BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are built
@@ -23,28 +29,33 @@ BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are bu
 def summary(report: Report, out: Path) -> dict[str, Any]:
     """Return the result of a calibration for programs."""
     content = report.to_dict()
-    fit, data, trust = report.calibration, report.data, content["trust"]
+    fit = report.calibration
+    data = report.data
+    trust = content["trust"]
     effects = {} if trust is None else trust["effects"]
     return {
         "headline": headline(report),
         "temperature": fit.temperature,
         "interval": [fit.low, fit.high],
         "bound": fit.bound,
-        "mixes": fit.mixes,
+        "mixup_samples": fit.mixup_samples,
         "pairs": fit.pairs,
         "unit": report.unit,
         "inputs": data.inputs,
         "used": data.used,
         "unreadable": len(data.unreadable),
-        "left_out": len(data.left_out),
+        "skipped": len(data.skipped),
         "preparation": data.preparation,
         "assumed": list(data.assumed),
-        "confidence": {"before": report.confidence.mean_before, "after": report.confidence.mean_after},
+        "confidence": {
+            "before": report.confidence.mean_before,
+            "after": report.confidence.mean_after,
+        },
         "measured": content["measured"],
         "answers": content["answers"],
         **{key: (content["answers"] or trust)[key] for key in ("verdict", "reasons")},
         "refused": fit.refused,
-        "forecast": None if trust is None else trust["forecast"],
+        "estimated_accuracy": None if trust is None else trust["estimated_accuracy"],
         "effects": {name: effect | {"use": report.uses[name]} for name, effect in effects.items()},
         "cautions": [fact.text for fact in report.facts if fact.level == "caution"],
         "out": str(out),
@@ -58,14 +69,14 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
     short = summary(report, out)
     yield short["headline"]
     yield _temperature(short)
-    if short["mixes"] and not short["answers"]:
-        yield f"{short['mixes']:,} mixes of {short['used']:,} inputs in {short['seconds']:.1f} s"
+    if short["mixup_samples"] and not short["answers"]:
+        yield f"{short['mixup_samples']:,} mixup samples of {short['used']:,} inputs in {short['seconds']:.1f} s"
     yield _confidence(short)
     yield from verdict_lines(short)
     if short["unreadable"]:
         yield f"{short['unreadable']:,} inputs could not be read; the report lists them"
-    if short["left_out"]:
-        yield f"{short['left_out']:,} of {report.data.blocks} were left out; the report lists them"
+    if short["skipped"]:
+        yield f"{short['skipped']:,} of {report.data.blocks} were left out; the report lists them"
     yield from (f"warning: {text}" for text in short["cautions"])
     if short["assumed"]:
         yield TO_SAY_HOW
@@ -109,16 +120,16 @@ def _confidence(short: dict[str, Any]) -> str:
 
 
 def _unfitted(short: dict[str, Any]) -> bool:
-    return short["mixes"] == 0 and not short["answers"]
+    return short["mixup_samples"] == 0 and not short["answers"]
 
 
 def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
-    """Yield the verdict, its reasons, and the accuracy: measured by answers, or else forecast.
+    """Yield the verdict, its reasons, and the accuracy: measured by answers, or else estimate.
 
-    >>> forecast = {"accuracy": 0.7, "low": 0.58, "high": 0.82}
-    >>> short = {"verdict": "apply", "reasons": ["It helps."], "forecast": forecast, "answers": None, "effects": {}}
+    >>> estimated_accuracy = {"accuracy": 0.7, "low": 0.58, "high": 0.82}
+    >>> short = {"verdict": "apply", "reasons": ["It helps."], "estimated_accuracy": estimated_accuracy, "answers": None, "effects": {}}
     >>> list(verdict_lines(short))
-    ['verdict: apply', '  It helps.', 'forecast of the accuracy: 70%, 90% interval 58% to 82%']
+    ['verdict: apply', '  It helps.', 'estimated accuracy: 70%, 90% interval 58% to 82%']
     """
     yield f"verdict: {short['verdict']}"
     yield from (f"  {reason}" for reason in short["reasons"])
@@ -133,13 +144,13 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
         if answers["cannot_tell"]:
             yield f"cannot tell: {answers['cannot_tell']:,}, left out"
         return
-    forecast = short["forecast"]
-    if forecast["low"] <= 0 and forecast["high"] >= 1:
-        yield "no forecast of the accuracy"
+    estimated_accuracy = short["estimated_accuracy"]
+    if estimated_accuracy["low"] <= 0 and estimated_accuracy["high"] >= 1:
+        yield "no estimated accuracy"
         return
     yield (
-        f"forecast of the accuracy: {forecast['accuracy']:.0%}, "
-        f"90% interval {forecast['low']:.0%} to {forecast['high']:.0%}"
+        f"estimated accuracy: {estimated_accuracy['accuracy']:.0%}, "
+        f"90% interval {estimated_accuracy['low']:.0%} to {estimated_accuracy['high']:.0%}"
     )
     yield from effect_lines(short["effects"])
 
@@ -148,16 +159,19 @@ def effect_lines(effects: dict[str, dict[str, Any]]) -> Iterator[str]:
     """Yield what each temperature would do, if there are two to compare.
 
     >>> effect = {"temperature": 2.0, "confidence": 0.7, "gap": 0.12, "use": "refused"}
-    >>> list(effect_lines({"mixes": effect, "agreement": effect | {"gap": -0.001, "use": ""}}))
-    ['from mixes: T = 2.000, mean confidence 70.0%, 12 points above the forecast: refused',
-    'from agreement: T = 2.000, mean confidence 70.0%, as forecast']
+    >>> list(effect_lines({"mixup": effect, "agreement": effect | {"gap": -0.001, "use": ""}}))
+    ['from mixup: T = 2.000, mean confidence 70.0%, 12 points above the estimate: refused',
+    'from agreement: T = 2.000, mean confidence 70.0%, as estimated']
     """
-    if not {"agreement", "student"} & effects.keys():  # the forecast then comes from the mixes too
+    if (
+        not {"agreement", "surrogate"} & effects.keys()
+    ):  # the estimate then comes from the mixup samples too
         return
     for name, effect in effects.items():
         points = round(100 * effect["gap"])
-        unit, side = "point" if abs(points) == 1 else "points", "above" if points > 0 else "below"
-        off = f"{abs(points)} {unit} {side} the forecast" if points else "as forecast"
+        unit = "point" if abs(points) == 1 else "points"
+        side = "above" if points > 0 else "below"
+        off = f"{abs(points)} {unit} {side} the estimate" if points else "as estimated"
         use = f": {effect['use']}" if effect["use"] else ""
         what = "no calibration" if name == "none" else f"from {name}"
         yield f"{what}: T = {effect['temperature']:.3f}, mean confidence {effect['confidence']:.1%}, {off}{use}"
@@ -174,7 +188,10 @@ def score_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     titles = ["value"] if heads == ["before"] else heads
     yield ("metric".ljust(10) + "".join(title.ljust(28) for title in titles)).rstrip()
     for row in rows:
-        yield (METRIC_TITLES[row["metric"]].ljust(10) + "".join(_cell(row[key]).ljust(28) for key in heads)).rstrip()
+        yield (
+            METRIC_TITLES[row["metric"]].ljust(10)
+            + "".join(_cell(row[key]).ljust(28) for key in heads)
+        ).rstrip()
 
 
 def _cell(part: dict[str, float | None]) -> str:
@@ -192,7 +209,12 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(
-    total: int, *, quiet: bool = False, stream: TextIO | None = None, what: str = "calibrating", unit: str = "inputs"
+    total: int,
+    *,
+    quiet: bool = False,
+    stream: TextIO | None = None,
+    what: str = "calibrating",
+    unit: str = "inputs",
 ) -> Iterator[Progress]:
     """Show how many of `total` are done."""
     stream = stream or sys.stderr
@@ -222,7 +244,9 @@ def show_progress(steps: Generator[Note | Tick, None, Result], *, quiet: bool) -
             if advance is None or step.what != what:
                 bar.close()
                 what = step.what
-                advance = bar.enter_context(progress(step.total, quiet=quiet, what=what, unit=step.unit))
+                advance = bar.enter_context(
+                    progress(step.total, quiet=quiet, what=what, unit=step.unit)
+                )
             advance(step.done)
 
 
@@ -269,7 +293,8 @@ def told_of_building(*, quiet: bool = False, stream: TextIO | None = None) -> It
     """Print a line when a data set is built on first use, which takes a while."""
     import logging
 
-    logger, handler = logging.getLogger(BUILDING), logging.StreamHandler(stream or sys.stderr)
+    logger = logging.getLogger(BUILDING)
+    handler = logging.StreamHandler(stream or sys.stderr)
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.CRITICAL if quiet else logging.INFO)
@@ -283,7 +308,13 @@ def told_of_building(*, quiet: bool = False, stream: TextIO | None = None) -> It
 @contextmanager
 def _bar(total: int, what: str) -> Iterator[Any]:
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     rate = TextColumn("{task.fields[pace]}")
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), rate, TimeRemainingColumn())

@@ -29,17 +29,28 @@ def train_on(
     check_writable(Path(run["out"]))
     check_device(run["device"])
     preset = replace(find_preset(model["method"], model["preset"]), **_given(model, "batch", "lr"))
-    backbone = model["backbone"] or ("digits" if data["dataset"] == "digits" else "efficientnet-lite0")
+    backbone = model["backbone"] or (
+        "digits" if data["dataset"] == "digits" else "efficientnet-lite0"
+    )
     with told_of_building(quiet=quiet):
         source, target = _domains(**data)
     if not quiet and model["weights"] != "default":
         sys.stderr.write(about_weights(backbone, model["weights"]) + "\n")
     if backbone == "digits":
-        torch.set_num_threads(1)  # such a small network gains nothing from threads, and is slowed on a busy machine
+        torch.set_num_threads(
+            1
+        )  # such a small network gains nothing from threads, and is slowed on a busy machine
     with Stages(quiet=quiet) as stages:
         settings = TrainingRun(**run, progress=stages, evaluate=target if evaluate else None)
         choice = Choice(backbone, model["weights"])
-        trained = train(source, target.unlabelled(), settings, method=model["method"], preset=preset, backbone=choice)
+        trained = train(
+            source,
+            target.unlabelled(),
+            settings,
+            method=model["method"],
+            preset=preset,
+            backbone=choice,
+        )
     result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
     if trained.curve:
         last = trained.curve[-1]
@@ -47,11 +58,18 @@ def train_on(
     return result
 
 
-def _domains(dataset: str, source: str, target: str, *, partial: bool, **place: Any) -> tuple[Any, Any]:
+def _domains(
+    dataset: str, source: str, target: str, *, partial: bool, **place: Any
+) -> tuple[Any, Any]:
     """Load the two domains; `place` says where a benchmark is."""
-    from pseudocal.lab.data import load, partial_set  # imported here: other commands import this file but need no data
+    from pseudocal.lab.data import (
+        load,
+        partial_set,
+    )  # imported here: other commands import this file but need no data
 
-    domains = list(load(dataset, *dict.fromkeys((source, target)), **_given(place, *place)).values())
+    domains = list(
+        load(dataset, *dict.fromkeys((source, target)), **_given(place, *place)).values()
+    )
     return domains[0], partial_set(dataset, domains[-1]) if partial else domains[-1]
 
 

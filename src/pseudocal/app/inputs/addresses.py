@@ -1,4 +1,7 @@
-"""Local and remote files: expand a folder, a pattern or an address into files, and fetch remote ones."""
+"""Local and remote files.
+
+Expand a folder, a pattern or an address into files, and fetch remote ones.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from shutil import copyfileobj
 
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import ARRAYS, check_regular
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
@@ -19,7 +22,8 @@ class MissingFilesystemError(MissingExtraError):
 
     def __init__(self, url: str, wanted: ImportError) -> None:
         ImportError.__init__(
-            self, f"expected the package for {url.partition('://')[0]}:// addresses, got none: {wanted}"
+            self,
+            f"expected the package for {url.partition('://')[0]}:// addresses, got none: {wanted}",
         )
 
 
@@ -28,7 +32,11 @@ def files_of_rows(data: str) -> list[str]:
     if "://" not in data and "*" not in data and not Path(data).is_dir():
         return []
     files = files_at(data, SHARD_SUFFIXES)
-    mixed = files and Path(data).is_dir() and any(p.suffix.lower() in PICTURE_SUFFIXES for p in Path(data).rglob("*"))
+    mixed = (
+        files
+        and Path(data).is_dir()
+        and any(p.suffix.lower() in IMAGE_SUFFIXES for p in Path(data).rglob("*"))
+    )
     return [] if mixed else files
 
 
@@ -52,7 +60,9 @@ def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
     else:
         check_regular(path, "a folder, a pattern or a file of inputs")
         found = iter([path])
-    return sorted(str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith("."))
+    return sorted(
+        str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith(".")
+    )
 
 
 def fetched(url: str) -> bytes:

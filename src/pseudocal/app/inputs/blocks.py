@@ -1,4 +1,7 @@
-"""The blocks of a target that a worker reads by itself: local or remote files of rows, or part of a set of inputs."""
+"""The blocks of a target that a worker reads by itself.
+
+Local or remote files of rows, or part of a set of inputs.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from pseudocal.app.inputs.tables import REAL, read_array, read_table
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.calibrators.blocks import Contents, RowBlock, received, sendable
-from pseudocal.omissions import Omissions
+from pseudocal.skipped import Skipped
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Shard:
         url: the path or address of the file.
         field: the name of the array to use if an .npz file holds several.
         columns: the feature columns of a table; None for all.
-        dtype: the dtype of the model's inputs; None for float64 from a table and the file's own float type otherwise.
+        dtype: the dtype of the model's inputs; None for float64 from a table and the file's own
+            float type otherwise.
 
     """
 
@@ -46,7 +50,8 @@ class Shard:
         """Read all rows, as floats because pairs of rows are mixed.
 
         Args:
-            source: not used: a shard knows its own file. Blocks of other kinds read from a shared source.
+            source: not used: a shard knows its own file. Blocks of other kinds read from a shared
+                source.
 
         """
         if "://" not in self.url:
@@ -64,7 +69,9 @@ class Shard:
             return read_table(path, self.columns).astype(self.dtype or np.float64)
         array = np.asarray(read_array(path, self.field))
         if array.ndim < 2 or array.dtype.kind not in REAL:
-            raise InputError(f"expected one input per row, got {array.dtype} of shape {array.shape} in {self.url}")
+            raise InputError(
+                f"expected one input per row, got {array.dtype} of shape {array.shape} in {self.url}"
+            )
         return array.astype(self.dtype or (array.dtype if array.dtype.kind == "f" else np.float32))
 
 
@@ -75,7 +82,9 @@ def shards(
     columns: Iterable[str] | None = None,
     dtype: str | None = None,
 ) -> list[Shard]:
-    """Make one block per file of a folder, a pattern or a list; each is read by the worker that needs it.
+    """Make one block per file of a folder, a pattern or a list.
+
+    Each is read by the worker that needs it.
 
     >>> [shard.name for shard in shards(["b.npz", "s3://bucket/a.npz"])]
     ['b.npz', 's3://bucket/a.npz']
@@ -83,16 +92,24 @@ def shards(
     Inputs are only mixed within a file, so shuffle the inputs before you write the files.
 
     Args:
-        files: a folder, a pattern with `*`, an address such as "s3://bucket/folder", or a list of files.
+        files: a folder, a pattern with `*`, an address such as "s3://bucket/folder", or a list of
+            files.
         field: the name of the array to use if an .npz file holds several.
         columns: the feature columns of a table; None for all.
-        dtype: the dtype of the model's inputs; None for float64 from a table and the file's own float type otherwise.
+        dtype: the dtype of the model's inputs; None for float64 from a table and the file's own
+            float type otherwise.
 
     """
-    urls = files_at(str(files), SHARD_SUFFIXES) if isinstance(files, str | Path) else [str(file) for file in files]
+    urls = (
+        files_at(str(files), SHARD_SUFFIXES)
+        if isinstance(files, str | Path)
+        else [str(file) for file in files]
+    )
     kept = None if columns is None else tuple(columns)
     if not urls:
-        raise InputError(f"expected files that end in {', '.join(SHARD_SUFFIXES)}, got none in {files}")
+        raise InputError(
+            f"expected files that end in {', '.join(SHARD_SUFFIXES)}, got none in {files}"
+        )
     return [Shard(url, field, kept, dtype) for url in urls]
 
 
@@ -120,9 +137,14 @@ class InputBlock(RowBlock):
         return batches
 
     def open(self, source: SentInputs) -> Contents:
-        """Read the batches and the names of their inputs, and list unreadable inputs; the caller enforces the limit."""
-        unreadable = Omissions(len(self), most=1.0)
-        batches = list(read_batches(source.inputs, self.batches, workers=self.threads, unreadable=unreadable))
+        """Read the batches and the names of their inputs, and list unreadable inputs.
+
+        The caller enforces the limit.
+        """
+        unreadable = Skipped(len(self), most=1.0)
+        batches = list(
+            read_batches(source.inputs, self.batches, workers=self.threads, unreadable=unreadable)
+        )
         names = [source.inputs.name(int(i)) for batch in batches for i in batch.rows]
         return Contents(batches, names, unreadable.why)
 

@@ -1,4 +1,7 @@
-"""Tables in CSV files, read with the standard library: numbers as numbers, everything else as text."""
+"""Tables in CSV files, read with the standard library.
+
+Numbers as numbers, everything else as text.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,16 @@ from pseudocal.arrays import InputError
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # a whole number that fits into 64 bits
 MISSING = frozenset({"", "#N/A", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"})
-LONGEST_CELL = 2**24  # characters of a cell; the standard library stops at 2**17, which a long document exceeds
+LONGEST_CELL = (
+    2**24
+)  # characters of a cell; the standard library stops at 2**17, which a long document exceeds
 
 
 def read_csv(path: Path) -> list[tuple[str, NDArray[Any]]]:
     """Read the columns of a CSV file with their names, which are in its first line.
 
-    A column of whole numbers is int64, one of other numbers float64, with NaN for an empty cell. All others are texts,
-    as they are.
+    A column of whole numbers is int64, one of other numbers float64, with NaN for an empty cell.
+    All others are texts, as they are.
 
     Args:
         path: the file, in UTF-8.
@@ -31,7 +36,9 @@ def read_csv(path: Path) -> list[tuple[str, NDArray[Any]]]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.reader(file, strict=True)
         names = next(reader, [])
-        if len(names) == 1 and ";" in names[0]:  # its numbers may have commas too, so it is not read
+        if (
+            len(names) == 1 and ";" in names[0]
+        ):  # its numbers may have commas too, so it is not read
             raise ValueError("expected commas between the cells, got semicolons")
         rows: list[list[str]] = []
         for row in reader:
@@ -44,7 +51,9 @@ def read_csv(path: Path) -> list[tuple[str, NDArray[Any]]]:
     if not names:
         raise ValueError("an empty file")
     columns = zip(*rows, strict=True) if rows else ((),) * len(names)
-    return [(name.strip(), typed_column(column)) for name, column in zip(names, columns, strict=True)]
+    return [
+        (name.strip(), typed_column(column)) for name, column in zip(names, columns, strict=True)
+    ]
 
 
 def typed_column(cells: tuple[str, ...]) -> NDArray[Any]:
@@ -72,13 +81,20 @@ def check_header(path: Path, names: list[str]) -> None:
     >>> check_header(Path("p.csv"), ["0", "1"])
     >>> check_header(Path("p.csv"), ["0.25", "0.75"])
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected the names of the columns in the first line of p.csv, got numbers: 0.25, 0.75
+    pseudocal.arrays.InputError: expected the names of the columns in the first line of p.csv, got
+    numbers: 0.25, 0.75
 
     Args:
         path: the file, for the error message.
         names: what its first line holds.
 
     """
-    if names and all(typed_column((name,)).dtype.kind in "if" for name in names) and not all(map(str.isdigit, names)):
+    if (
+        names
+        and all(typed_column((name,)).dtype.kind in "if" for name in names)
+        and not all(map(str.isdigit, names))
+    ):
         got = ", ".join(names[:5])
-        raise InputError(f"expected the names of the columns in the first line of {path}, got numbers: {got}")
+        raise InputError(
+            f"expected the names of the columns in the first line of {path}, got numbers: {got}"
+        )

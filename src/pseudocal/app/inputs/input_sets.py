@@ -1,4 +1,4 @@
-"""Unlabelled inputs from pictures, arrays or tables, and the threads that read them ahead of the model."""
+"""Unlabelled inputs from images, arrays or tables, and the threads that read them ahead of the model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.addresses import files_of_rows
-from pseudocal.app.inputs.picture_sets import PictureSet
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.image_sets import ImageSet
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
     ARRAYS,
@@ -30,10 +30,12 @@ from pseudocal.app.inputs.tables import (
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
-from pseudocal.omissions import Omissions, one_line
 from pseudocal.predictors import models_in
+from pseudocal.skipped import Skipped, one_line
 
-CHECKED_AT_ONCE = 2**31  # bytes: a larger array is not checked when it is opened, only while the model reads it
+CHECKED_AT_ONCE = (
+    2**31
+)  # bytes: a larger array is not checked when it is opened, only while the model reads it
 BATCHES_AHEAD = 2
 
 
@@ -60,8 +62,8 @@ class InputSet(Protocol):
         """
         ...
 
-    def picture(self, i: int) -> Path | None:
-        """Return the picture file of input i, or None if it is not a picture file.
+    def image_file(self, i: int) -> Path | None:
+        """Return the image file of input i, or None if it is not an image file.
 
         Args:
             i: the number of the input, from 0.
@@ -97,8 +99,14 @@ class ArraySet:
 
     def read(self, i: int) -> NDArray[Any]:
         """Read row i in the dtype of the model, if it is sparse with all its zeros."""
-        row = self.array[[i]].toarray()[0] if hasattr(self.array, "tocsr") else np.asarray(self.array[i])
-        return row.astype(self.dtype if np.issubdtype(self.dtype, np.floating) or not self.mixed else np.float32)
+        row = (
+            self.array[[i]].toarray()[0]
+            if hasattr(self.array, "tocsr")
+            else np.asarray(self.array[i])
+        )
+        return row.astype(
+            self.dtype if np.issubdtype(self.dtype, np.floating) or not self.mixed else np.float32
+        )
 
     def cast(self) -> str:
         """Say it if whole numbers become floats: pixels from 0 to 255 are often wanted from 0 to 1.
@@ -110,15 +118,15 @@ class ArraySet:
             return ""
         return f", but that {self.array.dtype} becomes {self.read(0).dtype}: nothing is scaled"
 
-    def picture(self, i: int) -> Path | None:
-        """Return None: a row is not a picture."""
+    def image_file(self, i: int) -> Path | None:
+        """Return None: a row is not an image."""
         return None
 
 
-def holds_pictures(data: str) -> bool:
-    """Whether `data` names a folder or a list of pictures, rather than an array or a table.
+def holds_images(data: str) -> bool:
+    """Whether `data` names a folder or a list of images, rather than an array or a table.
 
-    >>> holds_pictures("-"), holds_pictures("features.parquet")
+    >>> holds_images("-"), holds_images("features.parquet")
     (True, False)
     """
     return Path(data).suffix.lower() not in ARRAYS | TABLES or Path(data).is_dir()
@@ -131,19 +139,24 @@ def check_found(data: str) -> None:
 
 
 def opinion_names(given: Any, data: str) -> list[str]:
-    """The names of second opinions; a student gets the features that suit the data, and its files an absolute path.
+    """The names of second opinions.
 
-    >>> opinion_names("student", "features.parquet"), opinion_names(["other.onnx"], "images/")
-    (['student:columns'], ['other.onnx'])
+    A surrogate gets the features that suit the data, and its files an absolute path.
+
+    >>> opinion_names("surrogate", "features.parquet"), opinion_names(["other.onnx"], "images/")
+    (['surrogate:columns'], ['other.onnx'])
 
     Args:
         given: the second opinions of a job.
         data: the data of the job.
 
     """
-    usual = "efficientnet-lite2" if "://" in data or holds_pictures(data) else "columns"
-    names = [f"student:{usual}" if name == "student" else name for name in models_in(given)]
-    return [_found_anywhere(name) if name.startswith(("student:", "zero-shot:")) else name for name in names]
+    usual = "efficientnet-lite2" if "://" in data or holds_images(data) else "columns"
+    names = [f"surrogate:{usual}" if name == "surrogate" else name for name in models_in(given)]
+    return [
+        _found_anywhere(name) if name.startswith(("surrogate:", "zero-shot:")) else name
+        for name in names
+    ]
 
 
 def _found_anywhere(name: str) -> str:
@@ -160,12 +173,13 @@ def open_inputs(
     field: str | None = None,
     stdin: TextIO | None = None,
 ) -> InputSet:
-    """Open a folder or a list of pictures, an array or a table.
+    """Open a folder or a list of images, an array or a table.
 
     Args:
         data: the name of a folder or a file, or "-" for a list of paths on standard input.
-        preprocessing: what happens to a picture before the model sees it; required for pictures.
-        dtype: the dtype of the model's inputs; None for float64 from a table and float32 from an array.
+        preprocessing: what happens to an image before the model sees it; required for images.
+        dtype: the dtype of the model's inputs; None for float64 from a table and float32 from an
+            array.
         columns: the feature columns of a table, in the order the model expects; None for all.
         field: the name of the array to use if an .npz file holds several.
         stdin: the stream to read in place of standard input.
@@ -173,9 +187,9 @@ def open_inputs(
     """
     check_found(data)
     path = Path(data)
-    if holds_pictures(data):
+    if holds_images(data):
         assert preprocessing is not None
-        return _pictures(data, preprocessing, stdin or sys.stdin)
+        return _images(data, preprocessing, stdin or sys.stdin)
     if path.suffix.lower() in TABLES:
         return ArraySet(read_table(path, columns), dtype or "float64")
     matrix = read_sparse(path) if field is None else None
@@ -194,26 +208,28 @@ def _rows(array: NDArray[Any], path: Path) -> NDArray[Any]:
     return array
 
 
-def _pictures(data: str, preprocessing: Preprocessing, stdin: TextIO) -> PictureSet:
+def _images(data: str, preprocessing: Preprocessing, stdin: TextIO) -> ImageSet:
     path = Path(data)
     if path.is_dir():
         found = sorted(
-            p for p in path.rglob("*") if p.suffix.lower() in PICTURE_SUFFIXES and _visible(p, path) and p.is_file()
+            p
+            for p in path.rglob("*")
+            if p.suffix.lower() in IMAGE_SUFFIXES and _visible(p, path) and p.is_file()
         )
         if not found:
             raise InputError(
-                f"expected a folder with pictures ({', '.join(sorted(PICTURE_SUFFIXES))}), got {data} with none"
+                f"expected a folder with images ({', '.join(sorted(IMAGE_SUFFIXES))}), got {data} with none"
             )
-        return PictureSet(found, path, preprocessing)
-    if path.suffix.lower() in PICTURE_SUFFIXES:
+        return ImageSet(found, path, preprocessing)
+    if path.suffix.lower() in IMAGE_SUFFIXES:
         raise InputError(
-            f"expected a folder or a list of pictures, since pairs of them are mixed, got one picture {data}"
+            f"expected a folder or a list of images, since pairs of them are mixed, got one image {data}"
         )
     base = Path.cwd() if data == "-" else path.parent
     listed = [base / line for line in _lines(stdin if data == "-" else path)]
     if not listed:
         raise InputError(f"expected a list of paths, one per line, got {data}, which is empty")
-    return PictureSet(listed, base, preprocessing)
+    return ImageSet(listed, base, preprocessing)
 
 
 def _visible(path: Path, root: Path) -> bool:
@@ -230,15 +246,17 @@ def _lines(source: Path | TextIO) -> list[str]:
 
 
 def read_batches(
-    inputs: InputSet, batches: Sequence[Batch], *, workers: int, unreadable: Omissions
+    inputs: InputSet, batches: Sequence[Batch], *, workers: int, unreadable: Skipped
 ) -> Generator[Batch, None, None]:
-    """Yield the batches with their inputs, read ahead in threads; inputs that cannot be read are left out.
+    """Yield the batches with their inputs, read ahead in threads.
+
+    Inputs that cannot be read are left out.
 
     >>> from pseudocal.app.inputs import ArraySet
     >>> from pseudocal.batches import unread_batches
     >>> inputs = ArraySet(np.arange(6).reshape(3, 2))
     >>> batches = unread_batches(np.array([2, 0, 1]), batch_size=2)
-    >>> for batch in read_batches(inputs, batches, workers=1, unreadable=Omissions(3)):
+    >>> for batch in read_batches(inputs, batches, workers=1, unreadable=Skipped(3)):
     ...     print(batch.rows, batch.inputs.tolist())
     [2 0] [[4.0, 5.0], [0.0, 1.0]]
     [1] [[2.0, 3.0]]
@@ -267,7 +285,9 @@ def read_batches(
         stacker.shutdown(wait=True, cancel_futures=True)
 
 
-def _gather(inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]], unreadable: Omissions) -> Batch:
+def _gather(
+    inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]], unreadable: Skipped
+) -> Batch:
     """Fill a batch with those of its inputs that could be read."""
     read = []
     for i, future in zip(batch.rows, futures, strict=True):
@@ -284,7 +304,10 @@ def _gather(inputs: InputSet, batch: Batch, futures: list[Future[NDArray[Any]]],
 
 
 def refuse_shards(data: str) -> None:
-    """Refuse data that only workers can read: an address, a pattern, or a folder of files of rows."""
+    """Refuse data that only workers can read.
+
+    An address, a pattern, or a folder of files of rows.
+    """
     path = Path(data)
     if "://" in data or ("*" in data and not path.exists()):
         raise InputError(
@@ -293,4 +316,6 @@ def refuse_shards(data: str) -> None:
     files = files_of_rows(data) if path.is_dir() else []
     if files:
         what = ", ".join(sorted({Path(file).suffix.lower() for file in files}))
-        raise InputError(f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it')
+        raise InputError(
+            f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it'
+        )

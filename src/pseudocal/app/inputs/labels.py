@@ -17,8 +17,9 @@ from pseudocal.arrays import InputError
 def read_labels(path: Path, names: Sequence[str], classes: Sequence[str] = ()) -> NDArray[np.int64]:
     """Read the class number of each input.
 
-    A table with the columns `file` and `label` is matched by name. The labels of an array, of a table without `file`,
-    or of a text file with one label per line are taken in the order of the data.
+    A table with the columns `file` and `label` is matched by name. The labels of an array, of a
+    table without `file`, or of a text file with one label per line are taken in the order of the
+    data.
 
     Args:
         path: the file.
@@ -29,7 +30,9 @@ def read_labels(path: Path, names: Sequence[str], classes: Sequence[str] = ()) -
     check_regular(path, "a file of labels")
     values = LABEL_READERS.get(path.suffix.lower(), _lines)(path, names)
     if len(values) != len(names):
-        raise InputError(f"expected {len(names)} labels, one for each input, got {len(values)} in {path}")
+        raise InputError(
+            f"expected {len(names)} labels, one for each input, got {len(values)} in {path}"
+        )
     return as_numbers(values, classes, path)
 
 
@@ -42,10 +45,13 @@ def as_numbers(values: NDArray[Any], classes: Sequence[str], path: Path) -> NDAr
     array([2, 0])
     >>> as_numbers(np.array(["1_0"]), [], Path("labels.txt"))
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected class numbers or names of the model's classes in labels.txt, got '1_0'
+    pseudocal.arrays.InputError: expected class numbers or names of the model's classes in
+    labels.txt, got '1_0'
     """
     if values.ndim != 1:
-        raise InputError(f"expected one label for each input in {path}, got an array of shape {values.shape}")
+        raise InputError(
+            f"expected one label for each input in {path}, got an array of shape {values.shape}"
+        )
     if values.dtype.kind in REAL + "b":
         return _whole_numbers(values, path)
     if values.dtype.kind not in "OSUT":  # complex numbers, dates and time differences
@@ -61,7 +67,9 @@ def _whole_numbers(values: NDArray[Any], path: Path) -> NDArray[np.int64]:
     else:
         bad = values > np.iinfo(np.int64).max
     if bad.any():
-        raise InputError(f"expected whole class numbers of at most 64 bits in {path}, got {values[bad][0]}")
+        raise InputError(
+            f"expected whole class numbers of at most 64 bits in {path}, got {values[bad][0]}"
+        )
     return values.astype(np.int64)
 
 
@@ -75,7 +83,9 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
     if isinstance(value, str | bytes | int) and NUMBER.fullmatch(text):
         return int(text)
     short = repr(text if len(text) <= 50 else text[:50] + "...")
-    raise InputError(f"expected class numbers or names of the model's classes in {path}, got {short}")
+    raise InputError(
+        f"expected class numbers or names of the model's classes in {path}, got {short}"
+    )
 
 
 def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
@@ -87,7 +97,9 @@ def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
     by_name: dict[str, Any] = {}
     for name, label in zip(map(str, table["file"]), table["label"], strict=True):
         if by_name.setdefault(name, label) != label:
-            raise InputError(f"expected one label for {name} in {path}, got both {by_name[name]} and {label}")
+            raise InputError(
+                f"expected one label for {name} in {path}, got both {by_name[name]} and {label}"
+            )
     missing = [name for name in names if name not in by_name]
     if missing:
         raise InputError(f"expected a label for each input, got none for {missing[0]} in {path}")
@@ -96,9 +108,13 @@ def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
 
 def _lines(path: Path, names: Sequence[str]) -> NDArray[Any]:
     try:
-        return np.array([line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()])
+        return np.array(
+            [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+        )
     except UnicodeDecodeError as error:
-        raise InputError(f"expected a file of labels, got {path}, which is neither a table nor text") from error
+        raise InputError(
+            f"expected a file of labels, got {path}, which is neither a table nor text"
+        ) from error
 
 
 def _array(path: Path, names: Sequence[str]) -> NDArray[Any]:

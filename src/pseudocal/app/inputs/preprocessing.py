@@ -1,4 +1,4 @@
-"""What happens to a picture before the model sees it: resize, crop, scale, normalise and lay out."""
+"""What happens to an image before the model sees it: resize, crop, scale, normalise and lay out."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.pictures import read_picture
+from pseudocal.app.inputs.images import decode_image
 from pseudocal.arrays import InputError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 LONGEST_SIDE = 10_000  # pixels
-FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}  # Pillow's codes
+FILTERS = {
+    "nearest": 0,
+    "lanczos": 1,
+    "bilinear": 2,
+    "bicubic": 3,
+    "box": 4,
+    "hamming": 5,
+}  # Pillow's codes
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How a picture becomes an array: each value v from 0 to 255 becomes (v * scale - mean) / std.
+    """How an image becomes an array: each value v from 0 to 255 becomes (v * scale - mean) / std.
 
     Attributes:
         size: the height and width that the model takes.
@@ -31,11 +38,13 @@ class Preprocessing:
         mean: one number for each channel, or one for all.
         std: one number for each channel, or one for all.
         scale: the factor that values from 0 to 255 are multiplied by.
-        resize: "crop" keeps the aspect ratio and takes the centre, "stretch" resizes both sides to `size`.
-        edge: with "crop", the length of the shorter side before the crop; None for the smallest that covers `size`.
+        resize: "crop" keeps the aspect ratio and takes the centre, "stretch" resizes both sides to
+            `size`.
+        edge: with "crop", the length of the shorter side before the crop; None for the smallest
+            that covers `size`.
         resample: the resizing filter, as Pillow's code.
-        centre: how the half of an odd number of pixels is rounded by the crop: to "even" as torchvision and timm do,
-            or "down" as transformers does.
+        centre: how the half of an odd number of pixels is rounded by the crop: to "even" as
+            torchvision and timm do, or "down" as transformers does.
 
     """
 
@@ -52,44 +61,50 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LONGEST_SIDE:
-            raise InputError(f"expected a picture size from 1 to {LONGEST_SIDE}, got {self.size}")
+            raise InputError(f"expected an image size from 1 to {LONGEST_SIDE}, got {self.size}")
         if self.edge is not None and not 1 <= self.edge <= LONGEST_SIDE:
-            raise InputError(f"expected a shorter side from 1 to {LONGEST_SIDE} before the crop, got {self.edge}")
+            raise InputError(
+                f"expected a shorter side from 1 to {LONGEST_SIDE} before the crop, got {self.edge}"
+            )
         if self.channels not in (1, 3):
-            raise InputError(f"expected pictures of 1 or 3 channels, got {self.channels}")
+            raise InputError(f"expected images of 1 or 3 channels, got {self.channels}")
         for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):
             if len(values) not in (1, self.channels):
-                raise InputError(f"expected {name} as 1 or {self.channels} numbers, got {len(values)}: {values}")
+                raise InputError(
+                    f"expected {name} as 1 or {self.channels} numbers, got {len(values)}: {values}"
+                )
             if not all(math.isfinite(v) for v in values):
                 raise InputError(f"expected {name} as finite numbers, got {values}")
         if 0 in self.std:
             raise InputError(f"expected a std without zero, got {self.std}")
         if self.resample not in FILTERS.values():
-            raise InputError(f"expected a Pillow filter code from 0 to {max(FILTERS.values())}, got {self.resample}")
+            raise InputError(
+                f"expected a Pillow filter code from 0 to {max(FILTERS.values())}, got {self.resample}"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one preprocessed picture.
+        """The shape of one preprocessed image.
 
         >>> Preprocessing((32, 48)).shape, Preprocessing((32, 48), layout="nhwc").shape
         ((3, 32, 48), (32, 48, 3))
         """
         return (self.channels, *self.size) if self.layout == "nchw" else (*self.size, self.channels)
 
-    def read(self, picture: Path | BinaryIO) -> NDArray[np.float32]:
-        """Read one picture as an array (channels, height, width), or (height, width, channels) for "nhwc".
+    def read(self, image_file: Path | BinaryIO) -> NDArray[np.float32]:
+        """Read one image as an array (channels, height, width), or (height, width, channels) for "nhwc".
 
         Args:
-            picture: the file, or its content.
+            image_file: the file, or its content.
 
         """
-        return self.array_of(read_picture(picture))
+        return self.array_of(decode_image(image_file))
 
     def array_of(self, image: Image) -> NDArray[np.float32]:
-        """Turn a decoded picture into an array.
+        """Turn a decoded image into an array.
 
         Args:
-            image: what `read_picture` returned.
+            image: what `decode_image` returned.
 
         """
         if image.mode != "F":  # mode F stays grey and keeps its fractions
@@ -103,33 +118,36 @@ class Preprocessing:
         return np.ascontiguousarray(values.transpose(2, 0, 1) if self.layout == "nchw" else values)
 
     def cuts(self, across: int, down: int) -> bool:
-        """Whether part of a picture is cropped away.
+        """Whether part of an image is cropped away.
 
         >>> Preprocessing((32, 48)).cuts(96, 64), Preprocessing((32, 48)).cuts(64, 64)
         (False, True)
 
         Args:
-            across: the width of the picture.
-            down: the height of the picture.
+            across: the width of the image.
+            down: the height of the image.
 
         """
         height, width = self.size
         return self._whole(across, down) != (width, height)
 
     def covered(self, across: int, down: int) -> tuple[float, float, float, float]:
-        """Return the part of a picture that the model sees: left, top, right and bottom, in pixels of the picture.
+        """Return the part of an image that the model sees.
+
+        Left, top, right and bottom, in pixels of the image.
 
         >>> Preprocessing((32, 32)).covered(96, 64)
         (16.0, 0.0, 80.0, 64.0)
 
         Args:
-            across: the width of the picture.
-            down: the height of the picture.
+            across: the width of the image.
+            down: the height of the image.
 
         """
         whole = self._whole(across, down)
         left, top, right, bottom = self._cut(whole)
-        x, y = across / whole[0], down / whole[1]
+        x = across / whole[0]
+        y = down / whole[1]
         return left * x, top * y, right * x, bottom * y
 
     def _fitted(self, image: Any) -> Any:
@@ -138,14 +156,14 @@ class Preprocessing:
         return resized.crop(self._cut(whole)) if self.cuts(*image.size) else resized
 
     def _cut(self, whole: tuple[int, int]) -> tuple[int, int, int, int]:
-        """Return the part of a resized picture that the model sees: its centre."""
+        """Return the part of a resized image that the model sees: its centre."""
         height, width = self.size
         halves = ((whole[0] - width) / 2, (whole[1] - height) / 2)
         left, top = (round(half) if self.centre == "even" else math.floor(half) for half in halves)
         return left, top, left + width, top + height
 
     def _whole(self, across: int, down: int) -> tuple[int, int]:
-        """Return the width and height of a picture after resizing and before cropping.
+        """Return the width and height of an image after resizing and before cropping.
 
         >>> Preprocessing((224, 224), edge=256)._whole(500, 333)  # 500 * 256 / 333 = 384.4
         (384, 256)
@@ -173,5 +191,7 @@ class Preprocessing:
         mean, std = (", ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
         wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
         name = next(name for name, code in FILTERS.items() if code == self.resample)
-        scaled = "pixels / 255" if math.isclose(self.scale, 1 / 255) else f"pixels * {self.scale:.3g}"
+        scaled = (
+            "pixels / 255" if math.isclose(self.scale, 1 / 255) else f"pixels * {self.scale:.3g}"
+        )
         return f"{fit}, {name}, {scaled}, mean {wrap.format(mean)}, std {wrap.format(std)}, {self.layout}"

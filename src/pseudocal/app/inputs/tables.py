@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from pseudocal.app.inputs.csv_tables import check_header, read_csv
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
-from pseudocal.omissions import one_line
+from pseudocal.skipped import one_line
 
 ARRAYS = frozenset({".npy", ".npz"})
 TABLES = frozenset({".csv", ".parquet"})
-REAL = "fiu"  # the kinds of NumPy dtypes that are real numbers: no complex numbers, dates or time differences
+# the kinds of NumPy dtypes that are real numbers: no complex numbers, dates or time differences
+REAL = "fiu"
 NPY, NPZ = b"\x93NUMPY", b"PK"  # the first bytes of the files
 PICKLE_START = b"\x80"
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -35,7 +36,13 @@ def check_regular(path: Path, what: str) -> None:
 
     """
     if not path.is_file():
-        got = "a folder" if path.is_dir() else "a pipe or a device" if path.exists() else "no such file"
+        got = (
+            "a folder"
+            if path.is_dir()
+            else "a pipe or a device"
+            if path.exists()
+            else "no such file"
+        )
         raise InputError(f"expected {what}, got {path}: {got}")
 
 
@@ -63,7 +70,10 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
 
 
 def read_sparse(path: Path) -> Any:
-    """Read a matrix that `scipy.sparse.save_npz` wrote, as compressed rows; None for any other file."""
+    """Read a matrix that `scipy.sparse.save_npz` wrote, as compressed rows.
+
+    None for any other file.
+    """
     with path.open("rb") as file:
         if file.read(2) != NPZ:
             return None
@@ -78,13 +88,18 @@ def read_sparse(path: Path) -> Any:
     except Exception as error:  # a damaged archive may raise anything
         raise InputError(f"expected a sparse matrix, got {path}: {one_line(error)}") from error
     if matrix.dtype.kind not in REAL or 0 in matrix.shape:
-        raise InputError(f"expected a sparse matrix with one input per row, got {matrix.dtype} of shape {matrix.shape}")
+        raise InputError(
+            f"expected a sparse matrix with one input per row, got {matrix.dtype} of shape {matrix.shape}"
+        )
     check_finite(matrix.data[:, None], path)
     return matrix
 
 
 def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
-    """Explain why a file could not be read: NumPy takes any unknown file for a pickle, the first bytes tell more."""
+    """Explain why a file could not be read.
+
+    NumPy takes any unknown file for a pickle, the first bytes tell more.
+    """
     known = head.startswith((NPY, NPZ))
     if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
         return f"expected a NumPy file without pickles, got {path}, which holds one"
@@ -100,7 +115,9 @@ def _field(fields: list[str], field: str | None, path: Path) -> str:
         return fields[0]
     if field not in fields:
         held = ", ".join(fields) or "nothing"
-        raise InputError(f"expected the name of an array in {path}, which holds {held}, got {field}: give field=NAME")
+        raise InputError(
+            f"expected the name of an array in {path}, which holds {held}, got {field}: give field=NAME"
+        )
     return str(field)
 
 
@@ -115,7 +132,9 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
         columns = read(path)
     except MissingExtraError:
         raise
-    except Exception as error:  # Arrow's own errors, csv.Error, OSError for a damaged file, UnicodeDecodeError
+    except (
+        Exception
+    ) as error:  # Arrow's own errors, csv.Error, OSError for a damaged file, UnicodeDecodeError
         raise InputError(f"expected a table, got {path}: {one_line(error)}") from error
     names = [name for name, _ in columns]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
@@ -128,7 +147,10 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
 
 def _read_parquet(path: Path) -> list[tuple[str, NDArray[Any]]]:
     table = require("pyarrow.parquet", "parquet").read_table(path)
-    return [(name, column.to_numpy()) for name, column in zip(table.column_names, table.columns, strict=True)]
+    return [
+        (name, column.to_numpy())
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
 
 
 def _check_encoding(path: Path) -> None:
@@ -150,10 +172,14 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
     names = list(table) if columns is None else list(columns)
     missing = [name for name in names if name not in table]
     if missing:
-        raise InputError(f"expected the columns {', '.join(missing)} in {path}, got {', '.join(table)}")
+        raise InputError(
+            f"expected the columns {', '.join(missing)} in {path}, got {', '.join(table)}"
+        )
     if not names or len(table[names[0]]) == 0:
         raise InputError(f"expected a table with rows of numbers, got none in {path}")
-    not_numeric = [f"{name} ({_kind(table[name])})" for name in names if table[name].dtype.kind not in REAL]
+    not_numeric = [
+        f"{name} ({_kind(table[name])})" for name in names if table[name].dtype.kind not in REAL
+    ]
     if not_numeric:
         others = "" if columns is not None else "name the features with features=a,b,c, or "
         raise InputError(
@@ -174,4 +200,6 @@ def check_finite(array: NDArray[Any], path: Path, names: list[str] | None = None
     if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
         row, *rest = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f"column {names[rest[0]]!r}" if names else f"position {tuple(rest)}"
-        raise InputError(f"expected finite numbers, got {array[(row, *rest)]} in row {row}, {where} of {path}")
+        raise InputError(
+            f"expected finite numbers, got {array[(row, *rest)]} in row {row}, {where} of {path}"
+        )

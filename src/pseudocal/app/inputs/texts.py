@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
 from pseudocal.arrays import InputError
 
-USUAL_COLUMN = "text"  # of a table, if the user names none; the lines of a text file are called so too
+USUAL_COLUMN = (
+    "text"  # of a table, if the user names none; the lines of a text file are called so too
+)
 
 NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they are
 
@@ -38,7 +40,10 @@ def read_lines(path: Path, what: str = "a text file") -> list[str]:
 
 
 def read_descriptions(path: Path) -> dict[str, Any]:
-    """Read what describes each input: the columns of a table by name, or `text` for the lines of a text file."""
+    """Read what describes each input.
+
+    The columns of a table by name, or `text` for the lines of a text file.
+    """
     return read_columns(path) if path.suffix.lower() in TABLES else {"text": read_lines(path)}
 
 
@@ -69,8 +74,8 @@ class TextSet:
         """Return text i; a batch of texts is an array of them."""
         return np.array(self.texts[i])
 
-    def picture(self, i: int) -> Path | None:
-        """Return None: a text is not a picture."""
+    def image_file(self, i: int) -> Path | None:
+        """Return None: a text is not an image."""
         return None
 
 
@@ -83,7 +88,9 @@ def open_texts(path: Path, column: str | None) -> TextSet:
 
     """
     described = read_descriptions(path)
-    name = column if column is not None and path.suffix.lower() in TABLES else _usual_column(described)
+    name = (
+        column if column is not None and path.suffix.lower() in TABLES else _usual_column(described)
+    )
     if name not in described:
         raise InputError(
             f"expected the column of texts in {path}, text=NAME, got {name!r}, with columns {', '.join(described)}"
@@ -107,13 +114,16 @@ def _usual_column(described: dict[str, Any]) -> str:
 
 
 def refuse_texts(data: str) -> None:
-    """Refuse a text file whose first line is no path: it may hold texts, for which no size of pictures is missing."""
+    """Refuse a text file whose first line is no path.
+
+    It may hold texts, for which no size of images is missing.
+    """
     path = Path(data)
-    if data == "-" or not path.is_file() or path.suffix.lower() in PICTURE_SUFFIXES:
+    if data == "-" or not path.is_file() or path.suffix.lower() in IMAGE_SUFFIXES:
         return
     first = read_lines(path, "a text file of paths")[0]
-    if not (path.parent / first).exists() and Path(first).suffix.lower() not in PICTURE_SUFFIXES:
+    if not (path.parent / first).exists() and Path(first).suffix.lower() not in IMAGE_SUFFIXES:
         raise InputError(
-            f"expected a list of pictures, one path per line, got {path}, which begins with {first[:60]!r}: "
+            f"expected a list of images, one path per line, got {path}, which begins with {first[:60]!r}: "
             "if it holds texts, give text=text"
         )

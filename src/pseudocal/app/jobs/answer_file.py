@@ -47,9 +47,12 @@ def answer_columns(*, pixels: bool) -> tuple[str, ...]:
 def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
     """The lines of a table with the `answer_columns`, those without a label too.
 
-    Spreadsheets of some languages put semicolons or tabs between the cells: the names of the columns tell.
+    Spreadsheets of some languages put semicolons or tabs between the cells: the names of the
+    columns tell.
     """
-    text, wanted, problems = _text_of(path), answer_columns(pixels=pixels), []
+    text = _text_of(path)
+    wanted = answer_columns(pixels=pixels)
+    problems = []
     for separator in SEPARATORS:
         try:
             rows = _filled_rows(text, separator)
@@ -59,11 +62,18 @@ def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
         header = [cell.strip().lower() for cell in rows[0][1]] if rows else []
         if all(header.count(column) == 1 for column in wanted):
             *where, said = (header.index(column) for column in wanted)
-            return [GivenAnswer(line, _name(*(row[at] for at in where)), row[said].strip()) for line, row in rows[1:]]
+            return [
+                GivenAnswer(line, _name(*(row[at] for at in where)), row[said].strip())
+                for line, row in rows[1:]
+            ]
     if problems:
-        raise InputError(f"expected a table of answers, got {path}: {problems[0]} (a stray quotation mark?)")
+        raise InputError(
+            f"expected a table of answers, got {path}: {problems[0]} (a stray quotation mark?)"
+        )
     got = text.strip().split("\n")[0].strip()[:200] or "an empty file"
-    raise InputError(f"expected the columns {', '.join(wanted[:-1])} and label in {path}, got {got}")
+    raise InputError(
+        f"expected the columns {', '.join(wanted[:-1])} and label in {path}, got {got}"
+    )
 
 
 def _text_of(path: Path) -> str:
@@ -72,11 +82,15 @@ def _text_of(path: Path) -> str:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return file.read()
     except UnicodeDecodeError as error:
-        raise InputError(f'expected a table of answers in UTF-8, got {path}: save it as "CSV UTF-8"') from error
+        raise InputError(
+            f'expected a table of answers in UTF-8, got {path}: save it as "CSV UTF-8"'
+        ) from error
 
 
 def _filled_rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
-    r"""The rows that are not blank, each with the number of its line; all have as many cells as the longest.
+    r"""The rows that are not blank, each with the number of its line.
+
+    All have as many cells as the longest.
 
     >>> _filled_rows("sep=;\n\nfile;label\na.png;cat\nb.png\n", ";")
     [(3, ['file', 'label']), (4, ['a.png', 'cat']), (5, ['b.png', ''])]
@@ -97,26 +111,32 @@ def _name(file: str, *spot: str) -> str:
     """
     if not spot:
         return file
-    return spot_name(file, *(str(int(text)) if NUMBER.fullmatch(text.strip()) else text for text in spot))
+    return spot_name(
+        file, *(str(int(text)) if NUMBER.fullmatch(text.strip()) else text for text in spot)
+    )
 
 
 def read_answers(
     path: Path, names: Sequence[str], classes: Sequence[str], *, pixels: bool = False
 ) -> list[tuple[GivenAnswer, int]]:
-    """Each answer with its class, `CANNOT_TELL` or `NONE_OF_THESE`; lines without a label are left out.
+    """Each answer with its class, `CANNOT_TELL` or `NONE_OF_THESE`.
+
+    Lines without a label are left out.
 
     Args:
         path: a table with the columns `file` and `label`, and `y` and `x` of pixels.
         names: what the inputs, or the pixels, are called.
-        classes: what each class is called: see `shown_classes`. Its number will do as well, and has to where two
-            classes have the same name.
+        classes: what each class is called: see `shown_classes`. Its number will do as well, and has
+            to where two classes have the same name.
         pixels: whether the answers are about pixels.
 
     """
-    known, labels = KnownNames.of(names), KnownNames.of(answer_labels(classes))
+    known = KnownNames.of(names)
+    labels = KnownNames.of(answer_labels(classes))
     what = "pixel that was kept of the target" if pixels else "input of the target"
     found: dict[str, tuple[GivenAnswer, int]] = {}
-    problems, hints = [], {}
+    problems = []
+    hints = {}
     for given in (one for one in answer_lines(path, pixels=pixels) if one.text):
         name = known.find(given.name)
         label = _label(given.text, labels)
@@ -124,19 +144,31 @@ def read_answers(
             problems.append(f"line {given.line}: {given.name[:80]!r}, which is no {what}")
             hints["names"] = f". They are called {_listed(names, NAMES_SHOWN)}"
         elif label is None:
-            problems.append(f"line {given.line}: {given.text[:80]!r}, which is no class of the model")
+            problems.append(
+                f"line {given.line}: {given.text[:80]!r}, which is no class of the model"
+            )
             hints["classes"] = f". The classes are {_listed(classes, CLASSES_SHOWN)}; {OTHER_WAYS}"
         elif name in found:
             other = found[name][0]
-            how = "again" if found[name][1] == label else f"as {given.text[:80]!r} and not {other.text[:80]!r}"
-            problems.append(f"line {given.line}: {name[:80]!r} {how}, which line {other.line} has already")
+            how = (
+                "again"
+                if found[name][1] == label
+                else f"as {given.text[:80]!r} and not {other.text[:80]!r}"
+            )
+            problems.append(
+                f"line {given.line}: {name[:80]!r} {how}, which line {other.line} has already"
+            )
         else:
             found[name] = (GivenAnswer(given.line, name, given.text), label)
     if problems:
-        more = f"; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else ""
+        more = (
+            f"; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else ""
+        )
         listed = "; ".join(problems[:PROBLEMS_SHOWN])
         hint = "".join(hints.values())
-        raise InputError(f"expected one answer for each input that has any in {path}, got {listed}{more}{hint}")
+        raise InputError(
+            f"expected one answer for each input that has any in {path}, got {listed}{more}{hint}"
+        )
     if not found:
         raise InputError(f"expected at least one answer in {path}, got none")
     return list(found.values())
@@ -162,7 +194,9 @@ def _listed(names: Sequence[str], most: int) -> str:
 
 
 def _label(text: str, labels: KnownNames) -> int | None:
-    """The class that an answer stands for; names come before numbers, and both before the words for no class.
+    """The class that an answer stands for.
+
+    Names come before numbers, and both before the words for no class.
 
     Tables of numbers with empty cells are often saved with fractions: `1.0` is class 1.
 
@@ -176,7 +210,8 @@ def _label(text: str, labels: KnownNames) -> int | None:
     number = text.removesuffix(".0")
     if NUMBER.fullmatch(number) and 0 <= int(number) < len(labels.numbers):
         return int(number)
-    other, alike = NO_CLASS.get(_loosely(text)), labels.find(text)
+    other = NO_CLASS.get(_loosely(text))
+    alike = labels.find(text)
     return other if alike is None or other is not None else labels.numbers[alike]
 
 
@@ -191,7 +226,8 @@ class KnownNames:
 
     Attributes:
         numbers: each name with its number.
-        alike: the names that differ from all others in more than spaces and case, by what is left without these.
+        alike: the names that differ from all others in more than spaces and case, by what is left
+            without these.
 
     """
 
@@ -203,16 +239,24 @@ class KnownNames:
         """Number different names."""
         numbers = {name: i for i, name in enumerate(names)}
         count = Counter(map(_loosely, numbers))
-        return cls(numbers, {_loosely(name): name for name in numbers if count[_loosely(name)] == 1})
+        return cls(
+            numbers, {_loosely(name): name for name in numbers if count[_loosely(name)] == 1}
+        )
 
     def exactly(self, text: str) -> str | None:
-        """The name that is written so; an apostrophe before it may keep a spreadsheet from computing it."""
+        """The name that is written so.
+
+        An apostrophe before it may keep a spreadsheet from computing it.
+        """
         return next((name for name in (plain_cell(text), text) if name in self.numbers), None)
 
     def find(self, text: str) -> str | None:
         """The name that is written so, or else the only one that differs in spaces and case alone."""
-        exact, alike = self.exactly(text), (self.alike.get(_loosely(way)) for way in (plain_cell(text.strip()), text))
-        return exact if exact is not None else next((name for name in alike if name is not None), None)
+        exact = self.exactly(text)
+        alike = (self.alike.get(_loosely(way)) for way in (plain_cell(text.strip()), text))
+        return (
+            exact if exact is not None else next((name for name in alike if name is not None), None)
+        )
 
 
 def _loosely(text: str) -> str:

@@ -1,4 +1,7 @@
-"""A person's answers: whom to ask, on a page or in a table, and what the answers make of a calibration."""
+"""A person's answers.
+
+Whom to ask, on a page or in a table, and what the answers make of a calibration.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ from pseudocal.app.jobs.job import DrawnBy
 from pseudocal.app.jobs.kept_target import KeptTarget
 from pseudocal.app.jobs.setup import check_count
 from pseudocal.app.jobs.staging import staged
+from pseudocal.app.report.images import as_frame
 from pseudocal.app.report.labelling import Question, guarded_cell, write_labelling_page
-from pseudocal.app.report.pictures import as_frame
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
@@ -39,14 +42,17 @@ MOST_CELLS = 100  # columns of a row that are shown
 
 
 def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> Path:
-    """Write the questions to ask a person: `label.html` for a browser, and `ask.csv` to fill in elsewhere.
+    """Write the questions to ask a person.
+
+    `label.html` for a browser, and `ask.csv` to fill in elsewhere.
 
     More questions can be asked later: they begin with the same ones, and what was filled in stays.
 
     Args:
         out: the folder that `calibrate` wrote. Nothing is predicted again.
         n: how many inputs to ask about.
-        classes: the names of the classes, if the calibration was given none or others; they are kept.
+        classes: the names of the classes, if the calibration was given none or others; they are
+            kept.
 
     Returns:
         The page.
@@ -60,10 +66,15 @@ def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> P
             kept = replace(kept, target=replace(kept.target, classes=names_given))
             kept.target.save(aside)
         _check_different(kept.target.names, out)
-        rows, names = ask(kept.logits, n, groups=kept.groups), kept.names
-        filled = _filled_in(out / TEMPLATE, [names[row] for row in rows], pixels=kept.pixels is not None)
+        rows = ask(kept.logits, n, groups=kept.groups)
+        names = kept.names
+        filled = _filled_in(
+            out / TEMPLATE, [names[row] for row in rows], pixels=kept.pixels is not None
+        )
         questions = _questions(kept, rows)
-        write_labelling_page(aside, questions, shown_classes(kept.target.classes, kept.logits.shape[1]))
+        write_labelling_page(
+            aside, questions, shown_classes(kept.target.classes, kept.logits.shape[1])
+        )
         with (aside / TEMPLATE).open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             shown = [[] if _is_array(kept.target) else one.cells for one in questions]
@@ -71,7 +82,9 @@ def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> P
             writer.writerow([*answer_columns(pixels=kept.pixels is not None), *columns])
             for one, row, cells in zip(questions, rows, shown, strict=True):
                 texts = (guarded_cell(cell) for _, cell in cells)
-                writer.writerow([guarded_cell(one.name), *(one.pixel or ()), filled.get(names[row], ""), *texts])
+                writer.writerow(
+                    [guarded_cell(one.name), *(one.pixel or ()), filled.get(names[row], ""), *texts]
+                )
     return out / "label.html"
 
 
@@ -80,10 +93,15 @@ def refined_by(
 ) -> tuple[Calibration, Labelled]:
     """A calibration brought up to date with a file of answers, and what was answered with its labels.
 
-    Where the answer is "none of these", the label is that of the second likeliest class: the prediction is wrong.
+    Where the answer is "none of these", the label is that of the second likeliest class: the
+    prediction is wrong.
     """
-    logits, names, pixels = kept.logits, kept.names, kept.pixels is not None
-    given = read_answers(path, names, shown_classes(kept.target.classes, logits.shape[1]), pixels=pixels)
+    logits = kept.logits
+    names = kept.names
+    pixels = kept.pixels is not None
+    given = read_answers(
+        path, names, shown_classes(kept.target.classes, logits.shape[1]), pixels=pixels
+    )
     _check_different(kept.target.names, path)
     number = {name: i for i, name in enumerate(names)}
     given.sort(key=lambda one: number[one[0].name])
@@ -92,7 +110,9 @@ def refined_by(
     if drawn_by == "ask":
         _check_drawn([one for one, _ in given], rows, kept, path)
     refined = calibration.refined(logits, Answers(rows, labels, drawn_by), groups=kept.groups)
-    answered = _labelled(np.array(logits[rows]), labels, None if kept.groups is None else kept.groups[rows])
+    answered = _labelled(
+        np.array(logits[rows]), labels, None if kept.groups is None else kept.groups[rows]
+    )
     return replace(refined, versions=calibration.versions | refined.versions), answered
 
 
@@ -110,9 +130,9 @@ def _check_drawn(given: list[GivenAnswer], rows: RowNumbers, kept: KeptTarget, p
     if not others:
         return
     strange = min(others, key=lambda one: one.line)
-    left_out = kept.names[asked[~np.isin(asked, rows)][0]]
+    skipped = kept.names[asked[~np.isin(asked, rows)][0]]
     raise InputError(
-        f"expected answers to the first {len(rows)} questions in {path}, got none for {left_out!r} and one for "
+        f"expected answers to the first {len(rows)} questions in {path}, got none for {skipped!r} and one for "
         f"{strange.name!r} in line {strange.line}, which is not among them: inputs that were chosen in another way are "
         'no fair sample, and nothing can be concluded from them about the rest. Answer "cannot tell" rather than leave '
         'a question out; if someone else drew the inputs at random, give drawn_by="random"'
@@ -131,7 +151,8 @@ def _filled_in(path: Path, names: list[str], *, pixels: bool) -> dict[str, str]:
     """What a person has written into an earlier template; it must not get lost."""
     if not path.exists():
         return {}
-    filled, known = {}, KnownNames.of(names)
+    filled = {}
+    known = KnownNames.of(names)
     for one in (given for given in answer_lines(path, pixels=pixels) if given.text):
         name = known.find(one.name)
         if name is None:
@@ -152,15 +173,23 @@ def _questions(kept: KeptTarget, rows: RowNumbers) -> list[Question]:
         else list(zip(pixels.y[rows].tolist(), pixels.x[rows].tolist(), strict=True))
     )
     names = [target.names[i] for i in inputs]
-    if target.pictures is not None:
-        paths = [Path(target.pictures[i]) for i in inputs]
+    if target.image_files is not None:
+        paths = [Path(target.image_files[i]) for i in inputs]
         if missing := [path for path in paths if not path.is_file()]:
-            raise InputError(f"expected the pictures that were predicted, got {missing[0]}: no such file")
+            raise InputError(
+                f"expected the images that were predicted, got {missing[0]}: no such file"
+            )
         return [Question(*each) for each in zip(names, paths, spots, strict=True)]
     if pixels is not None:
         array = read_array(_data_file(target.data), target.field)
-        return [Question(name, as_frame(array[int(name)]), spot) for name, spot in zip(names, spots, strict=True)]
-    return [Question(name, cells=tuple(cells)) for name, cells in zip(names, _cells_of(target, rows), strict=True)]
+        return [
+            Question(name, as_frame(array[int(name)]), spot)
+            for name, spot in zip(names, spots, strict=True)
+        ]
+    return [
+        Question(name, cells=tuple(cells))
+        for name, cells in zip(names, _cells_of(target, rows), strict=True)
+    ]
 
 
 def _data_file(name: str | None) -> Path:
@@ -181,10 +210,14 @@ def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]
         yield from ([] for _ in rows)
         return
     path = _data_file(target.data)
-    numbers = rows.tolist() if target.saved else [int(target.names[row]) for row in rows]  # rows are called by number
+    numbers = (
+        rows.tolist() if target.saved else [int(target.names[row]) for row in rows]
+    )  # rows are called by number
     if not _is_array(target):
         columns = read_descriptions(path)
-        shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][:MOST_CELLS]
+        shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][
+            :MOST_CELLS
+        ]
         if target.field is not None and not target.saved:  # of texts, what the model was given
             shown = [target.field]
         for number in numbers:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import ArraySet, InputSet, PictureSet
+from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
 from pseudocal.app.inputs.addresses import files_of_rows
 from pseudocal.app.inputs.blocks import InputBlock, SentInputs, Shard, shards
+from pseudocal.app.inputs.image_sets import RemoteImageSet
 from pseudocal.app.inputs.input_sets import opinion_names
-from pseudocal.app.inputs.picture_sets import RemotePictureSet
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks, as_opinion
@@ -30,7 +30,7 @@ from pseudocal.app.jobs.setup import (
     input_order,
     open_data,
     reading,
-    remote_pictures,
+    remote_images,
     views_of,
 )
 from pseudocal.app.jobs.staging import PARTS
@@ -44,9 +44,11 @@ from pseudocal.calibrators.executors import BlockWork, Merging, block_order
 from pseudocal.distributed import Deferred, RayExecutor
 from pseudocal.extras import MissingExtraError
 
-EVERYONE = 100_000  # more workers than any cluster has
+ALL_WORKERS = 100_000  # more workers than any cluster has
 PREDICTED_ROWS = 2048  # inputs per block of predictions
-PROBED = 6  # inputs that are also read on the driver, to check a calibrated model and to show examples
+PROBED = (
+    6  # inputs that are also read on the driver, to check a calibrated model and to show examples
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class RayRun:
         self._aside = aside
         local = job.ray == "local"
         self._executor = RayExecutor(
-            job.workers or (cores() if local else EVERYONE),
+            job.workers or (cores() if local else ALL_WORKERS),
             None if local else job.ray,
             num_gpus=1 if job.device.startswith("cuda") else 0,
             max_bad=job.max_bad,
@@ -96,7 +98,11 @@ class RayRun:
         self._record: dict[str, Any] = {}
         if job.classes or job.answers is not None:
             logits = as_logits_of(job, self.setup.model)(self.probe()[:1])
-            row, groups = (logits, None) if logits.ndim == 2 else (logits[:, :, 0, 0], np.zeros(1, dtype=np.int64))
+            row, groups = (
+                (logits, None)
+                if logits.ndim == 2
+                else (logits[:, :, 0, 0], np.zeros(1, dtype=np.int64))
+            )
             self.setup.check(Labelled(row, row.argmax(axis=1), groups=groups))
 
     @contextmanager
@@ -114,7 +120,9 @@ class RayRun:
     def collect(self) -> Ticks:
         """Let the workers collect evidence from each block, and merge it."""
         job, plan = self.setup.job, self._plan
-        work = BlockWork(job.method, self._sent_models(), sendable(plan.source), self.setup.batch_size)
+        work = BlockWork(
+            job.method, self._sent_models(), sendable(plan.source), self.setup.batch_size
+        )
         merging = Merging(work, plan.blocks, self._executor)
         for _ in merging.steps():
             yield Tick("calibrating", 1, len(plan.blocks), "blocks")
@@ -130,10 +138,17 @@ class RayRun:
         job, plan = self.setup.job, self._plan
         done: dict[str, Any] = {}
         if job.predict == "all":
-            model, out = self._sent_models()[0], (job.out / PARTS).resolve()
-            keep = len(self.setup.order) if plan.kept and (job.keep_logits or job.answers is not None) else 0
+            model = self._sent_models()[0]
+            out = (job.out / PARTS).resolve()
+            keep = (
+                len(self.setup.order)
+                if plan.kept and (job.keep_logits or job.answers is not None)
+                else 0
+            )
             settings: dict[str, Any] = {"classes": self.setup.classes, "keep": keep}
-            work = PartWork(calibration, model, out, sendable(plan.source), self.setup.batch_size, **settings)
+            work = PartWork(
+                calibration, model, out, sendable(plan.source), self.setup.batch_size, **settings
+            )
             parts = Parts(work, plan.in_order, self._executor, plan.about)
             for _ in parts.steps():
                 yield Tick("predicting", 1, len(plan.in_order), "blocks")
@@ -152,14 +167,19 @@ class RayRun:
     def _sent_models(self) -> tuple[Deferred, list[Any]]:
         """Return the model and the second opinions as the workers use them."""
         job, views = self.setup.job, self.setup.views
-        sent = [self._sent(name) for name in (job.model, *opinion_names(job.second_opinion, job.data))]
+        sent = [
+            self._sent(name) for name in (job.model, *opinion_names(job.second_opinion, job.data))
+        ]
         first, *seconds = sent if views is None else views.split(*sent)
-        return first, [as_opinion(one, each) for one, each in zip(self.setup.seconds, seconds, strict=True)]
+        return first, [
+            as_opinion(one, each) for one, each in zip(self.setup.seconds, seconds, strict=True)
+        ]
 
     def _about(self, evidence: Evidence, done: dict[str, Any]) -> AboutData:
         plan, used = self._plan, evidence.inputs
-        left_out, unreadable = (
-            tuple((self._record.get(key, {}) | done.get(key, {})).items()) for key in ("left_out", "unreadable")
+        skipped, unreadable = (
+            tuple((self._record.get(key, {}) | done.get(key, {})).items())
+            for key in ("skipped", "unreadable")
         )
         return AboutData(
             name=self.setup.job.data,
@@ -168,53 +188,74 @@ class RayRun:
             preparation=f"{self.setup.preparation}; in {len(plan.blocks):,} blocks, figures from a sample",
             assumed=self.setup.assumed,
             unreadable=unreadable,
-            left_out=left_out,
+            skipped=skipped,
             blocks=f"{len(plan.blocks):,} {'files' if plan.rows is None else 'blocks of inputs'}",
         )
 
-    def _summary(self, calibration: Calibration, evidence: Evidence, *, predicted: bool) -> RowSummary | ImageSummary:
-        """Summarise the predictions for the report: sums over a sample and, for a segmenter, a few maps."""
+    def _summary(
+        self, calibration: Calibration, evidence: Evidence, *, predicted: bool
+    ) -> RowSummary | ImageSummary:
+        """Summarise the predictions for the report.
+
+        Sums over a sample and, for a segmenter, a few maps.
+        """
         real = evidence.real.labelled
         if real.groups is None:
             rows = RowSummary(calibration, self.setup.classes)
             rows.add(real.logits, [f"input {i} of a sample" for i in range(len(real))])
             return rows
-        images, inputs = ImageSummary(calibration, self.setup.classes), self.setup.inputs
+        images = ImageSummary(calibration, self.setup.classes)
+        inputs = self.setup.inputs
         images.add_sample(real)
         predict = as_logits_of(self.setup.job, self.setup.model)
         for i in np.sort(self._plan.probe).tolist():
-            images.show(np.asarray(predict(inputs.read(i)[None])[0]), inputs.name(i), picture=inputs.picture(i))
+            images.show(
+                np.asarray(predict(inputs.read(i)[None])[0]),
+                inputs.name(i),
+                image_file=inputs.image_file(i),
+            )
         for name, row in read_images(self.setup.job.out / PARTS) if predicted else ():
-            images.add_row(name, row, picture=_picture(inputs, name))
+            images.add_row(name, row, image_file=_image(inputs, name))
         return images
 
 
-def _picture(inputs: InputSet, name: str) -> Path | None:
-    """Return the picture file of an input, to show it."""
-    if isinstance(inputs, PictureSet) and (path := inputs.root / name).is_file():
+def _image(inputs: InputSet, name: str) -> Path | None:
+    """Return the image file of an input, to show it."""
+    if isinstance(inputs, ImageSet) and (path := inputs.root / name).is_file():
         return path
     return None
 
 
 def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
-    """Find out what the data is: pictures, an array or a table, or files of rows."""
+    """Find out what the data is: images, an array or a table, or files of rows."""
     asked = {f'labels="{job.labels}"': job.labels, 'table="csv"': job.table == "csv"}
     for name in (name for name, value in asked.items() if value):
-        raise InputError(f"expected predictions as parquet files and no labels on a cluster, got {name}")
-    if job.answers is not None and ("://" in job.data or job.predict == "seen" or files_of_rows(job.data)):
+        raise InputError(
+            f"expected predictions as parquet files and no labels on a cluster, got {name}"
+        )
+    if job.answers is not None and (
+        "://" in job.data or job.predict == "seen" or files_of_rows(job.data)
+    ):
         what = "files of rows, addresses and inputs that are not predicted"
-        raise InputError(f'expected no answers about {what}, got answers="{job.answers}" for {job.data}')
+        raise InputError(
+            f'expected no answers about {what}, got answers="{job.answers}" for {job.data}'
+        )
     model, *seconds = models
     if files := files_of_rows(job.data):
         return _shard_plan(job, models, files)
-    data = remote_pictures(job, model) if "://" in job.data else open_data(job, model)
+    data = remote_images(job, model) if "://" in job.data else open_data(job, model)
     if data.unmixed is not None:
-        raise InputError(f"expected inputs that can be mixed on a cluster, got {job.data}: {data.unmixed}")
+        raise InputError(
+            f"expected inputs that can be mixed on a cluster, got {job.data}: {data.unmixed}"
+        )
     inputs = data.inputs
-    if isinstance(inputs, PictureSet):
-        inputs = replace(inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve())
+    if isinstance(inputs, ImageSet):
+        inputs = replace(
+            inputs, paths=[path.resolve() for path in inputs.paths], root=inputs.root.resolve()
+        )
     order = input_order(job, len(inputs))
-    batch_size, views = batch_size_for(job, model, inputs), views_of(job, models, inputs)
+    batch_size = batch_size_for(job, model, inputs)
+    views = views_of(job, models, inputs)
     opened: dict[str, Any] = {"views": views, "assumed": data.assumed}
     setup = Setup(job, model, tuple(seconds), inputs, data.preparation, order, batch_size, **opened)
     return setup, _input_plan(setup)
@@ -229,12 +270,17 @@ def _shard_plan(job: Job, models: Models, files: list[str]) -> tuple[Setup, Bloc
         )
     absolute = [file if "://" in file else str(Path(file).resolve()) for file in files]
     columns = job.features or model.expects.columns
-    blocks = shards(absolute, field=job.field, columns=columns, dtype=model.expects.dtype or "float32")
+    blocks = shards(
+        absolute, field=job.field, columns=columns, dtype=model.expects.dtype or "float32"
+    )
     first_rows = _first_readable(blocks)
-    inputs, rows = ArraySet(first_rows, str(first_rows.dtype)), np.arange(len(first_rows))
+    inputs = ArraySet(first_rows, str(first_rows.dtype))
+    rows = np.arange(len(first_rows))
     preparation = f"{len(blocks):,} files of rows, passed to the model as they are"
     views_of(job, models, inputs)  # which refuses a second opinion that takes other rows
-    setup = Setup(job, model, tuple(seconds), inputs, preparation, rows, batch_size_for(job, model, inputs))
+    setup = Setup(
+        job, model, tuple(seconds), inputs, preparation, rows, batch_size_for(job, model, inputs)
+    )
     shuffled = [blocks[i] for i in block_order(job.method.seed, len(blocks))]
     return setup, BlockPlan(shuffled, blocks, None, None, job.data, rows)
 
@@ -248,19 +294,22 @@ def _first_readable(blocks: Sequence[Shard]) -> NDArray[Any]:
         except (InputError, OSError) as error:
             problem = problem or error
     tried = len(blocks[:10])
-    raise InputError(f"expected files of rows, got {tried} that cannot be read, the first: {problem}") from problem
+    raise InputError(
+        f"expected files of rows, got {tried} that cannot be read, the first: {problem}"
+    ) from problem
 
 
 def _input_plan(setup: Setup) -> BlockPlan:
     """Divide inputs into blocks with the same batches that one process would make."""
     order, size = setup.order, setup.batch_size
-    mixed, plain = row_blocks(order, size), row_blocks(np.sort(order), size, PREDICTED_ROWS)
+    mixed = row_blocks(order, size)
+    plain = row_blocks(np.sort(order), size, PREDICTED_ROWS)
     blocks, in_order = ([InputBlock(b.batches, b.name) for b in rows] for rows in (mixed, plain))
     digest = hashlib.sha256(order.tobytes())
     for i in range(len(setup.inputs)):
         digest.update(setup.inputs.name(i).encode() + b"\0")
     probe = _readable(setup.inputs, order)
-    kept = not isinstance(setup.inputs, RemotePictureSet)
+    kept = not isinstance(setup.inputs, RemoteImageSet)
     source = SentInputs(setup.read_by_models)
     return BlockPlan(blocks, in_order, source, len(setup.inputs), digest.hexdigest(), probe, kept)
 

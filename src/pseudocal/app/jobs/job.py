@@ -1,7 +1,7 @@
 """The settings of a calibration job, given as values or read from a TOML file, and its result.
 
-`staging.py` writes that file: all that was asked and assumed, so that a job can be done again to the last digit.
-Whether model files may run code is not part of it: that is said anew each time.
+`staging.py` writes that file: all that was asked and assumed, so that a job can be done again to
+the last digit. Whether model files may run code is not part of it: that is said anew each time.
 """
 
 from __future__ import annotations
@@ -19,17 +19,25 @@ from pseudocal.app.report.record import from_json
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.notebook import card
-from pseudocal.omissions import one_line
+from pseudocal.skipped import one_line
 
 DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
 USUAL_BATCH = 64  # inputs per forward pass, unless the user says how many
 JOB_FILE = "job.toml"
 PATHS = ("answers", "labels", "out")
-FOUND_ANYWHERE = ("answers", "data", "labels", "model", "second_opinion")  # written as absolute paths if they exist
+FOUND_ANYWHERE = (
+    "answers",
+    "data",
+    "labels",
+    "model",
+    "second_opinion",
+)  # written as absolute paths if they exist
 NOT_WRITTEN = ("trust",)
 NO_VALUE = "none"  # TOML has no null
-SOME = {name for name, value in asdict(PseudoCal()).items() if value is not None}  # not None by default
+SOME = {
+    name for name, value in asdict(PseudoCal()).items() if value is not None
+}  # not None by default
 TABLES_OF_JOB = ("method", "preprocessing", "second_preprocessing")
 
 
@@ -39,20 +47,25 @@ class Job:
 
     Attributes:
         model: a model file, a Hugging Face folder or id, or `module:function`.
-        data: a folder or list of pictures, an array or a table; with `ray` also files of rows, a pattern or an address.
+        data: a folder or list of images, an array or a table; with `ray` also files of rows, a
+            pattern or an address.
         out: the folder for the results.
-        method: the settings of the calibration. A temperature that should not be applied is always replaced by T = 1.
-        second_opinion: another model of the same classes, named like `model`, or several of them; None for none.
-            "student" or "student:BACKBONE" is a student of the model's own predictions, "zero-shot:FOLDER" a CLIP or
-            SigLIP that is told the class names.
+        method: the settings of the calibration. A temperature that should not be applied is always
+            replaced by T = 1.
+        second_opinion: another model of the same classes, named like `model`, or several of them;
+            None for none. "surrogate" or "surrogate:BACKBONE" is a surrogate of the model's own
+            predictions, "zero-shot:FOLDER" a CLIP or SigLIP that is told the class names.
         trust: whether the files of both models may run code.
         architecture: the network of a state dict, such as "resnet50"; None if no model is one.
-        preprocessing: how pictures are prepared, as far as the user says: settings of `Preprocessing` (size, mean, std,
-            layout, resize, edge), and `normalisation`, `interpolation` and `crop_pct` of `preprocessing_for`.
-        second_preprocessing: the same for a second opinion, where it differs from the model and its file does not say.
-        output: the name of the model output that holds the logits; None if there is only one output.
-        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
-            probabilities.
+        preprocessing: how images are prepared, as far as the user says: settings of `Preprocessing`
+            (size, mean, std, layout, resize, edge), and `normalisation`, `interpolation` and
+            `crop_pct` of `preprocessing_for`.
+        second_preprocessing: the same for a second opinion, where it differs from the model and its
+            file does not say.
+        output: the name of the model output that holds the logits; None if there is only one
+            output.
+        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if
+            they look like probabilities.
         binary: whether the model returns one number per input, for the second of two classes.
         features: the columns of a table to use; None for all.
         text: the column of texts of a table, for a model that takes texts; None for `text`.
@@ -60,16 +73,22 @@ class Job:
         classes: the class names; empty for those of the model.
         labels: a file of labels, or a folder of masks, for evaluation only.
         device: the device the models run on: "cpu", "cuda", "cuda:1", ...
-        workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per core.
-        batch_size: inputs per forward pass; None for 64, or for a segmenter as many as fit into memory.
+        workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per
+            core.
+        batch_size: inputs per forward pass; None for 64, or for a segmenter as many as fit into
+            memory.
         max_samples: the largest number of inputs to use, drawn at random; None for all.
-        max_bad: the share of inputs that may be unreadable.
+        max_bad: the fraction of inputs that may be unreadable.
         predict: after an early stop, predict "all" inputs or only those already "seen".
-        table: the format of the predictions, "parquet" or "csv"; None for parquet if pyarrow is installed.
-        keep_logits: whether to keep the logits and the names of the inputs, which `ask` and `refine` need.
+        table: the format of the predictions, "parquet" or "csv"; None for parquet if pyarrow is
+            installed.
+        keep_logits: whether to keep the logits and the names of the inputs, which `ask` and
+            `refine` need.
         answers: a file of answers that a person gave to the questions of `ask`.
-        drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
-        ray: the address of a Ray cluster, or "local" to start one on this machine; None to run in this process.
+        drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did,
+            at random.
+        ray: the address of a Ray cluster, or "local" to start one on this machine; None to run in
+            this process.
 
     """
 
@@ -108,7 +127,7 @@ class Result:
     """The result of a calibration job.
 
     Attributes:
-        calibration: the fitted calibration, with its verdict and forecast.
+        calibration: the fitted calibration, with its verdict and estimate.
         report: the content of the report.
         out: the folder of the results.
         predictions: the file or folder of the predictions; None if none were written.
@@ -124,9 +143,16 @@ class Result:
         return f"Result({self.calibration.verdict}, T = {self.calibration.temperature:.3f}, in {self.out})"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first sentence of the report, the verdict with its reasons, where the page is."""
+        """What a notebook shows.
+
+        The first sentence of the report, the verdict with its reasons, where the page is.
+        """
         judged = self.calibration.measured or self.calibration.trust
-        lines = [headline(self.report), repr(self.calibration), f"report: {self.out / 'report.html'}"]
+        lines = [
+            headline(self.report),
+            repr(self.calibration),
+            f"report: {self.out / 'report.html'}",
+        ]
         return card(self.calibration.verdict, lines, () if judged is None else judged.reasons)
 
 
@@ -164,7 +190,8 @@ def read_job(path: Path) -> Job:
     """Read a job from a TOML file.
 
     Args:
-        path: the file, as `write_job` writes it or as a person or a program does: what is missing has its default.
+        path: the file, as `write_job` writes it or as a person or a program does: what is missing
+            has its default.
 
     """
     check_regular(path, "a job file")
@@ -191,7 +218,8 @@ def _value(name: str, hint: Any, value: Any) -> Any:
         return Path(from_json(str, value, name))
     if name == "method":
         given = {
-            key: None if part == NO_VALUE else part for key, part in from_json(dict[str, Any], value, name).items()
+            key: None if part == NO_VALUE else part
+            for key, part in from_json(dict[str, Any], value, name).items()
         }
         return from_json(PseudoCal, asdict(PseudoCal()) | given, name)
     if name == "second_opinion" and isinstance(value, list):

@@ -1,4 +1,7 @@
-"""What workers keep of a target for questions and answers: a file for each block, which the driver joins at the end."""
+"""What workers keep of a target for questions and answers.
+
+A file for each block, which the driver joins at the end.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,16 @@ KEPT_NAME = "kept-{:06d}.npz"
 Outputs = list[tuple[NDArray[np.intp], Any]]  # rows of the data, and what is kept of their logits
 
 
-def kept_of(inputs: InputSet, rows: NDArray[np.intp], logits: Logits | Maps, images: list[ImageRow], total: int) -> Any:
-    """What to keep of a batch: all logits of a classifier, and some pixels of each image of a segmenter.
+def kept_of(
+    inputs: InputSet,
+    rows: NDArray[np.intp],
+    logits: Logits | Maps,
+    images: list[ImageRow],
+    total: int,
+) -> Any:
+    """What to keep of a batch.
+
+    All logits of a classifier, and some pixels of each image of a segmenter.
 
     Args:
         inputs: the inputs.
@@ -38,14 +49,20 @@ def kept_of(inputs: InputSet, rows: NDArray[np.intp], logits: Logits | Maps, ima
         return logits
     most = pixels_each(total, logits.shape[1])
     numbered = zip(rows.tolist(), logits, images, strict=True)
-    parts = [KeptPixels.of(np.asarray(z), row, i, most=most, frame=frame_of(inputs, i)) for i, z, row in numbered]
+    parts = [
+        KeptPixels.of(np.asarray(z), row, i, most=most, frame=frame_of(inputs, i))
+        for i, z, row in numbered
+    ]
     return KeptPixels.concatenate(parts)
 
 
 def write_kept(path: Path, outputs: Outputs) -> None:
     """Write what is kept of a block; a file that exists is complete."""
-    rows, kept = np.concatenate([rows for rows, _ in outputs]), [part for _, part in outputs]
-    columns: dict[str, Any] = {"logits": np.concatenate(kept)} if isinstance(kept[0], np.ndarray) else {}
+    rows = np.concatenate([rows for rows, _ in outputs])
+    kept = [part for _, part in outputs]
+    columns: dict[str, Any] = (
+        {"logits": np.concatenate(kept)} if isinstance(kept[0], np.ndarray) else {}
+    )
     if not columns:
         whole = KeptPixels.concatenate(kept)
         columns = {field.name: getattr(whole, field.name) for field in fields(whole)}
@@ -63,7 +80,9 @@ def join_kept(parts: Path, aside: Path, setup: Setup, predict: Predictor) -> Non
         predict: the model, to predict the images of a segmenter that are shown pixel by pixel.
 
     """
-    store, pixels, rows = LogitStore(aside / "logits.npy", len(setup.inputs)), list[KeptPixels](), []
+    store = LogitStore(aside / "logits.npy", len(setup.inputs))
+    pixels = list[KeptPixels]()
+    rows = []
     for path in sorted(parts.glob("kept-*.npz")):
         with np.load(path, allow_pickle=False) as file:
             columns = dict(file)

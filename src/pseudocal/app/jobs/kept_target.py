@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs import InputSet, PictureSet
-from pseudocal.app.inputs.pictures import picture_size
+from pseudocal.app.inputs import ImageSet, InputSet
+from pseudocal.app.inputs.images import size_of_image
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.inputs.texts import open_texts
 from pseudocal.app.report import ImageSummary, PredictionTable, image_table
-from pseudocal.app.report.pictures import MAP_SIDE
+from pseudocal.app.report.images import MAP_SIDE
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Logits, Maps
 from pseudocal.calibrators.confidence import confidences
@@ -32,13 +32,15 @@ from pseudocal.metrics.images import ImageRow
 from pseudocal.randomness import Streams
 
 MOST_PIXELS = 500  # of an image
-PIXELS_MEMORY = 2**26  # bytes of logits of pixels, at most, unless there are more images than that has room for
+PIXELS_MEMORY = (
+    2**26
+)  # bytes of logits of pixels, at most, unless there are more images than that has room for
 
 Whole = NDArray[np.int64]
 
 
 class Frame(NamedTuple):
-    """The part of a picture that the logits of a map cover, in pixels of the picture.
+    """The part of an image that the logits of a map cover, in pixels of the image.
 
     Attributes:
         left: its left edge.
@@ -62,11 +64,11 @@ class KeptPixels:
         logits: the logits of each pixel, `(n, classes)`.
         image: the number of its image, from 0, `(n,)`.
         at: its flat index in the map of logits, `(n,)`.
-        y: its line in the picture as it is shown, from the top, `(n,)`.
+        y: its line in the image as it is shown, from the top, `(n,)`.
         x: its column, from the left, `(n,)`.
         labels: its class for evaluation only, `IGNORED` without one, `(n,)`.
         pixels: the number of pixels of each image that have a prediction, `(images,)`.
-        shares: the share of each class among them, `(images, classes)`.
+        fractions: the fraction of each class among them, `(images, classes)`.
         before: their mean confidence before calibration, `(images,)`.
 
     """
@@ -78,12 +80,19 @@ class KeptPixels:
     x: Whole
     labels: Whole
     pixels: Whole
-    shares: NDArray[Any]
+    fractions: NDArray[Any]
     before: NDArray[Any]
 
     @classmethod
     def of(
-        cls, image: Maps, row: ImageRow, number: int, *, most: int, frame: Frame | None, mask: Any = None
+        cls,
+        image: Maps,
+        row: ImageRow,
+        number: int,
+        *,
+        most: int,
+        frame: Frame | None,
+        mask: Any = None,
     ) -> KeptPixels:
         """Draw pixels of one image `(classes, height, width)`.
 
@@ -92,7 +101,7 @@ class KeptPixels:
             row: the sums over its pixels.
             number: its number in the data. The same image and number give the same pixels.
             most: how many to draw.
-            frame: what the map covers of the picture; None to speak of the map itself.
+            frame: what the map covers of the image; None to speak of the map itself.
             mask: the true classes, for evaluation only.
 
         """
@@ -102,19 +111,27 @@ class KeptPixels:
         left, top, right, bottom = frame or Frame(0, 0, width, height)
         y = (top + (at // width + 0.5) * (bottom - top) / height).astype(np.int64)
         x = (left + (at % width + 0.5) * (right - left) / width).astype(np.int64)
-        if len(at):  # of two logits within one pixel of a small picture a person can be asked about one
+        if len(
+            at
+        ):  # of two logits within one pixel of a small image a person can be asked about one
             one = np.sort(np.unique(np.stack([y, x]), axis=1, return_index=True)[1])
-            at, y, x = at[one], y[one], x[one]
-        known = None if mask is None else at_size(as_masks(mask, 1), (height, width))[0].reshape(-1)[at]
+            at = at[one]
+            y = y[one]
+            x = x[one]
+        known = (
+            None if mask is None else at_size(as_masks(mask, 1), (height, width))[0].reshape(-1)[at]
+        )
         return cls(
             logits=rows_at(image, at),
             image=np.zeros(len(at), dtype=np.int64),
             at=at.astype(np.int64),
             y=y,
             x=x,
-            labels=np.full(len(at), IGNORED, dtype=np.int64) if known is None else known.astype(np.int64),
+            labels=np.full(len(at), IGNORED, dtype=np.int64)
+            if known is None
+            else known.astype(np.int64),
             pixels=np.array([len(candidates)]),
-            shares=np.asarray(row.shares, dtype=np.float64)[None],
+            fractions=np.asarray(row.fractions, dtype=np.float64)[None],
             before=np.array([row.before], dtype=np.float64),
         )
 
@@ -136,7 +153,9 @@ class KeptPixels:
         """
         if not len(self.at):
             raise InputError("expected at least one pixel that has a prediction, got none")
-        columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "logits"}
+        columns: dict[str, Any] = {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name != "logits"
+        }
         maps = {f"map_{i}": image for i, (image, _) in enumerate(shown)}
         masks = {f"mask_{i}": mask for i, (_, mask) in enumerate(shown) if mask is not None}
         np.save(folder / "logits.npy", self.logits)
@@ -148,13 +167,23 @@ class KeptPixels:
         path = folder / "pixels.npz"
         names = [f.name for f in fields(cls) if f.name != "logits"]
         columns = {name: read_array(path, name) for name in names}
-        shapes = {"pixels": (images,), "before": (images,), "shares": (images, logits.shape[1])}
+        shapes = {"pixels": (images,), "before": (images,), "fractions": (images, logits.shape[1])}
         for name, column in columns.items():
             shape = shapes.get(name, (len(logits),))
-            if column.shape != shape or column.dtype.kind != ("f" if name in ("shares", "before") else "i"):
-                raise InputError(f"expected {name} of shape {shape} in {path}, got {column.dtype} of {column.shape}")
-        if columns["image"].min() < 0 or columns["image"].max() >= images or np.any(np.diff(columns["image"]) < 0):
-            raise InputError(f"expected pixels of images 0 to {images - 1}, in order, got others in {path}")
+            if column.shape != shape or column.dtype.kind != (
+                "f" if name in ("fractions", "before") else "i"
+            ):
+                raise InputError(
+                    f"expected {name} of shape {shape} in {path}, got {column.dtype} of {column.shape}"
+                )
+        if (
+            columns["image"].min() < 0
+            or columns["image"].max() >= images
+            or np.any(np.diff(columns["image"]) < 0)
+        ):
+            raise InputError(
+                f"expected pixels of images 0 to {images - 1}, in order, got others in {path}"
+            )
         return cls(logits=logits, **columns)
 
 
@@ -180,10 +209,15 @@ class KeptTarget:
         """Read it; logits are a memory map."""
         target = Target.load(folder)
         logits: Logits = read_array(folder / "logits.npy")
-        of_pixels, images = (folder / "pixels.npz").exists(), len(target.names)
+        of_pixels = (folder / "pixels.npz").exists()
+        images = len(target.names)
         if logits.ndim != 2 or len(logits) == 0 or not (of_pixels or len(logits) == images):
-            raise InputError(f"expected logits of {images} inputs in {folder}, got shape {logits.shape}")
-        return cls(folder, target, logits, KeptPixels.load(folder, logits, images) if of_pixels else None)
+            raise InputError(
+                f"expected logits of {images} inputs in {folder}, got shape {logits.shape}"
+            )
+        return cls(
+            folder, target, logits, KeptPixels.load(folder, logits, images) if of_pixels else None
+        )
 
     @property
     def groups(self) -> Whole | None:
@@ -217,7 +251,10 @@ class KeptTarget:
 
 
 def texts_of(target: Target) -> list[str] | None:
-    """The texts that were predicted; None if the inputs are no texts, or cannot be read any more."""
+    """The texts that were predicted.
+
+    None if the inputs are no texts, or cannot be read any more.
+    """
     known = target.saved or target.field is not None
     if target.data is None or not known or Path(target.data).suffix.lower() in ARRAYS:
         return None
@@ -231,28 +268,35 @@ def texts_of(target: Target) -> list[str] | None:
 def image_tables(summary: ImageSummary, kept: KeptTarget) -> Iterator[PredictionTable]:
     """Yield the table of a segmenter again, image by image, and summarise the pixels that were kept.
 
-    Classes and the confidence before calibration are those of all pixels. How much the confidence changes is known
-    from the pixels that were kept.
+    Classes and the confidence before calibration are those of all pixels. How much the confidence
+    changes is known from the pixels that were kept.
     """
     pixels, target, t = kept.pixels, kept.target, summary.calibration.temperature
     assert pixels is not None
     labelled = bool((pixels.labels != IGNORED).any())
     first = np.searchsorted(pixels.image, np.arange(len(target.names) + 1))
-    pictures = [None] * len(target.names) if target.pictures is None else [Path(path) for path in target.pictures]
-    for i, (name, picture) in enumerate(zip(target.names, pictures, strict=True)):
+    image_files = (
+        [None] * len(target.names)
+        if target.image_files is None
+        else [Path(path) for path in target.image_files]
+    )
+    for i, (name, image_file) in enumerate(zip(target.names, image_files, strict=True)):
         some = slice(first[i], first[i + 1])
-        z, after = np.array(kept.logits[some]), float(pixels.before[i])
+        z = np.array(kept.logits[some])
+        after = float(pixels.before[i])
         if len(z):
             after += float((confidences(z, t) - confidences(z, 1.0)).mean())
             weights = np.full(len(z), pixels.pixels[i] / len(z))
             summary.add_sample(Labelled(z, z.argmax(axis=1), weights))
         if len(z) and labelled:
             summary.measure(z.T[:, None], pixels.labels[some][None])
-        row = ImageRow(pixels.shares[i], float(pixels.before[i]), float(np.clip(after, 0, 1)))
-        summary.add_row(name, row, picture=picture)
+        row = ImageRow(pixels.fractions[i], float(pixels.before[i]), float(np.clip(after, 0, 1)))
+        summary.add_row(name, row, image_file=image_file)
         yield image_table([name], [row], target.classes)
-    for name, picture, (image, mask) in zip(target.names, pictures, kept.shown_maps(), strict=False):
-        summary.show(image, name, picture=picture, mask=mask)
+    for name, image_file, (image, mask) in zip(
+        target.names, image_files, kept.shown_maps(), strict=False
+    ):
+        summary.show(image, name, image_file=image_file, mask=mask)
 
 
 def spot_name(name: str, y: object, x: object) -> str:
@@ -265,10 +309,10 @@ def spot_name(name: str, y: object, x: object) -> str:
 
 
 def frame_of(inputs: InputSet, i: int) -> Frame | None:
-    """Return what the model sees of picture i; None if it is no picture file."""
-    if not isinstance(inputs, PictureSet):
+    """Return what the model sees of image i; None if it is no image file."""
+    if not isinstance(inputs, ImageSet):
         return None
-    return Frame(*inputs.preprocessing.covered(*picture_size(inputs.paths[i])))
+    return Frame(*inputs.preprocessing.covered(*size_of_image(inputs.paths[i])))
 
 
 def pixels_each(images: int, classes: int) -> int:

@@ -1,4 +1,7 @@
-"""A job in this process: read, predict and mix batch by batch, and keep the logits of the inputs on disk."""
+"""A job in this process.
+
+Read, predict and mix batch by batch, and keep the logits of the inputs on disk.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,14 @@ from pseudocal.app.jobs.kept_target import KeptPixels, frame_of, pixels_each, sm
 from pseudocal.app.jobs.setup import Models, Setup, as_logits_of, open_setup
 from pseudocal.app.models.encoders import COLUMNS
 from pseudocal.app.models.model import OpenModel
-from pseudocal.app.report import AboutData, ImageSummary, PredictionTable, RowSummary, row_chunks, write_predictions
+from pseudocal.app.report import (
+    AboutData,
+    ImageSummary,
+    PredictionTable,
+    RowSummary,
+    row_chunks,
+    write_predictions,
+)
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.predictions import Target
 from pseudocal.app.report.summaries import MAPS
@@ -28,12 +38,12 @@ from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence, Step
-from pseudocal.calibrators.student import Student
+from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.calibrators.unmixed import unmixed_steps
 from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics.images import ImageRow
-from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked
+from pseudocal.skipped import Skipped
 
 Ticks = Generator[Tick, None, Any]
 
@@ -54,7 +64,7 @@ class Predicted:
     predictions: str | None
 
 
-class PlaceToRun(Protocol):
+class Backend(Protocol):
     """Where a job runs: in this process, or on a cluster."""
 
     setup: Setup
@@ -77,7 +87,9 @@ class PlaceToRun(Protocol):
 
 
 class LocalRun:
-    """A job in this process. A classifier's logits are stored as they come; a segmenter predicts its images twice.
+    """A job in this process.
+
+    A classifier's logits are stored as they come; a segmenter predicts its images twice.
 
     Args:
         job: what to do.
@@ -93,10 +105,12 @@ class LocalRun:
         predictors = raw if self.setup.views is None else self.setup.views.split(*raw)
         self._predict, *self._seconds = (
             as_opinion(one, predict if one.encodes else Checked(predict, doubt=False))
-            for one, predict in zip((self.setup.model, *self.setup.seconds), predictors, strict=True)
+            for one, predict in zip(
+                (self.setup.model, *self.setup.seconds), predictors, strict=True
+            )
         )
         self._store = LogitStore(aside / "logits.npy", len(self.setup.inputs))
-        self._unreadable = Omissions(len(self.setup.inputs), job.max_bad)
+        self._unreadable = Skipped(len(self.setup.inputs), job.max_bad)
 
     def connected(self) -> AbstractContextManager[None]:
         """Nothing to connect to."""
@@ -105,7 +119,7 @@ class LocalRun:
     def collect(self) -> Ticks:
         """Run the steps of the method, and store the logits of each."""
         setup, method = self.setup, self.setup.job.method
-        evidence = method.no_evidence()
+        evidence = method.empty_evidence()
         with closing(self._batches(setup.order)) as batches, ThreadPoolExecutor(1) as background:
             for step in self._steps(batches):
                 if evidence.inputs == 0:
@@ -114,7 +128,7 @@ class LocalRun:
                 self._store.keep(step.rows, step.logits)
                 evidence.add(step)
                 yield Tick("calibrating", len(step.rows), len(setup.order))
-                if evidence.settled(method.tolerance):
+                if evidence.converged(method.tolerance):
                     break
             if setup.job.predict == "all":
                 for batch in batches:  # those left after an early stop
@@ -124,7 +138,7 @@ class LocalRun:
         return evidence, {"batch_size": setup.batch_size}
 
     def _steps(self, batches: Iterator[Batch]) -> Iterator[Step]:
-        """The steps of the method, or without mixes if the inputs cannot be mixed."""
+        """The steps of the method, or without mixup samples if the inputs cannot be mixed."""
         if self.setup.unmixed is not None:
             return unmixed_steps(self._predict, batches)
         return self.setup.job.method.steps(self._predict, batches, second_opinion=self._seconds)
@@ -135,10 +149,12 @@ class LocalRun:
 
     def predict(self, calibration: Calibration, evidence: Evidence) -> Ticks:
         """Write the table of predictions, and summarise them for the report."""
-        setup, total = self.setup, len(self._store.rows)
+        setup = self.setup
+        total = len(self._store.rows)
         summary: RowSummary | ImageSummary
         if self._store.maps:
-            summary, tables = ImageSummary(calibration, setup.classes), list[PredictionTable]()
+            summary = ImageSummary(calibration, setup.classes)
+            tables = list[PredictionTable]()
             for table in self._image_tables(summary):
                 tables.append(table)
                 yield Tick("predicting", 1, total)
@@ -163,7 +179,9 @@ class LocalRun:
     def _batches(self, rows: Any) -> Generator[Batch, None, None]:
         unread = unread_batches(rows, self.setup.batch_size)
         workers = self.setup.job.workers or cores()
-        return read_batches(self.setup.read_by_models, unread, workers=workers, unreadable=self._unreadable)
+        return read_batches(
+            self.setup.read_by_models, unread, workers=workers, unreadable=self._unreadable
+        )
 
     @cached_property
     def _target(self) -> Target:
@@ -171,43 +189,70 @@ class LocalRun:
         return self.setup.target_of(self._store.rows)
 
     def _image_tables(self, summary: ImageSummary) -> Iterator[PredictionTable]:
-        """Yield the table of a segmenter, which predicts again: of its logits only those of some pixels are kept."""
-        inputs, masks, kept = self.setup.inputs, self.setup.masks, list[KeptPixels]()
+        """Yield the table of a segmenter, which predicts again.
+
+        Of its logits only those of some pixels are kept.
+        """
+        inputs = self.setup.inputs
+        masks = self.setup.masks
+        kept = list[KeptPixels]()
         shown: list[tuple[Maps, NDArray[Any] | None]] = []
         with closing(self._batches(self._store.rows)) as batches:
             for batch in batches:
                 for i, image in zip(batch.rows.tolist(), self._predict(batch.inputs), strict=True):
                     mask = None if masks is None else masks[i]
-                    table = summary.add(np.asarray(image), inputs.name(i), picture=inputs.picture(i), mask=mask)
+                    table = summary.add(
+                        np.asarray(image),
+                        inputs.name(i),
+                        image_file=inputs.image_file(i),
+                        mask=mask,
+                    )
                     kept.append(self._pixels(image, table, i, mask))
                     if len(shown) < MAPS:
                         shown.append(small_maps(image, mask))
                     yield table
         KeptPixels.concatenate(kept).save(self._aside, shown)
 
-    def _pixels(self, image: Maps, table: PredictionTable, i: int, mask: NDArray[Any] | None) -> KeptPixels:
+    def _pixels(
+        self, image: Maps, table: PredictionTable, i: int, mask: NDArray[Any] | None
+    ) -> KeptPixels:
         most = pixels_each(len(self.setup.order), len(image))
-        row = ImageRow(np.asarray(table["shares"])[0], float(np.asarray(table["confidence_before"])[0]), np.nan)
-        return KeptPixels.of(image, row, i, most=most, frame=frame_of(self.setup.inputs, i), mask=mask)
+        row = ImageRow(
+            np.asarray(table["fractions"])[0],
+            float(np.asarray(table["confidence_before"])[0]),
+            np.nan,
+        )
+        return KeptPixels.of(
+            image, row, i, most=most, frame=frame_of(self.setup.inputs, i), mask=mask
+        )
 
 
 def as_opinion(model: OpenModel, predict: Any) -> Any:
-    """A model as the method takes it: ready to predict, or a student with its encoder."""
-    return Student(None if model.kind == COLUMNS else predict) if model.encodes else predict
+    """A model as the method takes it: ready to predict, or a surrogate with its encoder."""
+    return Surrogate(None if model.kind == COLUMNS else predict) if model.encodes else predict
 
 
 def row_tables(summary: RowSummary, logits: Logits, target: Target) -> Iterator[PredictionTable]:
     """The table of a classifier, a chunk of the logits at a time."""
     texts = texts_of(target)
     for rows in row_chunks(logits):
-        pictures = None if target.pictures is None else [Path(path) for path in target.pictures[rows]]
+        image_files = (
+            None
+            if target.image_files is None
+            else [Path(path) for path in target.image_files[rows]]
+        )
         labels = None if target.labels is None else np.array(target.labels[rows])
         some = None if texts is None else texts[rows]
-        yield summary.add(logits[rows], target.names[rows], pictures=pictures, texts=some, labels=labels)
+        yield summary.add(
+            logits[rows], target.names[rows], image_files=image_files, texts=some, labels=labels
+        )
 
 
 def warm_up() -> None:
-    """Import and compile what the report needs, half a second of work; the report itself names missing packages."""
+    """Import and compile what the report needs, half a second of work.
+
+    The report itself names missing packages.
+    """
     for name in ("scipy.special", "pyarrow.parquet"):
         with suppress(ImportError):
             importlib.import_module(name)
@@ -236,7 +281,9 @@ class LogitStore:
         self._path = path
         self._kept = np.zeros(total, dtype=bool)
         self._store: Any = None
-        self.maps = False  # whether the model labels every pixel: then the logits are too large to store
+        self.maps = (
+            False  # whether the model labels every pixel: then the logits are too large to store
+        )
 
     @property
     def rows(self) -> NDArray[np.intp]:
@@ -269,7 +316,9 @@ class LogitStore:
             dtype = np.promote_types(logits.dtype, np.float32)
             self._store = allocate_array(self._path, shape, dtype)
         if logits.shape != (len(rows), self._store.shape[1]):
-            raise InputError(f"expected logits of shape {(len(rows), self._store.shape[1])}, got {logits.shape}")
+            raise InputError(
+                f"expected logits of shape {(len(rows), self._store.shape[1])}, got {logits.shape}"
+            )
         self._store[rows] = logits
         self._kept[rows] = True
 

@@ -1,8 +1,11 @@
-"""The jobs that write a folder of results: a calibration from the names of a model and of data, and its refinement.
+"""The jobs that write a folder of results.
 
-A `LocalRun` runs a calibration in this process, a `RayRun` on a cluster. Whether the model classifies inputs or pixels
-is known from its first output. The pipeline is the same for all. A refinement takes a person's answers and brings the
-folder up to date with what the calibration has kept there; nothing is predicted again.
+A calibration from the names of a model and of data, and its refinement.
+
+A `LocalRun` runs a calibration in this process, a `RayRun` on a cluster. Whether the model
+classifies inputs or pixels is known from its first output. The pipeline is the same for all. A
+refinement takes a person's answers and brings the folder up to date with what the calibration has
+kept there; nothing is predicted again.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import refined_by
 from pseudocal.app.jobs.job import JOB_FILE, DrawnBy, Job, Note, Result, Tick
 from pseudocal.app.jobs.kept_target import KeptTarget, image_tables
-from pseudocal.app.jobs.local import LocalRun, PlaceToRun, Predicted, data_name, row_tables
+from pseudocal.app.jobs.local import Backend, LocalRun, Predicted, data_name, row_tables
 from pseudocal.app.jobs.saved_outputs import standing
 from pseudocal.app.jobs.setup import Models, open_models
 from pseudocal.app.jobs.staging import PARTS, staged, write_job
@@ -44,8 +47,8 @@ from pseudocal.app.report.card import card_of
 from pseudocal.arrays import InputError, Inputs
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
-from pseudocal.calibrators.pseudocal import NO_MIXES
-from pseudocal.calibrators.trust import warn_of_distrust
+from pseudocal.calibrators.pseudocal import NO_MIXUP
+from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.unmixed import unmixed_calibration
 
 KEPT = ("logits.npy", "pixels.npz", "probe.npy", "target.json")  # what questions and answers need
@@ -69,7 +72,7 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
 
     Args:
         model: a model file, a Hugging Face folder or id, or `module:function`.
-        data: a folder or list of pictures, an array or a table.
+        data: a folder or list of images, an array or a table.
         out: the folder for the results.
         settings: the other fields of `Job`, such as `second_opinion` or `method=PseudoCal(...)`.
 
@@ -78,16 +81,27 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
     for name, value in named.items():
         if not isinstance(value, str | Path):
             kind = type(value).__name__
-            raise InputError(f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory")
-    files = {key: Path(settings[key]) for key in ("answers", "labels") if isinstance(settings.get(key), str)}
+            raise InputError(
+                f"expected {name} as a name, got {kind}: PseudoCal().fit takes what is in memory"
+            )
+    files = {
+        key: Path(settings[key])
+        for key in ("answers", "labels")
+        if isinstance(settings.get(key), str)
+    }
     result = _result_of(job_steps(Job(str(model), str(data), Path(out), **(settings | files))))
     if result.calibration.measured is None:  # answers outrank the label-free verdict
-        warn_of_distrust(result.calibration.trust)
+        warn_if_unreliable(result.calibration.trust)
     return result
 
 
 def refine_out(
-    out: Path | str, answers: Path | str, *, drawn_by: DrawnBy = "ask", trust: bool = False, device: str = "cpu"
+    out: Path | str,
+    answers: Path | str,
+    *,
+    drawn_by: DrawnBy = "ask",
+    trust: bool = False,
+    device: str = "cpu",
 ) -> Result:
     """Bring what `calibrate` wrote up to date with a person's answers to the questions of `ask`.
 
@@ -97,14 +111,17 @@ def refine_out(
 
     Args:
         out: the folder that `calibrate` or `keep_outputs` wrote.
-        answers: a table with the columns `file` and `label`, of pixels also `y` and `x`. A label is a class, "cannot
-            tell" or "none of these".
-        drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did, at random.
+        answers: a table with the columns `file` and `label`, of pixels also `y` and `x`. A label is
+            a class, "cannot tell" or "none of these".
+        drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did,
+            at random.
         trust: whether the file of the model, which is written again, may run code.
         device: where the model runs, to try what was written.
 
     """
-    return _result_of(refine_steps(Path(out), Path(answers), drawn_by=drawn_by, trust=trust, device=device))
+    return _result_of(
+        refine_steps(Path(out), Path(answers), drawn_by=drawn_by, trust=trust, device=device)
+    )
 
 
 def _result_of(steps: Generator[Note | Tick, None, Result]) -> Result:
@@ -126,8 +143,9 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
 
     """
     started = time.monotonic()
-    # the inputs are shuffled already, so pairs within a batch will do; a refused temperature becomes T = 1
-    job = replace(job, method=replace(job.method, pairing="batch", on_distrust="identity"))
+    # the inputs are shuffled already, so pairs within a batch will do; a refused temperature
+    # becomes T = 1
+    job = replace(job, method=replace(job.method, pairing="batch", on_unreliable="identity"))
     in_parts = job.ray is not None and job.predict == "all" and job.answers is None
     with staged(job.out, keeps=(PARTS,) if in_parts else ()) as aside:
         run = _run(job, models, aside)
@@ -143,22 +161,29 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
         write_job(run.setup, aside)
         report = report_of(
             predicted.summary,
-            evidence.mixes.labelled if evidence.mixes.seen else NO_MIXES,
+            evidence.mixup_samples.labelled if evidence.mixup_samples.seen else NO_MIXUP,
             model=_about_model(job, run.setup.model, files),
             data=predicted.data,
             timing=timing_since(started),
         )
         _write_results(report, aside)
         result = Result(
-            calibration, report, aside, None if predicted.predictions is None else Path(predicted.predictions)
+            calibration,
+            report,
+            aside,
+            None if predicted.predictions is None else Path(predicted.predictions),
         )
         if job.answers is not None:
-            result = yield from _refined(aside, aside, job.answers, drawn_by=job.drawn_by, model=run.setup.model)
+            result = yield from _refined(
+                aside, aside, job.answers, drawn_by=job.drawn_by, model=run.setup.model
+            )
         if not job.keep_logits:
             for name in KEPT:
                 (aside / name).unlink(missing_ok=True)
     return replace(
-        result, out=job.out, predictions=None if result.predictions is None else job.out / result.predictions
+        result,
+        out=job.out,
+        predictions=None if result.predictions is None else job.out / result.predictions,
     )
 
 
@@ -167,7 +192,9 @@ def refine_steps(
 ) -> Generator[Note | Tick, None, Result]:
     """As `refine_out`, step by step. The same answers give the same files, to the last byte."""
     with staged(out, keeps=(JOB_FILE, "label.html", *KEPT)) as aside:
-        result = yield from _refined(out, aside, answers, drawn_by=drawn_by, trust=trust, device=device)
+        result = yield from _refined(
+            out, aside, answers, drawn_by=drawn_by, trust=trust, device=device
+        )
     return replace(result, out=out, predictions=out / str(result.predictions))
 
 
@@ -186,15 +213,23 @@ def _refined(
     done = standing(folder, kept.target)
     calibration, answered = refined_by(done.calibration, kept, answers, drawn_by)
     files: tuple[str, ...] = ()
-    # write the model again if it was written, or if only a refusal or the lack of a temperature was in the way
+    # write the model again if it was written, or if only a refusal or the lack of a temperature was
+    # in the way
     held = done.model.files or done.calibration.refused or done.calibration.method == "none"
-    if held and calibration.refused is None and not kept.target.saved and kind_of(kept.target.model) != "callable":
+    if (
+        held
+        and calibration.refused is None
+        and not kept.target.saved
+        and kind_of(kept.target.model) != "callable"
+    ):
         probe = np.array(read_array(folder / "probe.npy"))
         model = model or _opened_again(kept, probe, trust=trust, device=device)
         files, why_none = _ship(kept.target.outputs, model, calibration, aside, probe)
         yield from map(Note, why_none)
     for name in set(done.model.files) - set(files):  # of a calibration that was not published
-        shutil.rmtree(aside / name) if (aside / name).is_dir() else (aside / name).unlink(missing_ok=True)
+        shutil.rmtree(aside / name) if (aside / name).is_dir() else (aside / name).unlink(
+            missing_ok=True
+        )
     data = done.data
     summary: RowSummary | ImageSummary
     if kept.pixels is None:
@@ -204,10 +239,14 @@ def _refined(
         summary = ImageSummary(calibration, kept.target.classes)
         tables = image_tables(summary, kept)
         data = replace(data, preparation=data.preparation.removesuffix(SAMPLED) + SAMPLED)
-    kind = next((kind for kind in ("csv", "parquet") if (folder / f"predictions.{kind}").exists()), None)
+    kind = next(
+        (kind for kind in ("csv", "parquet") if (folder / f"predictions.{kind}").exists()), None
+    )
     name = write_predictions(aside, tables, kind=kind)
     calibration.save(aside / "calibration.json")
-    report = report_of(summary, answered, model=replace(done.model, files=files), data=data, timing=done.timing)
+    report = report_of(
+        summary, answered, model=replace(done.model, files=files), data=data, timing=done.timing
+    )
     _write_results(report, aside)
     return Result(calibration, report, folder, Path(name))
 
@@ -218,7 +257,9 @@ def _opened_again(kept: KeptTarget, probe: Inputs, *, trust: bool, device: str) 
     meaning: dict[str, Any] = {"outputs": target.outputs, "binary": target.binary}
     model = open_model(target.model, trust=trust, device=device, output=target.output, **meaning)
     said, then = kept.said_of(AsLogits(model.predict, **meaning)(probe))
-    if said.shape != then.shape or not np.allclose(said, then, rtol=1e-3, atol=1e-3 * max(1.0, float(np.ptp(then)))):
+    if said.shape != then.shape or not np.allclose(
+        said, then, rtol=1e-3, atol=1e-3 * max(1.0, float(np.ptp(then)))
+    ):
         raise InputError(
             f"expected the model that was calibrated, got {target.model}, which says {said[0]} of the first input "
             f"and not {then[0]}: calibrate it again"
@@ -226,7 +267,7 @@ def _opened_again(kept: KeptTarget, probe: Inputs, *, trust: bool, device: str) 
     return model
 
 
-def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
+def _run(job: Job, models: Models | None, aside: Path) -> Backend:
     """Where the job runs."""
     if job.ray is None:
         return LocalRun(job, models or open_models(job), aside)
@@ -235,7 +276,9 @@ def _run(job: Job, models: Models | None, aside: Path) -> PlaceToRun:
     return RayRun(job, models or open_models(job, device="cpu"), aside)
 
 
-def _concluded(job: Job, unmixed: str | None, evidence: Evidence, record: dict[str, Any]) -> Calibration:
+def _concluded(
+    job: Job, unmixed: str | None, evidence: Evidence, record: dict[str, Any]
+) -> Calibration:
     """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {
         "model": job.model,
@@ -246,7 +289,9 @@ def _concluded(job: Job, unmixed: str | None, evidence: Evidence, record: dict[s
     if unmixed is None:
         calibration = job.method.conclude(evidence, record | asked)
     else:
-        calibration = unmixed_calibration(evidence, {"seed": job.method.seed} | record | asked, unmixed)
+        calibration = unmixed_calibration(
+            evidence, {"seed": job.method.seed} | record | asked, unmixed
+        )
     runtimes = {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
     return replace(calibration, versions=calibration.versions | runtimes)
 
@@ -254,13 +299,20 @@ def _concluded(job: Job, unmixed: str | None, evidence: Evidence, record: dict[s
 def _ship(
     outputs: Meaning | None, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Write the model with the temperature inside if the format allows it; return its files, or why there are none."""
+    """Write the model with the temperature inside if the format allows it.
+
+    Return its files, or why there are none.
+    """
     if model.ship is None or (calibration.method == "none" and calibration.measured is None):
         return (), ()
     if outputs == "probabilities" and model.kind != "onnx":
-        return (), (f"no calibrated model is written: the {model.kind} returns probabilities, not logits",)
+        return (), (
+            f"no calibrated model is written: the {model.kind} returns probabilities, not logits",
+        )
     if calibration.refused is not None:
-        return (), ("no calibrated model is written: the temperature that was fitted should not be applied",)
+        return (), (
+            "no calibrated model is written: the temperature that was fitted should not be applied",
+        )
     return tuple(model.ship(calibration.temperature, aside, probe)), ()
 
 
@@ -268,12 +320,16 @@ def _write_results(report: Report, aside: Path) -> None:
     """Write the report, and the card of a model that has a folder of its own."""
     write_report(report, aside)
     if (aside / MODEL_FOLDER).is_dir():
-        (aside / MODEL_FOLDER / "README.md").write_text(card_of(report), encoding="utf-8", errors="replace")
+        (aside / MODEL_FOLDER / "README.md").write_text(
+            card_of(report), encoding="utf-8", errors="replace"
+        )
 
 
 def _about_model(job: Job, model: OpenModel, files: tuple[str, ...]) -> AboutModel:
     inside = model.kind == "onnx" and model.output is None
-    recipe = "huggingface-text" if model.kind == "huggingface" and model.expects.text else model.kind
+    recipe = (
+        "huggingface-text" if model.kind == "huggingface" and model.expects.text else model.kind
+    )
     return AboutModel(
         name=job.model,
         title=Path(job.model).name,

@@ -1,7 +1,9 @@
-"""Calibrated probabilities of every input as parquet files, one per block: in order, each input exactly once.
+"""Calibrated probabilities of every input as parquet files, one per block.
 
-A worker writes a block's file under a temporary name and renames it, so a file that exists is complete, and processing
-a block twice does no harm. A run that was killed resumes where it stopped.
+In order, each input exactly once.
+
+A worker writes a block's file under a temporary name and renames it, so a file that exists is
+complete, and processing a block twice does no harm. A run that was killed resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from pseudocal.calibrators.executors import Executor, Failure, WorkOnBlock, unre
 from pseudocal.extras import require
 from pseudocal.files import replacing, save_json, sweep
 from pseudocal.metrics.images import ImageRow, image_row
-from pseudocal.omissions import Omissions
 from pseudocal.predictors import Checked, Deferred, as_predictor
+from pseudocal.skipped import Skipped
 
 PARTS_RECORD = "predictions.json"  # identifies the run that a folder of parts belongs to
 PART_NAME = "part-{:06d}.parquet"
@@ -89,8 +91,8 @@ def predict_blocks(
 ) -> dict[str, Any]:
     """Write the calibrated probabilities of each block to its own file in the folder `out`, and return a record.
 
-    Files from an earlier run with the same model, calibration and blocks are kept; those of other runs are replaced.
-    A segmenter gets one row per image.
+    Files from an earlier run with the same model, calibration and blocks are kept; those of other
+    runs are replaced. A segmenter gets one row per image.
 
     Args:
         calibration: the calibration to apply.
@@ -100,7 +102,8 @@ def predict_blocks(
         executor: runs the work on the blocks.
         source: what the blocks read from, if they share one source.
         batch_size: inputs per forward pass.
-        binary: whether the model returns one logit z per row, which stands for the two columns (0, z).
+        binary: whether the model returns one logit z per row, which stands for the two columns (0,
+            z).
 
     """
     if is_array(blocks):
@@ -124,7 +127,8 @@ class PartWork:
         batch_size: inputs per forward pass.
         binary: whether the model returns one logit per row.
         classes: the class names, for tables of images.
-        keep: how many inputs the target has, if what questions and answers need is kept of it; else 0.
+        keep: how many inputs the target has, if what questions and answers need is kept of it; else
+            0.
 
     """
 
@@ -139,34 +143,54 @@ class PartWork:
 
     def start(self) -> WorkOnBlock:
         """On a worker, open the model once, then predict one block after another."""
-        return partial(self._predict, Checked(as_predictor(self.model), binary=self.binary), received(self.source))
+        return partial(
+            self._predict,
+            Checked(as_predictor(self.model), binary=self.binary),
+            received(self.source),
+        )
 
-    def _predict(self, predict: Checked, whole: Any, _: int, item: tuple[int, Block]) -> tuple[int, dict[str, str]]:
+    def _predict(
+        self, predict: Checked, whole: Any, _: int, item: tuple[int, Block]
+    ) -> tuple[int, dict[str, str]]:
         part, block = item
         read = contents_of(block, whole)
         x = read.inputs
-        batches = x if read.numbered else [Batch(0, rows, x[rows]) for rows in cut(np.arange(len(x)), self.batch_size)]
+        batches = (
+            x
+            if read.numbered
+            else [Batch(0, rows, x[rows]) for rows in cut(np.arange(len(x)), self.batch_size)]
+        )
         outputs: list[Any] = []
         kept: Outputs = []
         for batch in batches:
             logits = predict(batch.inputs)
             outputs.append(_calibrated(self.calibration, logits))
             if self.keep:
-                kept.append((batch.rows, kept_of(whole.inputs, batch.rows, logits, outputs[-1], self.keep)))
+                kept.append(
+                    (batch.rows, kept_of(whole.inputs, batch.rows, logits, outputs[-1], self.keep))
+                )
         rows = sum(map(len, outputs))
         if kept:
             write_kept(self.out / KEPT_NAME.format(part), kept)
         if outputs:
             names = read.names or [block.name] * rows
-            predicted: Any = np.concatenate(outputs) if isinstance(outputs[0], np.ndarray) else list(chain(*outputs))
-            write_part(self.out / PART_NAME.format(part), part_columns(names, predicted, self.classes))
+            predicted: Any = (
+                np.concatenate(outputs)
+                if isinstance(outputs[0], np.ndarray)
+                else list(chain(*outputs))
+            )
+            write_part(
+                self.out / PART_NAME.format(part), part_columns(names, predicted, self.classes)
+            )
         return rows, read.unreadable
 
     def key(self, blocks: Sequence[Block], about: str) -> str:
         """Identify a run by its model (if it has a name), its calibration and its blocks."""
         made = self.model.make if isinstance(self.model, Deferred) else None
         name = repr(made.args) if isinstance(made, partial) else None
-        text = json.dumps([name, about, scaling_to_dict(self.calibration.scaling), [_known_by(b) for b in blocks]])
+        text = json.dumps(
+            [name, about, scaling_to_dict(self.calibration.scaling), [_known_by(b) for b in blocks]]
+        )
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -181,10 +205,12 @@ class Parts:
 
     """
 
-    def __init__(self, work: PartWork, blocks: Sequence[Block], executor: Executor, about: str = "") -> None:
+    def __init__(
+        self, work: PartWork, blocks: Sequence[Block], executor: Executor, about: str = ""
+    ) -> None:
         self._work, self._blocks, self._executor = work, blocks, executor
         self._key = work.key(blocks, about)
-        self._left_out = Omissions(len(blocks), executor.max_bad, "blocks to fail")
+        self._skipped = Skipped(len(blocks), executor.max_bad, "blocks to fail")
         self._unreadable = unreadable_in(blocks, executor.max_bad)
         self._rows = 0
 
@@ -193,13 +219,18 @@ class Parts:
         out = self._work.out
         with _folder(out, self._key):
             wanted = (PART_NAME, KEPT_NAME) if self._work.keep else (PART_NAME,)
-            missing = [not all((out / name.format(i)).exists() for name in wanted) for i in range(len(self._blocks))]
+            missing = [
+                not all((out / name.format(i)).exists() for name in wanted)
+                for i in range(len(self._blocks))
+            ]
             todo = [(i, block) for i, block in enumerate(self._blocks) if missing[i]]
             existing = len(self._blocks) - len(todo)
             with closing(self._executor.map(self._work.start, todo)) as results:
-                for done, ((_, block), result) in enumerate(zip(todo, results, strict=True), start=existing + 1):
+                for done, ((_, block), result) in enumerate(
+                    zip(todo, results, strict=True), start=existing + 1
+                ):
                     if isinstance(result, Failure):
-                        self._left_out.add(block.name, result.reason)
+                        self._skipped.add(block.name, result.reason)
                     else:
                         self._rows += result[0]
                         self._unreadable.update(result[1])
@@ -208,14 +239,17 @@ class Parts:
     @property
     def record(self) -> dict[str, Any]:
         """The numbers of files and rows written, and what was left out."""
-        files = len(self._blocks) - len(self._left_out.why)
-        record = {"files": files, "rows_written": self._rows, "left_out": self._left_out.why}
+        files = len(self._blocks) - len(self._skipped.why)
+        record = {"files": files, "rows_written": self._rows, "skipped": self._skipped.why}
         return record | ({"unreadable": self._unreadable.why} if self._unreadable.why else {})
 
 
 @contextmanager
 def _folder(out: Path, key: str) -> Iterator[None]:
-    """Prepare the folder: remove the parts of another run. A failure before the first part removes the folder again."""
+    """Prepare the folder: remove the parts of another run.
+
+    A failure before the first part removes the folder again.
+    """
     record = out / PARTS_RECORD
     if not record.exists() and out.exists() and any(out.glob("part-*.parquet")):
         raise InputError(
@@ -258,13 +292,26 @@ def _calibrated(calibration: Calibration, logits: Logits | Maps) -> Probabilitie
     return [image_row(image, calibration.temperature) for image in logits]
 
 
-def part_columns(names: list[str], predicted: Probabilities | list[ImageRow], classes: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of a part; images have the same columns as in every other table of images."""
+def part_columns(
+    names: list[str], predicted: Probabilities | list[ImageRow], classes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the columns of a part.
+
+    Images have the same columns as in every other table of images.
+    """
     pa = _pyarrow()
     if isinstance(predicted, list):
         columns = image_table(names, predicted, classes)
-        kinds = {"file": pa.string(), "class": pa.int32(), "class_name": pa.string(), "shares": pa.list_(pa.float32())}
-        return {name: pa.array(list(column), kinds.get(name, pa.float32())) for name, column in columns.items()}
+        kinds = {
+            "file": pa.string(),
+            "class": pa.int32(),
+            "class_name": pa.string(),
+            "fractions": pa.list_(pa.float32()),
+        }
+        return {
+            name: pa.array(list(column), kinds.get(name, pa.float32()))
+            for name, column in columns.items()
+        }
     rows: NDArray[np.int64] = np.arange(len(names))
     top = predicted.argmax(axis=1)
     flat = pa.array(np.ascontiguousarray(predicted, dtype=np.float32).ravel())
@@ -286,11 +333,11 @@ def write_part(path: Path, columns: dict[str, Any]) -> None:
 
 def read_images(out: Path) -> Iterator[tuple[str, ImageRow]]:
     """Yield the name of each image and what was written about it, part by part."""
-    wanted = ["file", "shares", "confidence_before", "confidence_after"]
+    wanted = ["file", "fractions", "confidence_before", "confidence_after"]
     for path in sorted(out.glob("part-*.parquet")):
         columns = _pyarrow().parquet.read_table(path, columns=wanted).to_pydict()
-        for name, shares, before, after in zip(*(columns[key] for key in wanted), strict=True):
-            yield name, ImageRow(np.array(shares), before, after)
+        for name, fractions, before, after in zip(*(columns[key] for key in wanted), strict=True):
+            yield name, ImageRow(np.array(fractions), before, after)
 
 
 def _pyarrow() -> Any:

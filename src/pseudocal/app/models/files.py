@@ -1,4 +1,7 @@
-"""Open a model file of any supported format; the format is recognised by content rather than by name."""
+"""Open a model file of any supported format.
+
+The format is recognised by content rather than by name.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,18 @@ from pseudocal.app.models.onnx_file import open_onnx
 from pseudocal.app.models.skops_file import of_classifier, open_skops
 from pseudocal.app.models.state_dict_file import TENSOR_FILES, open_state_dict
 from pseudocal.app.models.torch_files import open_exported, open_torchscript
-from pseudocal.arrays import Floats, InputError, Inputs, Logits, Predictor, binary_logits, looks_like_probabilities
-from pseudocal.omissions import one_line
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Inputs,
+    Logits,
+    Predictor,
+    binary_logits,
+    looks_like_probabilities,
+)
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.predictors.classifier import floored
+from pseudocal.skipped import one_line
 
 MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript or skops"
 PICKLE_REFUSED = (
@@ -32,20 +43,29 @@ PICKLE_REFUSED = (
     "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump; for the state dict of a "
     "ResNet or a ViT, name its architecture"
 )
-CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}  # they can run code or write files
+CAN_RUN_CODE = {
+    "pt2": "a torch.export file",
+    "torchscript": "a TorchScript file",
+}  # they can run code or write files
 Meaning = Literal["logits", "probabilities"]
 
 
 def open_model(
-    name: str, *, trust: bool = False, architecture: str | None = None, classes: tuple[str, ...] = (), **options: Any
+    name: str,
+    *,
+    trust: bool = False,
+    architecture: str | None = None,
+    classes: tuple[str, ...] = (),
+    **options: Any,
 ) -> OpenModel:
     """Open a model file, a Hugging Face folder or hub id, or `module:function`.
 
     Args:
         name: the path, the hub id, or `module:function`, which is the user's own code.
-        trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before torch sees them.
-        architecture: the network of a state dict, a name in `app.models.architectures.ARCHITECTURES`; not used for
-            other formats.
+        trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before
+            torch sees them.
+        architecture: the network of a state dict, a name in
+            `app.models.architectures.ARCHITECTURES`; not used for other formats.
         classes: the class names, for a zero-shot encoder; not used for other formats.
         **options: arguments of the opener for that format: `device`, `output`, `outputs`, `binary`.
 
@@ -59,10 +79,12 @@ def open_model(
             f"got {name}, {CAN_RUN_CODE[kind]}, which can: "
             'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
         )
-    if kind == "student":
-        from pseudocal.app.models.encoders import open_student  # which opens its own files by `open_model`
+    if kind == "surrogate":
+        from pseudocal.app.models.encoders import (
+            open_surrogate,
+        )  # which opens its own files by `open_model`
 
-        return open_student(name, device=options.get("device", "cpu"), trust=trust)
+        return open_surrogate(name, device=options.get("device", "cpu"), trust=trust)
     if kind == "zero-shot":
         from pseudocal.app.models.zero_shot import open_zero_shot  # which few need
 
@@ -72,31 +94,42 @@ def open_model(
 
 
 def model_file(
-    name: str, *, outputs: Meaning | None = None, binary: bool = False, trust: bool = False, **options: Any
+    name: str,
+    *,
+    outputs: Meaning | None = None,
+    binary: bool = False,
+    trust: bool = False,
+    **options: Any,
 ) -> Deferred:
     """Return a model that each worker opens for itself with `open_model`, and whose outputs are read as logits.
 
     Args:
         name: the path, the hub id, or `module:function`, valid on every worker.
-        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
-            probabilities.
+        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if
+            they look like probabilities.
         binary: whether the model returns one number per row, for the second of two classes.
-        trust: whether the file may run code, as `.pt2` and TorchScript can; they are refused without it.
-        **options: other arguments of `open_model`, and of the opener for that format: `device`, `output`.
+        trust: whether the file may run code, as `.pt2` and TorchScript can; they are refused
+            without it.
+        **options: other arguments of `open_model`, and of the opener for that format: `device`,
+            `output`.
 
     """
-    return Deferred(partial(_logits_of, name, outputs=outputs, binary=binary, trust=trust, **options))
+    return Deferred(
+        partial(_logits_of, name, outputs=outputs, binary=binary, trust=trust, **options)
+    )
 
 
 def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: Any) -> Predictor:
-    return logits_reader(open_model(name, outputs=outputs, binary=binary, **options), outputs, binary)
+    return logits_reader(
+        open_model(name, outputs=outputs, binary=binary, **options), outputs, binary
+    )
 
 
 def kind_of(name: str) -> str:
     """Recognise the format of a model.
 
-    >>> kind_of("package.models:predict"), kind_of("microsoft/resnet-18"), kind_of("student:columns")
-    ('callable', 'huggingface', 'student')
+    >>> kind_of("package.models:predict"), kind_of("microsoft/resnet-18"), kind_of("surrogate:columns")
+    ('callable', 'huggingface', 'surrogate')
     """
     path = Path(name)
     if name.startswith(SECOND_ONLY):
@@ -111,7 +144,13 @@ def kind_of(name: str) -> str:
         raise InputError(f"expected a model file, got {name}: a pipe or a device")
     if re.fullmatch(r"[\w.]+:[\w.]+", name):
         return "callable"
-    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and path.suffix[1:] not in ("onnx", "pt", "pt2", "pth", "skops"):
+    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and path.suffix[1:] not in (
+        "onnx",
+        "pt",
+        "pt2",
+        "pth",
+        "skops",
+    ):
         return "huggingface"
     raise InputError(
         f"expected a model file, a Hugging Face folder or id, or module:function, got {name}: no such file"
@@ -137,7 +176,9 @@ def _kind_of_zip(path: Path) -> str:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except Exception as error:  # a damaged archive may raise anything
-        raise InputError(f"expected {MODEL_FORMATS}, got {path}, a damaged archive: {one_line(error)}") from error
+        raise InputError(
+            f"expected {MODEL_FORMATS}, got {path}, a damaged archive: {one_line(error)}"
+        ) from error
     members = {name.partition("/")[2] or name for name in names} | set(names)
     if "schema.json" in members:
         return "sklearn"
@@ -151,7 +192,9 @@ def _kind_of_zip(path: Path) -> str:
 
 
 def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Import a function, torch module or classifier from a module; the current folder is searched first.
+    """Import a function, torch module or classifier from a module.
+
+    The current folder is searched first.
 
     >>> open_function("numpy:negative").predict(2.0)
     np.float64(-2.0)
@@ -164,8 +207,14 @@ def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:
         model: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             model = getattr(model, part)
-    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part of the name
-        raise InputError(f"expected module:function that can be imported, got {name}: {error}") from error
+    except (
+        ImportError,
+        AttributeError,
+        ValueError,
+    ) as error:  # ValueError: an empty part of the name
+        raise InputError(
+            f"expected module:function that can be imported, got {name}: {error}"
+        ) from error
     model = _made_once(model, name)
     if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
         return of_classifier(model)
@@ -188,8 +237,14 @@ def _made_once(model: Any, name: str) -> Any:
         raise InputError(
             f"expected a function that makes a model, got {name}, which raised {one_line(error)}"
         ) from error
-    if not callable(made) and not hasattr(made, "predict_proba") and not hasattr(made, "decision_function"):
-        raise InputError(f"expected a function that makes a model, got {name}, which made a {type(made).__name__}")
+    if (
+        not callable(made)
+        and not hasattr(made, "predict_proba")
+        and not hasattr(made, "decision_function")
+    ):
+        raise InputError(
+            f"expected a function that makes a model, got {name}, which made a {type(made).__name__}"
+        )
     return made
 
 
@@ -215,9 +270,10 @@ class AsLogits:
 
     Attributes:
         predict: the model.
-        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if they look like
-            probabilities.
-        binary: whether the model returns one number per row: the logit or the probability of the second class.
+        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if
+            they look like probabilities.
+        binary: whether the model returns one number per row: the logit or the probability of the
+            second class.
 
     """
 
@@ -240,7 +296,9 @@ class AsLogits:
 
 
 def logits_reader(model: OpenModel, outputs: Meaning | None, binary: bool) -> Predictor:
-    """Wrap an open model so that it returns logits, unless it returns features; a zero-shot encoder has only logits.
+    """Wrap an open model so that it returns logits, unless it returns features.
+
+    A zero-shot encoder has only logits.
 
     Args:
         model: the model.
@@ -250,13 +308,21 @@ def logits_reader(model: OpenModel, outputs: Meaning | None, binary: bool) -> Pr
     """
     if model.encodes:
         return model.predict
-    return AsLogits(model.predict, "logits") if model.kind == "zero-shot" else AsLogits(model.predict, outputs, binary)
+    return (
+        AsLogits(model.predict, "logits")
+        if model.kind == "zero-shot"
+        else AsLogits(model.predict, outputs, binary)
+    )
 
 
 def _check_shape(values: Floats, binary: bool) -> None:
     if values.ndim > 2 and (values.ndim != 4 or binary):
-        what = "of every pixel (n, classes, height, width)" + (" for two classes or more" if binary else "")
-        raise InputError(f"expected logits of shape (n, classes) or {what}, got shape {values.shape}")
+        what = "of every pixel (n, classes, height, width)" + (
+            " for two classes or more" if binary else ""
+        )
+        raise InputError(
+            f"expected logits of shape (n, classes) or {what}, got shape {values.shape}"
+        )
     if not binary and (values.ndim == 1 or values.shape[1] < 2):
         raise InputError(
             f"expected logits for at least two classes, got shape {values.shape}: "
@@ -272,7 +338,9 @@ def _suspicious(values: Floats, binary: bool) -> bool:
 
 def _log(p: Floats) -> Logits:
     if not looks_like_probabilities(p):
-        raise InputError(f"expected probabilities that sum to one in each row, got {p[0]} in the first of a batch")
+        raise InputError(
+            f"expected probabilities that sum to one in each row, got {p[0]} in the first of a batch"
+        )
     with np.errstate(divide="ignore"):
         return floored(np.log(p))
 
@@ -291,4 +359,6 @@ def check_class_names(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
     longest = max(len(ours), len(theirs))
     padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
     own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
-    raise InputError(f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}")
+    raise InputError(
+        f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}"
+    )

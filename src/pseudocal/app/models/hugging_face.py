@@ -1,4 +1,4 @@
-"""A Hugging Face classifier of pictures or texts, or a semantic segmenter, from a folder or the hub."""
+"""A Hugging Face classifier of images or texts, or a semantic segmenter, from a folder or the hub."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pseudocal.app.models.hugging_face_folder import ship_folder
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.extras import require
-from pseudocal.omissions import one_line
+from pseudocal.skipped import one_line
 
 TEXT_MODEL = "AutoModelForSequenceClassification"
 TOKENIZERS = ("*token*", "vocab*", "*.model")  # the names of files that one of them has
@@ -27,7 +27,10 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
     transformers = require("transformers", "hf")
     require("transformers.utils.logging", "hf").disable_progress_bar()
     try:
-        here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}  # a folder needs no hub
+        here = {
+            "trust_remote_code": False,
+            "local_files_only": isinstance(name, Path),
+        }  # a folder needs no hub
         config = transformers.AutoConfig.from_pretrained(name, **here)
         kind = _kind_of(getattr(config, "architectures", None) or ())
         opener = getattr(transformers, kind)
@@ -35,7 +38,9 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         classes = tuple(str(config.id2label[i]) for i in range(config.num_labels))
     except Exception as error:  # a damaged config may raise anything
         why = one_line(error)
-        raise InputError(f"expected a Hugging Face classifier with safetensors, got {name}: {why}") from error
+        raise InputError(
+            f"expected a Hugging Face classifier with safetensors, got {name}: {why}"
+        ) from error
     if kind == TEXT_MODEL:
         return _text_model(name, model.to(device).eval(), classes)
     settings = read_preprocessor(name)
@@ -48,7 +53,12 @@ def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> Ope
         classes=classes,
         notes=(type(model).__name__, f"preprocessor: {preprocessing or 'none'}"),
         ship=lambda temperature, folder, probe: ship_folder(
-            model, torch_module.TorchPredictor, temperature, folder, probe, {"preprocessor_config.json": settings}
+            model,
+            torch_module.TorchPredictor,
+            temperature,
+            folder,
+            probe,
+            {"preprocessor_config.json": settings},
         ),
     )
 
@@ -66,11 +76,17 @@ def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
     require("safetensors", "hf")
     opener = require("transformers", "hf").AutoModel
     require("transformers.utils.logging", "hf").disable_progress_bar()
-    safe: dict[str, Any] = {"trust_remote_code": False, "use_safetensors": True, "output_loading_info": True}
+    safe: dict[str, Any] = {
+        "trust_remote_code": False,
+        "use_safetensors": True,
+        "output_loading_info": True,
+    }
     try:
         model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
     except Exception as error:  # a damaged config may raise anything
-        raise InputError(f"expected {what} with safetensors, got {name}: {one_line(error)}") from error
+        raise InputError(
+            f"expected {what} with safetensors, got {name}: {one_line(error)}"
+        ) from error
     return model.float().eval(), sorted(found["missing_keys"])
 
 
@@ -80,7 +96,10 @@ def _kind_of(architectures: Sequence[Any]) -> str:
     >>> _kind_of(["BertForSequenceClassification"]), _kind_of([])
     ('AutoModelForSequenceClassification', 'AutoModelForImageClassification')
     """
-    for part, kind in (("Segmentation", "AutoModelForSemanticSegmentation"), ("SequenceClassification", TEXT_MODEL)):
+    for part, kind in (
+        ("Segmentation", "AutoModelForSemanticSegmentation"),
+        ("SequenceClassification", TEXT_MODEL),
+    ):
         if any(part in str(each) for each in architectures):
             return kind
     return "AutoModelForImageClassification"
@@ -91,11 +110,16 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
     tokenizer = open_tokenizer(name, "a text classifier")
     if tokenizer.pad_token is None:
         if tokenizer.eos_token is None:
-            raise InputError(f"expected a tokenizer with a token for padding, got {name} without one")
+            raise InputError(
+                f"expected a tokenizer with a token for padding, got {name} without one"
+            )
         tokenizer.pad_token = tokenizer.eos_token
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id
-    longest = min(tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None) or LONGEST_TEXT)
+    longest = min(
+        tokenizer.model_max_length,
+        getattr(model.config, "max_position_embeddings", None) or LONGEST_TEXT,
+    )
     running = partial(TextPredictor, tokenizer=tokenizer, longest=longest)
     return OpenModel(
         kind="huggingface",
@@ -103,7 +127,9 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
         expects=Expects(text=True),
         classes=classes,
         notes=(type(model).__name__, f"texts of up to {longest} tokens; longer ones are cut"),
-        ship=lambda temperature, folder, probe: ship_folder(model, running, temperature, folder, probe, tokenizer),
+        ship=lambda temperature, folder, probe: ship_folder(
+            model, running, temperature, folder, probe, tokenizer
+        ),
     )
 
 
@@ -121,7 +147,9 @@ def open_tokenizer(name: str | Path, of: str) -> Any:
         here = {"trust_remote_code": False, "local_files_only": isinstance(name, Path)}
         return require("transformers", "hf").AutoTokenizer.from_pretrained(name, **here)
     except Exception as error:  # a damaged or missing file may raise anything
-        raise InputError(f"expected {of} with its tokenizer, got {name}: {one_line(error)}") from error
+        raise InputError(
+            f"expected {of} with its tokenizer, got {name}: {one_line(error)}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -143,7 +171,9 @@ class TextPredictor:
         """Predict one batch of texts, padded to the longest of them."""
         torch = require("torch", "hf")
         texts = [str(text) for text in x]
-        tokens = self.tokenizer(texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt")
+        tokens = self.tokenizer(
+            texts, padding=True, truncation=True, max_length=self.longest, return_tensors="pt"
+        )
         with torch.inference_mode():
             logits: Logits = self.model(**tokens.to(self.model.device)).logits.float().cpu().numpy()
         return logits
@@ -155,7 +185,7 @@ def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
     >>> preprocessing_of({"size": {"shortest_edge": 256}, "do_center_crop": True, "crop_size": 224})
     {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
 
-    ConvNeXt and ResNet give the share to crop instead:
+    ConvNeXt and ResNet give the fraction to crop instead:
 
     >>> preprocessing_of({"size": {"shortest_edge": 224}, "crop_pct": 0.875})
     {'centre': 'down', 'size': (224, 224), 'resize': 'crop', 'edge': 256}
@@ -164,7 +194,15 @@ def preprocessing_of(settings: dict[str, Any]) -> dict[str, Any]:
         return _settings_of(settings)
     except InputError:
         raise
-    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        OverflowError,
+        TypeError,
+        ValueError,
+        ZeroDivisionError,
+    ) as error:
         raise InputError(
             f"expected sizes and numbers in preprocessor_config.json, got {str(settings)[:200]}"
         ) from error
@@ -185,20 +223,27 @@ def _settings_of(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size_of(settings: dict[str, Any]) -> dict[str, Any]:
-    size, crop = _sides(settings.get("size")), _sides(settings.get("crop_size"))
+    size = _sides(settings.get("size"))
+    crop = _sides(settings.get("crop_size"))
     if not size or not settings.get("do_resize", True):
         return {}
     if settings.get("do_center_crop") and crop:
         edge = size if len(size) == 1 else None
         if edge is None and size != crop * (len(size) // len(crop)):
-            raise InputError(f"expected a resize by the shorter side before a crop, got {settings['size']}")
+            raise InputError(
+                f"expected a resize by the shorter side before a crop, got {settings['size']}"
+            )
         return {"size": _square(crop), "resize": "crop"} | ({"edge": edge[0]} if edge else {})
     if len(size) == 2:
         return {"size": size, "resize": "stretch"}
-    share = settings.get("crop_pct") if size[0] < 384 else None
-    if "crop_pct" in settings and share is None:  # ConvNeXt's preprocessor stretches large pictures
+    fraction = settings.get("crop_pct") if size[0] < 384 else None
+    if (
+        "crop_pct" in settings and fraction is None
+    ):  # ConvNeXt's preprocessor stretches large images
         return {"size": _square(size), "resize": "stretch"}
-    return {"size": _square(size), "resize": "crop"} | ({"edge": int(size[0] / share)} if share else {})
+    return {"size": _square(size), "resize": "crop"} | (
+        {"edge": int(size[0] / fraction)} if fraction else {}
+    )
 
 
 def _sides(size: Any) -> tuple[int, ...]:
@@ -213,7 +258,11 @@ def _sides(size: Any) -> tuple[int, ...]:
         return ()
     if isinstance(size, list | tuple):
         return (int(size[0]), int(size[-1]))
-    return (int(size["shortest_edge"]),) if "shortest_edge" in size else (int(size["height"]), int(size["width"]))
+    return (
+        (int(size["shortest_edge"]),)
+        if "shortest_edge" in size
+        else (int(size["height"]), int(size["width"]))
+    )
 
 
 def _square(sides: tuple[int, ...]) -> tuple[int, int]:
@@ -221,7 +270,10 @@ def _square(sides: tuple[int, ...]) -> tuple[int, int]:
 
 
 def read_preprocessor(name: str | Path) -> dict[str, Any]:
-    """Read the model's preprocessor_config.json, or its part of processor_config.json; empty if there is none."""
+    """Read the model's preprocessor_config.json, or its part of processor_config.json.
+
+    Empty if there is none.
+    """
     settings = _read_json(name, "preprocessor_config.json")
     return settings or _read_json(name, "processor_config.json").get("image_processor") or {}
 

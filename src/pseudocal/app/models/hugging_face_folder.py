@@ -1,6 +1,7 @@
 """A Hugging Face classifier with its temperature inside, as a folder that `from_pretrained` opens as it is.
 
-Logits are a linear layer, so dividing them by T is dividing its weights by T: the folder holds an ordinary model.
+Logits are a linear layer, so dividing them by T is dividing its weights by T: the folder holds an
+ordinary model.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pseudocal.app.models.model import check_shipped
 from pseudocal.arrays import Floats, Inputs, Predictor
 from pseudocal.extras import require
 
-MODEL_FOLDER, MODEL_RECORD = "model", "pseudocal.json"  # the folder in OUT, and the file that says that it is ours
+# the folder in OUT, and the file that says that it is ours
+MODEL_FOLDER = "model"
+MODEL_RECORD = "pseudocal.json"
 
 
 Running = Callable[[Any], Predictor]  # from a network to a predictor
@@ -26,7 +29,9 @@ Running = Callable[[Any], Predictor]  # from a network to a predictor
 def ship_folder(
     network: Any, running: Running, temperature: float, folder: Path, probe: Inputs, beside: Any
 ) -> list[str]:
-    """Write the model with T inside its last layer, and what prepares its inputs; check it on a few inputs.
+    """Write the model with T inside its last layer, and what prepares its inputs.
+
+    Check it on a few inputs.
 
     Args:
         network: the network of transformers.
@@ -63,16 +68,23 @@ def ship_folder(
 
 
 def _layer_of_logits(model: Any, predict: Predictor, before: Floats, probe: Inputs) -> Any:
-    """Find the layer whose weights give the logits: the last one that halves them when it is halved."""
+    """Find the layer whose weights give the logits.
+
+    The last one that halves them when it is halved.
+    """
     nn = require("torch.nn", "hf")
     layers = [one for one in model.modules() if isinstance(one, nn.Linear | nn.Conv2d)]
     for layer in reversed(layers):
         _divide(layer, 2.0)
         said = predict(probe)
         _divide(layer, 0.5)
-        if np.allclose(said, before / 2, rtol=1e-4, atol=1e-4 * max(1.0, float(np.abs(before).max()))):
+        if np.allclose(
+            said, before / 2, rtol=1e-4, atol=1e-4 * max(1.0, float(np.abs(before).max()))
+        ):
             return layer
-        if layer.weight.shape[0] != before.shape[1]:  # no layer of logits, and those before it are not either
+        if (
+            layer.weight.shape[0] != before.shape[1]
+        ):  # no layer of logits, and those before it are not either
             break
     return None
 

@@ -11,12 +11,18 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Predictor
 
-SECOND_ONLY = ("student:", "zero-shot:")  # how names begin of what can be a second opinion but not the model
+SECOND_ONLY = (
+    "surrogate:",
+    "zero-shot:",
+)  # how names begin of what can be a second opinion but not the model
 LARGEST_BATCH = 2**16  # the largest fixed batch size that a model may have
 
-# From a temperature, a folder and a few real inputs to check with, to the names of the files written to the folder.
+# From a temperature, a folder and a few real inputs to check with, to the names of the files
+# written to the folder.
 Ship = Callable[[float, Path, Inputs], list[str]]
-SIGMOID_EPS = float(np.finfo(np.float32).eps)  # a sigmoid of exactly 0 or 1 means a logit beyond float32
+SIGMOID_EPS = float(
+    np.finfo(np.float32).eps
+)  # a sigmoid of exactly 0 or 1 means a logit beyond float32
 
 
 class UntrustedError(InputError):
@@ -28,10 +34,11 @@ class Expects:
     """What a model expects as input; None where the file does not say.
 
     Attributes:
-        shape: the shape of one input: (3, 224, 224) for a picture, (30,) for a row of a table.
+        shape: the shape of one input: (3, 224, 224) for an image, (30,) for a row of a table.
         dtype: the name of the NumPy dtype.
         columns: the feature columns of a table, in order.
-        preprocessing: settings of `inputs.Preprocessing` by name, from a preprocessor that came with the model.
+        preprocessing: settings of `inputs.Preprocessing` by name, from a preprocessor that came
+            with the model.
         text: whether an input is a text.
 
     """
@@ -56,8 +63,12 @@ class Expects:
 
         """
         wanted = shape if self.shape is None else self.shape
-        if len(shape) != len(wanted) or any(w not in (None, s) for s, w in zip(shape, wanted, strict=True)):
-            raise InputError(f"expected inputs of shape {str(wanted).replace('None', '?')} for {whose} {shape}")
+        if len(shape) != len(wanted) or any(
+            w not in (None, s) for s, w in zip(shape, wanted, strict=True)
+        ):
+            raise InputError(
+                f"expected inputs of shape {str(wanted).replace('None', '?')} for {whose} {shape}"
+            )
 
 
 @dataclass(frozen=True)
@@ -72,7 +83,7 @@ class OpenModel:
         notes: what is worth printing about the file.
         output: the name of the output that holds the logits, if a caller can ask for it by name.
         ship: writes the model with a temperature inside; None if the format cannot hold one.
-        encodes: whether it returns features for a student, not logits.
+        encodes: whether it returns features for a surrogate, not logits.
 
     """
 
@@ -106,7 +117,9 @@ class Chunked:
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= LARGEST_BATCH:
-            raise InputError(f"expected a model with a batch size from 1 to {LARGEST_BATCH}, got {self.size}")
+            raise InputError(
+                f"expected a model with a batch size from 1 to {LARGEST_BATCH}, got {self.size}"
+            )
 
     def __call__(self, x: Inputs, /) -> Any:
         """Predict one batch."""
@@ -119,4 +132,6 @@ class Chunked:
 def check_shipped(found: Any, expected: Any, what: str) -> None:
     """Refuse a calibrated file whose outputs for a few inputs are not as expected."""
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-4):
-        raise InputError(f"expected the calibrated {what} to give {expected[0]} for the first input, got {found[0]}")
+        raise InputError(
+            f"expected the calibrated {what} to give {expected[0]} for the first input, got {found[0]}"
+        )

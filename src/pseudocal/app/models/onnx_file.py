@@ -12,7 +12,7 @@ from pseudocal.app.models.model import SIGMOID_EPS, Chunked, Expects, OpenModel,
 from pseudocal.app.models.onnx_graph import calibrated_graph, inner_type, softmax_input
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
-from pseudocal.omissions import one_line
+from pseudocal.skipped import one_line
 
 DTYPES = {
     "tensor(double)": "float64",
@@ -26,15 +26,22 @@ PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 def open_onnx(
-    path: Path, *, device: str = "cpu", output: str | None = None, outputs: str | None = None, binary: bool = False
+    path: Path,
+    *,
+    device: str = "cpu",
+    output: str | None = None,
+    outputs: str | None = None,
+    binary: bool = False,
 ) -> OpenModel:
     """Open an ONNX file.
 
     Args:
         path: the file.
         device: "cpu" or "cuda".
-        output: the tensor that holds the logits, an output of the graph or one inside it; None for the only output.
-        outputs: whether that tensor holds "logits" or "probabilities"; None for logits, refused if a softmax made it.
+        output: the tensor that holds the logits, an output of the graph or one inside it; None for
+            the only output.
+        outputs: whether that tensor holds "logits" or "probabilities"; None for logits, refused if
+            a softmax made it.
         binary: whether the model returns one number per row, for the second of two classes.
 
     """
@@ -69,7 +76,7 @@ def open_onnx(
 
 @dataclass(frozen=True)
 class OnnxPredictor:
-    """Run one output of a session; mixed pictures are rounded if the graph takes integers.
+    """Run one output of a session; mixed images are rounded if the graph takes integers.
 
     Attributes:
         session: the session of onnxruntime.
@@ -87,13 +94,20 @@ class OnnxPredictor:
     def __call__(self, x: Inputs, /) -> Floats:
         """Predict one batch of arrays."""
         x = np.asarray(x)
-        x = np.rint(x) if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating) else x
-        (logits,) = self.session.run([self.output], {self.entry: np.ascontiguousarray(x, dtype=self.dtype)})
+        x = (
+            np.rint(x)
+            if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating)
+            else x
+        )
+        (logits,) = self.session.run(
+            [self.output], {self.entry: np.ascontiguousarray(x, dtype=self.dtype)}
+        )
         return np.asarray(logits)
 
 
 def _load(path: Path) -> Any:
-    onnx, _ = require("onnx", "onnx"), require("onnxruntime", "onnx")
+    onnx = require("onnx", "onnx")
+    _ = require("onnxruntime", "onnx")
     try:
         return onnx.load(path)
     except Exception as error:  # protobuf raises its own errors, a missing data file others
@@ -126,7 +140,9 @@ def _with_output(graph: Any, name: str) -> bytes:
 
     copy = onnx.ModelProto()
     copy.CopyFrom(graph)
-    copy.graph.output.append(onnx.helper.make_tensor_value_info(name, inner_type(graph, name), None))
+    copy.graph.output.append(
+        onnx.helper.make_tensor_value_info(name, inner_type(graph, name), None)
+    )
     return bytes(copy.SerializeToString())
 
 
@@ -135,16 +151,22 @@ def _session(model: Path | bytes, device: str) -> Any:
 
     provider = PROVIDERS.get(device.split(":")[0])
     if provider not in ort.get_available_providers():
-        raise InputError(f"expected a device that onnxruntime has, {ort.get_available_providers()}, got {device!r}")
+        raise InputError(
+            f"expected a device that onnxruntime has, {ort.get_available_providers()}, got {device!r}"
+        )
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    # spinning threads would take the cores from those that decode the next pictures
+    # spinning threads would take the cores from those that decode the next images
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         source = model if isinstance(model, bytes) else str(model)
-        return ort.InferenceSession(source, options, providers=[provider], enable_fallback=0)  # which would print
+        return ort.InferenceSession(
+            source, options, providers=[provider], enable_fallback=0
+        )  # which would print
     except Exception as error:
-        raise InputError(f"expected a graph that onnxruntime can run, got {one_line(error)}") from error
+        raise InputError(
+            f"expected a graph that onnxruntime can run, got {one_line(error)}"
+        ) from error
 
 
 def _only_input(session: Any) -> Any:
@@ -189,7 +211,11 @@ def _ship(
 
 def _power(p: Floats, power: float, binary: bool) -> Floats:
     """Raise probabilities to a power and normalise them, as the calibrated graph does."""
-    p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS).astype(np.float64) if binary else p.astype(np.float64)
+    p = (
+        np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS).astype(np.float64)
+        if binary
+        else p.astype(np.float64)
+    )
     total = p**power + (1 - p) ** power if binary else (p**power).sum(axis=1, keepdims=True)
     return np.asarray(p**power / total)
 

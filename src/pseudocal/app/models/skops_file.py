@@ -1,4 +1,7 @@
-"""A scikit-learn model saved with skops: all types in the file are known before any object is built."""
+"""A scikit-learn model saved with skops.
+
+All types in the file are known before any object is built.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from typing import Any
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
-from pseudocal.omissions import one_line
 from pseudocal.predictors.classifier import ClassifierPredictor
+from pseudocal.skipped import one_line
 
 
 def open_skops(path: Path, **_: Any) -> OpenModel:
@@ -19,7 +22,9 @@ def open_skops(path: Path, **_: Any) -> OpenModel:
         unknown = skops.get_untrusted_types(file=path)
         model = None if unknown else skops.load(path)
     except Exception as error:  # a damaged file may raise anything
-        raise InputError(f"expected a skops file, got {path}, which cannot be read: {one_line(error)}") from error
+        raise InputError(
+            f"expected a skops file, got {path}, which cannot be read: {one_line(error)}"
+        ) from error
     if unknown:
         raise InputError(
             f"expected types that skops trusts, got {', '.join(unknown)} in {path}: "
@@ -30,7 +35,9 @@ def open_skops(path: Path, **_: Any) -> OpenModel:
     try:
         return of_classifier(model)
     except Exception as error:  # attributes that scikit-learn would not write
-        raise InputError(f"expected a fitted classifier in {path}, got {one_line(error)}") from error
+        raise InputError(
+            f"expected a fitted classifier in {path}, got {one_line(error)}"
+        ) from error
 
 
 def of_classifier(model: Any) -> OpenModel:

@@ -1,4 +1,7 @@
-"""State dicts of ResNets and ViTs: weights without a network, so the user names the architecture."""
+"""State dicts of ResNets and ViTs.
+
+Weights without a network, so the user names the architecture.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from pseudocal.arrays import Inputs
 from pseudocal.extras import require
 
 TENSOR_FILES = (".bin", ".pt", ".pth", ".safetensors", ".tar")
-SIDE, EDGE = 224, 256  # torchvision's evaluation: the shorter side is resized to the second, the centre is cropped
+# torchvision's evaluation: the shorter side is resized to the second, the centre is cropped
+SIDE = 224
+EDGE = 256
 
 
 def open_state_dict(path: Path, *, architecture: str, device: str = "cpu", **_: Any) -> OpenModel:
@@ -34,7 +39,9 @@ def open_state_dict(path: Path, *, architecture: str, device: str = "cpu", **_: 
         kind="state dict",
         predict=predict,
         expects=Expects(
-            (3, SIDE, SIDE), "float32", preprocessing={"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std}
+            (3, SIDE, SIDE),
+            "float32",
+            preprocessing={"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std},
         ),
         notes=(f"{architecture}: {imported.about}",),
         ship=ship,
@@ -42,7 +49,10 @@ def open_state_dict(path: Path, *, architecture: str, device: str = "cpu", **_: 
 
 
 def _write_divided(path: Path, temperature: float, folder: Path) -> Path:
-    """Write the tensors under their names, the classifier's divided by T; SHOT's three files become one."""
+    """Write the tensors under their names, the classifier's divided by T.
+
+    SHOT's three files become one.
+    """
     torch = require("torch", "torch")
     from pseudocal.app.models.architectures import read_state_dict, with_temperature
 

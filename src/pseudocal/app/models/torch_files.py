@@ -1,7 +1,10 @@
-"""Torch files, `torch.export` (.pt2) and TorchScript: run them, and write them with the division by T inside.
+"""Torch files, `torch.export` (.pt2) and TorchScript.
 
-Both can run code: torch evaluates expressions and guards in a .pt2 file, and the `forward` of TorchScript can read and
-write files. Only `open_model` calls these functions, after checking that the file is trusted.
+Run them, and write them with the division by T inside.
+
+Both can run code: torch evaluates expressions and guards in a .pt2 file, and the `forward` of
+TorchScript can read and write files. Only `open_model` calls these functions, after checking that
+the file is trusted.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_shipped
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
-from pseudocal.omissions import one_line
+from pseudocal.skipped import one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,28 +38,39 @@ def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
         predict=predict,
         expects=Expects(tuple(shape[1:]) or None, str(entry.dtype).removeprefix("torch.")),
         notes=("input (" + ", ".join(str(d or "?") for d in shape) + ")",),
-        ship=lambda temperature, folder, probe: _ship_exported(path, temperature, folder, predict(probe), probe),
+        ship=lambda temperature, folder, probe: _ship_exported(
+            path, temperature, folder, predict(probe), probe
+        ),
     )
 
 
 @contextmanager
 def _whole(path: Path, what: str, done: str) -> Iterator[None]:
-    """Name a damaged file: torch may raise anything, when it reads one or when it writes it again."""
+    """Name a damaged file.
+
+    Torch may raise anything, when it reads one or when it writes it again.
+    """
     try:
         yield
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"expected {what}, got {path}, which cannot be {done}: {one_line(error)}") from error
+        raise InputError(
+            f"expected {what}, got {path}, which cannot be {done}: {one_line(error)}"
+        ) from error
 
 
 def _predictor(program: Any, device: str) -> Predictor:
-    torch, logits_of = require("torch", "torch"), require("pseudocal.predictors.torch_module", "torch").logits_of
-    module, entry = program.module().to(device), _only_input(program)
+    torch = require("torch", "torch")
+    logits_of = require("pseudocal.predictors.torch_module", "torch").logits_of
+    module = program.module().to(device)
+    entry = _only_input(program)
 
     def predict(x: Inputs, /) -> Floats:
         with torch.inference_mode():
-            logits: Floats = logits_of(module(torch.as_tensor(x).to(device, entry.dtype))).float().cpu().numpy()
+            logits: Floats = (
+                logits_of(module(torch.as_tensor(x).to(device, entry.dtype))).float().cpu().numpy()
+            )
         return logits
 
     fixed = entry.shape[0]
@@ -70,7 +84,9 @@ def _only_input(program: Any) -> Any:
     return next(node.meta["val"] for node in program.graph.nodes if node.name == names[0])
 
 
-def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
+def _ship_exported(
+    path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs
+) -> list[str]:
     """Write the calibrated program, load it again, and check it on a few inputs."""
     torch = require("torch", "torch")
     target = folder / "model.pt2"
@@ -80,18 +96,25 @@ def _ship_exported(path: Path, temperature: float, folder: Path, before: Floats,
         divide_output(program, temperature)
         torch.export.save(program, content)
     target.write_bytes(content.getbuffer())
-    check_shipped(_predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program")
+    check_shipped(
+        _predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program"
+    )
     return [target.name]
 
 
 def divide_output(program: Any, temperature: float) -> None:
-    """Divide the first output of an exported program by T; the shapes it was exported for do not change."""
+    """Divide the first output of an exported program by T.
+
+    The shapes it was exported for do not change.
+    """
     torch = require("torch", "torch")
     end = program.graph.output_node()
     spec = next(s for s in program.graph_signature.output_specs if s.kind.name == "USER_OUTPUT")
     logits = next(node for node in end.args[0] if getattr(node, "name", None) == spec.arg.name)
     with program.graph.inserting_before(end):
-        scaled = program.graph.call_function(torch.ops.aten.div.Tensor, (logits, float(temperature)))
+        scaled = program.graph.call_function(
+            torch.ops.aten.div.Tensor, (logits, float(temperature))
+        )
         scaled.meta = dict(logits.meta)
     end.args = (tuple(scaled if node is logits else node for node in end.args[0]),)
     spec.arg = type(spec.arg)(name=scaled.name)
@@ -106,23 +129,31 @@ def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
         kind="torchscript",
         predict=predict,
         notes=("TorchScript does not describe its input",),
-        ship=lambda temperature, folder, probe: _ship_script(path, temperature, folder, predict(probe), probe),
+        ship=lambda temperature, folder, probe: _ship_script(
+            path, temperature, folder, predict(probe), probe
+        ),
     )
 
 
 def _run_script(path: Path, device: str) -> Predictor:
-    predictor: Predictor = require("pseudocal.predictors.torch_module", "torch").TorchPredictor(_load(path, device))
+    predictor: Predictor = require("pseudocal.predictors.torch_module", "torch").TorchPredictor(
+        _load(path, device)
+    )
     return predictor
 
 
 def _load(path: Path, device: str) -> Any:
     torch = require("torch", "torch")
     with _whole(path, "a TorchScript file", "read"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript is deprecated but still in use
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # TorchScript is deprecated but still in use
         return torch.jit.load(path, map_location=device)
 
 
-def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs) -> list[str]:
+def _ship_script(
+    path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs
+) -> list[str]:
     """Write the calibrated module, load it again, and check it on a few inputs."""
     import torch
 
@@ -140,7 +171,8 @@ def _ship_script(path: Path, temperature: float, folder: Path, before: Floats, p
     target = folder / "model.pt"
     with _whole(path, "a TorchScript file", "written"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        # traced, not scripted: scripting needs the source of this file, which an installation may lack
+        # traced, not scripted: scripting needs the source of this file, which an installation may
+        # lack
         traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
         content = traced.save_to_buffer()  # on a full disk torch would abort the process
     target.write_bytes(content)

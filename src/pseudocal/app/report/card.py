@@ -1,4 +1,7 @@
-"""A model card for the calibrated model: what was done to it, in words and as metadata that the hub reads."""
+"""A model card for the calibrated model.
+
+What was done to it, in words and as metadata that the hub reads.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,24 @@ def card_of(report: Report) -> str:
         report: the report of the calibration.
 
     """
-    task = "image-segmentation" if report.segmentation is not None else KNOWN_TASKS.get(report.model.recipe, "other")
+    task = (
+        "image-segmentation"
+        if report.segmentation is not None
+        else KNOWN_TASKS.get(report.model.recipe, "other")
+    )
     metrics = [_metric("temperature", "Temperature", report.calibration.temperature)]
-    measured = [(row.metric, row.after.value) for row in report.measured or () if row.after is not None]
-    metrics += [_metric(name, f"{name}, calibrated", value) for name, value in measured if value is not None]
+    measured = [
+        (row.metric, row.after.value) for row in report.measured or () if row.after is not None
+    ]
+    metrics += [
+        _metric(name, f"{name}, calibrated", value) for name, value in measured if value is not None
+    ]
     judged = report.answers or report.trust
-    dataset = {"name": report.data.name, "type": "unlabelled", "args": {"date": report.timing.finished}}
+    dataset = {
+        "name": report.data.name,
+        "type": "unlabelled",
+        "args": {"date": report.timing.finished},
+    }
     result = {"task": {"type": task}, "dataset": dataset, "metrics": metrics}
     index = [{"name": report.model.title, "results": [result]}]
     lines = [

@@ -1,4 +1,7 @@
-"""One page that compares several calibrations, with a line for each: dates, folders, corruptions, models."""
+"""One page that compares several calibrations, with a line for each.
+
+Dates, folders, corruptions, models.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pseudocal.app.report.advice import KINDS_OF_PANEL
-from pseudocal.app.report.measured import forecast_from, known_accuracy, unfitted
+from pseudocal.app.report.measured import estimate_from, known_accuracy, unfitted
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.record import Report
 
@@ -25,7 +28,7 @@ class ComparedLine:
         temperature: the temperature that applies, and one that was refused.
         verdict: the verdict, in one word or two.
         kind: its colour: "apply", "caution" or "refuse".
-        accuracy: the accuracy, by labels, answers or the forecast, and which of these.
+        accuracy: the accuracy, by labels, answers or the estimate, and which of these.
         confidence: the mean confidence before and after.
         ece: the ECE before and after, by labels; a dash without labels.
 
@@ -54,10 +57,17 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         address: where its page is.
 
     """
-    fit, confidence, verdict = report.calibration, report.confidence, report.verdict or "none"
-    refused, still = fit.refused is not None, fit.refused is not None or unfitted(report)
+    fit = report.calibration
+    confidence = report.confidence
+    verdict = report.verdict or "none"
+    refused = fit.refused is not None
+    still = fit.refused is not None or unfitted(report)
     ece = next((row for row in report.measured or () if row.metric == "ece"), None)
-    scores = "-" if ece is None or ece.after is None else f"{_share(ece.before.value)} → {_share(ece.after.value)}"
+    scores = (
+        "-"
+        if ece is None or ece.after is None
+        else f"{_fraction(ece.before.value)} → {_fraction(ece.after.value)}"
+    )
     return ComparedLine(
         name=name,
         address=address,
@@ -69,7 +79,8 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         verdict=verdict,
         kind=KINDS_OF_PANEL.get(verdict, verdict),
         accuracy=_accuracy(report),
-        confidence=f"{confidence.mean_before:.1%}" + ("" if still else f" → {confidence.mean_after:.1%}"),
+        confidence=f"{confidence.mean_before:.1%}"
+        + ("" if still else f" → {confidence.mean_after:.1%}"),
         ece=scores + (" if applied" if refused and ece is not None else ""),
     )
 
@@ -78,13 +89,17 @@ def _accuracy(report: Report) -> str:
     """The accuracy by what is known best."""
     for row in report.measured or ():
         if row.metric == "accuracy":
-            return f"{_share(row.before.value)} (labels)"
+            return f"{_fraction(row.before.value)} (labels)"
     how, known = known_accuracy(report)
-    source = "answers" if how == "measured" else f"forecast from {forecast_from(report)}"
-    return "-" if known is None else f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} ({source})"
+    source = "answers" if how == "measured" else f"estimate from {estimate_from(report)}"
+    return (
+        "-"
+        if known is None
+        else f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} ({source})"
+    )
 
 
-def _share(value: float | None) -> str:
+def _fraction(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 

@@ -1,4 +1,7 @@
-"""Make a report from a summary, with code that applies the result: the same for a classifier and a segmenter."""
+"""Make a report from a summary, with code that applies the result.
+
+The same for a classifier and a segmenter.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.app.report.advice import facts_of
-from pseudocal.app.report.pictures import thumbnail
+from pseudocal.app.report.images import thumbnail
 from pseudocal.app.report.predictions import class_name
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import (
@@ -22,7 +25,7 @@ from pseudocal.app.report.sections import (
     AboutFit,
     AboutModel,
     Bins,
-    ClassShare,
+    ClassFraction,
     Diagrams,
     Estimate,
     Example,
@@ -33,7 +36,14 @@ from pseudocal.app.report.sections import (
     Timing,
 )
 from pseudocal.app.report.snippets import LOGITS, REFUSED, SNIPPETS
-from pseudocal.app.report.summaries import BINS, THRESHOLDS, Candidate, Summary, Tally, judged_temperature
+from pseudocal.app.report.summaries import (
+    BINS,
+    THRESHOLDS,
+    Candidate,
+    Summary,
+    Tally,
+    judged_temperature,
+)
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired
@@ -45,25 +55,29 @@ CLASSES_SHOWN = 60
 NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
 NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
 SHOWN_TEXT = 160  # characters of a text that is shown
-COUNTS = ("pairs", "mixes", "forward_passes")
+COUNTS = ("pairs", "mixup_samples", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
 Seen = Outcomes | Segmented  # what the metrics need to know about labelled inputs or images
 
 
-def report_of(summary: Summary, fitted_on: Labelled, *, model: AboutModel, data: AboutData, timing: Timing) -> Report:
+def report_of(
+    summary: Summary, fitted_on: Labelled, *, model: AboutModel, data: AboutData, timing: Timing
+) -> Report:
     """Make the report of a calibration.
 
     Args:
         summary: the summary of the predictions, with the calibration.
-        fitted_on: what the temperature was fitted on: a sample of the mixes, those of pixels with groups; or the inputs
-            that a person has answered, if the calibration was refined.
+        fitted_on: what the temperature was fitted on: a sample of the mixup samples, those of
+            pixels with groups; or the inputs that a person has answered, if the calibration was
+            refined.
         model: the description of the model.
         data: the description of the data.
         timing: when the job finished, and how long it took.
 
     """
-    calibration, seen = summary.calibration, summary.seen()
+    calibration = summary.calibration
+    seen = summary.seen()
     report = Report(
         model=model,
         data=data,
@@ -71,9 +85,11 @@ def report_of(summary: Summary, fitted_on: Labelled, *, model: AboutModel, data:
         trust=calibration.trust,
         answers=calibration.measured,
         confidence=_histogram(summary.tally),
-        classes=_shares(summary.tally, summary.classes),
+        classes=_fractions(summary.tally, summary.classes),
         selection=_selection(summary.tally),
-        reliability=diagrams_of_fit(fitted_on, calibration) if seen is None else diagrams_of_labels(*seen),
+        reliability=diagrams_of_fit(fitted_on, calibration)
+        if seen is None
+        else diagrams_of_labels(*seen),
         measured=None if seen is None else measure(*seen),
         examples=_examples(summary.tally, changed=calibration.temperature != 1),
         segmentation=summary.segmentation,
@@ -92,7 +108,8 @@ def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -
 
     >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
     >>> print(usage_of(model, 2.0).splitlines()[-1])
-    probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / 2)
+    probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits /
+    2)
     """
     shipped = model.kind == "sklearn" or model.files
     snippet = SNIPPETS.get(model.recipe if shipped else "", LOGITS)
@@ -105,7 +122,9 @@ def _fit(calibration: Calibration) -> AboutFit:
     low, high = calibration.interval
     missing = [name for name in COUNTS if name not in calibration.counts]
     if missing:
-        raise InputError(f"expected a calibration that counts its {missing[0]}, got {calibration.counts}")
+        raise InputError(
+            f"expected a calibration that counts its {missing[0]}, got {calibration.counts}"
+        )
     return AboutFit(
         method=calibration.method,
         temperature=calibration.temperature,
@@ -131,21 +150,24 @@ def _histogram(tally: Tally) -> Histogram:
     )
 
 
-def _shares(tally: Tally, classes: Sequence[str]) -> tuple[ClassShare, ...]:
+def _fractions(tally: Tally, classes: Sequence[str]) -> tuple[ClassFraction, ...]:
     """Return the classes that are predicted most often.
 
-    >>> _shares(Tally(by_class=np.array([[0.0, 4.0], [0.0, 3.2], [0.0, 2.8], [0.0, 3.0]])), ["cat", "dog"])
-    (ClassShare(name='dog', share=1.0, before=0.8, after=0.7, right=0.75),)
+    >>> _fractions(Tally(by_class=np.array([[0.0, 4.0], [0.0, 3.2], [0.0, 2.8], [0.0, 3.0]])), ["cat", "dog"])
+    (ClassFraction(name='dog', fraction=1.0, before=0.8, after=0.7, right=0.75),)
     """
     count = tally.by_class[0]
     top = [int(i) for i in np.argsort(-count, kind="stable")[:CLASSES_SHOWN] if count[i]]
-    return tuple(_share(class_name(i, classes), tally.by_class[:, i].tolist(), float(count.sum())) for i in top)
+    return tuple(
+        _fraction(class_name(i, classes), tally.by_class[:, i].tolist(), float(count.sum()))
+        for i in top
+    )
 
 
-def _share(name: str, sums: list[float], total: float) -> ClassShare:
+def _fraction(name: str, sums: list[float], total: float) -> ClassFraction:
     count, before, after, right = sums
     known = None if math.isnan(right) else right / count
-    return ClassShare(name, count / total, before / count, after / count, known)
+    return ClassFraction(name, count / total, before / count, after / count, known)
 
 
 def _selection(tally: Tally) -> tuple[Threshold, ...]:
@@ -156,26 +178,30 @@ def _selection(tally: Tally) -> tuple[Threshold, ...]:
     >>> [(row.threshold, row.coverage, round(row.expected, 3), row.wrong) for row in _selection(tally)[::8]]
     [(0.0, 1.0, 0.25, 0.5), (0.65, 0.5, 0.1, 0.0)]
     """
-    left, sure, right = tally.selection[:, ::-1].cumsum(axis=1)[:, ::-1]  # at this threshold or above
+    left, sure, right = tally.selection[:, ::-1].cumsum(axis=1)[
+        :, ::-1
+    ]  # at this threshold or above
     rows = []
     for k, threshold in enumerate(THRESHOLDS):
         if left[k] > 0:
             wrong = None if np.isnan(right[k]) else float(1 - right[k] / left[k])
-            rows.append(Threshold(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong))
+            rows.append(
+                Threshold(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong)
+            )
     return tuple(rows)
 
 
 def _examples(tally: Tally, *, changed: bool) -> Examples:
-    """The examples with their pictures; if T = 1, none has changed."""
+    """The examples with their images; if T = 1, none has changed."""
     shown = tally.shown if changed else tally.shown | {"changed": []}
-    with ThreadPoolExecutor(cores()) as pool:  # most of the work is decoding pictures
+    with ThreadPoolExecutor(cores()) as pool:  # most of the work is decoding images
         return Examples(**{key: tuple(pool.map(_example, each)) for key, each in shown.items()})
 
 
 def _example(one: Candidate) -> Example:
-    picture = None if one.picture is None else thumbnail(one.picture)
+    image_file = None if one.image_file is None else thumbnail(one.image_file)
     text = None if one.text is None else _beginning(one.text)
-    return Example(one.name, one.class_name, one.before, one.after, picture, one.label, text)
+    return Example(one.name, one.class_name, one.before, one.after, image_file, one.label, text)
 
 
 def _beginning(text: str) -> str:
@@ -210,7 +236,8 @@ def measure(
     for name in MEASURED_OF_IMAGES if images else MEASURED:
         row = Measurement(name, _estimate(bootstrap(name, before, **options)))
         if after is not None:
-            new, change = bootstrap(name, after, **options), paired(name, before, after, **options)
+            new = bootstrap(name, after, **options)
+            change = paired(name, before, after, **options)
             row = Measurement(name, row.before, _estimate(new), _estimate(change))
         rows.append(row)
     return tuple(rows)
@@ -218,25 +245,34 @@ def measure(
 
 def diagrams_of_labels(before: Seen, after: Seen) -> Diagrams:
     """Return the reliability of labelled inputs or pixels."""
-    noise = float(sample_of("ece", after).draws_if_calibrated(NOISE_DRAWS, np.random.default_rng(0)).mean())
-    return Diagrams("pixels" if isinstance(before, Segmented) else "inputs", _bins(before), _bins(after), noise)
+    noise = float(
+        sample_of("ece", after).draws_if_calibrated(NOISE_DRAWS, np.random.default_rng(0)).mean()
+    )
+    return Diagrams(
+        "pixels" if isinstance(before, Segmented) else "inputs", _bins(before), _bins(after), noise
+    )
 
 
 def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:
-    """Return the reliability of what T was fitted on; without intervals for mixes of pixels, which share images.
+    """Return the reliability of what T was fitted on.
+
+    Without intervals for mixup samples of pixels, which share images.
 
     >>> from pseudocal import TemperatureScaling
-    >>> mixes = Labelled(np.zeros((4, 2)), np.zeros(4, int), groups=np.zeros(4, int))
-    >>> diagrams_of_fit(mixes, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
+    >>> mixup_samples = Labelled(np.zeros((4, 2)), np.zeros(4, int), groups=np.zeros(4, int))
+    >>> diagrams_of_fit(mixup_samples, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
     False
     """
     if not len(fitted_on):
-        return Diagrams("mixes", NO_BINS, NO_BINS)
-    independent, z = fitted_on.groups is None, fitted_on.logits
+        return Diagrams("mixup", NO_BINS, NO_BINS)
+    independent = fitted_on.groups is None
+    z = fitted_on.logits
     scaled = TemperatureScaling(judged_temperature(calibration))(z)
     before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, scaled))
-    of: Literal["mixes", "answers"] = "mixes" if calibration.measured is None else "answers"
-    return Diagrams(of, _bins(before, independent=independent), _bins(after, independent=independent))
+    of: Literal["mixup", "answers"] = "mixup" if calibration.measured is None else "answers"
+    return Diagrams(
+        of, _bins(before, independent=independent), _bins(after, independent=independent)
+    )
 
 
 def _bins(seen: Seen, *, independent: bool = True) -> Bins:

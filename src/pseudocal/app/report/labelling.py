@@ -1,4 +1,7 @@
-"""One page on which a person says what some inputs are; what it saves, `answers.csv`, can be read back exactly."""
+"""One page on which a person says what some inputs are.
+
+What it saves, `answers.csv`, can be read back exactly.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +14,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pseudocal.app.report.images import image_within, marked_within
 from pseudocal.app.report.page import templates
-from pseudocal.app.report.pictures import marked_within, picture_within
 from pseudocal.app.report.predictions import FORMULA
 from pseudocal.arrays import InputError
 from pseudocal.files import replacing
-from pseudocal.metrics.images import Picture
+from pseudocal.metrics.images import RgbImage
 
 OTHER_ANSWERS = ("cannot tell", "none of these")  # labels that are no class
-PICTURES_ROOM = 9_000_000  # characters that up to 200 pictures may take together
-MANY_PICTURES = 200  # with more than that each still gets its share of that room, and the page grows
+IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
+MANY_IMAGES = (
+    200  # with more than that each still gets its fraction of that room, and the page grows
+)
 
 
 @dataclass(frozen=True)
 class Question:
-    """An input that a person is asked about: a picture, a pixel of it, a row of a table, or nothing but its name.
+    """An input that a person is asked about.
+
+    An image, a pixel of it, a row of a table, or nothing but its name.
 
     Attributes:
         name: the input, as predictions name it.
-        picture: its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel is asked about.
+        image_file: its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel
+            is asked about.
         pixel: the line and the column of the pixel to ask about; None for the whole.
         cells: of a row of a table: column and value.
 
     """
 
     name: str
-    picture: Path | Picture | None = None
+    image_file: Path | RgbImage | None = None
     pixel: tuple[int, int] | None = None
     cells: tuple[tuple[str, str], ...] = ()
 
 
-def write_labelling_page(folder: Path, questions: Sequence[Question], classes: Sequence[str]) -> Path:
+def write_labelling_page(
+    folder: Path, questions: Sequence[Question], classes: Sequence[str]
+) -> Path:
     """Write `label.html`, which asks one question after another and saves the answers as `answers.csv`.
 
     >>> from tempfile import TemporaryDirectory
@@ -72,9 +82,12 @@ def write_labelling_page(folder: Path, questions: Sequence[Question], classes: S
 
 
 def answer_labels(classes: Sequence[str]) -> list[str]:
-    """What `answers.csv` says for each class: its name, or its number where the name could mean something else.
+    """What `answers.csv` says for each class.
 
-    That is where two classes have the same name, and where a name is empty or one of `OTHER_ANSWERS`.
+    Its name, or its number where the name could mean something else.
+
+    That is where two classes have the same name, and where a name is empty or one of
+    `OTHER_ANSWERS`.
 
     >>> answer_labels(["crane", "heron", "crane", "none of these"])
     ['0', 'heron', '2', '3']
@@ -84,12 +97,16 @@ def answer_labels(classes: Sequence[str]) -> list[str]:
     labels = [name if known[name] == 1 else str(i) for i, name in enumerate(names)]
     for label, count in Counter(labels).items():
         if count > 1:
-            raise InputError(f"expected classes that their names or numbers tell apart, got {label!r} for two of them")
+            raise InputError(
+                f"expected classes that their names or numbers tell apart, got {label!r} for two of them"
+            )
     return labels
 
 
 def guarded_cell(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula, as the page writes it; `plain_cell` gives the text back.
+    """A cell that no spreadsheet takes for a formula, as the page writes it.
+
+    `plain_cell` gives the text back.
 
     >>> guarded_cell("=1+1.png"), plain_cell(guarded_cell("'=1+1.png")), guarded_cell("'80s.png")
     ("'=1+1.png", "'=1+1.png", "'80s.png")
@@ -100,8 +117,9 @@ def guarded_cell(text: str) -> str:
 def plain_cell(text: str) -> str:
     """A cell of `answers.csv` without the apostrophe that keeps a spreadsheet from taking it for a formula.
 
-    The page puts an apostrophe in front of text that begins with one of `FORMULA`, or with apostrophes and then one of
-    them. No other cell is changed by the page or here, so the text comes back exactly.
+    The page puts an apostrophe in front of text that begins with one of `FORMULA`, or with
+    apostrophes and then one of them. No other cell is changed by the page or here, so the text
+    comes back exactly.
 
     >>> plain_cell("'=1+1.png"), plain_cell("''-a"), plain_cell("'80s"), plain_cell("=1+1.png")
     ('=1+1.png', "'-a", "'80s", '=1+1.png')
@@ -111,7 +129,7 @@ def plain_cell(text: str) -> str:
 
 def _labelling_page(questions: Sequence[Question], classes: Sequence[str]) -> str:
     labels = answer_labels(classes)
-    room = PICTURES_ROOM // min(max(len(questions), 1), MANY_PICTURES)
+    room = IMAGES_ROOM // min(max(len(questions), 1), MANY_IMAGES)
     files = templates()
     style = files["page.css"].render() + "\n" + files["label.css"].render()
     script = files["label.js"].render()
@@ -138,30 +156,32 @@ def _asked(question: Question, labels: Sequence[str], room: int) -> dict[str, An
         "pixel": question.pixel,
         "cells": [[_unicode(column), _unicode(value)] for column, value in question.cells],
     }
-    picture, crop = _drawn_question(question, room)
+    image_file, crop = _drawn_question(question, room)
     digest = hashlib.sha256(json.dumps([labels, shown], sort_keys=True).encode())
-    if question.picture is not None and picture is not None:  # itself: how small it is drawn depends on the others
-        whole = question.picture
+    if (
+        question.image_file is not None and image_file is not None
+    ):  # itself: how small it is drawn depends on the others
+        whole = question.image_file
         digest.update(whole.read_bytes() if isinstance(whole, Path) else whole.tobytes())
     return shown | {
-        "picture": picture,
+        "image": image_file,
         "crop": crop,
-        "unreadable": question.picture is not None and picture is None,
+        "unreadable": question.image_file is not None and image_file is None,
         "key": f"pseudocal answer {digest.hexdigest()[:32]}",
     }
 
 
 def _drawn_question(question: Question, room: int) -> tuple[str | None, str | None]:
-    """The picture of a question and, if it is about a pixel, what is around that."""
-    if question.picture is None:
+    """The image of a question and, if it is about a pixel, what is around that."""
+    if question.image_file is None:
         return None, None
     if question.pixel is not None:
-        return marked_within(question.picture, question.pixel, room) or (None, None)
-    if not isinstance(question.picture, Path):
+        return marked_within(question.image_file, question.pixel, room) or (None, None)
+    if not isinstance(question.image_file, Path):
         raise InputError(
-            f"expected the file of a picture, or a pixel of it to ask about, got {question.name!r} without"
+            f"expected the file of an image, or a pixel of it to ask about, got {question.name!r} without"
         )
-    return picture_within(question.picture, room), None
+    return image_within(question.image_file, room), None
 
 
 def _told_apart(names: list[str]) -> list[str]:
@@ -171,11 +191,16 @@ def _told_apart(names: list[str]) -> list[str]:
     ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
     """
     known = Counter((*names, *OTHER_ANSWERS, ""))
-    return [name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)]
+    return [
+        name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
+    ]
 
 
 def _unicode(text: str) -> str:
-    """Text that can be written to a file, as the predictions have it: names of files need not be Unicode."""
+    """Text that can be written to a file, as the predictions have it.
+
+    Names of files need not be Unicode.
+    """
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

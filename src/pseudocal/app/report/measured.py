@@ -1,4 +1,7 @@
-"""What is known beside the verdict: the accuracy, and what labels or a person's answers say about it, in sentences."""
+"""What is known beside the verdict.
+
+The accuracy, and what labels or a person's answers say about it, in sentences.
+"""
 
 from __future__ import annotations
 
@@ -11,32 +14,45 @@ from pseudocal.app.report.sections import Fact
 from pseudocal.calibrators.measurement import Measured
 from pseudocal.metrics import Interval
 
-ANSWERED = {"inputs": "answer", "pixels": "answered pixel"}  # what a person has given, by what was asked about
+ANSWERED = {
+    "inputs": "answer",
+    "pixels": "answered pixel",
+}  # what a person has given, by what was asked about
 
 
 def unfitted(report: Report) -> bool:
-    """Whether nothing was fitted: the inputs cannot be mixed, like texts, and nobody has answered."""
-    return report.calibration.mixes == 0 and report.answers is None
+    """Whether nothing was fitted.
+
+    The inputs cannot be mixed, like texts, and nobody has answered.
+    """
+    return report.calibration.mixup_samples == 0 and report.answers is None
 
 
-def known_accuracy(report: Report) -> tuple[Literal["measured", "forecast"] | None, Interval | None]:
-    """The accuracy by answers, or as forecast; None if neither tells it."""
+def known_accuracy(
+    report: Report,
+) -> tuple[Literal["measured", "estimated"] | None, Interval | None]:
+    """The accuracy by answers, or as estimate; None if neither tells it."""
     if report.answers is not None:
         return "measured", report.answers.accuracy
-    if report.trust is None or not report.trust.forecast.known:
+    if report.trust is None or not report.trust.estimated_accuracy.known:
         return None, None
-    forecast = report.trust.forecast
-    return "forecast", Interval(forecast.accuracy, forecast.low, forecast.high)
+    estimated_accuracy = report.trust.estimated_accuracy
+    return "estimated", Interval(
+        estimated_accuracy.accuracy, estimated_accuracy.low, estimated_accuracy.high
+    )
 
 
-def forecast_from(report: Report) -> Literal["agreement", "student", "mixes"]:
-    """What the forecast was taken from; mixes, if there is no usable second opinion."""
+def estimate_from(report: Report) -> Literal["agreement", "surrogate", "mixup"]:
+    """What the estimate was taken from; mixup samples, if there is no usable second opinion."""
     found = () if report.trust is None else report.trust.temperatures
-    return "agreement" if "agreement" in found else "student" if "student" in found else "mixes"
+    return "agreement" if "agreement" in found else "surrogate" if "surrogate" in found else "mixup"
 
 
 def facts_of_labels(report: Report) -> Iterator[Fact]:
-    """Say what labels show clearly about a verdict that has not seen them: harm, or a refusal that was wrong."""
+    """Say what labels show clearly about a verdict that has not seen them.
+
+    Harm, or a refusal that was wrong.
+    """
     for change, before, after in _clear_changes(report):
         if report.calibration.refused is None:
             if change > 0:
@@ -58,21 +74,29 @@ def facts_of_labels(report: Report) -> Iterator[Fact]:
             )
 
 
-def facts_of_forecast(report: Report) -> Iterator[Fact]:
-    """Say where labels show that the forecast of the accuracy missed."""
-    if report.trust is None or not report.trust.forecast.known:
+def facts_of_estimate(report: Report) -> Iterator[Fact]:
+    """Say where labels show that the estimated accuracy missed."""
+    if report.trust is None or not report.trust.estimated_accuracy.known:
         return
-    forecast = report.trust.forecast
+    estimated_accuracy = report.trust.estimated_accuracy
     for row in report.measured or ():
         right = row.before.value
-        if row.metric != "accuracy" or right is None or forecast.low <= right <= forecast.high:
+        if (
+            row.metric != "accuracy"
+            or right is None
+            or estimated_accuracy.low <= right <= estimated_accuracy.high
+        ):
             continue
         low, high = row.before.low, row.before.high
-        clearly = low is not None and high is not None and (high < forecast.low or low > forecast.high)
+        clearly = (
+            low is not None
+            and high is not None
+            and (high < estimated_accuracy.low or low > estimated_accuracy.high)
+        )
         yield Fact(
             "caution" if clearly else "note",
-            f"By the labels the model is right on {right:.1%}: the interval of the forecast, {forecast.low:.1%} to "
-            f"{forecast.high:.1%}, missed that.",
+            f"By the labels the model is right on {right:.1%}: the interval of the estimate, {estimated_accuracy.low:.1%} to "
+            f"{estimated_accuracy.high:.1%}, missed that.",
         )
 
 
@@ -100,9 +124,21 @@ def count_of_answers(n: int, unit: str) -> str:
 
 def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
     """Say what the answers are, beyond what the verdict says of them."""
-    how = "spread over the target by ask" if answers.drawn_by == "ask" else "drawn at random by someone else"
-    known = [f"{prior.estimator} {prior.temperature:.2f}" for prior in answers.priors if prior.estimator != "none"]
-    rest = f" and, as prior, from what was known without them ({', '.join(known)})" if known else " alone"
+    how = (
+        "spread over the target by ask"
+        if answers.drawn_by == "ask"
+        else "drawn at random by someone else"
+    )
+    known = [
+        f"{prior.estimator} {prior.temperature:.2f}"
+        for prior in answers.priors
+        if prior.estimator != "none"
+    ]
+    rest = (
+        f" and, as prior, from what was known without them ({', '.join(known)})"
+        if known
+        else " alone"
+    )
     what = "inputs" if unit == "inputs" else "sampled pixels"
     yield Fact(
         "note",
@@ -110,7 +146,11 @@ def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
         f"these answers{rest}.",
     )
     if answers.none_of_these:
-        count = "One answer is" if answers.none_of_these == 1 else f"{answers.none_of_these:,} of the answers are"
+        count = (
+            "One answer is"
+            if answers.none_of_these == 1
+            else f"{answers.none_of_these:,} of the answers are"
+        )
         yield Fact(
             "caution",
             f'{count} "none of these": the target has other classes than the model. On such inputs it is wrong '
@@ -131,7 +171,8 @@ def gap_in_words(answers: Measured) -> str:
     >>> _points(two[0]), _points(two[1])
     ('+20 (+10 to +30)', '-1 (-11 to +9)')
     """
-    before, after = _points(answers.gap_before), _points(answers.gap_after)
+    before = _points(answers.gap_before)
+    after = _points(answers.gap_after)
     return f"Mean confidence minus accuracy, in points: {before} before, {after} after. Intervals of 90%."
 
 

@@ -19,9 +19,24 @@ from pseudocal.files import replacing
 
 LEAST_GAP = 1e-6  # anything narrower is rounding error
 WIDTH, HEIGHT = 360, 250
-LEFT, RIGHT, TOP, BOTTOM = 44, 350, 34, 206  # the frame of the plot; numbers on hover are shown above it
-TICKS = tuple((LEFT + v * (RIGHT - LEFT), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1))  # of confidence, or a share
-FRAME = {"left": LEFT, "right": RIGHT, "top": TOP, "bottom": BOTTOM, "width": WIDTH, "height": HEIGHT, "ticks": TICKS}
+LEFT, RIGHT, TOP, BOTTOM = (
+    44,
+    350,
+    34,
+    206,
+)  # the frame of the plot; numbers on hover are shown above it
+TICKS = tuple(
+    (LEFT + v * (RIGHT - LEFT), f"{v:g}") for v in (0, 0.25, 0.5, 0.75, 1)
+)  # of confidence, or a share
+FRAME = {
+    "left": LEFT,
+    "right": RIGHT,
+    "top": TOP,
+    "bottom": BOTTOM,
+    "width": WIDTH,
+    "height": HEIGHT,
+    "ticks": TICKS,
+}
 
 
 def page(report: Report) -> str:
@@ -31,10 +46,13 @@ def page(report: Report) -> str:
         report: the content of the report.
 
     """
-    diagrams, refused = report.reliability, report.calibration.refused is not None
+    diagrams = report.reliability
+    refused = report.calibration.refused is not None
     still = refused or unfitted(report)  # T = 1: the confidences are those of the model
     measured = all(row.wrong is not None for row in report.selection)
-    curved = any(row.coverage < 1 for row in report.selection) and (measured or not still)  # or else it is a point
+    curved = any(row.coverage < 1 for row in report.selection) and (
+        measured or not still
+    )  # or else it is a point
     html: str = templates()["page.html"].render(
         {field.name: getattr(report, field.name) for field in fields(report)},
         unit=report.unit,
@@ -46,7 +64,9 @@ def page(report: Report) -> str:
         confidences=histogram(report.confidence, report.unit, moved=not still),
         diagrams=[
             reliability(diagrams.before, "before", diagrams.of),
-            reliability(diagrams.after, "after", diagrams.of, "with the refused T" if refused else ""),
+            reliability(
+                diagrams.after, "after", diagrams.of, "with the refused T" if refused else ""
+            ),
         ][: 1 if unfitted(report) else 2]
         if sum(diagrams.before.count)
         else [],
@@ -95,13 +115,17 @@ def write_page(report: Report, folder: Path) -> None:
 
     """
     with replacing(folder / "report.html") as aside:
-        aside.write_text(page(report), encoding="utf-8", errors="replace")  # file names may be invalid Unicode
+        aside.write_text(
+            page(report), encoding="utf-8", errors="replace"
+        )  # file names may be invalid Unicode
 
 
 def _effect(fit: AboutFit, verdict: str | None = None) -> str:
-    """Explain the temperature in a sentence; only a verdict for it says what is wrong with the model.
+    """Explain the temperature in a sentence.
 
-    >>> fit = AboutFit("pseudocal", 1.8, 1.7, 1.9, None, None, pairs=600, mixes=580, forward_passes=1180)
+    Only a verdict for it says what is wrong with the model.
+
+    >>> fit = AboutFit("pseudocal", 1.8, 1.7, 1.9, None, None, pairs=600, mixup_samples=580, forward_passes=1180)
     >>> _effect(fit)
     'Dividing the logits by T lowers the confidences.'
     >>> _effect(fit, "apply")
@@ -113,13 +137,15 @@ def _effect(fit: AboutFit, verdict: str | None = None) -> str:
             f"The confidences stay as they are. A temperature of {_number(fit.refused)} was fitted, which would {does} "
             "them; the verdict is not to apply it."
         )
-    if fit.mixes == 0 and fit.low is None:
+    if fit.mixup_samples == 0 and fit.low is None:
         return "Nothing was fitted: the confidences are those of the model."
     if fit.bound:
         return "The search stopped at the limit of its range: no temperature could be determined."
     if (fit.low or 0) <= 1 <= (math.inf if fit.high is None else fit.high):
         return "T is not significantly different from 1: the confidences may stay as they are."
-    wrong, does = ("overconfident", "lowers") if fit.temperature > 1 else ("underconfident", "raises")
+    wrong, does = (
+        ("overconfident", "lowers") if fit.temperature > 1 else ("underconfident", "raises")
+    )
     if verdict != "apply":
         return f"Dividing the logits by T {does} the confidences."
     return f"On this data the model is {wrong}: dividing its logits by T {does} its confidences."
@@ -129,9 +155,9 @@ def _percent(value: float) -> str:
     return f"{value:.1%}"
 
 
-def _points(share: float) -> str:
+def _points(fraction: float) -> str:
     """Format a difference of shares in points: +12, -3 or 0."""
-    return f"{round(100 * share):+d}" if round(100 * share) else "0"
+    return f"{round(100 * fraction):+d}" if round(100 * fraction) else "0"
 
 
 def _number(value: float | None) -> str:
@@ -146,7 +172,11 @@ def _number(value: float | None) -> str:
         return str(value)
     if isinstance(value, int):
         return f"{value:,}"
-    return f"{value:.3f}" if value == 0 or 0.01 <= abs(value) < 1000 or not math.isfinite(value) else f"{value:.4g}"
+    return (
+        f"{value:.3f}"
+        if value == 0 or 0.01 <= abs(value) < 1000 or not math.isfinite(value)
+        else f"{value:.4g}"
+    )
 
 
 def _cells(row: Measurement) -> list[list[str]]:
@@ -155,13 +185,26 @@ def _cells(row: Measurement) -> list[list[str]]:
     >>> from pseudocal.app.report.sections import Estimate
     >>> before, after = Estimate(0.5, 0.25, None), Estimate(0.00741, 0.0048, 0.01)
     >>> _cells(Measurement("ece", before, after, Estimate(-0.4926, -0.6, -1e-5)))
-    [['0.5000', '0.2500', 'unbounded'], ['0.0074', '0.0048', '0.0100'], ['-0.4926', '-0.6000', '0.0000']]
+    [['0.5000', '0.2500', 'unbounded'], ['0.0074', '0.0048', '0.0100'], ['-0.4926', '-0.6000',
+    '0.0000']]
     """
-    parts = [(part.value, part.low, part.high) for part in (row.before, row.after, row.change) if part is not None]
-    gaps = [abs(end - value) for value, *ends in parts for end in ends if value is not None and end is not None]
+    parts = [
+        (part.value, part.low, part.high)
+        for part in (row.before, row.after, row.change)
+        if part is not None
+    ]
+    gaps = [
+        abs(end - value)
+        for value, *ends in parts
+        for end in ends
+        if value is not None and end is not None
+    ]
     finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
     digits = max(3, 1 - math.floor(math.log10(finest)))  # two significant digits of that gap
-    return [["unbounded" if number is None else f"{number:z.{digits}f}" for number in part] for part in parts]
+    return [
+        ["unbounded" if number is None else f"{number:z.{digits}f}" for number in part]
+        for part in parts
+    ]
 
 
 def _seconds(value: float) -> str:
@@ -175,28 +218,46 @@ def _seconds(value: float) -> str:
 
 def histogram(confidence: Histogram, of: str = "inputs", *, moved: bool = True) -> Figure:
     """Draw the distribution of the confidence of inputs or pixels, before next to after if T has moved it."""
-    whens, total = ("before", "after") if moved else ("before",), sum(confidence.before)
-    shares = [[count / total for count in getattr(confidence, when)] for when in whens]
-    most = _round_up(max(map(max, shares)))
-    bins = list(zip(confidence.edges, confidence.edges[1:], zip(*shares, strict=True), strict=False))
-    before, after = f"{confidence.mean_before:.1%}", f"{confidence.mean_after:.1%}"
-    mean = f"The mean was {before} before and is {after} after calibration." if moved else f"The mean is {before}."
+    whens = ("before", "after") if moved else ("before",)
+    total = sum(confidence.before)
+    fractions = [[count / total for count in getattr(confidence, when)] for when in whens]
+    most = _round_up(max(map(max, fractions)))
+    bins = list(
+        zip(confidence.edges, confidence.edges[1:], zip(*fractions, strict=True), strict=False)
+    )
+    before = f"{confidence.mean_before:.1%}"
+    after = f"{confidence.mean_after:.1%}"
+    mean = (
+        f"The mean was {before} before and is {after} after calibration."
+        if moved
+        else f"The mean is {before}."
+    )
     return Figure(
         name="confidences",
         title="Confidence before and after" if moved else "Confidence",
         description=f"Histogram of the confidence of {total:,} {of}. {mean}",
-        columns=tuple(_side_by_side(low, high, dict(zip(whens, each, strict=True)), most) for low, high, each in bins),
+        columns=tuple(
+            _side_by_side(low, high, dict(zip(whens, each, strict=True)), most)
+            for low, high, each in bins
+        ),
         y_ticks=tuple((_y(most * k / 4, most), f"{25 * most * k:.3g}%") for k in range(5)),
-        labels=("confidence", f"share of {of}"),
-        header=("confidence", *(whens if moved else (f"share of {of}",))),
-        rows=tuple((f"{a:.2f} to {b:.2f}", *(f"{p:.1%}" for p in each)) for a, b, each in bins if any(each)),
+        labels=("confidence", f"fraction of {of}"),
+        header=("confidence", *(whens if moved else (f"fraction of {of}",))),
+        rows=tuple(
+            (f"{a:.2f} to {b:.2f}", *(f"{p:.1%}" for p in each)) for a, b, each in bins if any(each)
+        ),
     )
 
 
 def reliability(bins: Bins, when: str, of: str, words: str = "") -> Figure:
-    """Draw the accuracy in each bin of confidence; predictions on the diagonal are well calibrated."""
+    """Draw the accuracy in each bin of confidence.
+
+    Predictions on the diagonal are well calibrated.
+    """
     filled = filled_bins(bins)
-    error = "" if of == "answers" else f" The expected calibration error is {bins.ece:.1%}."  # of few it is too large
+    error = (
+        "" if of == "answers" else f" The expected calibration error is {bins.ece:.1%}."
+    )  # of few it is too large
     header = ("confidence", of, "mean confidence", "accuracy", "95% interval")
     return Figure(
         name=f"reliability-{when}",
@@ -222,11 +283,11 @@ def risk(rows: tuple[Threshold, ...], of: str = "inputs", *, expected: bool = Tr
     return Figure(
         name="risk",
         title="Wrong among those that are sure enough",
-        description=f"The share of {of} that are wrong, by the share that are sure enough to be used.",
+        description=f"The fraction of {of} that are wrong, by the fraction that are sure enough to be used.",
         columns=(),
         y_ticks=tuple((_y(most * k / 4, most), f"{100 * most * k / 4:.3g}%") for k in range(5)),
-        labels=(f"share of {of} that are used", "wrong"),
-        header=("confidence", f"share of {of}", *(names[kind] for kind in wrongs)),
+        labels=(f"fraction of {of} that are used", "wrong"),
+        header=("confidence", f"fraction of {of}", *(names[kind] for kind in wrongs)),
         rows=tuple(
             (
                 f"≥ {100 * row.threshold:.3g}%" if row.threshold else "any",
@@ -236,24 +297,39 @@ def risk(rows: tuple[Threshold, ...], of: str = "inputs", *, expected: bool = Tr
             for row, *each in cells
         ),
         lines=tuple(
-            (kind, " ".join(f"{_x(row.coverage)},{_y(wrong, most)}" for row, wrong in zip(rows, each, strict=True)))
+            (
+                kind,
+                " ".join(
+                    f"{_x(row.coverage)},{_y(wrong, most)}"
+                    for row, wrong in zip(rows, each, strict=True)
+                ),
+            )
             for kind, each in wrongs.items()
         ),
     )
 
 
-def _side_by_side(low: float, high: float, shares: dict[str, float], most: float) -> BinMarks:
+def _side_by_side(low: float, high: float, fractions: dict[str, float], most: float) -> BinMarks:
     """Draw one bar for each share, before and after; one alone needs no name."""
-    left, width = _x(low), _x(high) - _x(low)
-    each = (width - 2) / len(shares)
-    tops = [(when, _y(share, most)) for when, share in shares.items()]
-    bars = tuple(Bar(when, left + 1 + i * each, top, each, BOTTOM - top) for i, (when, top) in enumerate(tops))
-    said = ", ".join(f"{share:.1%}{f' {when}' if len(shares) > 1 else ''}" for when, share in shares.items())
+    left = _x(low)
+    width = _x(high) - _x(low)
+    each = (width - 2) / len(fractions)
+    tops = [(when, _y(fraction, most)) for when, fraction in fractions.items()]
+    bars = tuple(
+        Bar(when, left + 1 + i * each, top, each, BOTTOM - top)
+        for i, (when, top) in enumerate(tops)
+    )
+    said = ", ".join(
+        f"{fraction:.1%}{f' {when}' if len(fractions) > 1 else ''}"
+        for when, fraction in fractions.items()
+    )
     return BinMarks(left, width, bars, f"{low:.2f} to {high:.2f}: {said}")
 
 
 def _marks(one: FilledBin, when: str) -> BinMarks:
-    left, right, top = _x(one.left), _x(one.right), _y(one.accuracy, 1)
+    left = _x(one.left)
+    right = _x(one.right)
+    top = _y(one.accuracy, 1)
     bar = Bar(when, left + 1, top, right - left - 2, BOTTOM - top)
     tip = f"{one.count:,} at {one.confidence:.1%}: {one.accuracy:.1%} correct"
     dot = (_x(one.confidence), top)
@@ -271,7 +347,11 @@ def _row(one: FilledBin) -> tuple[str, ...]:
         f"{one.confidence:.1%}",
         f"{one.accuracy:.1%}",
     )
-    return cells if one.interval is None else (*cells, f"{one.interval[0]:.1%} to {one.interval[1]:.1%}")
+    return (
+        cells
+        if one.interval is None
+        else (*cells, f"{one.interval[0]:.1%} to {one.interval[1]:.1%}")
+    )
 
 
 def _x(value: float) -> float:

@@ -25,13 +25,24 @@ from pseudocal.passes import block_starts, let_go
 TOP_CLASSES = 5
 CHUNK = 1 << 22  # logits that are processed together, which takes some tens of megabytes
 ROWS_AT_ONCE = 65_536  # rows of a table that are written together
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a cell that begins with one of these for a formula
+FORMULA = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+)  # a spreadsheet takes a cell that begins with one of these for a formula
 
-PredictionTable = dict[str, list[str] | NDArray[Any]]  # columns of one length, by name; arrays may be (n, k)
+PredictionTable = dict[
+    str, list[str] | NDArray[Any]
+]  # columns of one length, by name; arrays may be (n, k)
 
 
 def row_chunks(logits: Logits) -> Iterator[slice]:
-    """Yield slices of rows of bounded size; the memory of a memory map is released after each slice.
+    """Yield slices of rows of bounded size.
+
+    The memory of a memory map is released after each slice.
 
     >>> list(row_chunks(np.zeros((5, 2))))
     [slice(0, 5, None)]
@@ -78,7 +89,10 @@ class Confidences:
             unsorted = np.argpartition(logits, -k, axis=1)[:, -k:]
         order = np.argsort(-np.take_along_axis(logits, unsorted, axis=1), axis=1, kind="stable")
         top = np.take_along_axis(unsorted, order, axis=1)
-        both = (np.take_along_axis(p, top, axis=1) for p in (softmax(logits), calibration.probabilities(logits)))
+        both = (
+            np.take_along_axis(p, top, axis=1)
+            for p in (softmax(logits), calibration.probabilities(logits))
+        )
         return cls(top, *both)
 
 
@@ -88,8 +102,8 @@ class Target:
 
     Attributes:
         names: what the inputs are called, in the order of the logits.
-        pictures: the file of each; None if they are rows of an array or a table.
-        data: the file of the rows; None for pictures.
+        image_files: the file of each; None if they are rows of an array or a table.
+        data: the file of the rows; None for images.
         field: the array of an .npz file, or the column of texts, that was used.
         classes: the names of the classes, as far as they have names.
         labels: the class of each input, for evaluation only; None without labels.
@@ -104,7 +118,7 @@ class Target:
     """
 
     names: tuple[str, ...]
-    pictures: tuple[str, ...] | None
+    image_files: tuple[str, ...] | None
     data: str | None
     field: str | None
     classes: tuple[str, ...]
@@ -136,8 +150,19 @@ class Target:
             target: Target = from_json(cls, json.loads(path.read_text(encoding="utf-8")), "target")
         except (ValueError, RecursionError) as error:
             raise InputError(f"expected the record of a target, got {path}: {error}") from error
-        if len({len(part) for part in (target.names, target.pictures, target.labels) if part is not None}) > 1:
-            raise InputError(f"expected names, pictures and labels of the same inputs, got different ones in {path}")
+        if (
+            len(
+                {
+                    len(part)
+                    for part in (target.names, target.image_files, target.labels)
+                    if part is not None
+                }
+            )
+            > 1
+        ):
+            raise InputError(
+                f"expected names, images and labels of the same inputs, got different ones in {path}"
+            )
         return target
 
 
@@ -161,10 +186,12 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
     }
 
 
-def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]) -> PredictionTable:
+def image_table(
+    names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]
+) -> PredictionTable:
     """Make a table with one row per image of a segmenter.
 
-    >>> image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])["class_share"]
+    >>> image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])["class_fraction"]
     array([0.75])
 
     Args:
@@ -173,16 +200,16 @@ def image_table(names: Sequence[str], rows: Sequence[ImageRow], classes: Sequenc
         classes: the class names, as far as they are known.
 
     """
-    shares = np.stack([row.shares for row in rows])
-    top = shares.argmax(axis=1)
+    fractions = np.stack([row.fractions for row in rows])
+    top = fractions.argmax(axis=1)
     return {
         "file": list(names),
         "class": top,
         "class_name": _names(top, classes),
-        "class_share": shares.max(axis=1),
+        "class_fraction": fractions.max(axis=1),
         "confidence_before": np.array([row.before for row in rows]),
         "confidence_after": np.array([row.after for row in rows]),
-        "shares": shares,
+        "fractions": fractions,
     }
 
 
@@ -199,7 +226,9 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
     return [classes[i] if i < len(classes) else "" for i in numbers]
 
 
-def write_predictions(folder: Path, tables: Iterable[PredictionTable], *, kind: str | None = None) -> str:
+def write_predictions(
+    folder: Path, tables: Iterable[PredictionTable], *, kind: str | None = None
+) -> str:
     """Write `predictions.parquet` or `predictions.csv` and return the name of the file.
 
     Args:
@@ -224,7 +253,8 @@ def _grouped(tables: Iterable[PredictionTable]) -> Iterator[PredictionTable]:
         rows += len(table["file"])
         if rows >= ROWS_AT_ONCE:
             yield _joined(group)
-            group, rows = [], 0
+            group = []
+            rows = 0
     if group:
         yield _joined(group)
 
@@ -235,15 +265,22 @@ def _joined(tables: list[PredictionTable]) -> PredictionTable:
 
 
 def _column(parts: list[Any]) -> list[str] | NDArray[Any]:
-    return [text for part in parts for text in part] if isinstance(parts[0], list) else np.concatenate(parts)
+    return (
+        [text for part in parts for text in part]
+        if isinstance(parts[0], list)
+        else np.concatenate(parts)
+    )
 
 
 def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
-    pa, pq = require("pyarrow", "parquet"), require("pyarrow.parquet", "parquet")
+    pa = require("pyarrow", "parquet")
+    pq = require("pyarrow.parquet", "parquet")
     writer = None
     try:
         for part in tables:
-            table = pa.Table.from_arrays([_arrow(pa, column) for column in part.values()], names=list(part))
+            table = pa.Table.from_arrays(
+                [_arrow(pa, column) for column in part.values()], names=list(part)
+            )
             writer = writer or pq.ParquetWriter(path, table.schema)
             writer.write_table(table)
     finally:
@@ -252,18 +289,29 @@ def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
 
 
 def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
-    """Make a column from its bytes: `pyarrow.array` would import pandas, which takes longer than the writing itself."""
+    """Make a column from its bytes.
+
+    `pyarrow.array` would import pandas, which takes longer than the writing itself.
+    """
     if isinstance(column, list):
         texts = [text.encode(errors="replace") for text in column]
         ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
-        return pa.Array.from_buffers(pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
-    kind, dtype = (pa.int32(), np.int32) if np.issubdtype(column.dtype, np.integer) else (pa.float32(), np.float32)
+        return pa.Array.from_buffers(
+            pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
+        )
+    kind, dtype = (
+        (pa.int32(), np.int32)
+        if np.issubdtype(column.dtype, np.integer)
+        else (pa.float32(), np.float32)
+    )
     flat = np.ascontiguousarray(column, dtype=dtype).ravel()
     values = pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
     if column.ndim == 1:
         return values
     ends = np.arange(0, len(flat) + 1, column.shape[1], dtype=np.int32)
-    return pa.ListArray.from_buffers(pa.list_(kind), len(column), [None, pa.py_buffer(ends)], children=[values])
+    return pa.ListArray.from_buffers(
+        pa.list_(kind), len(column), [None, pa.py_buffer(ends)], children=[values]
+    )
 
 
 def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
@@ -272,11 +320,15 @@ def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
         for i, table in enumerate(tables):
             if i == 0:
                 writer.writerow(table)
-            writer.writerows([_cell(value) for value in row] for row in zip(*table.values(), strict=True))
+            writer.writerows(
+                [_cell(value) for value in row] for row in zip(*table.values(), strict=True)
+            )
 
 
 def _cell(value: Any) -> Any:
-    """Format one cell: lists are joined by semicolons, and text that looks like a formula gets an apostrophe.
+    """Format one cell.
+
+    Lists are joined by semicolons, and text that looks like a formula gets an apostrophe.
 
     >>> _cell(np.array([0.25, 1 / 3])), _cell("=1+1.png")
     ('0.25;0.333333', "'=1+1.png")

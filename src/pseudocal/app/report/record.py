@@ -1,4 +1,7 @@
-"""The content of a report as a typed, versioned record: it is saved as `report.json`, and the page is drawn from it."""
+"""The content of a report as a typed, versioned record.
+
+It is saved as `report.json`, and the page is drawn from it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from pseudocal.app.report.sections import (
     AboutFit,
     AboutModel,
     Bins,
-    ClassShare,
+    ClassFraction,
     Diagrams,
     Examples,
     Fact,
@@ -32,8 +35,17 @@ from pseudocal.files import brief, load_json, replacing
 
 REPORT_FORMAT = "pseudocal-report"
 REPORT_VERSION = 4
-LARGEST_NUMBER, LARGEST_WHOLE = 1e300, 2**63  # the largest numbers that a report may hold; NaN and inf are refused
-WORDS = {str: "text", int: "a whole number", float: "a finite number", bool: "true or false", NoneType: "null"}
+LARGEST_NUMBER, LARGEST_WHOLE = (
+    1e300,
+    2**63,
+)  # the largest numbers that a report may hold; NaN and inf are refused
+WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "true or false",
+    NoneType: "null",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +79,7 @@ class Report:
     trust: Trust | None
     answers: Measured | None
     confidence: Histogram
-    classes: tuple[ClassShare, ...]
+    classes: tuple[ClassFraction, ...]
     selection: tuple[Threshold, ...]
     reliability: Diagrams
     measured: tuple[Measurement, ...] | None
@@ -84,17 +96,26 @@ class Report:
 
     @property
     def verdict(self) -> str | None:
-        """The verdict: that of the answers if there are any, which outranks the one without labels."""
+        """The verdict.
+
+        That of the answers if there are any, which outranks the one without labels.
+        """
         judged = self.answers or self.trust
         return None if judged is None else judged.verdict
 
     @property
     def uses(self) -> dict[str, str]:
-        """What became of each temperature that was found without labels, by estimator: used, refused or neither."""
+        """What became of each temperature that was found without labels, by estimator.
+
+        Used, refused or neither.
+        """
         estimator = self.settings.get("estimator")
         used = estimator if self.calibration.refused is None else "none"
         effects = {} if self.trust is None else self.trust.effects
-        return {name: "used" if name == used else "refused" if name == estimator else "" for name in effects}
+        return {
+            name: "used" if name == used else "refused" if name == estimator else ""
+            for name in effects
+        }
 
     @property
     def unit(self) -> Literal["inputs", "pixels"]:
@@ -107,7 +128,9 @@ class Report:
 
     @classmethod
     def from_dict(cls, content: Any) -> Report:
-        """Rebuild a report from `to_dict`; other formats or versions, and missing or mistyped fields, are refused.
+        """Rebuild a report from `to_dict`.
+
+        Other formats or versions, and missing or mistyped fields, are refused.
 
         >>> Report.from_dict({"format": "pseudocal-report", "format_version": 99})
         Traceback (most recent call last):
@@ -122,8 +145,12 @@ class Report:
             raise InputError(f"expected a file of format {REPORT_FORMAT}, got {repr(got)[:80]}")
         version = content.get("format_version")
         if version != REPORT_VERSION or isinstance(version, bool):
-            raise InputError(f"expected a report of format version {REPORT_VERSION}, got {repr(version)[:80]}")
-        rest = {key: value for key, value in content.items() if key not in ("format", "format_version")}
+            raise InputError(
+                f"expected a report of format version {REPORT_VERSION}, got {repr(version)[:80]}"
+            )
+        rest = {
+            key: value for key, value in content.items() if key not in ("format", "format_version")
+        }
         report: Report = from_json(cls, rest, "report")
         check_consistent(report)
         return report
@@ -136,13 +163,17 @@ class Report:
 
         """
         with replacing(path) as aside:
-            aside.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            aside.write_text(
+                json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8"
+            )
 
     @classmethod
     def load(cls, path: Path) -> Report:
         """Read what `save` wrote."""
         if not path.exists():
-            raise InputError(f"expected the folder of a calibration, with {path.name}, got {path.parent}")
+            raise InputError(
+                f"expected the folder of a calibration, with {path.name}, got {path.parent}"
+            )
         content = load_json(path, "a report file")
         try:
             return cls.from_dict(content)
@@ -157,41 +188,53 @@ def check_consistent(report: Report) -> None:
             raise InputError(f"expected the {row.metric} before and after calibration, got {row}")
     if report.reliability.of == "answers" and report.answers is None:
         raise InputError("expected what the answers of the diagrams say, got no answers")
-    histogram, shown = report.confidence, (*report.examples.changed, *report.examples.unsure)
+    histogram = report.confidence
+    shown = (*report.examples.changed, *report.examples.unsure)
     moved = (histogram.sure_before, histogram.sure_after)
     _check_lengths("histogram", len(histogram.edges) - 1, histogram.before, histogram.after, *moved)
     if min(*histogram.before, *histogram.after) < 0 or sum(histogram.before) == 0:
         got = f"{histogram.before} and {histogram.after}"
         raise InputError(f"expected counts that are neither negative nor all zero, got {got}")
     if not report.classes or not report.selection or report.selection[0].threshold != 0:
-        raise InputError(f"expected classes and thresholds from 0, got {report.classes[:1]}, {report.selection[:1]}")
-    for share in report.classes:
-        if not 0 < share.share <= 1:
-            raise InputError(f"expected a share above 0 and up to 1, got {share.share} for {share.name!r}")
+        raise InputError(
+            f"expected classes and thresholds from 0, got {report.classes[:1]}, {report.selection[:1]}"
+        )
+    for fraction in report.classes:
+        if not 0 < fraction.fraction <= 1:
+            raise InputError(
+                f"expected a share above 0 and up to 1, got {fraction.fraction} for {fraction.name!r}"
+            )
     for bins in (report.reliability.before, report.reliability.after):
         columns = (bins.count, bins.confidence, bins.accuracy, bins.low, bins.high)
         _check_lengths("diagram", len(bins.edges) - 1, *columns)
         if len({one.interval is None for one in filled_bins(bins)}) > 1:
             raise InputError(f"expected an interval for each bin or for none, got {bins.low}")
-    _check_pictures(*(one.thumbnail for one in shown))
+    _check_images(*(one.thumbnail for one in shown))
     if (segments := report.segmentation) is not None:
         _check_lengths("table of classes", max(1, len(segments.header)), *segments.rows)
         for one in segments.maps:
-            _check_pictures(one.picture, one.before, one.after, one.correct)
+            _check_images(one.image_file, one.before, one.after, one.correct)
 
 
 def filled_bins(bins: Bins) -> list[FilledBin]:
     """Return the bins of a diagram that have predictions."""
     found = []
     for k, count in enumerate(bins.count):
-        confidence, accuracy, low, high = bins.confidence[k], bins.accuracy[k], bins.low[k], bins.high[k]
+        confidence = bins.confidence[k]
+        accuracy = bins.accuracy[k]
+        low = bins.low[k]
+        high = bins.high[k]
         if count == 0:
             continue
         if count < 0 or confidence is None or accuracy is None or (low is None) != (high is None):
             got = (count, confidence, accuracy, low, high)
-            raise InputError(f"expected a count, two means and both ends of an interval in bin {k}, got {got}")
+            raise InputError(
+                f"expected a count, two means and both ends of an interval in bin {k}, got {got}"
+            )
         interval = None if low is None or high is None else (low, high)
-        found.append(FilledBin(bins.edges[k], bins.edges[k + 1], count, confidence, accuracy, interval))
+        found.append(
+            FilledBin(bins.edges[k], bins.edges[k + 1], count, confidence, accuracy, interval)
+        )
     return found
 
 
@@ -201,11 +244,11 @@ def _check_lengths(what: str, length: int, *columns: tuple[Any, ...]) -> None:
         raise InputError(f"expected a {what} of {max(1, length)} columns, got lengths {found}")
 
 
-def _check_pictures(*addresses: str | None) -> None:
-    """Refuse pictures that are not embedded in the file."""
+def _check_images(*addresses: str | None) -> None:
+    """Refuse images that are not embedded in the file."""
     for address in addresses:
         if address is not None and not address.startswith("data:image/"):
-            raise InputError(f"expected a picture as a data URL, got {address[:80]!r}")
+            raise InputError(f"expected an image as a data URL, got {address[:80]!r}")
 
 
 def to_json(value: Any) -> Any:
@@ -232,7 +275,8 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
     pseudocal.arrays.InputError: expected a whole number as data.inputs, got 'many'
 
     Args:
-        kind: a dataclass, `str`, `int`, `float`, `bool`, `Any`, or a `Literal`, an optional, a tuple or a dictionary.
+        kind: a dataclass, `str`, `int`, `float`, `bool`, `Any`, or a `Literal`, an optional, a
+            tuple or a dictionary.
         value: the value that `json.loads` returned.
         where: the name of the value, for error messages.
 
@@ -241,9 +285,14 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
         return value
     if is_dataclass(kind):
         return _dataclass(kind, value, where)
-    origin, parts = get_origin(kind), get_args(kind)
+    origin = get_origin(kind)
+    parts = get_args(kind)
     if origin is Literal:
-        return value if _among(value, parts) else _refuse("one of " + ", ".join(map(repr, parts)), value, where)
+        return (
+            value
+            if _among(value, parts)
+            else _refuse("one of " + ", ".join(map(repr, parts)), value, where)
+        )
     if origin in (UnionType, Union):  # the latter of a Literal
         [other] = [part for part in parts if part is not NoneType]
         return None if value is None else from_json(other, value, where)
@@ -263,7 +312,9 @@ def _dataclass(kind: Any, value: Any, where: str) -> Any:
         raise InputError(f"expected {where} with the field {missing[0]!r}, got none")
     if unknown := [name for name in value if name not in hints]:
         raise InputError(f"expected {where} with the fields {', '.join(hints)}, got {unknown[0]!r}")
-    return kind(**{name: from_json(hint, value[name], f"{where}.{name}") for name, hint in hints.items()})
+    return kind(
+        **{name: from_json(hint, value[name], f"{where}.{name}") for name, hint in hints.items()}
+    )
 
 
 @cache
@@ -278,13 +329,16 @@ def _tuple(parts: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
         _refuse("a list" if many else f"a list of {len(parts)}", value, where)
     kinds = [parts[0]] * len(value) if many else parts
     return tuple(
-        from_json(kind, part, f"{where}[{i}]") for i, (kind, part) in enumerate(zip(kinds, value, strict=True))
+        from_json(kind, part, f"{where}[{i}]")
+        for i, (kind, part) in enumerate(zip(kinds, value, strict=True))
     )
 
 
 def _plain(kind: type, value: Any, where: str) -> Any:
     """Check text, a number or a boolean; an integer is accepted as a float."""
-    number = type(value) in (int, float) and abs(value) <= (LARGEST_NUMBER if kind is float else LARGEST_WHOLE)
+    number = type(value) in (int, float) and abs(value) <= (
+        LARGEST_NUMBER if kind is float else LARGEST_WHOLE
+    )
     if kind is float and number:
         return float(value)
     fits = type(value) is kind and kind is not float and (kind is not int or number)

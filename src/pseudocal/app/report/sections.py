@@ -42,7 +42,7 @@ class AboutData:
         used: the number of inputs that were used.
         preparation: what happens to an input before the model sees it, in words.
         unreadable: the inputs that could not be read, and why.
-        left_out: the blocks that workers could not process, and why.
+        skipped: the blocks that workers could not process, and why.
         blocks: the number and kind of blocks, in words; None if there were none.
         assumed: what of the preparation was assumed, since neither the user nor the model said it.
 
@@ -53,7 +53,7 @@ class AboutData:
     used: int
     preparation: str
     unreadable: tuple[Reason, ...] = ()
-    left_out: tuple[Reason, ...] = ()
+    skipped: tuple[Reason, ...] = ()
     blocks: str | None = None
     assumed: tuple[str, ...] = ()
 
@@ -67,11 +67,13 @@ class AboutFit:
         temperature: the number that logits are divided by.
         low: the lower end of the interval; None if unknown.
         high: the upper end of the interval; None if unbounded.
-        bound: the limit of the search range that the temperature is at; None if it is inside the range.
-        refused: the temperature that was fitted and should not be applied, if T = 1 is in its place.
+        bound: the limit of the search range that the temperature is at; None if it is inside the
+            range.
+        refused: the temperature that was fitted and should not be applied, if T = 1 is in its
+            place.
         pairs: the number of pairs of inputs that were drawn.
-        mixes: the number of pairs, or of their pixels, that were mixed.
-        forward_passes: the number of inputs and mixes that the model predicted.
+        mixup_samples: the number of pairs, or of their pixels, that were mixed.
+        forward_passes: the number of inputs and mixup samples that the model predicted.
 
     """
 
@@ -82,7 +84,7 @@ class AboutFit:
     bound: str | None
     refused: float | None
     pairs: int
-    mixes: int
+    mixup_samples: int
     forward_passes: int
 
 
@@ -94,7 +96,8 @@ class Histogram:
         edges: the edges of the bins.
         before: the number of predictions in each bin before calibration.
         after: the same after calibration.
-        sure_before: the mean confidence of the predictions in each bin before calibration; None for an empty bin.
+        sure_before: the mean confidence of the predictions in each bin before calibration; None for
+            an empty bin.
         sure_after: the mean confidence of the same predictions after calibration.
         mean_before: the mean confidence before calibration.
         mean_after: the same after calibration.
@@ -111,20 +114,20 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class ClassShare:
+class ClassFraction:
     """A predicted class.
 
     Attributes:
         name: the name of the class.
-        share: its share of the predictions.
+        fraction: its fraction of the predictions.
         before: the mean confidence of its predictions before calibration.
         after: the same after calibration.
-        right: the share of its predictions that are right; None without labels.
+        right: the fraction of its predictions that are right; None without labels.
 
     """
 
     name: str
-    share: float
+    fraction: float
     before: float
     after: float
     right: float | None
@@ -136,9 +139,9 @@ class Threshold:
 
     Attributes:
         threshold: the least confidence, after calibration.
-        coverage: the share of the predictions that reach it.
-        expected: the share of these that are wrong, by their confidence.
-        wrong: the share of these that are wrong, by labels; None without labels.
+        coverage: the fraction of the predictions that reach it.
+        expected: the fraction of these that are wrong, by their confidence.
+        wrong: the fraction of these that are wrong, by labels; None without labels.
 
     """
 
@@ -177,15 +180,16 @@ class Diagrams:
     """Reliability before and after calibration.
 
     Attributes:
-        of: what the predictions are of: labelled inputs, labelled pixels, mixes, or inputs that a person answered.
+        of: what the predictions are of: labelled inputs, labelled pixels, mixup samples, or inputs
+            that a person answered.
         before: the diagram before calibration.
         after: the diagram after calibration, or with the temperature that was refused.
-        noise: the ECE that a perfectly calibrated model with the confidences of `after` would have by chance; None
-            without labels.
+        noise: the ECE that a perfectly calibrated model with the confidences of `after` would have
+            by chance; None without labels.
 
     """
 
-    of: Literal["inputs", "pixels", "mixes", "answers"]
+    of: Literal["inputs", "pixels", "mixup", "answers"]
     before: Bins
     after: Bins
     noise: float | None = None
@@ -207,7 +211,8 @@ class Measurement:
     Attributes:
         metric: the name of the metric.
         before: the metric before calibration.
-        after: the metric after calibration, or with the temperature that was refused; None if measured once.
+        after: the metric after calibration, or with the temperature that was refused; None if
+            measured once.
         change: the paired change; None if measured once.
 
     """
@@ -227,7 +232,7 @@ class Example:
         class_name: the predicted class.
         before: the confidence before calibration.
         after: the confidence after calibration.
-        thumbnail: the picture as a data URL; None if there is none.
+        thumbnail: the image as a data URL; None if there is none.
         label: the true class; None without labels.
         text: the beginning of the input, if it is a text.
 
@@ -251,12 +256,12 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class MapPictures:
+class MapImages:
     """One image pixel by pixel, as data URLs.
 
     Attributes:
         name: the name of the image.
-        picture: the image itself; None if there is no file.
+        image_file: the image itself; None if there is no file.
         before: the confidence before calibration.
         after: the confidence after calibration.
         correct: where the model is right; None without a mask.
@@ -264,7 +269,7 @@ class MapPictures:
     """
 
     name: str
-    picture: str | None
+    image_file: str | None
     before: str
     after: str
     correct: str | None
@@ -272,9 +277,12 @@ class MapPictures:
 
 @dataclass(frozen=True)
 class Segmentation:
-    """The part of a report that only a segmenter has: a few images pixel by pixel, and a table of classes."""
+    """The part of a report that only a segmenter has.
 
-    maps: tuple[MapPictures, ...]
+    A few images pixel by pixel, and a table of classes.
+    """
+
+    maps: tuple[MapImages, ...]
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 

@@ -1,4 +1,7 @@
-"""The shapes that charts are made of, in the units of their drawings; `page.py` and `advice.py` place them."""
+"""The shapes that charts are made of, in the units of their drawings.
+
+`page.py` and `advice.py` place them.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class BinMarks:
-    """The marks of one bin: its bars, the line of its interval, and the numbers to show on hover."""
+    """The marks of one bin.
+
+    Its bars, the line of its interval, and the numbers to show on hover.
+    """
 
     x: float
     width: float
@@ -58,9 +64,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Track:
-    """A line from 0 to 100% with a mark on it and, for the forecast, an interval."""
+    """A line from 0 to 100% with a mark on it and, for the estimate, an interval."""
 
-    kind: str  # "forecast", "before", "after" or "measured": the shape and colour of the mark
+    kind: str  # "estimate", "before", "after" or "measured": the shape and colour of the mark
     label: str
     value: str
     y: float

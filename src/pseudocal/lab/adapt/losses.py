@@ -1,8 +1,8 @@
 """The losses of the adaptation methods: one short function of tensors each.
 
-`logits` are `(n, classes)` before the softmax and losses are scalars to descend on. Entropies use log(p + 1e-5), as
-the published code does. Weights and pseudo-labels are detached, so no gradient flows through them, unless the method's
-authors let it flow (CDAN+E): then the docstring says so.
+`logits` are `(n, classes)` before the softmax and losses are scalars to descend on. Entropies use
+log(p + 1e-5), as the published code does. Weights and pseudo-labels are detached, so no gradient
+flows through them, unless the method's authors let it flow (CDAN+E): then the docstring says so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 LOG_EPS = 1e-5  # inside every logarithm of a probability
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None) -> Tensor:
+def cross_entropy(
+    logits: Tensor, labels: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None
+) -> Tensor:
     """Cross-entropy with targets (1 - smoothing) * onehot + smoothing / classes, rows weighted and averaged.
 
     Two classes at equal logits cost log 2 whatever the labels and weights are:
@@ -46,7 +48,9 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def confidence_weights(p: Tensor) -> Tensor:
-    """Larger weights for confident rows: 1 + exp(-H), between 1 and 2 whatever the number of classes.
+    """Larger weights for confident rows.
+
+    1 + exp(-H), between 1 and 2 whatever the number of classes.
 
     >>> confidence_weights(torch.tensor([[1.0, 0.0]])).round(decimals=3)
     tensor([2.])
@@ -55,7 +59,9 @@ def confidence_weights(p: Tensor) -> Tensor:
 
 
 def mcc(logits: Tensor, *, temperature: float = 1.0, weights: Tensor | None = None) -> Tensor:
-    """Minimum class confusion (Jin et al., ECCV 2020): the share of the class correlation that lies off its diagonal.
+    """Minimum class confusion (Jin et al., ECCV 2020).
+
+    The fraction of the class correlation that lies off its diagonal.
 
     Confident and diverse predictions have no confusion:
 
@@ -73,7 +79,9 @@ def mcc(logits: Tensor, *, temperature: float = 1.0, weights: Tensor | None = No
 
 
 def bnm(logits: Tensor) -> Tensor:
-    """Batch nuclear-norm maximisation (Cui et al., CVPR 2020): minus the mean singular value of the predictions.
+    """Batch nuclear-norm maximisation (Cui et al., CVPR 2020).
+
+    Minus the mean singular value of the predictions.
 
     >>> bnm(torch.tensor([[99.0, 0.0], [0.0, 99.0]])).item()
     -1.0
@@ -82,7 +90,9 @@ def bnm(logits: Tensor) -> Tensor:
 
 
 def bnm_atdoc(logits: Tensor) -> Tensor:
-    """BNM as scaled in the ATDOC code, in which PseudoCal's models were trained: times sqrt(min(n, classes)) / n.
+    """BNM as scaled in the ATDOC code, in which PseudoCal's models were trained.
+
+    Times sqrt(min(n, classes)) / n.
 
     >>> round(bnm_atdoc(torch.tensor([[99.0, 0.0], [0.0, 99.0]])).item(), 4)
     -1.4142
@@ -106,9 +116,12 @@ def bnm_fast(logits: Tensor) -> Tensor:
 
 
 def information_maximisation(logits: Tensor, *, diversity: bool = True) -> Tensor:
-    """SHOT's objective (Liang et al., ICML 2020): each prediction confident, all together spread over the classes.
+    """SHOT's objective (Liang et al., ICML 2020).
 
-    Without `diversity` (partial sets, where some classes should stay empty) only the first term is left.
+    Each prediction confident, all together spread over the classes.
+
+    Without `diversity` (partial sets, where some classes should stay empty) only the first term is
+    left.
 
     >>> round(information_maximisation(torch.tensor([[99.0, 0.0], [0.0, 99.0]])).item(), 3)
     -0.693
@@ -118,20 +131,27 @@ def information_maximisation(logits: Tensor, *, diversity: bool = True) -> Tenso
     return sure - entropies(p.mean(dim=0)) if diversity else sure
 
 
-def domain_confusion(source: Tensor, target: Tensor, source_weights: Tensor, target_weights: Tensor) -> Tensor:
+def domain_confusion(
+    source: Tensor, target: Tensor, source_weights: Tensor, target_weights: Tensor
+) -> Tensor:
     """Binary cross-entropy of a discriminator's logits (source is 1, target 0), rows weighted.
 
-    The weights are not normalised here: see `per_domain` and `over_batch` for the two ways to normalise them.
+    The weights are not normalised here: see `per_domain` and `over_batch` for the two ways to
+    normalise them.
 
     >>> half = torch.tensor([0.5])
     >>> round(domain_confusion(torch.zeros(1), torch.zeros(1), half, half).item(), 4)
     0.6931
     """
-    return (source_weights * F.softplus(-source)).sum() + (target_weights * F.softplus(target)).sum()
+    return (source_weights * F.softplus(-source)).sum() + (
+        target_weights * F.softplus(target)
+    ).sum()
 
 
 def per_domain(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """CDAN's own normalisation: each domain's weights sum to a half; gradients pass through the numerator only.
+    """CDAN's own normalisation: each domain's weights sum to a half.
+
+    Gradients pass through the numerator only.
 
     >>> per_domain(torch.tensor([1.0, 3.0]), torch.tensor([2.0]))
     (tensor([0.1250, 0.3750]), tensor([0.5000]))
@@ -150,7 +170,9 @@ def over_batch(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def multilinear(p: Tensor, features: Tensor) -> Tensor:
-    """CDAN's condition: every feature times every class probability, `(n, classes * width)`; p is detached.
+    """CDAN's condition: every feature times every class probability, `(n, classes * width)`.
+
+    P is detached.
 
     >>> multilinear(torch.tensor([[0.25, 0.75]]), torch.tensor([[4.0, 8.0]]))
     tensor([[1., 2., 3., 6.]])
@@ -170,17 +192,21 @@ def stepwise_norm(features: Tensor, *, step: float = 1.0) -> Tensor:
     return (norms - (norms.detach() + step)).square().mean()
 
 
-def discrepancy(logits: Tensor, rival: Tensor) -> Tensor:
-    """MCD (Saito et al., CVPR 2018): how far two heads' predictions are apart, mean over rows and classes.
+def discrepancy(logits: Tensor, baseline: Tensor) -> Tensor:
+    """MCD (Saito et al., CVPR 2018).
+
+    How far two heads' predictions are apart, mean over rows and classes.
 
     >>> round(discrepancy(torch.tensor([[99.0, 0.0]]), torch.zeros(1, 2)).item(), 4)
     0.5
     """
-    return (logits.softmax(dim=1) - rival.softmax(dim=1)).abs().mean()
+    return (logits.softmax(dim=1) - baseline.softmax(dim=1)).abs().mean()
 
 
 def class_balance(logits: Tensor) -> Tensor:
-    """MCD's balance term: the cross-entropy of the mean prediction against the uniform distribution.
+    """MCD's balance term.
+
+    The cross-entropy of the mean prediction against the uniform distribution.
 
     >>> round(class_balance(torch.zeros(3, 2)).item(), 4)
     0.6931
@@ -189,7 +215,9 @@ def class_balance(logits: Tensor) -> Tensor:
 
 
 def class_weights(logits: Tensor, *, sharpness: float = 1.0, over_max: bool = False) -> Tensor:
-    """PADA (Cao et al., ECCV 2018): the share of each class in the target, relative to the mean share (or the largest).
+    """PADA (Cao et al., ECCV 2018).
+
+    The fraction of each class in the target, relative to the mean share (or the largest).
 
     >>> class_weights(torch.tensor([[999.0, 0.0, 0.0, 0.0], [0.0, 999.0, 0.0, 0.0]]))
     tensor([2., 2., 0., 0.])

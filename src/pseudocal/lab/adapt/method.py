@@ -1,10 +1,13 @@
-"""An adaptation method: settings, a little state, and a generator whose every `yield` is one step of the optimiser.
+"""An adaptation method.
+
+Settings, a little state, and a generator whose every `yield` is one step of the optimiser.
 
     class MyMethod(nn.Module):
-        def __init__(self, problem, *, weight=1.0): ...        # buffers and parameters are saved and restored
-        def steps(self, network, batch, now):
+        def __init__(self, problem, *, weight=1.0): ...        # buffers and parameters are saved
+        and restored def steps(self, network, batch, now):
             ...
-            yield Update(loss)                                   # the loop takes one step of the optimiser
+            yield Update(loss)                                   # the loop takes one step of the
+            optimiser
             ...                                                # code here runs after that step
 
 Source-free methods get a `TargetBatch`, the others a `Pair`.
@@ -53,12 +56,15 @@ class Moment:
 
     @property
     def ramp(self) -> float:
-        """The share of the training that is done."""
+        """The fraction of the training that is done."""
         return self.step / self.total
 
     @property
     def reversal(self) -> float:
-        """How strongly gradients are reversed: from 0 to 1 along a sigmoid (Ganin & Lempitsky, ICML 2015)."""
+        """How strongly gradients are reversed.
+
+        From 0 to 1 along a sigmoid (Ganin & Lempitsky, ICML 2015).
+        """
         return 2 / (1 + math.exp(-10 * self.ramp)) - 1
 
     def starts_interval(self, count: int) -> bool:
@@ -138,12 +144,14 @@ class Preset:
         batch: how many inputs of each domain a step sees.
         lr: the learning rate at the start.
         decay: the weight decay.
-        schedule: a name in `SCHEDULES`. It spans all iterations; the published schedules are for 10,000.
-        backbone_scale: the backbone's learning rate relative to the head's, if it starts from trained weights.
+        schedule: a name in `SCHEDULES`. It spans all iterations; the published schedules are for
+            10,000.
+        backbone_scale: the backbone's learning rate relative to the head's, if it starts from
+            trained weights.
         backbone_momentum: the backbone's momentum.
         options: settings of the method that differ from its defaults.
-        own_classifier: whether the source model of a source-free method is the pretrained network with its own
-            classifier, as for ImageNet; else one is trained on the source.
+        own_classifier: whether the source model of a source-free method is the pretrained network
+            with its own classifier, as for ImageNet; else one is trained on the source.
 
     """
 
@@ -160,12 +168,14 @@ class Preset:
     own_classifier: bool = False
 
 
-SCHEDULES: dict[str, Callable[[float], float]] = {  # of the share of the training that is done
+SCHEDULES: dict[str, Callable[[float], float]] = {  # of the fraction of the training that is done
     "constant": lambda ramp: 1.0,
     "poly": lambda ramp: (1 - ramp) ** 0.9,  # of segmentation
     "inverse": lambda ramp: (1 + 10 * ramp) ** -0.75,
     "steep": lambda ramp: (1 + 10 * ramp) ** -1.5,  # DINE's distillation
-    "late": lambda ramp: (11 + 10 * ramp) ** -0.75,  # DINE's fine-tuning goes on where "inverse" ends
+    "late": lambda ramp: (
+        (11 + 10 * ramp) ** -0.75
+    ),  # DINE's fine-tuning goes on where "inverse" ends
 }
 
 
@@ -174,7 +184,8 @@ def forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute features and logits of the source, then of the target.
 
-    With `joint`, both domains are one batch and share their batch statistics; ATDOC and CDAN keep them apart.
+    With `joint`, both domains are one batch and share their batch statistics; ATDOC and CDAN keep
+    them apart.
     """
     if not joint:
         return (*network.both(batch.source), *network.both(batch.target))

@@ -1,7 +1,7 @@
 """Networks: a backbone, a head on top of it, and the discriminator of the adversarial methods.
 
-With a frozen backbone only the head is trained, on features computed once: `nn.Identity()` takes the backbone's place
-during training, and the finished model gets the real one back.
+With a frozen backbone only the head is trained, on features computed once: `nn.Identity()` takes
+the backbone's place during training, and the finished model gets the real one back.
 
 A head is a bottleneck, whose output is what the methods call "the features", and a classifier.
 
@@ -87,26 +87,42 @@ class Network(nn.Module):
         return [*self.backbone.parameters(), *self.head.bottleneck.parameters()]
 
     def classifiers(self) -> list[nn.Parameter]:
-        """The parameters of the classifier and of its rival, if any."""
-        rival = [] if self.head.rival is None else list(self.head.rival.parameters())
-        return [*self.head.classifier.parameters(), *rival]
+        """The parameters of the classifier and of its baseline, if any."""
+        baseline = [] if self.head.baseline is None else list(self.head.baseline.parameters())
+        return [*self.head.classifier.parameters(), *baseline]
 
 
 class Head(nn.Module):
-    """A bottleneck and a classifier; MCD has a second classifier, the rival."""
+    """A bottleneck and a classifier; MCD has a second classifier, the baseline."""
 
-    def __init__(self, bottleneck: nn.Module, classifier: nn.Module, *, width: int, rival: nn.Module | None = None):
+    def __init__(
+        self,
+        bottleneck: nn.Module,
+        classifier: nn.Module,
+        *,
+        width: int,
+        baseline: nn.Module | None = None,
+    ):
         super().__init__()
-        self.bottleneck, self.classifier, self.rival, self.width = bottleneck, classifier, rival, width
+        self.bottleneck = bottleneck
+        self.classifier = classifier
+        self.baseline = baseline
+        self.width = width
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits `(n, classes)`; with a rival still those of the first classifier, as in PseudoCal."""
+        """Logits `(n, classes)`.
+
+        With a baseline still those of the first classifier, as in PseudoCal.
+        """
         logits: Tensor = self.classifier(self.bottleneck(x))
         return logits
 
 
 class NormKeepingDropout(nn.Dropout):
-    """Dropout that keeps the expected squared norm instead of the mean: its output times sqrt(1 - p)."""
+    """Dropout that keeps the expected squared norm instead of the mean.
+
+    Its output times sqrt(1 - p).
+    """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
         """Drop and rescale; nothing happens in evaluation."""
@@ -118,14 +134,20 @@ class QuickDropout(nn.Dropout):
     """Dropout whose mask comes from uniform numbers, which torch draws four times as fast as coin tosses on a CPU."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
-        """Drop each number with probability p and scale the others up; nothing happens in evaluation."""
+        """Drop each number with probability p and scale the others up.
+
+        Nothing happens in evaluation.
+        """
         if not self.training:
             return input
         return input * torch.rand_like(input).ge_(self.p).div_(1 - self.p)
 
 
 def build_head(kind: str, inputs: int, width: int, classes: int) -> Head:
-    """Build a head by name; `width` is the bottleneck's, weights are drawn from torch's generator."""
+    """Build a head by name.
+
+    `width` is the bottleneck's, weights are drawn from torch's generator.
+    """
     if kind not in HEADS:
         raise InputError(f"expected a head among {', '.join(HEADS)}, got {kind!r}")
     return HEADS[kind](inputs, width, classes)
@@ -140,7 +162,10 @@ def xavier(inputs: int, outputs: int) -> nn.Linear:
 
 
 def gaussian(inputs: int, outputs: int, std: float, *, bias: bool = False) -> nn.Linear:
-    """Make a linear layer with small normal weights; the bias is zero or, with `bias`, drawn likewise."""
+    """Make a linear layer with small normal weights.
+
+    The bias is zero or, with `bias`, drawn likewise.
+    """
     layer = nn.Linear(inputs, outputs)
     nn.init.normal_(layer.weight, std=std)
     nn.init.normal_(layer.bias, std=std) if bias else nn.init.zeros_(layer.bias)
@@ -169,7 +194,11 @@ def direct(inputs: int, width: int, classes: int) -> Head:
 
 def batchnorm(inputs: int, width: int, classes: int) -> Head:
     """MCC's head: the batch norm starts with scales near zero, so the logits do too."""
-    return Head(nn.Sequential(xavier(inputs, width), batch_norm(width, 0, 0.005)), xavier(width, classes), width=width)
+    return Head(
+        nn.Sequential(xavier(inputs, width), batch_norm(width, 0, 0.005)),
+        xavier(width, classes),
+        width=width,
+    )
 
 
 def relu(inputs: int, width: int, classes: int) -> Head:
@@ -184,15 +213,27 @@ def gaussian_head(inputs: int, width: int, classes: int) -> Head:
 
 
 def weightnorm(inputs: int, width: int, classes: int) -> Head:
-    """SHOT's head: the classifier learns directions and lengths separately; initialised by torch, as in its code."""
+    """SHOT's head: the classifier learns directions and lengths separately.
+
+    Initialised by torch, as in its code.
+    """
     classifier = nn.Linear(width, classes)
     nn.init.zeros_(classifier.bias)
-    return Head(nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width)), weight_norm(classifier), width=width)
+    return Head(
+        nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width)),
+        weight_norm(classifier),
+        width=width,
+    )
 
 
 def afn(inputs: int, width: int, classes: int) -> Head:
     """AFN's head."""
-    layers = [gaussian(inputs, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU(), NormKeepingDropout(0.5)]
+    layers = [
+        gaussian(inputs, width, 0.01, bias=True),
+        batch_norm(width, 1, 0.01),
+        nn.ReLU(),
+        NormKeepingDropout(0.5),
+    ]
     return Head(nn.Sequential(*layers), gaussian(width, classes, 0.01, bias=True), width=width)
 
 
@@ -200,22 +241,29 @@ def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
     """One of MCD's two classifiers."""
 
     def layers(before: int) -> list[nn.Module]:
-        return [QuickDropout(0.5), gaussian(before, width, 0.01, bias=True), batch_norm(width, 1, 0.01), nn.ReLU()]
+        return [
+            QuickDropout(0.5),
+            gaussian(before, width, 0.01, bias=True),
+            batch_norm(width, 1, 0.01),
+            nn.ReLU(),
+        ]
 
     return nn.Sequential(*layers(inputs), *layers(width), gaussian(width, classes, 0.01, bias=True))
 
 
 def pair(inputs: int, width: int, classes: int) -> Head:
     """MCD's head."""
-    first, rival = three_layers(inputs, width, classes), three_layers(inputs, width, classes)
-    return Head(nn.Identity(), first, width=inputs, rival=rival)
+    first = three_layers(inputs, width, classes)
+    baseline = three_layers(inputs, width, classes)
+    return Head(nn.Identity(), first, width=inputs, baseline=baseline)
 
 
 def bottleneck_pair(inputs: int, width: int, classes: int) -> Head:
     """MCD above a frozen backbone: a generator must be left to train."""
     generator = nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width), nn.ReLU())
-    first, rival = three_layers(width, width, classes), three_layers(width, width, classes)
-    return Head(generator, first, width=width, rival=rival)
+    first = three_layers(width, width, classes)
+    baseline = three_layers(width, width, classes)
+    return Head(generator, first, width=width, baseline=baseline)
 
 
 HEADS: dict[str, Callable[[int, int, int], Head]] = {
@@ -232,13 +280,22 @@ HEADS: dict[str, Callable[[int, int, int], Head]] = {
 
 
 class Discriminator(nn.Module):
-    """Source or target? One hidden layer (ATDOC's code), or two with dropout (CDAN's, PADA's); logits `(n,)` out."""
+    """Source or target? One hidden layer (ATDOC's code), or two with dropout (CDAN's, PADA's).
 
-    def __init__(self, inputs: int, *, width: int = 1024, deep: bool = False, stds: Sequence[float] = ()) -> None:
+    Logits `(n,)` out.
+    """
+
+    def __init__(
+        self, inputs: int, *, width: int = 1024, deep: bool = False, stds: Sequence[float] = ()
+    ) -> None:
         super().__init__()
-        shapes = [(inputs, width), (width, width), (width, 1)] if deep else [(inputs, width), (width, 1)]
+        shapes = (
+            [(inputs, width), (width, width), (width, 1)] if deep else [(inputs, width), (width, 1)]
+        )
         layers = (
-            [gaussian(*s, std) for s, std in zip(shapes, stds, strict=True)] if stds else [xavier(*s) for s in shapes]
+            [gaussian(*s, std) for s, std in zip(shapes, stds, strict=True)]
+            if stds
+            else [xavier(*s) for s in shapes]
         )
         self.layers = nn.ModuleList(layers)
         self.dropout = nn.Dropout(0.5 if deep else 0.0)

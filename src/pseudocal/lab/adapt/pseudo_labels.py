@@ -1,4 +1,7 @@
-"""Pseudo-labels of target inputs: ATDOC's neighbours and centroids (Liang et al., CVPR 2021), SHOT's clusters."""
+"""Pseudo-labels of target inputs.
+
+ATDOC's neighbours and centroids (Liang et al., CVPR 2021), SHOT's clusters.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 def neighbour_labels(
     features: Tensor, rows: Tensor, *, memory: Tensor, predictions: Tensor, k: int = 5
 ) -> tuple[Tensor, Tensor]:
-    """Label each feature by its k nearest neighbours in the memory; its weight is how strongly they agree.
+    """Label each feature by its k nearest neighbours in the memory.
+
+    Its weight is how strongly they agree.
 
     `rows` are the features' own rows in the memory: none may vote for itself.
 
@@ -28,7 +33,9 @@ def neighbour_labels(
 
 
 def sharpened(p: Tensor) -> Tensor:
-    """What the memory keeps of a batch: p**2 over its column sums, so that common classes weigh less.
+    """What the memory keeps of a batch.
+
+    P**2 over its column sums, so that common classes weigh less.
 
     Columns sum to one, rows do not. That balances the classes, as the published code does.
 
@@ -48,7 +55,9 @@ def centroid_labels(features: Tensor, centroids: Tensor) -> Tensor:
     return (features.detach() @ F.normalize(centroids, dim=1).T).argmax(dim=1)
 
 
-def moved_centroids(centroids: Tensor, features: Tensor, labels: Tensor, *, momentum: float = 0.1) -> Tensor:
+def moved_centroids(
+    centroids: Tensor, features: Tensor, labels: Tensor, *, momentum: float = 0.1
+) -> Tensor:
     """Move centroids towards the class means of a batch; the centroid of an absent class shrinks.
 
     >>> moved_centroids(torch.ones(2, 1), torch.tensor([[3.0], [5.0]]), torch.tensor([0, 0]), momentum=0.5)
@@ -61,7 +70,9 @@ def moved_centroids(centroids: Tensor, features: Tensor, labels: Tensor, *, mome
 
 
 def cluster_labels(features: Tensor, p: Tensor, *, threshold: int = 0) -> Tensor:
-    """SHOT's pseudo-labels: the nearest class centroid by cosine, centroids weighted by p, then by those labels.
+    """SHOT's pseudo-labels.
+
+    The nearest class centroid by cosine, centroids weighted by p, then by those labels.
 
     Classes that `threshold` rows or fewer are predicted to have are left out.
 
@@ -71,13 +82,16 @@ def cluster_labels(features: Tensor, p: Tensor, *, threshold: int = 0) -> Tensor
     tensor([0, 0, 1])
     """
     features = F.normalize(torch.cat([features, torch.ones_like(features[:, :1])], dim=1), dim=1)
-    share, labels = p, p.argmax(dim=1)
+    fraction = p
+    labels = p.argmax(dim=1)
     for _ in range(2):
-        centroids = F.normalize(share.T @ features / (1e-8 + share.sum(dim=0)[:, None]), dim=1)
+        centroids = F.normalize(
+            fraction.T @ features / (1e-8 + fraction.sum(dim=0)[:, None]), dim=1
+        )
         kept = torch.bincount(labels, minlength=p.shape[1]) > threshold
         if not kept.any():  # every class is too rare: the predictions are all there is
             return labels
         likeness = (features @ centroids.T).masked_fill(~kept, -torch.inf)
         labels = likeness.argmax(dim=1)
-        share = F.one_hot(labels, p.shape[1]).to(p.dtype)
+        fraction = F.one_hot(labels, p.shape[1]).to(p.dtype)
     return labels

@@ -21,12 +21,21 @@ from pseudocal.arrays import InputError
 from pseudocal.files import locked, save_json, sweep, writing
 from pseudocal.lab.adapt.backbones import Backbone, build_backbone
 from pseudocal.lab.adapt.choices import Choice
-from pseudocal.lab.adapt.method import SCHEDULES, Moment, Point, Preset, ReportProgress, TrainingProgress
+from pseudocal.lab.adapt.method import (
+    SCHEDULES,
+    Moment,
+    Point,
+    Preset,
+    ReportProgress,
+    TrainingProgress,
+)
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
 
 CHECKPOINT = "resume.safetensors"  # in the folder of a run
-Draw = Callable[[int], Generator[Any, None, None]]  # from the first step to the batches of all steps from there on
+Draw = Callable[
+    [int], Generator[Any, None, None]
+]  # from the first step to the batches of all steps from there on
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +69,10 @@ class DescentPlan:
 
 
 def descend(network: Network, method: Any, draw: Draw, plan: DescentPlan) -> list[Point]:
-    """Train the network in place and return its curve; resumes from the plan's checkpoint if there is one."""
+    """Train the network in place and return its curve.
+
+    Resumes from the plan's checkpoint if there is one.
+    """
     optimiser = build_optimiser(network, method, plan)
     with seeded(plan.seed), ExitStack() as stack:
         done, curve = restore_checkpoint(plan.checkpoint, network, method, optimiser)
@@ -87,7 +99,10 @@ def descend(network: Network, method: Any, draw: Draw, plan: DescentPlan) -> lis
 
 
 def build_optimiser(network: Network, method: nn.Module, plan: DescentPlan) -> torch.optim.SGD:
-    """SGD with Nesterov momentum; a backbone with trained weights moves at a fraction of the rate."""
+    """SGD with Nesterov momentum.
+
+    A backbone with trained weights moves at a fraction of the rate.
+    """
     preset = plan.preset
     momentum = preset.backbone_momentum
     groups = [
@@ -100,7 +115,9 @@ def build_optimiser(network: Network, method: nn.Module, plan: DescentPlan) -> t
         },
     ]
     groups = [group for group in groups if group["params"]]  # a frozen backbone has none
-    return torch.optim.SGD(groups, lr=preset.lr, momentum=0.9, weight_decay=preset.decay, nesterov=True, fused=True)
+    return torch.optim.SGD(
+        groups, lr=preset.lr, momentum=0.9, weight_decay=preset.decay, nesterov=True, fused=True
+    )
 
 
 def set_rate(optimiser: torch.optim.SGD, preset: Preset, now: Moment) -> None:
@@ -118,7 +135,12 @@ def curve_point(network: Network, inputs: Tensors, labels: Tensor, *, step: int)
 
 
 def save_checkpoint(
-    path: Path, network: Network, method: nn.Module, optimiser: torch.optim.SGD, step: int, curve: list[Point]
+    path: Path,
+    network: Network,
+    method: nn.Module,
+    optimiser: torch.optim.SGD,
+    step: int,
+    curve: list[Point],
 ) -> None:
     """Write all that training resumes from, in one file."""
     tensors = {f"network.{name}": tensor for name, tensor in network.state_dict().items()}
@@ -133,15 +155,22 @@ def save_checkpoint(
 def restore_checkpoint(
     path: Path, network: Network, method: nn.Module, optimiser: torch.optim.SGD
 ) -> tuple[int, list[Point]]:
-    """Restore network, method and optimiser; return the step of the checkpoint (0 without one) and the curve."""
+    """Restore network, method and optimiser.
+
+    Return the step of the checkpoint (0 without one) and the curve.
+    """
     if not path.exists():
         return 0, []
     tensors, note = load_tensors(path)
     for prefix, module in (("network.", network), ("method.", method)):
-        module.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+        module.load_state_dict(
+            {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        )
     for i, parameter in enumerate(_parameters(optimiser)):
         if f"momentum.{i}" in tensors:
-            optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{i}"].to(parameter.device)
+            optimiser.state[parameter]["momentum_buffer"] = tensors[f"momentum.{i}"].to(
+                parameter.device
+            )
     return note["step"], [Point(**point) for point in note["curve"]]
 
 
@@ -171,7 +200,9 @@ def _step_seed(seed: int, step: int) -> int:
 
 def _finite(loss: float, step: int) -> float:
     if not math.isfinite(loss):
-        raise FloatingPointError(f"expected a finite loss, got {loss} in step {step}: a smaller learning rate may help")
+        raise FloatingPointError(
+            f"expected a finite loss, got {loss} in step {step}: a smaller learning rate may help"
+        )
     return loss
 
 
@@ -201,7 +232,10 @@ class Trained:
 
     @property
     def source_val(self) -> Path:
-        """Source validation logits, features and labels; of the source model if the method is source-free."""
+        """Source validation logits, features and labels.
+
+        Of the source model if the method is source-free.
+        """
         own = self.out / "source_val.npz"
         return own if own.exists() else self.out / "source" / "source_val.npz"
 
@@ -217,7 +251,10 @@ class Trained:
 
 @contextmanager
 def own_folder(out: Path) -> Iterator[None]:
-    """Make the folder of a run and hold it, so that a second run is refused; remove what a killed one left aside."""
+    """Make the folder of a run and hold it, so that a second run is refused.
+
+    Remove what a killed one left aside.
+    """
     with writing(out, out):
         out.mkdir(parents=True, exist_ok=True)
     with locked(out):
@@ -226,7 +263,10 @@ def own_folder(out: Path) -> Iterator[None]:
 
 
 def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
-    """Write the settings, or compare them with those of an earlier start; return the result if that one finished."""
+    """Write the settings, or compare them with those of an earlier start.
+
+    Return the result if that one finished.
+    """
     settings = json.loads(json.dumps(settings))  # as they will be read back
     path = out / "run.json"
     if path.exists():
@@ -243,16 +283,25 @@ def start_run(out: Path, settings: dict[str, Any]) -> Trained | None:
 
 def finish_run(out: Path, curve: list[Point], seconds: float) -> Trained:
     """Mark the run as finished and delete its checkpoint."""
-    save_json(out / "result.json", {"curve": [asdict(point) for point in curve], "seconds": seconds})
+    save_json(
+        out / "result.json", {"curve": [asdict(point) for point in curve], "seconds": seconds}
+    )
     (out / CHECKPOINT).unlink(missing_ok=True)
     return Trained(out, tuple(curve), seconds)
 
 
-def save_network(out: Path, network: Network, *, head: str, width: int, classes: tuple[str, ...]) -> None:
+def save_network(
+    out: Path, network: Network, *, head: str, width: int, classes: tuple[str, ...]
+) -> None:
     """Write the weights of the whole network, and how to build it."""
     backbone = network.backbone
     assert isinstance(backbone, Backbone)
-    note = {"backbone": asdict(backbone.choice), "head": head, "width": width, "classes": list(classes)}
+    note = {
+        "backbone": asdict(backbone.choice),
+        "head": head,
+        "width": width,
+        "classes": list(classes),
+    }
     save_tensors(out / "model.safetensors", network.state_dict(), note)
 
 
@@ -265,12 +314,16 @@ def load_network(out: Path | str) -> Network:
     """
     path = Path(out) / "model.safetensors"
     if not path.exists():
-        raise InputError(f"expected a finished training with {path.name}, got {path.parent}, which has none")
+        raise InputError(
+            f"expected a finished training with {path.name}, got {path.parent}, which has none"
+        )
     tensors, note = load_tensors(path)
     choice = Choice(**note["backbone"])
     with seeded(0):  # the weights drawn here are replaced at once
         backbone = build_backbone(Choice(choice.name, "random", choice.size, choice.config))
-        network = Network(backbone, build_head(note["head"], backbone.width, note["width"], len(note["classes"])))
+        network = Network(
+            backbone, build_head(note["head"], backbone.width, note["width"], len(note["classes"]))
+        )
     network.load_state_dict(tensors)
     backbone.pretrained, backbone.choice = True, choice
     return network.eval()

@@ -59,20 +59,22 @@ class TrainingRun:
     """Where a training writes and how it runs; the same for every method.
 
     Attributes:
-        out: the folder of the model and its outputs. A killed training resumes there; a finished one is returned
-            without training again.
+        out: the folder of the model and its outputs. A killed training resumes there; a finished
+            one is returned without training again.
         seed: the seed of the initial weights, the batches and the dropout.
         iterations: the number of batches to train on.
-        frozen: whether to freeze the backbone and train on cached features; None to freeze it if it is pretrained.
+        frozen: whether to freeze the backbone and train on cached features; None to freeze it if it
+            is pretrained.
         cache: the folder of cached features; None for one in the user's cache folder.
-        evaluate: labelled target data for the curve of error and NLL; no gradient and no choice depends on it.
+        evaluate: labelled target data for the curve of error and NLL; no gradient and no choice
+            depends on it.
         progress: called with a `TrainingProgress` after each batch.
         checkpoint_every: the number of iterations between checkpoints.
         device: the device of torch: "cpu", "cuda", "cuda:1", ...
-        augment: whether a step sees random crops and mirror images of image files; None for yes if the backbone is
-            trained. All outputs are of the centre.
-        mixed: whether a backbone that is trained computes in bfloat16 where torch does so safely. Weights, the head,
-            losses and all outputs that are saved stay in float32.
+        augment: whether a step sees random crops and mirror images of image files; None for yes if
+            the backbone is trained. All outputs are of the centre.
+        mixed: whether a backbone that is trained computes in bfloat16 where torch does so safely.
+            Weights, the head, losses and all outputs that are saved stay in float32.
 
     """
 
@@ -113,7 +115,9 @@ class TrainingRun:
         """
         possible = not self.freezes(backbone) and _crops(target.inputs) is not None
         if self.augment and not possible:
-            raise InputError(f"expected image files and a backbone that is trained, to augment them, got {target.name}")
+            raise InputError(
+                f"expected image files and a backbone that is trained, to augment them, got {target.name}"
+            )
         return possible if self.augment is None else self.augment
 
     def within(self, folder: str) -> TrainingRun:
@@ -145,7 +149,12 @@ class TrainingStage:
 
 
 def train_stage(
-    network: Network, stage: TrainingStage, run: TrainingRun, *, target: Unlabelled, source: Domain | None = None
+    network: Network,
+    stage: TrainingStage,
+    run: TrainingRun,
+    *,
+    target: Unlabelled,
+    source: Domain | None = None,
 ) -> Trained:
     """Train a whole network in place, on images or on cached features, and write all files of the run."""
     backbone = network.backbone
@@ -159,28 +168,44 @@ def train_stage(
         started = time.perf_counter()
         backbone.mixed = run.mixed
         inner = Network(nn.Identity(), network.head) if frozen else network
-        parts = dict(zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False))
+        parts = dict(
+            zip(("source_train", "source_val"), _halves(source, run, backbone), strict=False)
+        )
         target = cropped(_prepared(target, run, backbone))
         inner.to(run.device)
         plan = _plan(run, stage, backbone)
         inputs = Tensors(target.inputs, run.device)
         with seeded(run.seed):
             problem = Problem(len(stage.classes), network.head.width, inputs)
-            method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(run.device)
+            method = stage.preset.method(problem, **stage.preset.options, **stage.extra).to(
+                run.device
+            )
         draw = _draw(parts.get("source_train"), inputs, plan, augment=augment)
-        with torch_threads(1) if frozen else nullcontext():  # a head is too small to gain from threads
+        with (
+            torch_threads(1) if frozen else nullcontext()
+        ):  # a head is too small to gain from threads
             curve = descend(inner, method, draw, plan)
         for name, part in parts.items():
             outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
             save_arrays(run.out / f"{name}.npz", **outputs, labels=part.labels)
         save_arrays(run.out / "target.npz", **predict_arrays(inner, inputs))
-        save_network(run.out, network, head=stage.preset.head, width=stage.preset.width, classes=stage.classes)
+        save_network(
+            run.out,
+            network,
+            head=stage.preset.head,
+            width=stage.preset.width,
+            classes=stage.classes,
+        )
         return finish_run(run.out, curve, time.perf_counter() - started)
 
 
 def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
     """Return the preset with some options of its method changed; unknown options are refused."""
-    known = [p.name for p in inspect.signature(preset.method).parameters.values() if p.default is not p.empty]
+    known = [
+        p.name
+        for p in inspect.signature(preset.method).parameters.values()
+        if p.default is not p.empty
+    ]
     for name in options or {}:
         if name not in known:
             raise InputError(f"expected options among {', '.join(known)}, got {name!r}")
@@ -188,7 +213,10 @@ def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
 
 
 def _halves(source: Domain | None, run: TrainingRun, backbone: Backbone) -> tuple[Domain, ...]:
-    """Split the source into images to train on and images to hold out: 80 and 20 percent, as in the paper."""
+    """Split the source into images to train on and images to hold out.
+
+    80 and 20 percent, as in the paper.
+    """
     halves = () if source is None else _prepared(source, run, backbone).split(0.8, seed=run.seed)
     return tuple(cropped(half) for half in halves)
 
@@ -198,7 +226,10 @@ def _crops(inputs: Indexable) -> Crops | None:
 
 
 def cropped(domain: AnyDomain) -> AnyDomain:
-    """Return the domain, with image files as crops: decoded once, and with a margin to crop at random."""
+    """Return the domain, with image files as crops.
+
+    Decoded once, and with a margin to crop at random.
+    """
     crops: Any = _crops(domain.inputs)
     return domain if crops is None else replace(domain, inputs=crops)
 
@@ -213,7 +244,9 @@ def _prepared(domain: AnyDomain, run: TrainingRun, backbone: Backbone) -> AnyDom
             run.progress(TrainingProgress(f"features of {domain.name}", done, total))
 
     cache = run.cache or cache_folder() / "features"
-    features: Any = cached_features(backbone, domain.inputs, cache=cache, device=run.device, tick=tick)
+    features: Any = cached_features(
+        backbone, domain.inputs, cache=cache, device=run.device, tick=tick
+    )
     return replace(domain, inputs=features)
 
 
@@ -240,10 +273,15 @@ def _plan(run: TrainingRun, stage: TrainingStage, backbone: Backbone) -> Descent
     )
 
 
-def _draw(source: Domain | None, target: Tensors, plan: DescentPlan, *, augment: bool = False) -> Draw:
-    """Return a function that draws batches: of both domains, or of the target if there is no source.
+def _draw(
+    source: Domain | None, target: Tensors, plan: DescentPlan, *, augment: bool = False
+) -> Draw:
+    """Return a function that draws batches.
 
-    What is on disk is read ahead, in a thread. Tensors are made here, in the thread of the training.
+    Of both domains, or of the target if there is no source.
+
+    What is on disk is read ahead, in a thread. Tensors are made here, in the thread of the
+    training.
     """
     batch, seed = plan.preset.batch, plan.seed
     domains = [target.inputs] if source is None else [target.inputs, source.inputs]
@@ -252,7 +290,9 @@ def _draw(source: Domain | None, target: Tensors, plan: DescentPlan, *, augment:
     def read(inputs: Any, stream: int, step: int) -> tuple[Any, Any]:
         numbers = batch_numbers(len(inputs), batch, seed, stream, step)
         cropped = augment and isinstance(inputs, Crops)
-        return random_crops(inputs, numbers, seed, stream, step) if cropped else inputs[numbers], numbers
+        return random_crops(inputs, numbers, seed, stream, step) if cropped else inputs[
+            numbers
+        ], numbers
 
     def arrays(step: int) -> tuple[Any, ...]:
         of_target = read(target.inputs, TARGET, step)
@@ -275,7 +315,11 @@ def _few(classes: tuple[str, ...]) -> str:
 
 
 def _settings(
-    network: Network, stage: TrainingStage, run: TrainingRun, target: Unlabelled, source: Domain | None
+    network: Network,
+    stage: TrainingStage,
+    run: TrainingRun,
+    target: Unlabelled,
+    source: Domain | None,
 ) -> dict[str, Any]:
     backbone = network.backbone
     assert isinstance(backbone, Backbone)

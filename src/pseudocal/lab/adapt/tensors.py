@@ -24,7 +24,9 @@ from pseudocal.lab.data import Crops, Indexable
 SOURCE, TARGET = 0, 1  # each domain has its own stream of random numbers
 AHEAD = 3  # batches that are read while the network trains on one
 PREDICTED = 256  # inputs that are predicted together
-CPU_NUMBERS = 2**21  # numbers that are predicted together on a CPU, where large batches take twice as long
+CPU_NUMBERS = (
+    2**21
+)  # numbers that are predicted together on a CPU, where large batches take twice as long
 
 Prepared = TypeVar("Prepared")
 
@@ -47,15 +49,19 @@ class Tensors:
 
     def placed(self, array: NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the device."""
-        # A new array in C order: torch chooses its kernels, and so the last digits, by the strides, and
-        # np.ascontiguousarray keeps odd strides where an axis has length one (a single channel).
+        # A new array in C order: torch chooses its kernels, and so the last digits, by the strides,
+        # and np.ascontiguousarray keeps odd strides where an axis has length one (a single
+        # channel).
         return torch.from_numpy(np.array(array, order="C")).to(self.device)
 
 
 def batch_numbers(n: int, batch: int, seed: int, stream: int, step: int) -> NDArray[np.intp]:
-    """The numbers of the inputs of one step, steps counted from 1: shuffled epochs, the incomplete last batch dropped.
+    """The numbers of the inputs of one step, steps counted from 1.
 
-    A function of its arguments alone, so a training that was killed draws the same batches when it resumes.
+    Shuffled epochs, the incomplete last batch dropped.
+
+    A function of its arguments alone, so a training that was killed draws the same batches when it
+    resumes.
 
     >>> [batch_numbers(5, 2, 0, SOURCE, step).size for step in (1, 2, 3)]
     [2, 2, 2]
@@ -69,9 +75,16 @@ def batch_numbers(n: int, batch: int, seed: int, stream: int, step: int) -> NDAr
     return order[place * batch : (place + 1) * batch]
 
 
-def random_crops(crops: Crops, numbers: NDArray[np.intp], seed: int, stream: int, step: int) -> NDArray[np.uint8]:
-    """Crop and mirror the images of one step; a function of its arguments alone, like `batch_numbers`."""
-    return crops.random(numbers, np.random.default_rng([seed, stream, step, 1]))  # batches are drawn from three numbers
+def random_crops(
+    crops: Crops, numbers: NDArray[np.intp], seed: int, stream: int, step: int
+) -> NDArray[np.uint8]:
+    """Crop and mirror the images of one step.
+
+    A function of its arguments alone, like `batch_numbers`.
+    """
+    return crops.random(
+        numbers, np.random.default_rng([seed, stream, step, 1])
+    )  # batches are drawn from three numbers
 
 
 def read_ahead(prepare: Callable[[int], Prepared], first: int) -> Generator[Prepared, None, None]:
@@ -94,13 +107,19 @@ def read_ahead(prepare: Callable[[int], Prepared], first: int) -> Generator[Prep
 
 
 def predict_tensors(network: Network, inputs: Tensors) -> tuple[Tensor, Tensor]:
-    """Features and logits of all inputs in evaluation mode; the network returns to its own mode afterwards."""
+    """Features and logits of all inputs in evaluation mode.
+
+    The network returns to its own mode afterwards.
+    """
     parts = list(predict_batches(network, inputs))
     return torch.cat([f for f, _ in parts]), torch.cat([z for _, z in parts])
 
 
 def predict_arrays(network: Network, inputs: Tensors) -> dict[str, NDArray[Any]]:
-    """Compute features and logits as arrays, by the names they are saved under; a GPU holds one batch of them."""
+    """Compute features and logits as arrays, by the names they are saved under.
+
+    A GPU holds one batch of them.
+    """
     parts = [(f.cpu(), z.cpu()) for f, z in predict_batches(network, inputs)]
     return {
         "logits": torch.cat([z for _, z in parts]).numpy(),
@@ -109,7 +128,10 @@ def predict_arrays(network: Network, inputs: Tensors) -> dict[str, NDArray[Any]]
 
 
 def predict_batches(network: Network, inputs: Tensors) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield features and logits batch by batch, in evaluation mode; read to its end, it restores the mode."""
+    """Yield features and logits batch by batch, in evaluation mode.
+
+    Read to its end, it restores the mode.
+    """
     was_training = network.training
     network.eval()
     fits = CPU_NUMBERS // max(1, math.prod(inputs.inputs.shape[1:]))

@@ -4,8 +4,8 @@
     model = trained.load()                  # images with values 0 to 255 in, logits out
     np.load(trained.target)["logits"]       # what a calibrator needs, without target labels
 
-`shot` and `dine` are the source-free halves alone: one takes a model, the other the outputs of a black box. Neither has
-a parameter that could take source data.
+`shot` and `dine` are the source-free halves alone: one takes a model, the other the outputs of a
+black box. Neither has a parameter that could take source data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from pseudocal.lab.adapt.methods import METHODS
 from pseudocal.lab.adapt.methods.dine import FINE_TUNE
 from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.runs import Trained, seeded
-from pseudocal.lab.adapt.stages import TrainingRun, TrainingStage, check_options, cropped, train_stage
+from pseudocal.lab.adapt.stages import (
+    TrainingRun,
+    TrainingStage,
+    check_options,
+    cropped,
+    train_stage,
+)
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.adapt.weights import pretrained_classifier
 from pseudocal.lab.data import Domain, Unlabelled
@@ -45,9 +51,10 @@ def train(
 ) -> Trained:
     """Train on 80 percent of the source and on the target without labels; the last iterate is kept.
 
-    Source-free methods train a source model first, in the folder `source` of the run, and see no more of the source
-    than that model (SHOT) or its outputs (DINE). With the preset "imagenet" the source model is the pretrained network
-    with its own classifier; of the source only the class names are used.
+    Source-free methods train a source model first, in the folder `source` of the run, and see no
+    more of the source than that model (SHOT) or its outputs (DINE). With the preset "imagenet" the
+    source model is the pretrained network with its own classifier; of the source only the class
+    names are used.
 
     Args:
         source: labelled images.
@@ -83,11 +90,13 @@ def shot(
     preset: str | Preset = "paper",
     options: dict[str, Any] | None = None,
 ) -> Trained:
-    """Adapt a source model to the target without source data (SHOT); the given model does not change.
+    """Adapt a source model to the target without source data (SHOT).
+
+    The given model does not change.
 
     Args:
-        model: a source model with the head and the width of the preset; `train(..., method="source-only",
-            preset="shot")` gives one.
+        model: a source model with the head and the width of the preset; `train(...,
+            method="source-only", preset="shot")` gives one.
         target: images without labels.
         run: where to write, the seed, the number of iterations, and how to run.
         classes: the class names of the model.
@@ -122,7 +131,14 @@ def dine(
     """
     with seeded(run.seed):
         body = build_backbone(backbone)
-    return _dine(probabilities, target, body, run, classes, check_options(find_preset("dine", preset), options))
+    return _dine(
+        probabilities,
+        target,
+        body,
+        run,
+        classes,
+        check_options(find_preset("dine", preset), options),
+    )
 
 
 def find_preset(method: str, preset: str | Preset) -> Preset:
@@ -132,11 +148,15 @@ def find_preset(method: str, preset: str | Preset) -> Preset:
     if isinstance(preset, Preset):
         return preset
     if preset not in METHODS[method]:
-        raise InputError(f"expected a preset of {method} among {', '.join(METHODS[method])}, got {preset!r}")
+        raise InputError(
+            f"expected a preset of {method} among {', '.join(METHODS[method])}, got {preset!r}"
+        )
     return METHODS[method][preset]
 
 
-def _train_both(source: Domain, target: Unlabelled, body: Backbone, stage: TrainingStage, run: TrainingRun) -> Trained:
+def _train_both(
+    source: Domain, target: Unlabelled, body: Backbone, stage: TrainingStage, run: TrainingRun
+) -> Trained:
     if stage.preset.head == "pair" and run.freezes(body):
         # Above a frozen backbone MCD's generator is a bottleneck: something must be left to train.
         stage = replace(stage, preset=replace(stage.preset, head="bottleneck-pair"))
@@ -144,17 +164,29 @@ def _train_both(source: Domain, target: Unlabelled, body: Backbone, stage: Train
     return train_stage(network, stage, run, target=target, source=source)
 
 
-def _train_shot(source: Domain, target: Unlabelled, body: Backbone, preset: Preset, run: TrainingRun) -> Trained:
-    before = replace(METHODS["source-only"]["shot"], width=preset.width, batch=preset.batch, lr=preset.lr)
+def _train_shot(
+    source: Domain, target: Unlabelled, body: Backbone, preset: Preset, run: TrainingRun
+) -> Trained:
+    before = replace(
+        METHODS["source-only"]["shot"], width=preset.width, batch=preset.batch, lr=preset.lr
+    )
     stage = TrainingStage("source-only", before, source.classes)
     first = _train_both(source, target, body, stage, run.within("source"))
     return _shot(first.load(), target, run, source.classes, preset)
 
 
 def _train_from_own(
-    classes: tuple[str, ...], target: Unlabelled, body: Backbone, method: str, preset: Preset, run: TrainingRun
+    classes: tuple[str, ...],
+    target: Unlabelled,
+    body: Backbone,
+    method: str,
+    preset: Preset,
+    run: TrainingRun,
 ) -> Trained:
-    """Adapt a pretrained network that keeps its own classifier: no source data, and no training on any."""
+    """Adapt a pretrained network that keeps its own classifier.
+
+    No source data, and no training on any.
+    """
     classifier = pretrained_classifier(body.choice)
     if classifier.out_features != len(classes):
         raise InputError(
@@ -169,7 +201,9 @@ def _train_from_own(
     return _dine(softmax(outputs["logits"]), target, body, run, classes, preset)
 
 
-def _shot(model: Network, target: Unlabelled, run: TrainingRun, classes: tuple[str, ...], preset: Preset) -> Trained:
+def _shot(
+    model: Network, target: Unlabelled, run: TrainingRun, classes: tuple[str, ...], preset: Preset
+) -> Trained:
     network = copy.deepcopy(model)
     if run.freezes(network.backbone) and not list(network.head.bottleneck.parameters()):  # type: ignore[arg-type]
         raise InputError(
@@ -179,7 +213,9 @@ def _shot(model: Network, target: Unlabelled, run: TrainingRun, classes: tuple[s
     return train_stage(network, TrainingStage("shot", preset, classes), run, target=target)
 
 
-def _train_dine(source: Domain, target: Unlabelled, body: Backbone, preset: Preset, run: TrainingRun) -> Trained:
+def _train_dine(
+    source: Domain, target: Unlabelled, body: Backbone, preset: Preset, run: TrainingRun
+) -> Trained:
     before = replace(METHODS["source-only"]["dine"], batch=preset.batch, lr=preset.lr)
     stage = TrainingStage("source-only", before, source.classes)
     first = _train_both(source, target, copy.deepcopy(body), stage, run.within("source"))
@@ -199,12 +235,16 @@ def _dine(
     teacher = np.asarray(probabilities, dtype=np.float32)
     expected = (len(target.inputs), len(classes))
     if teacher.shape != expected or not np.allclose(teacher.sum(axis=1), 1, atol=1e-3):
-        raise InputError(f"expected probabilities of shape {expected} with rows that sum to one, got {teacher.shape}")
+        raise InputError(
+            f"expected probabilities of shape {expected} with rows that sum to one, got {teacher.shape}"
+        )
     run = replace(run, frozen=run.freezes(body))
     network = _network(body, preset, len(classes), run.seed)
     stage = TrainingStage("distil", preset, classes, {"probabilities": torch.from_numpy(teacher)})
     distilled = train_stage(network, stage, run.within("distil"), target=target)
-    tune = replace(FINE_TUNE, head=preset.head, width=preset.width, batch=preset.batch, lr=preset.lr)
+    tune = replace(
+        FINE_TUNE, head=preset.head, width=preset.width, batch=preset.batch, lr=preset.lr
+    )
     return train_stage(distilled.load(), TrainingStage("dine", tune, classes), run, target=target)
 
 

@@ -1,4 +1,6 @@
-"""Where the weights of ResNets and ViTs come from: files of state dicts, or folders and hub ids of transformers.
+"""Where the weights of ResNets and ViTs come from.
+
+Files of state dicts, or folders and hub ids of transformers.
 
 The paper's are torchvision's ImageNet V1 weights. Those behind the names on the hub are others.
 """
@@ -15,7 +17,12 @@ from urllib.request import getproxies
 
 from torch import nn
 
-from pseudocal.app.models.architectures import ARCHITECTURES, import_backbone, import_classifier, read_state_dict
+from pseudocal.app.models.architectures import (
+    ARCHITECTURES,
+    import_backbone,
+    import_classifier,
+    read_state_dict,
+)
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.choices import Choice, Normal
@@ -51,10 +58,19 @@ def about_weights(name: str, weights: str) -> str:
     if weights == "default":
         return f"{name}: its published ImageNet weights"
     if is_state_dict(weights):
-        theirs = " (torchvision's V1, the paper's)" if Path(weights).name == PAPER_FILES.get(name) else ""
+        theirs = (
+            " (torchvision's V1, the paper's)"
+            if Path(weights).name == PAPER_FILES.get(name)
+            else ""
+        )
         return f"{name}: the state dict {weights}{theirs}"
-    what = next((text for start, text in HUB.items() if weights.startswith(start)), "a model of transformers")
-    paper = f"; the paper's are torchvision's V1: {PAPER_FILES[name]}" if name in PAPER_FILES else ""
+    what = next(
+        (text for start, text in HUB.items() if weights.startswith(start)),
+        "a model of transformers",
+    )
+    paper = (
+        f"; the paper's are torchvision's V1: {PAPER_FILES[name]}" if name in PAPER_FILES else ""
+    )
     return f"{name}: {weights}, {what}{paper}"
 
 
@@ -74,7 +90,10 @@ def paper_file(name: str, weights: str) -> str:
 
 
 def own_trunk(choice: Choice) -> tuple[nn.Module, Normal, Choice] | None:
-    """Return a network with the weights of a state dict, or one to load them into; None for those of transformers."""
+    """Return a network with the weights of a state dict, or one to load them into.
+
+    None for those of transformers.
+    """
     if choice.config is not None and "normal" in choice.config:
         return ARCHITECTURES[choice.name](), choice.config["normal"], choice
     choice = replace(choice, weights=paper_file(choice.name, choice.weights))
@@ -92,11 +111,15 @@ def pretrained_classifier(choice: Choice) -> nn.Linear:
     elif choice.weights in ("random", "default"):
         found = None
     else:
-        model_type = getattr(require("transformers", "adapt"), f"{_family(choice)}ForImageClassification")
+        model_type = getattr(
+            require("transformers", "adapt"), f"{_family(choice)}ForImageClassification"
+        )
         found = _pretrained(model_type, choice, {}).classifier
         found = found[-1] if isinstance(found, nn.Sequential) else found
     if not isinstance(found, nn.Linear):
-        raise InputError(f"expected weights with a linear classifier for {choice.name}, got {choice.weights}")
+        raise InputError(
+            f"expected weights with a linear classifier for {choice.name}, got {choice.weights}"
+        )
     return found
 
 
@@ -107,12 +130,17 @@ def _family(choice: Choice) -> str:
 def from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, Choice]:
     """Build the model, and return the choice with the configuration that rebuilds it."""
     transformers = require("transformers", "adapt")
-    config_type, model_type = getattr(transformers, family + "Config"), getattr(transformers, family + "Model")
-    options = {"add_pooling_layer": False} if family == "ViT" else {}  # untrained, and not used here
+    config_type = getattr(transformers, family + "Config")
+    model_type = getattr(transformers, family + "Model")
+    options = (
+        {"add_pooling_layer": False} if family == "ViT" else {}
+    )  # untrained, and not used here
     if choice.weights == "random":
         net = model_type(config_type(**(choice.config or shape)), **options)
     elif choice.weights == "default":
-        raise InputError(f"expected weights for {choice.name}, got none: {_advice(choice)}, or random")
+        raise InputError(
+            f"expected weights for {choice.name}, got none: {_advice(choice)}, or random"
+        )
     else:
         net = _pretrained(model_type, choice, options)
     return net, replace(choice, config=net.config.to_diff_dict())
@@ -134,11 +162,16 @@ def _pretrained(model_type: Any, choice: Choice, options: dict[str, Any]) -> Any
     try:
         return _loaded(model_type, choice, **options)
     except OSError as error:
-        raise InputError(f"expected weights on the hub, got {choice.weights}: {_advice(choice)}") from error
+        raise InputError(
+            f"expected weights on the hub, got {choice.weights}: {_advice(choice)}"
+        ) from error
 
 
 def _loaded(model_type: Any, choice: Choice, **options: Any) -> Any:
-    """Load a model, quietly, and refuse tensors that the weights lack: transformers would make random ones."""
+    """Load a model, quietly, and refuse tensors that the weights lack.
+
+    Transformers would make random ones.
+    """
     logs = require("transformers.utils.logging", "adapt")
     logs.disable_progress_bar()
     verbosity = logs.get_verbosity()
@@ -147,7 +180,9 @@ def _loaded(model_type: Any, choice: Choice, **options: Any) -> Any:
         net, found = model_type.from_pretrained(choice.weights, output_loading_info=True, **options)
     finally:
         logs.set_verbosity(verbosity)
-    missing = sorted(name for name in found["missing_keys"] if not name.endswith("num_batches_tracked"))
+    missing = sorted(
+        name for name in found["missing_keys"] if not name.endswith("num_batches_tracked")
+    )
     if missing:
         raise InputError(
             f"expected the tensors of {choice.name} in {choice.weights}, got {len(missing)} missing, "

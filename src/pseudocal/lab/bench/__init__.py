@@ -1,4 +1,7 @@
-"""The paper's comparison on freely available data: tasks, stages, tables, figures. Only running it needs torch."""
+"""The paper's comparison on freely available data: tasks, stages, tables, figures.
+
+Only running it needs torch.
+"""
 
 from __future__ import annotations
 

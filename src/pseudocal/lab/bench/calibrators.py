@@ -1,9 +1,9 @@
 """Every calibrator of the comparison by name: its title in tables, and how it is fitted.
 
 The library's calibrators work on the model outputs that earlier stages wrote
-(`pseudocal.calibrators.calibrate_by_name`). PseudoCal, its variants in the paper's ablation and its sweep over lambda
-fit a temperature to a pseudo-target set. Making that set is a separate stage here, since all models above one frozen
-backbone can share the features of the mixes.
+(`pseudocal.calibrators.calibrate_by_name`). PseudoCal, its variants in the paper's ablation and its
+sweep over lambda fit a temperature to a pseudo-target set. Making that set is a separate stage
+here, since all models above one frozen backbone can share the features of the mixup samples.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Any, Literal
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.analyses import LAMBDAS
-from pseudocal.synthesis import STRATEGIES
+from pseudocal.mixup import STRATEGIES
 
 
 @dataclass(frozen=True)
-class Synthesis:
+class MixupVariant:
     """How a pseudo-target set is made.
 
     Attributes:
-        strategy: "PseudoCal", which is mixup, or another of `pseudocal.synthesis.STRATEGIES`.
-        lam: the larger share of a mix.
-        labels: the label of a mix: "hard" for the class of the larger share, "soft" for the class with the largest
-            mixed probability.
+        strategy: "PseudoCal", which is mixup, or another of `pseudocal.mixup.STRATEGIES`.
+        lam: the weight of the larger input.
+        labels: the label of a mixup sample: "hard" for the class of the larger part, "soft" for
+            the class with the largest mixed probability.
 
     """
 
@@ -43,7 +43,8 @@ class Compared:
 
     Attributes:
         title: its name in tables.
-        synthesis: the pseudo-target set that it fits a temperature to; None for a calibrator of the library that works
+        mixup variant: the pseudo-target set that it fits a temperature to; None for a calibrator of
+        the library that works
             on the outputs of the models.
         needs_ensemble: whether it needs the other models of the task's ensemble.
         calibrator: its name in `pseudocal.calibrators.CALIBRATORS`, if it is one of the library's.
@@ -52,17 +53,19 @@ class Compared:
     """
 
     title: str
-    synthesis: Synthesis | None = None
+    mixup_variant: MixupVariant | None = None
     needs_ensemble: bool = False
     calibrator: str = ""
     settings: tuple[tuple[str, Any], ...] = ()
 
 
 class ComparedTable(dict[str, Compared]):
-    """Calibrators by name; one with settings of its own is made when it is asked for by what `with_settings` returns.
+    """Calibrators by name.
 
-    >>> COMPARED["pseudocal, lam=0.7, labels=soft"].synthesis
-    Synthesis(strategy='PseudoCal', lam=0.7, labels='soft')
+    One with settings of its own is made when it is asked for by what `with_settings` returns.
+
+    >>> COMPARED["pseudocal, lam=0.7, labels=soft"].mixup_variant
+    MixupVariant(strategy='PseudoCal', lam=0.7, labels='soft')
     >>> COMPARED["vectorscal, penalty=0.1"].title
     'VectorScal, ridge, penalty 0.1'
     """
@@ -74,31 +77,50 @@ class ComparedTable(dict[str, Compared]):
         settings = {key: _value(text) for key, _, text in (each.partition("=") for each in given)}
         how = self[base]
         title = ", ".join([how.title, *(f"{key} {value}" for key, value in settings.items())])
-        if how.synthesis is not None:
-            return replace(how, title=title, synthesis=replace(how.synthesis, **settings))
+        if how.mixup_variant is not None:
+            return replace(how, title=title, mixup_variant=replace(how.mixup_variant, **settings))
         return replace(how, title=title, settings=tuple({**dict(how.settings), **settings}.items()))
 
 
-ABLATION = {name.lower(): Compared(name, Synthesis(name)) for name in STRATEGIES if name != "PseudoCal"}
+ABLATION = {
+    name.lower(): Compared(name, MixupVariant(name)) for name in STRATEGIES if name != "PseudoCal"
+}
 SWEEP = {
-    f"lambda-{lam}-{labels}": Compared(f"λ = {lam}, {labels}", Synthesis(lam=lam, labels=labels))
+    f"lambda-{lam}-{labels}": Compared(f"λ = {lam}, {labels}", MixupVariant(lam=lam, labels=labels))
     for lam in LAMBDAS
     for labels in ("hard", "soft")
 }
-MIXING = ("pseudocal", "pseudo-ensemble")  # the calibrators of the library that fit to mixes
-RANDOM = ("mc-dropout", "cpcs", "transcal")  # take a seed: the released density ratio of the last two draws a sample
-RIDGE = {"matrixscal": "MatrixScal, ridge", "vectorscal": "VectorScal, ridge"}  # to tell them from the next
-# The rivals as the released code of TransCal and PseudoCal has them: the paper's numbers are theirs.
+MIXING = (
+    "pseudocal",
+    "pseudo-ensemble",
+)  # the calibrators of the library that fit to mixup samples
+RANDOM = (
+    "mc-dropout",
+    "cpcs",
+    "transcal",
+)  # take a seed: the released density ratio of the last two draws a sample
+RIDGE = {
+    "matrixscal": "MatrixScal, ridge",
+    "vectorscal": "VectorScal, ridge",
+}  # to tell them from the next
+# The baselines as the released code of TransCal and PseudoCal has them: the paper's numbers are
+# theirs.
 RELEASED = {
-    f"{name}-released": Compared(f"{CALIBRATORS[name].title}, as released", calibrator=name, settings=settings)
+    f"{name}-released": Compared(
+        f"{CALIBRATORS[name].title}, as released", calibrator=name, settings=settings
+    )
     for name, settings in {
-        **dict.fromkeys(("matrixscal", "vectorscal", "tempscal", "cpcs", "transcal"), (("reference", True),)),
+        **dict.fromkeys(
+            ("matrixscal", "vectorscal", "tempscal", "cpcs", "transcal"), (("reference", True),)
+        ),
         "oracle": (("by", "ece"), ("reference", True)),
     }.items()
 }
 LIKELIHOOD = {
     f"{name}-likelihood": Compared(
-        f"{CALIBRATORS[name].title}, maximum likelihood", calibrator=name, settings=(("penalty", 0.0),)
+        f"{CALIBRATORS[name].title}, maximum likelihood",
+        calibrator=name,
+        settings=(("penalty", 0.0),),
     )
     for name in RIDGE
 }
@@ -107,7 +129,7 @@ COMPARED = ComparedTable(
         **{
             name: Compared(
                 RIDGE.get(name, entry.title),
-                Synthesis() if name in MIXING else None,
+                MixupVariant() if name in MIXING else None,
                 "member_logits" in entry.parts,
                 name,
             )
@@ -119,7 +141,9 @@ COMPARED = ComparedTable(
         **SWEEP,
     }
 )
-SEE_LABELS = frozenset(name for name, how in COMPARED.items() if how.calibrator == "oracle")  # target labels
+SEE_LABELS = frozenset(
+    name for name, how in COMPARED.items() if how.calibrator == "oracle"
+)  # target labels
 
 
 def with_settings(name: str, settings: dict[str, Any]) -> str:
@@ -136,14 +160,18 @@ def with_settings(name: str, settings: dict[str, Any]) -> str:
     how = COMPARED[name]
     if name in MIXING:
         known = ["lam", "labels"]
-    elif how.synthesis is not None or name in SEE_LABELS:
+    elif how.mixup_variant is not None or name in SEE_LABELS:
         known = []
     else:
         taken = inspect.signature(CALIBRATORS[how.calibrator].function).parameters.values()
-        known = [each.name for each in taken if each.kind is each.KEYWORD_ONLY and each.name != "seed"]
+        known = [
+            each.name for each in taken if each.kind is each.KEYWORD_ONLY and each.name != "seed"
+        ]
     for key, value in settings.items():
         if key not in known:
-            raise InputError(f"expected settings of {name} among {', '.join(known) or 'none'}, got {key!r}")
+            raise InputError(
+                f"expected settings of {name} among {', '.join(known) or 'none'}, got {key!r}"
+            )
         if not isinstance(value, bool | int | float | str) or re.search(r"[^\w.+-]", str(value)):
             raise InputError(f"expected {key} as a number, true, false or a word, got {value!r}")
     return ", ".join([name, *(f"{key}={_text(value)}" for key, value in settings.items())])

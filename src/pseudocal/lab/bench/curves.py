@@ -23,9 +23,12 @@ def reliabilities(task: Task, names: Sequence[str], store: Store) -> dict[str, R
 
 
 def real_and_pseudo(task: Task, store: Store) -> dict[str, Reliability]:
-    """Return the reliability on the real target and on the mixes: PseudoCal assumes that the two are similar."""
-    mixes = load_arrays(store.folder(task) / "mixes" / "pseudocal.npz")
-    pseudo = Reliability.of(Outcomes.from_logits(mixes["logits"], mixes["labels"]))
+    """Return the reliability on the real target and on the mixup samples.
+
+    PseudoCal assumes that the two are similar.
+    """
+    mixup_samples = load_arrays(store.folder(task) / "mixup" / "pseudocal.npz")
+    pseudo = Reliability.of(Outcomes.from_logits(mixup_samples["logits"], mixup_samples["labels"]))
     return {"real target": reliabilities(task, ["none"], store)["none"], "pseudo target": pseudo}
 
 
@@ -43,11 +46,18 @@ def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
     found = {}
     for method in unique(task.method for task in tasks):
         folders = [store.folder(task) for task in tasks if task.method == method]
-        curves = [json.loads((f / "train.json").read_text())["curve"] for f in folders if (f / "train.json").exists()]
-        curves = [curve for curve in curves if curve and len(curve) == len(curves[0])]  # those of one budget
+        curves = [
+            json.loads((f / "train.json").read_text())["curve"]
+            for f in folders
+            if (f / "train.json").exists()
+        ]
+        curves = [
+            curve for curve in curves if curve and len(curve) == len(curves[0])
+        ]  # those of one budget
         if curves:
             step, error, nll = (
-                np.array([[point[key] for point in curve] for curve in curves]) for key in ("step", "error", "nll")
+                np.array([[point[key] for point in curve] for curve in curves])
+                for key in ("step", "error", "nll")
             )
             found[method] = Training(step[0], error.mean(axis=0), nll.mean(axis=0))
     return found
@@ -57,7 +67,7 @@ def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
 class Sweep:
     """ECE as a function of lambda, with hard or with soft labels."""
 
-    shares: Floats  # the values of lambda
+    fractions: Floats  # the values of lambda
     mean: Floats  # over tasks
     sd: Floats  # over tasks
 
@@ -69,18 +79,28 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
         for labels in ("hard", "soft"):
             values: dict[float, list[float]] = {}
             for record in records:
-                how = COMPARED[record.calibrator].synthesis
-                if record.calibrator in SWEEP and how and how.labels == labels and record.task.method == method:
+                how = COMPARED[record.calibrator].mixup_variant
+                if (
+                    record.calibrator in SWEEP
+                    and how
+                    and how.labels == labels
+                    and record.task.method == method
+                ):
                     values.setdefault(how.lam, []).append(record.ece)
             if values:
-                shares = sorted(values)
-                means, sds = (np.array([f(values[lam]) for lam in shares]) for f in (np.mean, np.std))
-                found.setdefault(method, {})[labels] = Sweep(np.array(shares), means, sds)
+                fractions = sorted(values)
+                means, sds = (
+                    np.array([f(values[lam]) for lam in fractions]) for f in (np.mean, np.std)
+                )
+                found.setdefault(method, {})[labels] = Sweep(np.array(fractions), means, sds)
     return found
 
 
 def _is_bound(calibrator: str) -> bool:
-    """Whether there is nothing to compare: the oracles themselves, no calibration, or another model's temperature."""
+    """Whether there is nothing to compare.
+
+    The oracles themselves, no calibration, or another model's temperature.
+    """
     return calibrator in SEE_LABELS or calibrator in ("none", "pseudo-ensemble")
 
 

@@ -1,7 +1,9 @@
-"""Run many jobs in several processes or on Ray. Both are called like `map`, which runs them one by one.
+"""Run many jobs in several processes or on Ray.
 
-Results come as they finish, in any order. A job writes files and returns little, and its files do not depend on which
-executor ran it.
+Both are called like `map`, which runs them one by one.
+
+Results come as they finish, in any order. A job writes files and returns little, and its files do
+not depend on which executor ran it.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Outcome = TypeVar("Outcome")
 class Workers(Protocol):
     """A callable like `map` whose results come in any order."""
 
-    def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
+    def __call__(
+        self, do: Callable[[Item], Outcome], items: Sequence[Item], /
+    ) -> Iterator[Outcome]:
         """Apply `do` to each item."""
         ...
 
@@ -34,8 +38,8 @@ class Pool:
 
     Args:
         workers: the number of processes.
-        gpus: the GPUs that the processes take in turn, as `CUDA_VISIBLE_DEVICES` names them: each sees one, as "cuda".
-            None to leave all of them to every process.
+        gpus: the GPUs that the processes take in turn, as `CUDA_VISIBLE_DEVICES` names them: each
+            sees one, as "cuda". None to leave all of them to every process.
 
     """
 
@@ -44,7 +48,9 @@ class Pool:
         turns = context.SimpleQueue()
         for number in range(workers if gpus else 0):
             turns.put(gpus[number % len(gpus)])
-        self._pool = ProcessPoolExecutor(workers, context, _start_worker, (turns if gpus else None,))
+        self._pool = ProcessPoolExecutor(
+            workers, context, _start_worker, (turns if gpus else None,)
+        )
 
     def __enter__(self) -> Pool:
         return self
@@ -52,14 +58,19 @@ class Pool:
     def __exit__(self, *exception: object) -> None:
         self._pool.shutdown(wait=exception[0] is None, cancel_futures=True)
 
-    def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
+    def __call__(
+        self, do: Callable[[Item], Outcome], items: Sequence[Item], /
+    ) -> Iterator[Outcome]:
         """Apply `do` to each item in one of the processes."""
         for future in as_completed([self._pool.submit(do, item) for item in items]):
             yield future.result()
 
 
 def _start_worker(gpus: Any) -> None:
-    """Take a GPU, and exit when the parent process is killed; else the worker would wait for work forever."""
+    """Take a GPU, and exit when the parent process is killed.
+
+    Else the worker would wait for work forever.
+    """
     if gpus is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus.get()  # torch reads it when it first needs a GPU
     parent = multiprocessing.parent_process()
@@ -82,7 +93,9 @@ class Ray:
 
     """
 
-    def __init__(self, address: str | None = None, workers: int | None = None, gpus: int = 0) -> None:
+    def __init__(
+        self, address: str | None = None, workers: int | None = None, gpus: int = 0
+    ) -> None:
         self._started = open_session(address, workers)
         self._gpus = gpus
         self._ray = require("ray", "ray")
@@ -94,7 +107,9 @@ class Ray:
         if self._started:
             self._ray.shutdown()
 
-    def __call__(self, do: Callable[[Item], Outcome], items: Sequence[Item], /) -> Iterator[Outcome]:
+    def __call__(
+        self, do: Callable[[Item], Outcome], items: Sequence[Item], /
+    ) -> Iterator[Outcome]:
         """Apply `do` to each item on a worker."""
         remote = self._ray.remote(max_retries=0, num_gpus=self._gpus)(_apply)
         waiting = [remote.remote(do, item, str(cache_folder())) for item in items]
@@ -106,7 +121,11 @@ class Ray:
 def visible_gpus() -> list[str]:
     """List the GPUs of this machine that torch may use, as `CUDA_VISIBLE_DEVICES` names them."""
     torch = require("torch", "bench")
-    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    named = [
+        name.strip()
+        for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        if name.strip()
+    ]
     return named or [str(number) for number in range(torch.cuda.device_count())]
 
 

@@ -12,7 +12,13 @@ import numpy as np
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.bench.calibrators import COMPARED
-from pseudocal.lab.bench.curves import real_and_pseudo, reliabilities, sweeps, temperatures, trainings
+from pseudocal.lab.bench.curves import (
+    real_and_pseudo,
+    reliabilities,
+    sweeps,
+    temperatures,
+    trainings,
+)
 from pseudocal.lab.bench.records import read_records, unique
 from pseudocal.lab.bench.store import Store
 from pseudocal.lab.bench.task import Suite, Task
@@ -23,7 +29,9 @@ FEW_POINTS = 30  # up to this number, points are drawn large
 
 
 def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg") -> list[Path]:
-    """Draw all figures that the suite has numbers for; reliability diagrams show the first pair and seed only.
+    """Draw all figures that the suite has numbers for.
+
+    Reliability diagrams show the first pair and seed only.
 
     `chosen_tasks` makes a suite of some pairs or methods.
     """
@@ -42,9 +50,10 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
     plain = [name for name in suite.calibrators if not name.startswith("lambda-")]
     for task in _first_of_each_method(suite, store):
         save(f"reliability-{task.method}", _reliability_figure(plt, task, plain, store))
-        if (store.folder(task) / "mixes" / "pseudocal.npz").exists():
+        if (store.folder(task) / "mixup" / "pseudocal.npz").exists():
             save(
-                f"pseudo-{task.method}", _side_by_side(plt, real_and_pseudo(task, store), f"{task.method}, {task.pair}")
+                f"pseudo-{task.method}",
+                _side_by_side(plt, real_and_pseudo(task, store), f"{task.method}, {task.pair}"),
             )
     for name, data, figure in (
         ("training", trainings(suite.tasks, store), _training_figure),
@@ -75,19 +84,27 @@ def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
         asked = pair.replace(":", "->")
         tasks = tuple(task for task in tasks if task.pair == asked)
         if not tasks:
-            raise InputError(f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got {pair!r}")
+            raise InputError(
+                f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got {pair!r}"
+            )
         name += "-" + asked.replace("->", "-")
     if method is not None:
-        known, tasks = tasks, tuple(task for task in tasks if task.method == method)
+        known = tasks
+        tasks = tuple(task for task in tasks if task.method == method)
         if not tasks:
-            raise InputError(f"expected a method among {', '.join(unique(t.method for t in known))}, got {method!r}")
+            raise InputError(
+                f"expected a method among {', '.join(unique(t.method for t in known))}, got {method!r}"
+            )
         name += f"-{method}"
     return replace(suite, name=name, tasks=tasks)
 
 
 def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
     done = [task for task in suite.tasks if store.scores(task)]
-    return [next(task for task in done if task.method == method) for method in unique(task.method for task in done)]
+    return [
+        next(task for task in done if task.method == method)
+        for method in unique(task.method for task in done)
+    ]
 
 
 def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store) -> Any:
@@ -96,18 +113,36 @@ def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store
 
 
 def _side_by_side(plt: Any, found: dict[str, Reliability], title: str) -> Any:
-    """Draw small reliability diagrams: accuracy against confidence, the diagonal, and the share of rows per bin."""
+    """Draw small reliability diagrams.
+
+    Accuracy against confidence, the diagonal, and the fraction of rows per bin.
+    """
     columns = min(5, len(found))
     rows = -(-len(found) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(2.5 * columns, 2.4 * rows + 1), sharex=True, sharey=True)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(2.5 * columns, 2.4 * rows + 1), sharex=True, sharey=True
+    )
     flat = np.atleast_1d(axes).ravel()
     for ax, (name, r) in zip(flat, found.items(), strict=False):
         filled = r.count > 0
         ax.bar(
-            r.edges[:-1], r.count / r.count.sum(), np.diff(r.edges), align="edge", color="0.85", label="share of rows"
+            r.edges[:-1],
+            r.count / r.count.sum(),
+            np.diff(r.edges),
+            align="edge",
+            color="0.85",
+            label="fraction of rows",
         )
         ax.plot([0, 1], [0, 1], color="0.6", lw=1)
-        ax.plot(r.confidence[filled], r.accuracy[filled], "o-", ms=3, lw=1, color="tab:blue", label="accuracy")
+        ax.plot(
+            r.confidence[filled],
+            r.accuracy[filled],
+            "o-",
+            ms=3,
+            lw=1,
+            color="tab:blue",
+            label="accuracy",
+        )
         ax.set(title=f"{name}\nECE {r.ece:.1%}", xlim=(0, 1), ylim=(0, 1))
     for ax in flat[len(found) :]:
         ax.set_axis_off()
@@ -135,20 +170,33 @@ def _training_figure(plt: Any, found: dict[str, Any]) -> Any:
 
 
 def _lambda_figure(plt: Any, found: dict[str, Any]) -> Any:
-    figure, axes = plt.subplots(1, len(found), figsize=(3.2 * len(found), 2.8), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(found), figsize=(3.2 * len(found), 2.8), sharey=True, squeeze=False
+    )
     for ax, (method, curves) in zip(axes[0], found.items(), strict=True):
         for labels, curve in curves.items():
-            ax.errorbar(curve.shares, 100 * curve.mean, 100 * curve.sd, capsize=2, marker="o", ms=3, label=labels)
-        ax.set(title=method, xlabel="λ, the larger share")
+            ax.errorbar(
+                curve.fractions,
+                100 * curve.mean,
+                100 * curve.sd,
+                capsize=2,
+                marker="o",
+                ms=3,
+                label=labels,
+            )
+        ax.set(title=method, xlabel="λ, the larger part")
     axes[0, 0].set_ylabel("ECE, %, mean and sd over tasks")
     axes[0, 0].legend(title="labels")
     return figure
 
 
 def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
-    figure, axes = plt.subplots(1, len(found), figsize=(2.2 * len(found), 2.6), sharex=True, sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(found), figsize=(2.2 * len(found), 2.6), sharex=True, sharey=True, squeeze=False
+    )
     for ax, (name, (best, own)) in zip(axes[0], found.items(), strict=True):
-        low, high = min(best.min(), 0.3), max(best.max(), 10.0)
+        low = min(best.min(), 0.3)
+        high = max(best.max(), 10.0)
         ax.plot([low, high], [low, high], color="0.6", lw=1)
         few = len(best) <= FEW_POINTS
         ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)

@@ -15,7 +15,13 @@ from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
 NO_DEVIATION = 1e-6  # a standard deviation of results that are the same but for rounding
 PERCENT = {"ece", "accuracy", "miou", "correspondence"}
 DIGITS = {"ece": 2, "accuracy": 2, "nll": 4, "brier": 4, "miou": 2, "correspondence": 2}
-METRIC_NAMES = {"ece": "ECE", "nll": "NLL", "brier": "Brier", "miou": "mIoU", "correspondence": "Correspondence"}
+METRIC_NAMES = {
+    "ece": "ECE",
+    "nll": "NLL",
+    "brier": "Brier",
+    "miou": "mIoU",
+    "correspondence": "Correspondence",
+}
 TIME = "CPU s a task"
 
 
@@ -30,10 +36,16 @@ def markdown(table: Table) -> str:
     """
     head = [_title(table), *table.columns, *_time_of(table)]
     rows = [
-        [name, *(_written(cell, table.metric, "**{}**", "±") for cell in cells), *_time_of(table, name)]
+        [
+            name,
+            *(_written(cell, table.metric, "**{}**", "±") for cell in cells),
+            *_time_of(table, name),
+        ]
         for name, cells in table.rows
     ]
-    return "\n".join(_line(row) for row in [head, *rows]).replace("\n", f"\n{_rule(len(head))}\n", 1)
+    return "\n".join(_line(row) for row in [head, *rows]).replace(
+        "\n", f"\n{_rule(len(head))}\n", 1
+    )
 
 
 def latex(table: Table) -> str:
@@ -59,12 +71,22 @@ def latex(table: Table) -> str:
     ]
     body = [" & ".join(row) + r" \\" for row in rows]
     columns = "l" + "r" * (len(head) - 1)
-    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\hline", " & ".join(head) + r" \\", r"\hline", *body, r"\hline"]
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\hline",
+        " & ".join(head) + r" \\",
+        r"\hline",
+        *body,
+        r"\hline",
+    ]
     return "\n".join([*lines, r"\end{tabular}"])
 
 
 def comma_separated(table: Table) -> str:
-    """Format a table as CSV: one line per cell, in full precision, and as fractions rather than percent."""
+    """Format a table as CSV.
+
+    One line per cell, in full precision, and as fractions rather than percent.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", "calibrator", "column", "metric", "mean", "sd", "paper"])
@@ -74,15 +96,23 @@ def comma_separated(table: Table) -> str:
             values = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.sd, cell.paper)]
             writer.writerow([table.title, name, column, metric, *values])
         if name in table.seconds:
-            writer.writerow([table.title, name, "average", "seconds", repr(table.seconds[name]), "", ""])
+            writer.writerow(
+                [table.title, name, "average", "seconds", repr(table.seconds[name]), "", ""]
+            )
     return out.getvalue().rstrip("\n")
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "latex": latex, "csv": comma_separated}
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "md": markdown,
+    "latex": latex,
+    "csv": comma_separated,
+}
 
 
 def comparisons(found: Sequence[Comparison]) -> str:
-    """Compare PseudoCal with each rival, in Markdown: the tasks it is better on, and the p-value of the paired test.
+    """Compare PseudoCal with each baseline, in Markdown.
+
+    The tasks it is better on, and the p-value of the paired test.
 
     >>> print(comparisons([Comparison("tempscal", "mcc", 12, 11, -0.07, 0.00195)]))
     | PseudoCal against | mcc |
@@ -90,10 +120,10 @@ def comparisons(found: Sequence[Comparison]) -> str:
     | TempScal | 11 of 12, p = 0.002 |
     """
     where = unique(each.where for each in found)
-    lookup = {(each.rival, each.where): each for each in found}
+    lookup = {(each.baseline, each.where): each for each in found}
     rows = [
-        [COMPARED[rival].title, *(_compared(lookup.get((rival, place))) for place in where)]
-        for rival in unique(each.rival for each in found)
+        [COMPARED[baseline].title, *(_compared(lookup.get((baseline, place))) for place in where)]
+        for baseline in unique(each.baseline for each in found)
     ]
     head = ["PseudoCal against", *where]
     return "\n".join([_line(head), _rule(len(head)), *map(_line, rows)])
@@ -114,9 +144,18 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(["calibrator", *found[0].metrics, "temperature"] if found else [])
-        writer.writerows([[each.calibrator, *map(repr, each.metrics.values()), each.temperature] for each in found])
+        writer.writerows(
+            [
+                [each.calibrator, *map(repr, each.metrics.values()), each.temperature]
+                for each in found
+            ]
+        )
         return out.getvalue().rstrip("\n")
-    head = ["calibrator", *(f"{METRIC_NAMES.get(key, key)}{', %' * (key in PERCENT)}" for key in SAVED_METRICS), "T"]
+    head = [
+        "calibrator",
+        *(f"{METRIC_NAMES.get(key, key)}{', %' * (key in PERCENT)}" for key in SAVED_METRICS),
+        "T",
+    ]
     rows = [
         [
             COMPARED[each.calibrator].title,
@@ -132,7 +171,10 @@ SAVED_METRICS = ("ece", "nll", "brier", "accuracy")
 
 
 def _time_of(table: Table, row: str | None = None) -> list[str]:
-    """Return the cell of a row in the column of times, or its heading; nothing if the table has no such column."""
+    """Return the cell of a row in the column of times, or its heading.
+
+    Nothing if the table has no such column.
+    """
     if not table.seconds:
         return []
     if row is None:
@@ -157,7 +199,11 @@ def _written(cell: TableCell, metric: str, bold: str, plus: str) -> str:
         return "-" if math.isnan(cell.paper) else f"- [{_number(cell.paper, metric)}]"
     mean = _number(cell.mean, metric)
     text = bold.format(mean) if cell.best else mean
-    text += "" if math.isnan(cell.sd) or cell.sd < NO_DEVIATION else f" {plus} {_number(cell.sd, metric)}"
+    text += (
+        ""
+        if math.isnan(cell.sd) or cell.sd < NO_DEVIATION
+        else f" {plus} {_number(cell.sd, metric)}"
+    )
     return text + ("" if math.isnan(cell.paper) else f" [{_number(cell.paper, metric)}]")
 
 
@@ -166,7 +212,12 @@ def _number(value: float, metric: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("->", r"$\to$").replace("%", r"\%").replace("_", r"\_").replace("λ", r"$\lambda$")
+    return (
+        text.replace("->", r"$\to$")
+        .replace("%", r"\%")
+        .replace("_", r"\_")
+        .replace("λ", r"$\lambda$")
+    )
 
 
 def _line(cells: Sequence[str]) -> str:

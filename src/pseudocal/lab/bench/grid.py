@@ -1,4 +1,7 @@
-"""Run a whole suite: first the features that many models share, then every model, then every comparison."""
+"""Run a whole suite.
+
+First the features that many models share, then every model, then every comparison.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,27 @@ from pseudocal.lab.adapt.runs import torch_threads
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmenters import check_segmentation
-from pseudocal.lab.bench.stages import compare_calibrators, describe, forget_stages, is_compared, make_model
+from pseudocal.lab.bench.stages import (
+    compare_calibrators,
+    describe,
+    forget_stages,
+    is_compared,
+    make_model,
+)
 from pseudocal.lab.bench.store import Store
 from pseudocal.lab.bench.task import Suite, Task
-from pseudocal.lab.bench.views import View, backbone_of, domains_of, has_frozen_backbone, view_features
+from pseudocal.lab.bench.views import (
+    View,
+    backbone_of,
+    domains_of,
+    has_frozen_backbone,
+    view_features,
+)
 from pseudocal.lab.data import check_same_classes
 
-Tell = Callable[[str, int, int], None]  # the name of the phase, how many jobs are done, and the total
+Tell = Callable[
+    [str, int, int], None
+]  # the name of the phase, how many jobs are done, and the total
 
 
 @dataclass(frozen=True)
@@ -50,7 +67,8 @@ def run(
     Args:
         suite: the tasks, and the calibrators to compare on each.
         store: the output folder.
-        executor: `map`, or one of `pseudocal.lab.bench.executors`, which run several jobs at a time.
+        executor: `map`, or one of `pseudocal.lab.bench.executors`, which run several jobs at a
+            time.
         redo: the first stage to run again, with all later ones; None to run only what is missing.
         progress: called with the name of the phase, the number of jobs done, and the total.
 
@@ -64,9 +82,18 @@ def run(
     missing = [task for task in models if not store.has_model(task)]
     waiting = [task for task in suite.tasks if not is_compared(task, suite.calibrators, store)]
     _check_data([*missing, *waiting], store)
-    _all("features", shared_features(missing, waiting, suite.calibrators), partial(_compute, store), executor, progress)
+    _all(
+        "features",
+        shared_features(missing, waiting, suite.calibrators),
+        partial(_compute, store),
+        executor,
+        progress,
+    )
     trainings = list(dict.fromkeys(task.training for task in missing))
-    failed = {each.task: each.error for each in _all("models", trainings, partial(_model, store), executor, progress)}
+    failed = {
+        each.task: each.error
+        for each in _all("models", trainings, partial(_model, store), executor, progress)
+    }
     ready = [task for task in waiting if task.training not in failed]
     compare = partial(_compare, suite.calibrators, store)
     return [
@@ -76,12 +103,25 @@ def run(
 
 
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:
-    """List all models that the tasks need: their own and, if a calibrator needs ensembles, the other members."""
+    """List all models that the tasks need.
+
+    Their own and, if a calibrator needs ensembles, the other members.
+    """
     ensembles = any(COMPARED[name].needs_ensemble for name in calibrators)
-    alone = [task.checkpoint for task in tasks if task.checkpoint is not None and "{seed}" not in task.checkpoint]
+    alone = [
+        task.checkpoint
+        for task in tasks
+        if task.checkpoint is not None and "{seed}" not in task.checkpoint
+    ]
     if ensembles and alone:
-        raise InputError(f"expected {{seed}} in a checkpoint, for the members of an ensemble, got {alone[0]}")
-    return list(dict.fromkeys([*tasks, *(member for task in tasks if ensembles for member in task.members())]))
+        raise InputError(
+            f"expected {{seed}} in a checkpoint, for the members of an ensemble, got {alone[0]}"
+        )
+    return list(
+        dict.fromkeys(
+            [*tasks, *(member for task in tasks if ensembles for member in task.members())]
+        )
+    )
 
 
 def _starts_from_weights(task: Task) -> bool:
@@ -95,12 +135,18 @@ def _check_data(tasks: Sequence[Task], store: Store) -> None:
             check_segmentation(task, store)
         else:
             check_same_classes(*domains_of(task, store))
-    for task in {(task.backbone, task.weights): task for task in tasks if _starts_from_weights(task)}.values():
+    for task in {
+        (task.backbone, task.weights): task for task in tasks if _starts_from_weights(task)
+    }.values():
         backbone_of(task.backbone, task.weights, task.seed)
 
 
 def _all(
-    what: str, jobs: Sequence[Any], do: Callable[[Any], FailedTask | None], executor: Workers, progress: Tell
+    what: str,
+    jobs: Sequence[Any],
+    do: Callable[[Any], FailedTask | None],
+    executor: Workers,
+    progress: Tell,
 ) -> list[FailedTask]:
     failures = []
     progress(what, 0, len(jobs))
@@ -134,7 +180,10 @@ def _compare(calibrators: Sequence[str], store: Store, task: Task) -> FailedTask
 
 @contextmanager
 def limited(threads: int) -> Iterator[None]:
-    """Limit the threads of torch and of NumPy's BLAS: the last digits depend on the number of threads."""
+    """Limit the threads of torch and of NumPy's BLAS.
+
+    The last digits depend on the number of threads.
+    """
     from threadpoolctl import threadpool_limits
 
     with torch_threads(threads), threadpool_limits(threads):
@@ -148,7 +197,7 @@ class SharedFeatures:
     Attributes:
         task: one of these tasks.
         domain: "source" or "target".
-        view: the original images, or mixes of them.
+        view: the original images, or mixup samples of them.
 
     """
 
@@ -159,24 +208,44 @@ class SharedFeatures:
     @property
     def key(self) -> tuple[Any, ...]:
         """What the features depend on; the seed only if the backbone's weights are random."""
-        task, backbone = self.task, backbone_of(self.task.backbone, self.task.weights, self.task.seed)
+        task = self.task
+        backbone = backbone_of(self.task.backbone, self.task.weights, self.task.seed)
         part = self.domain == "target" and task.scenario == "partial-set"
         drawn = None if backbone.pretrained else task.seed
-        return (task.data, getattr(task, self.domain), part, task.backbone, task.weights, drawn, self.view)
+        return (
+            task.data,
+            getattr(task, self.domain),
+            part,
+            task.backbone,
+            task.weights,
+            drawn,
+            self.view,
+        )
 
 
-def shared_features(models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]) -> list[SharedFeatures]:
+def shared_features(
+    models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]
+) -> list[SharedFeatures]:
     """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
-    hows = [COMPARED[name].synthesis for name in calibrators]
-    shares = sorted({how.lam for how in hows if how is not None and how.strategy == "PseudoCal"})
-    needed = [SharedFeatures(task, domain, View()) for task in models for domain in ("source", "target")]
-    needed += [SharedFeatures(task, "target", View(lam, task.seed)) for task in tasks for lam in shares]
+    hows = [COMPARED[name].mixup_variant for name in calibrators]
+    fractions = sorted({how.lam for how in hows if how is not None and how.strategy == "PseudoCal"})
+    needed = [
+        SharedFeatures(task, domain, View()) for task in models for domain in ("source", "target")
+    ]
+    needed += [
+        SharedFeatures(task, "target", View(lam, task.seed)) for task in tasks for lam in fractions
+    ]
     frozen = [each for each in needed if not each.task.segments and has_frozen_backbone(each.task)]
     return list({each.key: each for each in frozen}.values())
 
 
 def _compute(store: Store, job: SharedFeatures) -> None:
-    """Compute features unless they exist; if that fails, the tasks that need them fail too and report why."""
+    """Compute features unless they exist.
+
+    If that fails, the tasks that need them fail too and report why.
+    """
     with limited(store.threads), suppress(Exception):
         source, target = domains_of(job.task, store)
-        view_features(job.task, (source if job.domain == "source" else target).inputs, job.view, store.device)
+        view_features(
+            job.task, (source if job.domain == "source" else target).inputs, job.view, store.device
+        )

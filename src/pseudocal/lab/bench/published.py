@@ -1,7 +1,8 @@
 """The numbers published in the paper, to compare with ours.
 
-`published.csv` has its cells: one for each task, method, calibrator and metric. `published_averages.csv` has the
-averages that its main tables print; a test computes them from the cells. Both have the paper's names and units.
+`published.csv` has its cells: one for each task, method, calibrator and metric.
+`published_averages.csv` has the averages that its main tables print; a test computes them from the
+cells. Both have the paper's names and units.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from importlib.resources import files
 
 from pseudocal.lab.bench.task import Task
 
-TITLES = {  # the paper's rivals are those of the released code
+TITLES = {  # the paper's baselines are those of the released code
     "none": "No Calib.",
     "matrixscal-released": "MatrixScal",
     "vectorscal-released": "VectorScal",
@@ -33,7 +34,10 @@ TITLES = {  # the paper's rivals are those of the released code
     "pseudocal": "PseudoCal",
     "oracle-released": "Oracle",
 }
-SEGMENTATION_TITLES = {**TITLES, "oracle": "Oracle"}  # its oracle is fitted to sampled pixels, by likelihood only
+SEGMENTATION_TITLES = {
+    **TITLES,
+    "oracle": "Oracle",
+}  # its oracle is fitted to sampled pixels, by likelihood only
 SKILL_TITLES = {"accuracy": {"none": "Accuracy"}, "correspondence": {"pseudocal": "PseudoCal"}}
 IN_PERCENT = ("ece", "accuracy", "correspondence")
 HOME = {"Art": "Ar", "Clipart": "Cl", "Product": "Pr", "RealWorld": "Re"}
@@ -55,12 +59,16 @@ ORIGINS = {
     "visda-2017": Origin("VisDA", {"train": "T", "validation": "V"}),
     "domainnet-126": Origin("DomainNet-126", NET),
     "imagenet-sketch": Origin("ImageNet-Sketch", {"imagenet": "I", "sketch": "S"}),
-    "street-scenes": Origin("Cityscapes", {"gta5": "GTA5", "synthia": "SYNTHIA", "cityscapes": "Cityscapes"}),
+    "street-scenes": Origin(
+        "Cityscapes", {"gta5": "GTA5", "synthia": "SYNTHIA", "cityscapes": "Cityscapes"}
+    ),
 }
 
 
 def published(tasks: Iterable[Task], metric: str) -> dict[tuple[str, Task], float]:
-    """Return the paper's values by calibrator and task (of seed 0), in our names and units; none for our own data.
+    """Return the paper's values by calibrator and task (of seed 0), in our names and units.
+
+    None for our own data.
 
     >>> task = Task("office-home", "Art", "Clipart", method="mcc", backbone="resnet50")
     >>> published([task], "ece")["pseudocal", task]

@@ -22,15 +22,16 @@ class Record:
     accuracy: float
     temperature: float | None = None
     miou: float | None = None  # segmentation only
-    correspondence: float | None = None  # of calibrators that fit to mixup's mixes
-    seconds: float | None = None  # of CPU, to make its mixes and to fit
+    correspondence: float | None = None  # of calibrators that fit to mixup's mixup samples
+    seconds: float | None = None  # of CPU, to make its mixup samples and to fit
 
 
 def read_records(suite: Suite, store: Store) -> list[Record]:
     """Read all scores, in the order of the suite."""
     records = []
     for task in suite.tasks:
-        scores, times = store.scores(task), read_times(store.folder(task)).get("calibrators", {})
+        scores = store.scores(task)
+        times = read_times(store.folder(task)).get("calibrators", {})
         for name in (name for name in suite.calibrators if name in scores):
             seconds = sum(times[name].values()) if name in times else None
             records.append(Record(task, name, **scores[name], seconds=seconds))  # type: ignore[arg-type]
@@ -64,8 +65,13 @@ SELF_EVIDENT = ("data", "scenario", "backbone", "preset")  # settings whose valu
 
 
 def _settings(task: Task) -> dict[str, object]:
-    """The settings that a table keeps apart, options among them: all but the domains, the method and the seed."""
-    own = {field.name: getattr(task, field.name) for field in fields(task) if field.name not in PLACED}
+    """The settings that a table keeps apart, options among them.
+
+    All but the domains, the method and the seed.
+    """
+    own = {
+        field.name: getattr(task, field.name) for field in fields(task) if field.name not in PLACED
+    }
     return {key: value for key, value in (own | dict(task.options)).items() if value is not None}
 
 
@@ -77,7 +83,8 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
     lines = []
     for task in suite.tasks:
         name = f"{task.pair} {task.method} seed {task.seed}"
-        scores, error = store.scores(task), store.error(task)
+        scores = store.scores(task)
+        error = store.error(task)
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:

@@ -1,12 +1,15 @@
 """Compare calibrators on outputs that somebody saved: no images, no network.
 
-A folder holds features, logits and labels of three sets of rows, as the released code of PseudoCal writes them:
+A folder holds features, logits and labels of three sets of rows, as the released code of PseudoCal
+writes them:
 
     {src_train,src_val,tgt}_{feature,output,label}.npy    or .npz with one array each
     {src_train,src_val,tgt}.npz                           with arrays feature, output, label
-    mix_output, mix_label                                 the same for mixes and their pseudo-labels
+    mix_output, mix_label                                 the same for mixup samples and their
+    pseudo-labels
 
-A task's folder of this benchmark is read as well: it has other names for the same things (`FILE_NAMES`).
+A task's folder of this benchmark is read as well: it has other names for the same things
+(`FILE_NAMES`).
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ FILE_NAMES = {
     "src_train": ("src_train", "source_train"),
     "src_val": ("src_val", "source_val"),
     "tgt": ("tgt", "target"),
-    "mix": ("mix", "mixes/pseudocal"),
+    "mix": ("mix", "mixup/pseudocal"),
     "feature": ("feature", "features"),
     "output": ("output", "logits"),
     "label": ("label", "labels"),
@@ -58,12 +61,15 @@ class SavedScore:
     error: str | None = None
 
 
-def compare_outputs(folder: Path, *, calibrators: Sequence[str] = ALL, seed: int = 0) -> list[SavedScore]:
+def compare_outputs(
+    folder: Path, *, calibrators: Sequence[str] = ALL, seed: int = 0
+) -> list[SavedScore]:
     """Fit and score all calibrators that the outputs in a folder suffice for.
 
     Args:
         folder: the folder.
-        calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`; those that lack data are left out.
+        calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`; those that lack data are
+            left out.
         seed: the seed of the samples that the released density ratio draws.
 
     """
@@ -73,11 +79,11 @@ def compare_outputs(folder: Path, *, calibrators: Sequence[str] = ALL, seed: int
             raise InputError(f"expected tgt_{kind}, {kind}s of the target, in {folder}, got none")
     labels = arrays["tgt", "label"]
     material = _material(arrays)
-    mixes = [arrays[key] for key in (("mix", "output"), ("mix", "label")) if key in arrays]
+    mixup_samples = [arrays[key] for key in (("mix", "output"), ("mix", "label")) if key in arrays]
     found = []
     for name in calibrators:
         try:
-            calibration = _calibration(name, material, mixes, seed)
+            calibration = _calibration(name, material, mixup_samples, seed)
         except InputError as error:  # the others are compared all the same
             found.append(SavedScore(name, {}, error=str(error)))
             continue
@@ -85,7 +91,11 @@ def compare_outputs(folder: Path, *, calibrators: Sequence[str] = ALL, seed: int
             outcomes = Outcomes.from_logits(calibration(arrays["tgt", "output"]), labels)
             scaling = calibration.scaling
             temperature = scaling.temperature if isinstance(scaling, TemperatureScaling) else None
-            found.append(SavedScore(name, {key: of(outcomes) for key, of in CLASSIFIER_METRICS.items()}, temperature))
+            found.append(
+                SavedScore(
+                    name, {key: of(outcomes) for key, of in CLASSIFIER_METRICS.items()}, temperature
+                )
+            )
     return found
 
 
@@ -105,7 +115,9 @@ def read_outputs(folder: Path) -> SavedArrays:
         if (array := next(_candidates(folder, rows, kind), None)) is not None
     }
     for rows in {rows for rows, _ in found}:
-        counts = {f"{rows}_{kind}": len(array) for (each, kind), array in found.items() if each == rows}
+        counts = {
+            f"{rows}_{kind}": len(array) for (each, kind), array in found.items() if each == rows
+        }
         if len(set(counts.values())) > 1:
             said = ", ".join(f"{count} of {name}" for name, count in counts.items())
             raise InputError(f"expected as many rows in all arrays of {rows}, got {said}")
@@ -142,16 +154,29 @@ def _only(path: Path) -> NDArray[Any]:
 
 
 def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
-    """Check the shape; labels may be whole numbers that were saved as floats, as the released code saves them."""
-    if array.dtype.kind not in "iuf" or array.ndim != (1 if kind == "label" else 2) or len(array) == 0:
+    """Check the shape.
+
+    Labels may be whole numbers that were saved as floats, as the released code saves them.
+    """
+    if (
+        array.dtype.kind not in "iuf"
+        or array.ndim != (1 if kind == "label" else 2)
+        or len(array) == 0
+    ):
         wanted = "(n,)" if kind == "label" else "(n, columns)"
-        raise InputError(f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape {array.shape}")
+        raise InputError(
+            f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape {array.shape}"
+        )
     if kind == "label" and array.dtype.kind == "f":
         if not np.array_equal(array, np.round(array)):
-            raise InputError(f"expected whole numbers as labels in {path}, got {array[array != np.round(array)][0]}")
+            raise InputError(
+                f"expected whole numbers as labels in {path}, got {array[array != np.round(array)][0]}"
+            )
         return array.astype(np.int64)
     if kind == "output" and looks_like_probabilities(array):
-        raise InputError(f"expected logits in {path}, got probabilities: their logarithms may stand for logits")
+        raise InputError(
+            f"expected logits in {path}, got probabilities: their logarithms may stand for logits"
+        )
     return array
 
 
@@ -169,10 +194,14 @@ def _material(arrays: SavedArrays) -> Material:
     )
 
 
-def _calibration(name: str, material: Material, mixes: list[NDArray[Any]], seed: int) -> Calibration | None:
+def _calibration(
+    name: str, material: Material, mixup_samples: list[NDArray[Any]], seed: int
+) -> Calibration | None:
     """Fit a calibrator; None if the outputs do not suffice for it."""
     if name == "pseudocal":
-        return Calibration(name, fit_temperature(*mixes)) if len(mixes) == 2 else None
+        return (
+            Calibration(name, fit_temperature(*mixup_samples)) if len(mixup_samples) == 2 else None
+        )
     how = COMPARED[name]
     if how.calibrator not in CALIBRATORS or any(
         getattr(material, p) is None for p in CALIBRATORS[how.calibrator].parts

@@ -26,36 +26,61 @@ OPTIONS: dict[str, dict[str, Any]] = {  # by data set
         "lr": 2.5e-3,
         "pixels_per_image": 20_000,
         "scenes": 500,
-        "height": 512,  # of the target's frames in pixels; those of the sources are resized in proportion
+        # of the target's frames in pixels; those of the sources are resized in proportion
+        "height": 512,
         "backbone_scale": 0.1,  # the backbone's learning rate relative to the head's
     },
 }
-SHARE = 0.75  # the share of a source's scenes to train on; TempScal uses the rest
-FRAME_SIZES = {"cityscapes": (512, 1024), "gta5": (720, 1280), "synthia": (760, 1280)}  # as AdaptSegNet has them
+SHARE = 0.75  # the fraction of a source's scenes to train on; TempScal uses the rest
+FRAME_SIZES = {
+    "cityscapes": (512, 1024),
+    "gta5": (720, 1280),
+    "synthia": (760, 1280),
+}  # as AdaptSegNet has them
 STREET_CLASS_COUNTS = {"gta5": 19, "synthia": 16}
 
 
 def check_settings(task: Task) -> None:
     """Refuse settings that are not valid for a segmenter."""
-    from pseudocal.lab.segmentation import NETWORKS  # which loads torch; the list of suites needs none
+    from pseudocal.lab.segmentation import (
+        NETWORKS,
+    )  # which loads torch; the list of suites needs none
 
     if (task.method, task.scenario) != ("source-only", "closed-set"):
-        raise InputError(f"expected source-only, closed-set for segmentation, got {task.method}, {task.scenario}")
-    if task.data == "street-scenes" and (task.source not in STREET_CLASS_COUNTS or task.target != "cityscapes"):
-        raise InputError(f"expected gta5 or synthia as the source and cityscapes as the target, got {task.pair}")
+        raise InputError(
+            f"expected source-only, closed-set for segmentation, got {task.method}, {task.scenario}"
+        )
+    if task.data == "street-scenes" and (
+        task.source not in STREET_CLASS_COUNTS or task.target != "cityscapes"
+    ):
+        raise InputError(
+            f"expected gta5 or synthia as the source and cityscapes as the target, got {task.pair}"
+        )
     if task.backbone not in NETWORKS:
         raise InputError(f"expected a network among {', '.join(NETWORKS)}, got {task.backbone!r}")
-    known = [name for name in inspect.signature(NETWORKS[task.backbone]).parameters if name != "classes"]
+    known = [
+        name for name in inspect.signature(NETWORKS[task.backbone]).parameters if name != "classes"
+    ]
     for name in network_settings(task):
         if name not in known:
-            raise InputError(f"expected settings of {task.backbone} among {', '.join(known)}, got {name!r}")
+            raise InputError(
+                f"expected settings of {task.backbone} among {', '.join(known)}, got {name!r}"
+            )
     if task.backbone != "unet" and task.weights == "default":
-        raise InputError(f"expected weights for {task.backbone}: {WEIGHTS_OF[task.backbone]}, or random, got none")
+        raise InputError(
+            f"expected weights for {task.backbone}: {WEIGHTS_OF[task.backbone]}, or random, got none"
+        )
     for name, value in task.options:
         if name not in OPTIONS[task.data]:
-            raise InputError(f"expected options among {', '.join(OPTIONS[task.data])}, got {name!r}")
+            raise InputError(
+                f"expected options among {', '.join(OPTIONS[task.data])}, got {name!r}"
+            )
         real = name in ("lr", "backbone_scale")
-        if not isinstance(value, int | float if real else int) or isinstance(value, bool) or value <= 0:
+        if (
+            not isinstance(value, int | float if real else int)
+            or isinstance(value, bool)
+            or value <= 0
+        ):
             raise InputError(f"expected {name}, a number above zero, got {value!r}")
 
 
@@ -79,7 +104,9 @@ def check_segmentation(task: Task, store: Store) -> None:
     check_settings(task)
     weights = network_settings(task).get("weights")
     if task.backbone == "deeplab" and weights is not None and not Path(weights).is_file():
-        raise InputError(f"expected {WEIGHTS_OF['deeplab']}, or a folder that has it, got {weights}")
+        raise InputError(
+            f"expected {WEIGHTS_OF['deeplab']}, or a folder that has it, got {weights}"
+        )
     for name in (task.source, task.target):
         _scenes(task, name, store)
 
@@ -114,8 +141,12 @@ def _streets(name: str, root: Path | None, classes: int, size: tuple[int, int]) 
     if root is None or not root.is_dir():
         raise InputError(f"expected root, a folder with {', '.join(FRAME_SIZES)} in it, got {root}")
     found = [
-        each for each in root.iterdir() if each.is_dir() and each.name.lower() in (name, f"{name}-rand-cityscapes")
+        each
+        for each in root.iterdir()
+        if each.is_dir() and each.name.lower() in (name, f"{name}-rand-cityscapes")
     ]
     if not found:
-        raise InputError(f"expected a folder {name} in {root}, got {', '.join(sorted(p.name for p in root.iterdir()))}")
+        raise InputError(
+            f"expected a folder {name} in {root}, got {', '.join(sorted(p.name for p in root.iterdir()))}"
+        )
     return streets(name, found[0], classes=classes, size=size)

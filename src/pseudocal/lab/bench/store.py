@@ -1,29 +1,33 @@
 """The files of the benchmark; every file is written under a temporary name and renamed.
 
-    OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run; read by `table`
-    OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
+    OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run; read by
+    `table` OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
         settings.json             the task, versions
-        training/                 during training: checkpoints to resume from, and outputs of the model
-        train.json                the curve of target error and NLL
-        model.safetensors         the network, or only its head above a frozen backbone; written last by `train`
-        source_val.npz            logits, features, labels of held-out source rows (not for source-free tasks)
-        source_train.npz          features of the source rows that were trained on (likewise)
-        target_labels.npy         read by `score` only
+        training/                 during training: checkpoints to resume from, and outputs of the
+        model train.json                the curve of target error and NLL
+        model.safetensors         the network, or only its head above a frozen backbone; written
+        last by `train` source_val.npz            logits, features, labels of held-out source rows
+        (not for source-free tasks) source_train.npz          features of the source rows that were
+        trained on (likewise) target_labels.npy         read by `score` only
         target.npz                logits, features; no labels; written last by `predict`
-        mixes/NAME.npz            one for each synthesis: logits of the mixes, their pseudo-labels and, for mixup, the
-                                  row numbers first (larger share) and second
+        mixup/NAME.npz            one for each mixup variant: logits of the mixup samples,
+        their pseudo-labels and, for mixup, the
+                                  row numbers first (larger part) and second
         calibrations/NAME.json    a `Calibration`, for calibrators that scale logits
-        calibrations/NAME.npy     corrected target logits, for calibrators that return other predictions
-        scores.json               metrics by calibrator
-        reliability.npz           edges of the bins; by calibrator the count, sum of confidence and number correct
-        times.json                seconds of each stage, wall and CPU, and CPU seconds of each calibrator; a file of its
+        calibrations/NAME.npy     corrected target logits, for calibrators that return other
+        predictions scores.json               metrics by calibrator
+        reliability.npz           edges of the bins; by calibrator the count, sum of confidence and
+        number correct times.json                seconds of each stage, wall and CPU, and CPU
+        seconds of each calibrator; a file of its
                                   own, since times differ from run to run
         error.json                the stage that failed and its error, if any
 
-All targets of a source and seed share one segmenter, in the folder of a task with the target "any". Segmentation has no
-files from `predict` and `synthesise`: the logits of every pixel are too large to store.
+All targets of a source and seed share one segmenter, in the folder of a task with the target "any".
+Segmentation has no files from `predict` and `make_mixup`: the logits of every pixel are too large
+to store.
 
-Features of a frozen backbone are in the cache folder (`pseudocal.lab.bench.views`), shared by all tasks.
+Features of a frozen backbone are in the cache folder (`pseudocal.lab.bench.views`), shared by all
+tasks.
 """
 
 from __future__ import annotations
@@ -56,13 +60,16 @@ class Store:
 
     Attributes:
         out: the folder.
-        root: the folder of the images of a data set that is not built in, or one that has a folder for each data set,
-            named as a task names it.
-        threads: the threads of torch and BLAS in each process; another number may change the last digits.
-        device: the device of torch: "cpu", "cuda" (with several workers, one GPU for each), "cuda:1", ...
-        lists: the folder of the list files of a data set that is not built in, or one that has a folder for each data
-            set; `root` by default.
-        prefix: `(old, new)` replaces the beginning of paths in lists that were written on another machine.
+        root: the folder of the images of a data set that is not built in, or one that has a folder
+            for each data set, named as a task names it.
+        threads: the threads of torch and BLAS in each process; another number may change the last
+            digits.
+        device: the device of torch: "cpu", "cuda" (with several workers, one GPU for each),
+            "cuda:1", ...
+        lists: the folder of the list files of a data set that is not built in, or one that has a
+            folder for each data set; `root` by default.
+        prefix: `(old, new)` replaces the beginning of paths in lists that were written on another
+            machine.
 
     """
 
@@ -108,11 +115,14 @@ class Store:
 
         """
         folder = self.folder(task)
-        path, settings = folder / "settings.json", json.loads(json.dumps(task.identity()))
+        path = folder / "settings.json"
+        settings = json.loads(json.dumps(task.identity()))
         if path.exists():
             before = json.loads(path.read_text())["task"]
             if before != settings:
-                raise InputError(f"expected the settings of {task.pair} in {path}, got those of another task: {before}")
+                raise InputError(
+                    f"expected the settings of {task.pair} in {path}, got those of another task: {before}"
+                )
         else:
             save_json(path, {"task": settings, "versions": training_versions()})
         return folder
@@ -208,7 +218,9 @@ class Store:
         """
         for member in task.members():
             if not self.has_model(member):
-                raise InputError(f"expected all members of the ensemble, got no model of seed {member.seed}")
+                raise InputError(
+                    f"expected all members of the ensemble, got no model of seed {member.seed}"
+                )
         return task.members()
 
 
@@ -236,7 +248,9 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Wait until no other run works in a folder; the lock is released when its process ends, however it ends.
+    """Wait until no other run works in a folder.
+
+    The lock is released when its process ends, however it ends.
 
     What a run that was killed left aside is removed.
     """

@@ -2,8 +2,8 @@
 
     calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all if absent
     seeds = 3
-    root = "/data/office_home"      # where the data is and what to run on; the command's own options come first
-    lists = "/data/lists"
+    root = "/data/office_home"      # where the data is and what to run on; the command's own
+    options come first lists = "/data/lists"
     prefix = ["/home/them/data", "/data"]
     device = "cuda"
 
@@ -16,8 +16,9 @@
     weights = "path/to/weights"
     options = { weight = 0.5 }      # of the method
 
-The other keys of a task are the fields of `Task`. Segmentation tasks (`data = "scenes"`) need a suite of their own;
-their networks are those of `pseudocal.lab.segmentation`, their options those of `pseudocal.lab.bench.segmenters`.
+The other keys of a task are the fields of `Task`. Segmentation tasks (`data = "scenes"`) need a
+suite of their own; their networks are those of `pseudocal.lab.segmentation`, their options those of
+`pseudocal.lab.bench.segmenters`.
 """
 
 from __future__ import annotations
@@ -43,13 +44,31 @@ from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 LOCAL_KEYS = ("root", "lists", "prefix", "device")  # of the machine: no part of a task
 KEYS = ("calibrators", "seeds", "tasks", "about", *LOCAL_KEYS)
 LISTED_KEYS = ("source", "target", "method")  # one name or several
-TYPES: dict[str, tuple[type, ...]] = {"width": (int,), "iterations": (int,), "frozen": (bool,), "options": (dict,)}
+TYPES: dict[str, tuple[type, ...]] = {
+    "width": (int,),
+    "iterations": (int,),
+    "frozen": (bool,),
+    "options": (dict,),
+}
 TYPES |= {"batch": (int,), "lr": (float, int), "augment": (bool,)}
-SEGMENTED = ("data", *LISTED_KEYS, "backbone", "weights", "width", "iterations", "batch", "lr", "precision", "options")
+SEGMENTED = (
+    "data",
+    *LISTED_KEYS,
+    "backbone",
+    "weights",
+    "width",
+    "iterations",
+    "batch",
+    "lr",
+    "precision",
+    "options",
+)
 FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed", "runner"))
 
 
-def read_suite(path: Path, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+def read_suite(
+    path: Path, *, seeds: int | None = None, quick: bool = False, **changes: Any
+) -> Suite:
     """Read a suite, named after its file.
 
     Args:
@@ -71,9 +90,15 @@ def read_local(path: Path) -> dict[str, Any]:
     """
     given = {key: value for key, value in _content(path).items() if key in LOCAL_KEYS}
     for key, value in given.items():
-        pair = key == "prefix" and isinstance(value, list) and [type(each) for each in value] == [str, str]
+        pair = (
+            key == "prefix"
+            and isinstance(value, list)
+            and [type(each) for each in value] == [str, str]
+        )
         if not (pair or (key != "prefix" and isinstance(value, str))):
-            raise InputError(f"expected {key} as {'[old, new]' if key == 'prefix' else 'text'}, got {value!r}")
+            raise InputError(
+                f"expected {key} as {'[old, new]' if key == 'prefix' else 'text'}, got {value!r}"
+            )
     as_stored = {"root": Path, "lists": Path, "prefix": tuple, "device": str}
     return {key: as_stored[key](value) for key, value in given.items()}
 
@@ -88,7 +113,12 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def parse_suite(
-    content: dict[str, Any], name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any
+    content: dict[str, Any],
+    name: str,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    **changes: Any,
 ) -> Suite:
     """Make a suite from the content of a file.
 
@@ -98,30 +128,50 @@ def parse_suite(
     """
     _check_among("a key of a suite", content, KEYS)
     given = content.get("tasks")
-    if not isinstance(given, list) or not given or not all(isinstance(each, dict) for each in given):
+    if (
+        not isinstance(given, list)
+        or not given
+        or not all(isinstance(each, dict) for each in given)
+    ):
         raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
     kinds = {each.get("data") in SEGMENTERS for each in given}
     if len(kinds) > 1:
-        raise InputError(f"expected scenes in a suite of their own, got {[each.get('data') for each in given]}")
+        raise InputError(
+            f"expected scenes in a suite of their own, got {[each.get('data') for each in given]}"
+        )
     known = SEGMENTATION_CALIBRATORS if True in kinds else tuple(COMPARED)
-    calibrators = _calibrators(content.get("calibrators", [name for name in CALIBRATORS if name in known]), known)
+    calibrators = _calibrators(
+        content.get("calibrators", [name for name in CALIBRATORS if name in known]), known
+    )
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
         raise InputError(f"expected seeds as an integer of at least 1, got {count!r}")
     cells = [cell for each in given for cell in _cells({**each, **changes})]
     cells = cells[:3] if quick else cells
-    tasks = [Task(**cell, seed=seed) for seed in range(1 if quick and seeds is None else count) for cell in cells]
+    tasks = [
+        Task(**cell, seed=seed)
+        for seed in range(1 if quick and seeds is None else count)
+        for cell in cells
+    ]
     about = str(content.get("about", ""))
-    return Suite(f"{name}-quick" if quick else name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about)
+    return Suite(
+        f"{name}-quick" if quick else name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about
+    )
 
 
 def _calibrators(given: Any, known: tuple[str, ...]) -> list[str]:
-    """Return the names of calibrators; one with settings of its own is a table with its name among them."""
+    """Return the names of calibrators.
+
+    One with settings of its own is a table with its name among them.
+    """
     if not isinstance(given, list):
         raise InputError(f"expected a list of names, got {given!r}")
     tables = [dict(each) if isinstance(each, dict) else {"name": each} for each in given]
     _check_among("a calibrator", [table.get("name") for table in tables], known)
-    return [with_settings(table.pop("name"), table) if len(table) > 1 else table["name"] for table in tables]
+    return [
+        with_settings(table.pop("name"), table) if len(table) > 1 else table["name"]
+        for table in tables
+    ]
 
 
 def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -129,7 +179,9 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
     _check_among("a key of a task", table, FIELDS)
     missing = [key for key in ("data", "source", "target", "method") if key not in table]
     if missing:
-        raise InputError(f"expected data, source, target and method in each task, got no {missing[0]}")
+        raise InputError(
+            f"expected data, source, target and method in each task, got no {missing[0]}"
+        )
     for key, value in table.items():
         _check_type(key, value)
     options = table.get("options", {})
@@ -140,7 +192,9 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
     if segmented:
         _check_among("a key of a task of segmentation", table, SEGMENTED)
         defaults = dict(SEGMENTERS[table["data"]])
-        settings = defaults | table | {"options": tuple({**dict(defaults["options"]), **options}.items())}
+        settings = (
+            defaults | table | {"options": tuple({**dict(defaults["options"]), **options}.items())}
+        )
     else:
         _check_among("a data set", [table["data"]], (*DATASETS, *SEGMENTERS))
         _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
@@ -158,7 +212,9 @@ def _check_type(key: str, value: Any) -> None:
     wanted = TYPES.get(key, (str, list) if key in LISTED_KEYS else (str,))
     right = isinstance(value, wanted) and not (isinstance(value, bool) and bool not in wanted)
     if not right or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
-        raise InputError(f"expected {key} to be {' or '.join(t.__name__ for t in wanted)}, got {value!r}")
+        raise InputError(
+            f"expected {key} to be {' or '.join(t.__name__ for t in wanted)}, got {value!r}"
+        )
 
 
 def _check_among(what: str, names: Any, known: Any) -> None:

@@ -37,7 +37,12 @@ SMALL: dict[str, tuple[tuple[str, Any], ...]] = {"cdan": (("randomised", 1024),)
 def resnet_settings(depth: int) -> tuple[tuple[str, Any], ...]:
     """Return the settings of the paper's network, fine-tuned end to end from its ImageNet weights."""
     weights = f"microsoft/resnet-{depth}"
-    return (("backbone", f"resnet{depth}"), ("weights", weights), ("frozen", False), ("iterations", 10_000))
+    return (
+        ("backbone", f"resnet{depth}"),
+        ("weights", weights),
+        ("frozen", False),
+        ("iterations", 10_000),
+    )
 
 
 @dataclass(frozen=True)
@@ -51,21 +56,39 @@ class SuitePlan:
     scenario: Scenario = "closed-set"
     calibrators: tuple[str, ...] = ALL
     settings: tuple[tuple[str, Any], ...] = ()
-    quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = None  # three pairs, two methods
+    quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = (
+        None  # three pairs, two methods
+    )
     parts: tuple[SuitePlan, ...] = ()  # whose tasks come after its own, with its calibrators
 
-    def suite(self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+    def suite(
+        self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any
+    ) -> Suite:
         """Make the suite with seeds 0 to `seeds` - 1; `changes` are settings of all tasks."""
-        tasks = [task.of_seed(seed) for seed in range(seeds or 1) for task in self.tasks(quick=quick, **changes)]
+        tasks = [
+            task.of_seed(seed)
+            for seed in range(seeds or 1)
+            for task in self.tasks(quick=quick, **changes)
+        ]
         return Suite(f"{name}-quick" if quick else name, tuple(tasks), self.calibrators, self.about)
 
     def tasks(self, *, quick: bool = False, **changes: Any) -> list[Task]:
         """Make the tasks of seed 0."""
-        pairs, methods = (self.quick or (self.pairs[:3], self.methods[:2])) if quick else (self.pairs, self.methods)
+        pairs, methods = (
+            (self.quick or (self.pairs[:3], self.methods[:2]))
+            if quick
+            else (self.pairs, self.methods)
+        )
         settings = {**dict(self.settings), **changes}
         small = SMALL if self.settings == FROZEN else {}
         own = [
-            Task(self.data, *pair, self.scenario, method, **{"options": small.get(method, ()), **settings})
+            Task(
+                self.data,
+                *pair,
+                self.scenario,
+                method,
+                **{"options": small.get(method, ()), **settings},
+            )
             for method in methods
             for pair in pairs
         ]
@@ -84,7 +107,10 @@ SEGMENTERS: dict[str, tuple[tuple[str, Any], ...]] = {  # by data set
         ("options", tuple(segmenters.OPTIONS["street-scenes"].items())),
     ),
 }
-QUICK_EMOJI = ((("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")), ("source-only", "mcc"))
+QUICK_EMOJI = (
+    (("noto", "openmoji"), ("twemoji", "openmoji"), ("openmoji", "noto")),
+    ("source-only", "mcc"),
+)
 
 PLANS: dict[str, SuitePlan] = {
     "digits": SuitePlan(
@@ -120,7 +146,7 @@ PLANS: dict[str, SuitePlan] = {
         settings=FROZEN,
     ),
     "emoji-ablation": SuitePlan(
-        "other syntheses in the place of mixup",
+        "other mixup variants in the place of mixup",
         "emoji",
         tuple(permutations(EMOJI, 2)),
         ("mcc",),
@@ -128,7 +154,7 @@ PLANS: dict[str, SuitePlan] = {
         settings=FROZEN,
     ),
     "emoji-lambda": SuitePlan(
-        "the share of mixup, hard and soft labels",
+        "the fraction of mixup, hard and soft labels",
         "emoji",
         tuple(permutations(EMOJI, 2)),
         ("source-only", "mcc", "bnm"),
@@ -143,9 +169,15 @@ PLANS: dict[str, SuitePlan] = {
         calibrators=SEGMENTATION_CALIBRATORS,
         settings=SEGMENTERS["scenes"],
     ),
-    "office31": SuitePlan("the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet_settings(50)),
+    "office31": SuitePlan(
+        "the paper's Office-31", "office-31", OFFICE_31, SIX, settings=resnet_settings(50)
+    ),
     "office-home": SuitePlan(
-        "the paper's Office-Home", "office-home", tuple(permutations(OFFICE_HOME, 2)), SIX, settings=resnet_settings(50)
+        "the paper's Office-Home",
+        "office-home",
+        tuple(permutations(OFFICE_HOME, 2)),
+        SIX,
+        settings=resnet_settings(50),
     ),
     "office-home-partial": SuitePlan(
         "the paper's Office-Home, 25 classes in the target",
@@ -208,11 +240,19 @@ PLANS: dict[str, SuitePlan] = {
     ),
 }
 MCD_31 = replace(PLANS["office31"], pairs=OFFICE_31[2:], methods=("mcd",))
-BNM_HOME = replace(PLANS["office-home"], pairs=(("Clipart", "Product"), ("Product", "RealWorld")), methods=("bnm",))
+BNM_HOME = replace(
+    PLANS["office-home"], pairs=(("Clipart", "Product"), ("Product", "RealWorld")), methods=("bnm",)
+)
 CDAN_NET = replace(PLANS["domainnet126"], pairs=(("real", "clipart"),), methods=("cdan",))
 SHOT_SKETCH = replace(PLANS["imagenet-sketch"], methods=("shot",))
-DINE_NET = replace(PLANS["domainnet126-source-free"], pairs=(("real", "clipart"),), methods=("dine",))
-PADA_HOME = replace(PLANS["office-home-partial"], pairs=(("Art", "Clipart"), ("RealWorld", "Art")), methods=("pada",))
+DINE_NET = replace(
+    PLANS["domainnet126-source-free"], pairs=(("real", "clipart"),), methods=("dine",)
+)
+PADA_HOME = replace(
+    PLANS["office-home-partial"],
+    pairs=(("Art", "Clipart"), ("RealWorld", "Art")),
+    methods=("pada",),
+)
 PLANS |= {
     "paper-ablation": replace(
         MCD_31,

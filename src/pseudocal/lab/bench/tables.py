@@ -1,4 +1,7 @@
-"""Tables as the paper prints them: per task, by target, overall; with the spread over seeds, and paired tests."""
+"""Tables as the paper prints them: per task, by target, overall.
+
+With the spread over seeds, and paired tests.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,13 @@ from pseudocal.lab.bench.task import Suite, Task
 
 TableMetric = Literal["ece", "nll", "brier", "miou", "correspondence"]
 By = Literal["overall", "target", "task"]
-TaskGroups = list[list[Task]]  # tasks of seed 0; a cell is the mean over groups of the mean over their tasks
-SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}  # of the uncalibrated models, below the table of ECE
+TaskGroups = list[
+    list[Task]
+]  # tasks of seed 0; a cell is the mean over groups of the mean over their tasks
+SKILLS = {
+    "Accuracy": "accuracy",
+    "mIoU": "miou",
+}  # of the uncalibrated models, below the table of ECE
 SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1, "correspondence": -1}  # the larger, the better
 
 
@@ -39,17 +47,24 @@ class Table:
     metric: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[TableCell, ...]], ...]  # each with its name
-    seconds: Mapping[str, float] = field(default_factory=dict)  # of CPU a task, by row; empty for no such column
+    seconds: Mapping[str, float] = field(
+        default_factory=dict
+    )  # of CPU a task, by row; empty for no such column
 
 
-def tables(suite: Suite, records: Sequence[Record], metric: TableMetric = "ece", by: By = "overall") -> list[Table]:
+def tables(
+    suite: Suite, records: Sequence[Record], metric: TableMetric = "ece", by: By = "overall"
+) -> list[Table]:
     """Make one table overall, or one for each method.
 
-    As in the paper, averages are over targets, each the mean of its tasks; with a column for each task they are over
-    tasks. Tasks of one method that differ in scenario, backbone, preset or another setting are kept apart.
+    As in the paper, averages are over targets, each the mean of its tasks; with a column for each
+    task they are over tasks. Tasks of one method that differ in scenario, backbone, preset or
+    another setting are kept apart.
     """
     names = variants([record.task for record in records])
-    methods = {name: [task for task in names if names[task] == name] for name in unique(names.values())}
+    methods = {
+        name: [task for task in names if names[task] == name] for name in unique(names.values())
+    }
     if by == "overall":
         columns = {name: by_target(tasks) for name, tasks in methods.items()}
         whole = _table(f"{metric}, mean over targets", suite, records, metric, columns)
@@ -57,13 +72,17 @@ def tables(suite: Suite, records: Sequence[Record], metric: TableMetric = "ece",
     each = []
     for name, tasks in methods.items():
         groups = [[task] for task in tasks] if by == "task" else by_target(tasks)
-        columns = {(group[0].pair if by == "task" else f"->{group[0].target}"): [group] for group in groups}
+        columns = {
+            (group[0].pair if by == "task" else f"->{group[0].target}"): [group] for group in groups
+        }
         each.append(_table(f"{name}: {metric}", suite, records, metric, columns))
     return each
 
 
 def mean_seconds(records: Sequence[Record]) -> dict[str, float]:
-    """Return the mean CPU seconds of each calibrator over tasks, by its title; those that were not timed are left out.
+    """Return the mean CPU seconds of each calibrator over tasks, by its title.
+
+    Those that were not timed are left out.
 
     The features that models above a frozen backbone share are not in it.
     """
@@ -86,36 +105,64 @@ def by_target(tasks: Sequence[Task]) -> TaskGroups:
 
 
 def _table(
-    title: str, suite: Suite, records: Sequence[Record], metric: TableMetric, columns: dict[str, TaskGroups]
+    title: str,
+    suite: Suite,
+    records: Sequence[Record],
+    metric: TableMetric,
+    columns: dict[str, TaskGroups],
 ) -> Table:
     columns = {**columns, "average": [group for groups in columns.values() for group in groups]}
     records = [record for record in records if getattr(record, metric) is not None]
-    names = [name for name in suite.calibrators if any(record.calibrator == name for record in records)]
+    names = [
+        name for name in suite.calibrators if any(record.calibrator == name for record in records)
+    ]
     paper = published(suite.tasks, metric)
-    cells = {name: [_cell(records, name, metric, groups, paper) for groups in columns.values()] for name in names}
+    cells = {
+        name: [_cell(records, name, metric, groups, paper) for groups in columns.values()]
+        for name in names
+    }
     rows = [(COMPARED[name].title, _marked(name, cells, names, SIGN[metric])) for name in names]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):
                 paper = published(suite.tasks, skill)
-                rows.append((name, tuple(_cell(records, "none", skill, groups, paper) for groups in columns.values())))
+                rows.append(
+                    (
+                        name,
+                        tuple(
+                            _cell(records, "none", skill, groups, paper)
+                            for groups in columns.values()
+                        ),
+                    )
+                )
     return Table(title, metric, tuple(columns), tuple(rows))
 
 
 def _cell(
-    records: Sequence[Record], name: str, metric: str, groups: TaskGroups, paper: dict[tuple[str, Task], float]
+    records: Sequence[Record],
+    name: str,
+    metric: str,
+    groups: TaskGroups,
+    paper: dict[tuple[str, Task], float],
 ) -> TableCell:
-    """Compute the mean over targets of the means over their tasks; a seed counts only if all tasks have scores."""
+    """Compute the mean over targets of the means over their tasks.
+
+    A seed counts only if all tasks have scores.
+    """
     by_seed: dict[int, dict[Task, float]] = {}
     for record in records:
         if record.calibrator == name:
-            by_seed.setdefault(record.task.seed, {})[record.task.of_seed(0)] = getattr(record, metric)
+            by_seed.setdefault(record.task.seed, {})[record.task.of_seed(0)] = getattr(
+                record, metric
+            )
     means = [mean_over_groups(groups, values) for values in by_seed.values()]
     whole = [mean for mean in means if not math.isnan(mean)]
     return TableCell(
         mean=float(np.mean(whole)) if whole else math.nan,
         sd=float(np.std(whole, ddof=1)) if len(whole) > 1 else math.nan,
-        paper=mean_over_groups(groups, {task: value for (each, task), value in paper.items() if each == name}),
+        paper=mean_over_groups(
+            groups, {task: value for (each, task), value in paper.items() if each == name}
+        ),
     )
 
 
@@ -126,52 +173,69 @@ def mean_over_groups(groups: TaskGroups, values: Mapping[Task, float]) -> float:
     return float(np.mean([np.mean([values[task] for task in group]) for group in groups]))
 
 
-def _marked(name: str, cells: dict[str, list[TableCell]], names: Sequence[str], sign: int) -> tuple[TableCell, ...]:
+def _marked(
+    name: str, cells: dict[str, list[TableCell]], names: Sequence[str], sign: int
+) -> tuple[TableCell, ...]:
     """Mark the best cells of a row; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
-        rivals = [sign * cells[other][i].mean for other in names if other not in SEE_LABELS]
+        baselines = [sign * cells[other][i].mean for other in names if other not in SEE_LABELS]
         best = (
-            name not in SEE_LABELS and np.isfinite(rivals).all() and sign * cell.mean == min(rivals)
-        )  # no winner if a rival has no value
+            name not in SEE_LABELS
+            and np.isfinite(baselines).all()
+            and sign * cell.mean == min(baselines)
+        )  # no winner if a baseline has no value
         row.append(TableCell(cell.mean, cell.sd, cell.paper, bool(best)))
     return tuple(row)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """PseudoCal compared with a rival over tasks."""
+    """PseudoCal compared with a baseline over tasks."""
 
-    rival: str
+    baseline: str
     where: str  # the method, or "all"
     tasks: int
     wins: int  # the tasks on which PseudoCal is better
-    difference: float  # the mean of PseudoCal minus the rival
+    difference: float  # the mean of PseudoCal minus the baseline
     p: float  # the p-value of the paired test
 
 
 def compare_over_tasks(
     records: Sequence[Record], metric: TableMetric = "ece", champion: str = "pseudocal"
 ) -> list[Comparison]:
-    """Compare the champion with each rival over tasks by Wilcoxon's signed-rank test, per method and for all methods.
+    """Compare the champion with each baseline over tasks by Wilcoxon's signed-rank test, per method and for all methods.
 
-    The value of a task is the mean over its seeds. Tasks that share a domain are not independent, so the p-value of
-    "all" tends to be too small.
+    The value of a task is the mean over its seeds. Tasks that share a domain are not independent,
+    so the p-value of "all" tends to be too small.
     """
     names = variants([record.task for record in records])
     methods = unique(names.values())
-    scopes = {**{method: [method] for method in methods}, **({"all": methods} if len(methods) > 1 else {})}
-    rivals = [name for name in unique(r.calibrator for r in records) if name != champion and name not in SEE_LABELS]
+    scopes = {
+        **{method: [method] for method in methods},
+        **({"all": methods} if len(methods) > 1 else {}),
+    }
+    baselines = [
+        name
+        for name in unique(r.calibrator for r in records)
+        if name != champion and name not in SEE_LABELS
+    ]
     found = []
-    for rival in rivals:
+    for baseline in baselines:
         for where, chosen in scopes.items():
             within = {task for task, name in names.items() if name in chosen}
-            ours, theirs = (_by_task(records, name, metric, within) for name in (champion, rival))
+            ours, theirs = (
+                _by_task(records, name, metric, within) for name in (champion, baseline)
+            )
             differences = np.array([ours[key] - theirs[key] for key in ours if key in theirs])
             if len(differences):
                 wins = int((SIGN[metric] * differences < 0).sum())
                 mean = float(differences.mean())
-                found.append(Comparison(rival, where, len(differences), wins, mean, signed_rank(differences)))
+                found.append(
+                    Comparison(
+                        baseline, where, len(differences), wins, mean, signed_rank(differences)
+                    )
+                )
     return found
 
 
@@ -188,7 +252,9 @@ def signed_rank(differences: np.ndarray) -> float:
     return float(wilcoxon(differences).pvalue) if np.any(differences) else 1.0
 
 
-def _by_task(records: Sequence[Record], name: str, metric: str, within: set[Task]) -> dict[Task, float]:
+def _by_task(
+    records: Sequence[Record], name: str, metric: str, within: set[Task]
+) -> dict[Task, float]:
     values: dict[Task, list[float]] = {}
     for r in records:
         if r.calibrator == name and r.task.of_seed(0) in within:

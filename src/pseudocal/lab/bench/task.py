@@ -1,7 +1,8 @@
 """A task, which is one cell of the benchmark's grid, and a suite, which is a list of tasks.
 
-A task is plain data: which model is trained on which two domains, with which seed. Tasks that differ in any setting
-have different folders, so results computed under other settings are never reused by mistake.
+A task is plain data: which model is trained on which two domains, with which seed. Tasks that
+differ in any setting have different folders, so results computed under other settings are never
+reused by mistake.
 """
 
 from __future__ import annotations
@@ -18,10 +19,21 @@ Scenario = Literal["closed-set", "partial-set", "source-free"]
 BUILT_IN = ("digits", "emoji", "scenes")  # arrays in memory: nothing is left to crop
 MEMBERS = 3  # models per ensemble: those of the task's seed and of the two other seeds in its group
 Precision = Literal["single", "mixed"]
-# Fields that came after stores existed. They are no part of a task's identity while they have these values, so that
-# what was computed before is found.
-LATER: dict[str, Any] = {"precision": "single", "batch": None, "lr": None, "augment": None, "checkpoint": None}
-SEGMENTER_TRAINING = ("batch", "lr", "height", "backbone_scale")  # options that the training of a segmenter depends on
+# Fields that came after stores existed. They are no part of a task's identity while they have these
+# values, so that what was computed before is found.
+LATER: dict[str, Any] = {
+    "precision": "single",
+    "batch": None,
+    "lr": None,
+    "augment": None,
+    "checkpoint": None,
+}
+SEGMENTER_TRAINING = (
+    "batch",
+    "lr",
+    "height",
+    "backbone_scale",
+)  # options that the training of a segmenter depends on
 
 
 @dataclass(frozen=True)
@@ -35,10 +47,12 @@ class Task:
     'emoji/closed-set/noto-fluent/mcc/4-3fc0fa4b'
 
     Attributes:
-        data: the data set, one of `pseudocal.lab.data.DATASETS` or, for segmentation, "scenes" or "street-scenes".
+        data: the data set, one of `pseudocal.lab.data.DATASETS` or, for segmentation, "scenes" or
+            "street-scenes".
         source: the labelled domain that the model is trained on.
         target: the unlabelled domain that it is adapted to and calibrated on.
-        scenario: "partial-set" keeps some of the target's classes; "source-free" hides the source from calibrators.
+        scenario: "partial-set" keeps some of the target's classes; "source-free" hides the source
+            from calibrators.
         method: how the model is adapted, one of `pseudocal.lab.adapt`.
         seed: the seed of the training, of the pairs, and of everything else that is random.
         preset: the name of the method's preset.
@@ -49,13 +63,14 @@ class Task:
         iterations: the number of training steps.
         options: options of the method; for segmentation, those of `pseudocal.lab.bench.segmenters`.
         runner: "classification" or "segmentation".
-        precision: "mixed" trains the network in bfloat16 where torch does so safely; all else stays in float32.
+        precision: "mixed" trains the network in bfloat16 where torch does so safely; all else stays
+            in float32.
         batch: how many inputs of each domain a step sees; None for the number of the preset.
         lr: the learning rate at the start; None for that of the preset.
-        augment: whether a step sees random crops and mirror images; None for yes if the data is on disk and the
-            backbone is trained.
-        checkpoint: the state dict of a model that is trained already, with `backbone` as its architecture; `{seed}` in
-            it stands for the seed. None to train one.
+        augment: whether a step sees random crops and mirror images; None for yes if the data is on
+            disk and the backbone is trained.
+        checkpoint: the state dict of a model that is trained already, with `backbone` as its
+            architecture; `{seed}` in it stands for the seed. None to train one.
 
     """
 
@@ -81,13 +96,19 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.scenario not in get_args(Scenario):
-            raise InputError(f"expected a scenario among {', '.join(get_args(Scenario))}, got {self.scenario!r}")
+            raise InputError(
+                f"expected a scenario among {', '.join(get_args(Scenario))}, got {self.scenario!r}"
+            )
         if self.source == self.target:
-            raise InputError(f"expected a source and a target that differ, got {self.source!r} twice")
+            raise InputError(
+                f"expected a source and a target that differ, got {self.source!r} twice"
+            )
         if self.seed < 0:
             raise InputError(f"expected a seed of at least 0, got {self.seed}")
         if self.precision not in get_args(Precision):
-            raise InputError(f"expected a precision among {', '.join(get_args(Precision))}, got {self.precision!r}")
+            raise InputError(
+                f"expected a precision among {', '.join(get_args(Precision))}, got {self.precision!r}"
+            )
         for name in ("iterations", "batch", "lr"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise InputError(f"expected {name} above zero, got {value}")
@@ -105,15 +126,24 @@ class Task:
     @property
     def folder(self) -> PurePosixPath:
         """The folder of its files: a readable name, and a hash of all settings."""
-        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[:8]
-        return PurePosixPath(self.data, self.scenario, f"{self.source}-{self.target}", self.method) / (
-            f"{self.seed}-{digest}"
-        )
+        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[
+            :8
+        ]
+        return PurePosixPath(
+            self.data, self.scenario, f"{self.source}-{self.target}", self.method
+        ) / (f"{self.seed}-{digest}")
 
     def identity(self) -> dict[str, Any]:
-        """Return all settings that results depend on: what the hash in the folder's name is made of."""
+        """Return all settings that results depend on.
+
+        What the hash in the folder's name is made of.
+        """
         whole = asdict(self) | {"augment": self.augments or None}
-        return {name: value for name, value in whole.items() if name not in LATER or value != LATER[name]}
+        return {
+            name: value
+            for name, value in whole.items()
+            if name not in LATER or value != LATER[name]
+        }
 
     @property
     def augments(self) -> bool:
@@ -125,7 +155,9 @@ class Task:
 
     @property
     def training(self) -> Task:
-        """The task whose folder holds the model: the task itself, unless several tasks share one model.
+        """The task whose folder holds the model.
+
+        The task itself, unless several tasks share one model.
 
         A segmenter is trained on its source only, so all targets of a source and seed share one.
 
@@ -149,9 +181,12 @@ class Task:
         return replace(self, seed=seed)
 
     def members(self) -> list[Task]:
-        """List the models of this task's ensemble: seeds come in groups of three, 0 to 2, 3 to 5, and so on.
+        """List the models of this task's ensemble.
 
-        So the ensemble of a task does not depend on how many seeds are run, and three seeds need no extra models.
+        Seeds come in groups of three, 0 to 2, 3 to 5, and so on.
+
+        So the ensemble of a task does not depend on how many seeds are run, and three seeds need no
+        extra models.
         """
         first = self.seed // MEMBERS * MEMBERS
         return [replace(self, seed=seed) for seed in range(first, first + MEMBERS)]
@@ -164,7 +199,8 @@ class Suite:
     Attributes:
         name: the name of the suite, and of its file in the store.
         tasks: the tasks.
-        calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`, in the order of the tables.
+        calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`, in the order of the
+            tables.
         about: a description in one line.
 
     """

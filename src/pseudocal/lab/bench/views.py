@@ -1,8 +1,10 @@
-"""What a network gets as input: the images of a task's domains, mixes of them, or the features of either.
+"""What a network gets as input.
 
-Above a frozen backbone, all heads of a target domain see the same features, since the pairs depend on the seed only. So
-features are computed once for each (backbone, domain, view) and cached on disk; each head then keeps the pairs that it
-predicts to be of two different classes.
+The images of a task's domains, mixup samples of them, or the features of either.
+
+Above a frozen backbone, all heads of a target domain see the same features, since the pairs depend
+on the seed only. So features are computed once for each (backbone, domain, view) and cached on
+disk; each head then keeps the pairs that it predicts to be of two different classes.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
-from pseudocal.synthesis import partners
+from pseudocal.mixup import partners
 
 BATCH_SIZE = 128  # inputs that are paired with each other, as in `PseudoCal.fit`
 
@@ -35,7 +37,7 @@ class View:
     """The original images, or each image mixed with a partner.
 
     Attributes:
-        lam: the larger share of a mix; None for the original images.
+        lam: the weight of the larger input; None for the original images.
         seed: the seed of the pairs.
 
     """
@@ -56,7 +58,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """Mixes of images: row i mixes image i, the larger share, with its partner."""
+    """Mixup samples of images: row i mixup samples image i, the larger part, with its partner."""
 
     images: Indexable
     partner: NDArray[np.intp]
@@ -71,16 +73,19 @@ class Mixed:
         return self.images.shape
 
     def __getitem__(self, rows: Any, /) -> NDArray[Any]:
-        shares = np.concatenate([self.images[rows], self.images[self.partner[rows]]])
-        first = np.arange(len(shares) // 2)
-        mixed = blend(shares, first, first + len(first), self.lam)
+        fractions = np.concatenate([self.images[rows], self.images[self.partner[rows]]])
+        first = np.arange(len(fractions) // 2)
+        mixed = blend(fractions, first, first + len(first), self.lam)
         return np.asarray(mixed, dtype=np.float32)
 
 
 def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
-    """Load the source and the target with their labels; the target of a partial set has a subset of the classes.
+    """Load the source and the target with their labels.
 
-    The source of a network that keeps its own classifier has no images here: only its classes are needed.
+    The target of a partial set has a subset of the classes.
+
+    The source of a network that keeps its own classifier has no images here: only its classes are
+    needed.
     """
     place = store.place(task.data), store.lists_of(task.data), store.prefix
     target = _loaded(task.data, task.target, *place)
@@ -92,15 +97,22 @@ def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
 
 
 @lru_cache(maxsize=16)  # each is read once per process
-def _loaded(data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None) -> Domain:
+def _loaded(
+    data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None
+) -> Domain:
     given: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
-    domain = load(data, name, **{key: value for key, value in given.items() if value is not None})[name]
+    domain = load(data, name, **{key: value for key, value in given.items() if value is not None})[
+        name
+    ]
     return cropped(domain)  # image files are decoded once
 
 
 @lru_cache(maxsize=4)
 def backbone_of(name: str, weights: str, seed: int) -> Backbone:
-    """Build the backbone that training starts from; the seed matters only if its weights are random."""
+    """Build the backbone that training starts from.
+
+    The seed matters only if its weights are random.
+    """
     with seeded(seed):
         return build_backbone(Choice(name, weights)).eval()
 
@@ -109,19 +121,30 @@ def has_frozen_backbone(task: Task) -> bool:
     """Whether the backbone is frozen, so that only the head is trained."""
     if task.checkpoint is not None:
         return False
-    return backbone_of(task.backbone, task.weights, task.seed).pretrained if task.frozen is None else task.frozen
+    return (
+        backbone_of(task.backbone, task.weights, task.seed).pretrained
+        if task.frozen is None
+        else task.frozen
+    )
 
 
 def shown(task: Task, images: Indexable, view: View, device: str = "cpu") -> Indexable:
-    """Return the inputs of the trained part of a network: the images of a view, or their frozen features."""
-    return view_features(task, images, view, device) if has_frozen_backbone(task) else view.of(images)
+    """Return the inputs of the trained part of a network.
+
+    The images of a view, or their frozen features.
+    """
+    return (
+        view_features(task, images, view, device) if has_frozen_backbone(task) else view.of(images)
+    )
 
 
-def view_features(task: Task, images: Indexable, view: View, device: str = "cpu") -> NDArray[np.float32]:
+def view_features(
+    task: Task, images: Indexable, view: View, device: str = "cpu"
+) -> NDArray[np.float32]:
     """Compute the features of a view, or read them from the cache folder if they were computed before."""
     backbone = backbone_of(task.backbone, task.weights, task.seed)
     name = features_key(backbone, images)
-    if view.lam is not None:  # other pairs give other mixes
+    if view.lam is not None:  # other pairs give other mixup samples
         pairs = hashlib.sha256(view.partners(len(images)).tobytes()).hexdigest()[:16]
         name = f"{name}-mixed-{view.lam}-{pairs}"
     path = cache_folder() / "features" / f"{name}.npy"

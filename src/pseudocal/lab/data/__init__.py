@@ -1,4 +1,7 @@
-"""Images of several domains: built-in digits, emoji and scenes, a user's files, and the papers' benchmarks."""
+"""Images of several domains.
+
+Built-in digits, emoji and scenes, a user's files, and the papers' benchmarks.
+"""
 
 from pseudocal.lab.data.benchmarks import load_benchmark
 from pseudocal.lab.data.builtin_digits import digits

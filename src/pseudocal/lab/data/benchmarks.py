@@ -1,7 +1,8 @@
 """The papers' benchmarks, read from a user's disk. Nothing is downloaded.
 
-Each exists as folders and as list files, under several names. A list takes precedence over folders, since published
-models were trained with its labels. Lists that number the classes differently are not mixed.
+Each exists as folders and as list files, under several names. A list takes precedence over folders,
+since published models were trained with its labels. Lists that number the classes differently are
+not mixed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from pseudocal.arrays import InputError
 from pseudocal.lab.data.domains import Domain
 from pseudocal.lab.data.domains import partial as keep_classes
 from pseudocal.lab.data.layouts import BENCHMARKS, Benchmark, Patterns
-from pseudocal.lab.data.listings import Listing, Prefix, found_in, listed_domain, read_folder, read_list
+from pseudocal.lab.data.listings import (
+    Listing,
+    Prefix,
+    found_in,
+    listed_domain,
+    read_folder,
+    read_list,
+)
 
 
 @dataclass(frozen=True)
@@ -42,41 +50,67 @@ def load_benchmark(
 
     Args:
         benchmark: `office-31`, `office-home`, `visda-2017`, `domainnet-126` or `imagenet-sketch`.
-        domains: the domains to read, in any of their usual spellings; by default those that everyone has.
+        domains: the domains to read, in any of their usual spellings; by default those that
+            everyone has.
         root: the folder of the benchmark.
         lists: the folder of its list files; `root` by default.
         prefix: `(old, new)` replaces the beginning of paths that were written on another machine.
-        partial: whether to keep only images of the partial-set classes; the label space does not change.
-        ignore_case: whether to ignore case when numbering the classes of folders, as most Office-Home lists do.
-        sides: images are resized to a square of the first side, and cropped to the central square of the second.
+        partial: whether to keep only images of the partial-set classes; the label space does not
+            change.
+        ignore_case: whether to ignore case when numbering the classes of folders, as most
+            Office-Home lists do.
+        sides: images are resized to a square of the first side, and cropped to the central square
+            of the second.
 
     """
     layout = BENCHMARKS[benchmark]
     place = _place(layout, root, lists, prefix, ignore_case)
     chosen = [layout.spelled(name) for name in domains or layout.default]
     listings = {name: find(layout, name, place, partial=partial) for name in chosen}
-    classes = label_space(layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])])
-    read = {name: listed_domain(each, name, classes, resize=sides[0], crop=sides[1]) for name, each in listings.items()}
-    return {name: keep_classes(domain, layout.partial) for name, domain in read.items()} if partial else read
+    classes = label_space(
+        layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])]
+    )
+    read = {
+        name: listed_domain(each, name, classes, resize=sides[0], crop=sides[1])
+        for name, each in listings.items()
+    }
+    return (
+        {name: keep_classes(domain, layout.partial) for name, domain in read.items()}
+        if partial
+        else read
+    )
 
 
 def _place(
-    layout: Benchmark, root: str | Path | None, lists: str | Path | None, prefix: Prefix | None, ignore_case: bool
+    layout: Benchmark,
+    root: str | Path | None,
+    lists: str | Path | None,
+    prefix: Prefix | None,
+    ignore_case: bool,
 ) -> Place:
     if root is None or not Path(root).is_dir():
         got = "None" if root is None else f"{root}, which is no folder"
-        raise InputError(f"expected root, the folder of {layout.name} ({layout.shape()}), got {got}")
+        raise InputError(
+            f"expected root, the folder of {layout.name} ({layout.shape()}), got {got}"
+        )
     if lists is not None and not Path(lists).is_dir():
-        raise InputError(f"expected lists, the folder of the list files of {layout.name}, got {lists}")
+        raise InputError(
+            f"expected lists, the folder of the list files of {layout.name}, got {lists}"
+        )
     return Place(Path(root), Path(lists or root), prefix, ignore_case)
 
 
 def find(layout: Benchmark, domain: str, place: Place, *, partial: bool = False) -> Listing:
-    """Read one domain from the first layout that exists: the partial list if asked for, a full list, a folder."""
+    """Read one domain from the first layout that exists.
+
+    The partial list if asked for, a full list, a folder.
+    """
     patterns = layout.partial_lists + layout.lists if partial else layout.lists
     found = _from_list(layout, domain, place, patterns) or _from_folder(layout, domain, place)
     if found is None:
-        raise InputError(f"expected the domain {domain} of {layout.name} ({layout.shape(domain)}), got {_found(place)}")
+        raise InputError(
+            f"expected the domain {domain} of {layout.name} ({layout.shape(domain)}), got {_found(place)}"
+        )
     return found
 
 
@@ -86,17 +120,25 @@ def _from_list(
     files = next(_lists_of(layout, domain, place, patterns), None)
     if files is None:
         return None
-    parts = [read_list(file, roots=_roots(file, place), prefix=place.prefix, check=check) for file in files]
+    parts = [
+        read_list(file, roots=_roots(file, place), prefix=place.prefix, check=check)
+        for file in files
+    ]
     return sum(parts[1:], start=parts[0])
 
 
 def _from_folder(layout: Benchmark, domain: str, place: Place) -> Listing | None:
-    tried = (place.root / each.format(d=name) for each, name in product(layout.folders, layout.domains[domain]))
+    tried = (
+        place.root / each.format(d=name)
+        for each, name in product(layout.folders, layout.domains[domain])
+    )
     folder = next((folder for folder in tried if folder.is_dir()), None)
     return None if folder is None else read_folder(folder, ignore_case=place.ignore_case)
 
 
-def _lists_of(layout: Benchmark, domain: str, place: Place, patterns: Patterns) -> Iterator[list[Path]]:
+def _lists_of(
+    layout: Benchmark, domain: str, place: Place, patterns: Patterns
+) -> Iterator[list[Path]]:
     folders = [place.lists / folder for folder in ("", *layout.published)]
     for folder, pattern, spelling in product(folders, patterns, layout.domains[domain]):
         files = [folder / part.format(d=spelling) for part in pattern]
@@ -112,8 +154,13 @@ def _roots(file: Path, place: Place) -> list[Path]:
 
 
 def _whole_listings(layout: Benchmark, place: Place) -> list[Listing]:
-    """Listings that name all classes, as a partial list does not: the full lists of any domain, or a folder."""
-    lists = (_from_list(layout, domain, place, layout.lists, check=False) for domain in layout.domains)
+    """Listings that name all classes, as a partial list does not.
+
+    The full lists of any domain, or a folder.
+    """
+    lists = (
+        _from_list(layout, domain, place, layout.lists, check=False) for domain in layout.domains
+    )
     folders = (_from_folder(layout, domain, place) for domain in layout.domains)
     return [each for each in lists if each] or [each for each in folders if each][:1]
 

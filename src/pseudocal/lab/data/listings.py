@@ -21,15 +21,22 @@ Prefix = tuple[str, str]  # how paths begin in a list, and how they begin here
 
 
 def image_folder(
-    folder: str | Path, *, name: str | None = None, ignore_case: bool = False, resize: int = 256, crop: int = 224
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    ignore_case: bool = False,
+    resize: int = 256,
+    crop: int = 224,
 ) -> Domain:
     """Images as `folder/<class>/<image>`, classes numbered by sorted name.
 
     Args:
         folder: the folder that holds a folder for each class.
         name: the name of the domain; that of the folder by default.
-        ignore_case: whether to sort "Table" before "TV", as some published lists do; else capitals come first.
-        resize: the side, in pixels, of the square that each image is resized to, whatever its aspect ratio.
+        ignore_case: whether to sort "Table" before "TV", as some published lists do; else capitals
+            come first.
+        resize: the side, in pixels, of the square that each image is resized to, whatever its
+            aspect ratio.
         crop: the side, in pixels, of the central square that is kept after resizing.
 
     """
@@ -48,39 +55,51 @@ def image_list(
     resize: int = 256,
     crop: int = 224,
 ) -> Domain:
-    """Images as `<path> <label>` lines of a list file; the label comes from the line, never from the folder.
+    """Images as `<path> <label>` lines of a list file.
+
+    The label comes from the line, never from the folder.
 
     Args:
         path: the list file.
         root: the folder that relative paths start from; that of the list by default.
         prefix: `(old, new)` replaces the beginning of paths that were written on another machine.
-        classes: the class names. By default a class is named after the folder of its images where folders and labels
-            are one to one, and after its number otherwise.
+        classes: the class names. By default a class is named after the folder of its images where
+            folders and labels are one to one, and after its number otherwise.
         name: the name of the domain; that of the list by default.
-        resize: the side, in pixels, of the square that each image is resized to, whatever its aspect ratio.
+        resize: the side, in pixels, of the square that each image is resized to, whatever its
+            aspect ratio.
         crop: the side, in pixels, of the central square that is kept after resizing.
 
     """
     listing = read_list(Path(path), roots=[Path(root)] if root else [], prefix=prefix)
     labels = range(class_count(max(listing.labels), str(path)))
-    names = tuple(classes) if classes else tuple(listing.names.get(label, str(label)) for label in labels)
+    names = (
+        tuple(classes)
+        if classes
+        else tuple(listing.names.get(label, str(label)) for label in labels)
+    )
     return listed_domain(listing, name or Path(path).stem, names, resize=resize, crop=crop)
 
 
-def unlabelled_folder(folder: str | Path, *, name: str | None = None, resize: int = 256, crop: int = 224) -> Unlabelled:
+def unlabelled_folder(
+    folder: str | Path, *, name: str | None = None, resize: int = 256, crop: int = 224
+) -> Unlabelled:
     """All images below a folder, in the order of their paths.
 
     Args:
         folder: the folder; the images may be at any depth.
         name: the name of the domain; that of the folder by default.
-        resize: the side, in pixels, of the square that each image is resized to, whatever its aspect ratio.
+        resize: the side, in pixels, of the square that each image is resized to, whatever its
+            aspect ratio.
         crop: the side, in pixels, of the central square that is kept after resizing.
 
     """
     root = Path(folder)
     paths = tuple(images_below(root))
     if not paths:
-        raise InputError(f"expected images below {root}, got {found_in(root) if root.is_dir() else 'no such folder'}")
+        raise InputError(
+            f"expected images below {root}, got {found_in(root) if root.is_dir() else 'no such folder'}"
+        )
     return Unlabelled(name or root.name, ImageFiles(paths, resize, crop))
 
 
@@ -94,7 +113,8 @@ class Listing:
     names: dict[int, str]
 
     def __add__(self, other: Listing) -> Listing:
-        paths, labels = self.paths + other.paths, self.labels + other.labels
+        paths = self.paths + other.paths
+        labels = self.labels + other.labels
         return Listing(self.origin, paths, labels, folder_names(paths, labels))
 
 
@@ -108,22 +128,36 @@ def listed_domain(
 def read_folder(folder: Path, *, ignore_case: bool = False) -> Listing:
     """Read `folder/<class>/**/<image>`, the classes numbered by their sorted names.
 
-    `sorted` puts capitals first ("TV" before "Table"); some published lists ignore case ("Table" before "TV").
+    `sorted` puts capitals first ("TV" before "Table"); some published lists ignore case ("Table"
+    before "TV").
     """
     key: Callable[[str], str] = str.lower if ignore_case else str
     names = sorted(_class_folders(folder), key=key)
     found = {name: list(images_below(folder / name)) for name in names}
     empty = [name for name in names if not found[name]]
     if empty or not names:
-        raise InputError(f"expected images as {folder}/<class>/<image>, got {_what_is_missing(folder, empty)}")
+        raise InputError(
+            f"expected images as {folder}/<class>/<image>, got {_what_is_missing(folder, empty)}"
+        )
     labels = tuple(label for label, name in enumerate(names) for _ in found[name])
-    return Listing(folder, tuple(path for name in names for path in found[name]), labels, dict(enumerate(names)))
+    return Listing(
+        folder,
+        tuple(path for name in names for path in found[name]),
+        labels,
+        dict(enumerate(names)),
+    )
 
 
 def _class_folders(folder: Path) -> list[str]:
     if not folder.is_dir():
-        raise InputError(f"expected a folder, got {folder}, which is {'a file' if folder.exists() else 'missing'}")
-    return [entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+        raise InputError(
+            f"expected a folder, got {folder}, which is {'a file' if folder.exists() else 'missing'}"
+        )
+    return [
+        entry.name
+        for entry in folder.iterdir()
+        if entry.is_dir() and not entry.name.startswith(".")
+    ]
 
 
 def images_below(folder: Path) -> Iterator[str]:
@@ -144,11 +178,14 @@ def found_in(folder: Path) -> str:
     return ", ".join(names[:8]) + more if names else "an empty folder"
 
 
-def read_list(path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None = None, check: bool = True) -> Listing:
+def read_list(
+    path: Path, *, roots: Sequence[Path] = (), prefix: Prefix | None = None, check: bool = True
+) -> Listing:
     """Read `<path> <label>` lines; the last word is the label, so a path may hold spaces.
 
-    Relative paths start from the first of `roots` that holds the first image, else from the list's own folder. With
-    `check=False` the images may be absent: the paths are enough to learn the names of the classes.
+    Relative paths start from the first of `roots` that holds the first image, else from the list's
+    own folder. With `check=False` the images may be absent: the paths are enough to learn the names
+    of the classes.
     """
     entries = [parse_line(path, number, line) for number, line in _numbered_lines(path)]
     if not entries:
@@ -167,7 +204,9 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"expected a list file in UTF-8, got {path} ({error})") from error
-    return ((number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip())
+    return (
+        (number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()
+    )
 
 
 def parse_line(path: Path, number: int, line: str) -> tuple[str, int]:
@@ -190,7 +229,9 @@ def moved(name: str, prefix: Prefix | None) -> str:
     >>> moved("xxxxxx/office_home/Art/Bed/1.jpg", ("xxxxxx", "/data"))
     '/data/office_home/Art/Bed/1.jpg'
     """
-    return prefix[1] + name.removeprefix(prefix[0]) if prefix and name.startswith(prefix[0]) else name
+    return (
+        prefix[1] + name.removeprefix(prefix[0]) if prefix and name.startswith(prefix[0]) else name
+    )
 
 
 def folder_names(paths: Sequence[str], labels: Sequence[int]) -> dict[int, str]:

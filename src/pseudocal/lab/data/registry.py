@@ -26,7 +26,9 @@ DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
 }
 
 
-def load(dataset: str, *domains: str, root: str | Path | None = None, **options: Any) -> dict[str, Domain]:
+def load(
+    dataset: str, *domains: str, root: str | Path | None = None, **options: Any
+) -> dict[str, Domain]:
     """Load a data set by name. The built-in ones (`digits`, `emoji`) are built on first use.
 
         load("emoji", "noto", "fluent")
@@ -40,25 +42,37 @@ def load(dataset: str, *domains: str, root: str | Path | None = None, **options:
 
     """
     if dataset not in DATASETS:
-        raise InputError(f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{_scenes_hint(dataset)}")
+        raise InputError(
+            f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{_scenes_hint(dataset)}"
+        )
     if dataset not in BUILT_IN_DATASETS:
         return DATASETS[dataset](*domains, root=root, **options)
     if root is not None or options:
         given = ["root"] * (root is not None) + sorted(options)
-        raise InputError(f"expected no options for {dataset}, which is built in, got {', '.join(given)}")
+        raise InputError(
+            f"expected no options for {dataset}, which is built in, got {', '.join(given)}"
+        )
     return DATASETS[dataset](*domains)
 
 
 def partial_set(dataset: str, target: Domain) -> Domain:
-    """Make the target of a partial set: the classes that the papers chose for a benchmark, else the first half of all.
+    """Make the target of a partial set.
+
+    The classes that the papers chose for a benchmark, else the first half of all.
 
     Args:
         dataset: a name in `DATASETS`.
         target: the whole target domain.
 
     """
-    return keep_classes(target, PARTIAL_CLASSES.get(dataset, target.classes[: len(target.classes) // 2]))
+    return keep_classes(
+        target, PARTIAL_CLASSES.get(dataset, target.classes[: len(target.classes) // 2])
+    )
 
 
 def _scenes_hint(dataset: str) -> str:
-    return "; scenes have masks, not labels: call pseudocal.lab.data.scenes()" if dataset == "scenes" else ""
+    return (
+        "; scenes have masks, not labels: call pseudocal.lab.data.scenes()"
+        if dataset == "scenes"
+        else ""
+    )

@@ -1,7 +1,8 @@
 """Cityscapes, GTA5 and SYNTHIA on disk: frames and masks, decoded when they are needed.
 
-Cityscapes and GTA5 number their classes alike, SYNTHIA in its own way. Models of 19 classes are trained on GTA5, of 16
-on SYNTHIA; the 13-class score of SYNTHIA leaves out wall, fence and pole. Numbers that are not mapped are ignored.
+Cityscapes and GTA5 number their classes alike, SYNTHIA in its own way. Models of 19 classes are
+trained on GTA5, of 16 on SYNTHIA; the 13-class score of SYNTHIA leaves out wall, fence and pole.
+Numbers that are not mapped are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.pictures import read_mask
+from pseudocal.app.inputs.images import read_mask
 from pseudocal.arrays import InputError
 from pseudocal.lab.data.builtin_scenes import Scenes
 from pseudocal.lab.data.cache import cache_folder, read_checked, write_checked
@@ -49,7 +50,7 @@ STREET_CLASSES = (
     ("motorcycle", 32, 12),
     ("bicycle", 33, 11),
 )
-CLASSES_LEFT_OUT: dict[int, tuple[str, ...]] = {
+CLASSES_SKIPPED: dict[int, tuple[str, ...]] = {
     19: (),
     16: ("terrain", "truck", "train"),
     13: ("terrain", "truck", "train", "wall", "fence", "pole"),
@@ -71,12 +72,19 @@ STREET_LAYOUTS = {
         "leftImg8bit/{split}", ("gtFine/{split}",), ("_leftImg8bit.png", "_gtFine_labelIds.png")
     ),
     "gta5": StreetLayout("images", ("labels",), (".png", ".png")),
-    "synthia": StreetLayout("RGB", ("parsed_LABELS", "synthia_mapped_to_cityscapes", "GT/LABELS"), (".png", ".png")),
+    "synthia": StreetLayout(
+        "RGB", ("parsed_LABELS", "synthia_mapped_to_cityscapes", "GT/LABELS"), (".png", ".png")
+    ),
 }
 
 
 def streets(
-    dataset: str, root: str | Path, *, split: str = "val", classes: int = 19, size: Size | None = None
+    dataset: str,
+    root: str | Path,
+    *,
+    split: str = "val",
+    classes: int = 19,
+    size: Size | None = None,
 ) -> Scenes:
     """Frames of a data set with the class of each pixel.
 
@@ -88,8 +96,9 @@ def streets(
         root: the folder of the data set.
         split: the part of Cityscapes to read: "train", "val" or "test".
         classes: 19, 16 or 13.
-        size: height and width to resize to, frames bilinearly and masks by the nearest pixel. By default images keep
-            their size, and frames of different sizes can only be read one at a time.
+        size: height and width to resize to, frames bilinearly and masks by the nearest pixel. By
+            default images keep their size, and frames of different sizes can only be read one at a
+            time.
 
     """
     frames, layout = _frame_files(dataset, root, split)
@@ -99,16 +108,28 @@ def streets(
         where = " or ".join(map(str, tried))
         raise InputError(f"expected the masks of {dataset} in {where}, got no such folder")
     top = Path(root) / layout.frames.format(split=split)
-    names = [str(path.relative_to(top)).removesuffix(layout.ending[0]) + layout.ending[1] for path in frames]
+    names = [
+        str(path.relative_to(top)).removesuffix(layout.ending[0]) + layout.ending[1]
+        for path in frames
+    ]
     masks = [folder / name for name in names]
     missing = [path for path in masks if not path.is_file()]
     if missing:
-        raise InputError(f"expected a mask for each of {len(frames)} frames, got {len(missing)} missing: {missing[0]}")
+        raise InputError(
+            f"expected a mask for each of {len(frames)} frames, got {len(missing)} missing: {missing[0]}"
+        )
     table = lookup(label_map(dataset, classes))
-    return Scenes(dataset, FrameFiles(frames, size), MaskFiles(masks, size, table, frames), street_names(classes))
+    return Scenes(
+        dataset,
+        FrameFiles(frames, size),
+        MaskFiles(masks, size, table, frames),
+        street_names(classes),
+    )
 
 
-def unlabelled_streets(dataset: str, root: str | Path, *, split: str = "val", size: Size | None = None) -> Unlabelled:
+def unlabelled_streets(
+    dataset: str, root: str | Path, *, split: str = "val", size: Size | None = None
+) -> Unlabelled:
     """Frames without masks, which need not exist.
 
     Args:
@@ -154,7 +175,9 @@ class MaskFiles:
     paths: Sequence[Path]
     size: Size | None = None
     table: NDArray[np.uint8] = field(default_factory=lambda: np.arange(65536).astype(np.uint8))
-    frames: Sequence[Path] | None = None  # whose sizes they must have, unless all are resized to one
+    frames: Sequence[Path] | None = (
+        None  # whose sizes they must have, unless all are resized to one
+    )
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -166,15 +189,22 @@ class MaskFiles:
         path = self.paths[i]
         if self.frames is not None and self.size is None:
             _check_sizes(path, self.frames[i])
-        if is_wide(path):  # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
+        if is_wide(
+            path
+        ):  # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
             return _nearest(self.table[_wide_classes(path)], self.size)
         return np.asarray(self.table[read_mask(path, self.size)], dtype=np.uint8)
 
 
 def _wide_classes(path: Path) -> NDArray[np.uint16]:
-    """Decode a mask of 16-bit colour once, which takes longer than a step of training; the cache folder keeps it."""
+    """Decode a mask of 16-bit colour once, which takes longer than a step of training.
+
+    The cache folder keeps it.
+    """
     found = path.stat()
-    name = f"{path.resolve()} {found.st_size} {found.st_mtime_ns}".encode("utf-8", "surrogateescape")
+    name = f"{path.resolve()} {found.st_size} {found.st_mtime_ns}".encode(
+        "utf-8", "surrogateescape"
+    )
     kept = cache_folder() / "masks" / f"{hashlib.sha256(name).hexdigest()[:32]}.npz"
     arrays = read_checked(kept)
     if arrays is None:
@@ -188,7 +218,9 @@ def _nearest(mask: NDArray[np.uint8], size: Size | None) -> NDArray[np.uint8]:
     """Resize a mask by the nearest pixel."""
     if size is None:
         return mask
-    rows, columns = (((np.arange(n) + 0.5) * m / n).astype(int) for n, m in zip(size, mask.shape, strict=True))
+    rows, columns = (
+        ((np.arange(n) + 0.5) * m / n).astype(int) for n, m in zip(size, mask.shape, strict=True)
+    )
     return np.asarray(mask[rows[:, None], columns])
 
 
@@ -199,7 +231,9 @@ def _frame_files(dataset: str, root: str | Path, split: str) -> tuple[list[Path]
     folder = Path(root) / layout.frames.format(split=split)
     found = sorted(path for path in folder.rglob("*") if path.name.endswith(layout.ending[0]))
     if not found:
-        raise InputError(f"expected the frames of {dataset} as {folder}/*{layout.ending[0]}, got none")
+        raise InputError(
+            f"expected the frames of {dataset} as {folder}/*{layout.ending[0]}, got none"
+        )
     return found, layout
 
 
@@ -211,7 +245,9 @@ def _check_sizes(mask: Path, frame: Path) -> None:
         )
 
 
-def _stacked(decode: Callable[[int], ImageArray], n: int, chosen: Selector, what: str) -> ImageArray:
+def _stacked(
+    decode: Callable[[int], ImageArray], n: int, chosen: Selector, what: str
+) -> ImageArray:
     """Some of n images as one array, or a single image if `chosen` is a number."""
     numbers = np.arange(n)[chosen]
     if numbers.ndim == 0:
@@ -235,9 +271,9 @@ def street_names(classes: int = 19) -> tuple[str, ...]:
         classes: 19, 16 or 13.
 
     """
-    if classes not in CLASSES_LEFT_OUT:
+    if classes not in CLASSES_SKIPPED:
         raise InputError(f"expected 19, 16 or 13 classes of street scenes, got {classes}")
-    return tuple(name for name, *_ in STREET_CLASSES if name not in CLASSES_LEFT_OUT[classes])
+    return tuple(name for name, *_ in STREET_CLASSES if name not in CLASSES_SKIPPED[classes])
 
 
 def label_map(dataset: str, classes: int = 19) -> dict[int, int]:

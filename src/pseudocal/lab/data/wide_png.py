@@ -1,7 +1,9 @@
-"""PNG files of 16-bit colour, of which Pillow keeps the upper 8 bits only: the class of a pixel is in the lower ones.
+"""PNG files of 16-bit colour, of which Pillow keeps the upper 8 bits only.
 
-SYNTHIA's masks are such files: the first channel is the class, the second the instance. A file may come from anyone, so
-its size is limited before anything is decompressed.
+The class of a pixel is in the lower ones.
+
+SYNTHIA's masks are such files: the first channel is the class, the second the instance. A file may
+come from anyone, so its size is limited before anything is decompressed.
 """
 
 from __future__ import annotations
@@ -41,13 +43,20 @@ def first_channel(path: Path) -> NDArray[np.uint16]:
         raise InputError(f"expected a PNG file, got {path} without a header")
     width, height, *form = struct.unpack(">IIBBBBB", head)
     if tuple(form) != WIDE_RGB:
-        raise InputError(f"expected a PNG of 16-bit colour without interlacing, got {path} with {form}")
+        raise InputError(
+            f"expected a PNG of 16-bit colour without interlacing, got {path} with {form}"
+        )
     if not 0 < width * height <= MAX_PIXELS:
-        raise InputError(f"expected at most {MAX_PIXELS:,} pixels, got {width} x {height} in {path}")
+        raise InputError(
+            f"expected at most {MAX_PIXELS:,} pixels, got {width} x {height} in {path}"
+        )
     size = height * (1 + PIXEL_BYTES * width)
-    lines = np.frombuffer(_inflated([data for kind, data in parts if kind == b"IDAT"], size, path), np.uint8)
+    lines = np.frombuffer(
+        _inflated([data for kind, data in parts if kind == b"IDAT"], size, path), np.uint8
+    )
     lines = lines.reshape(height, 1 + PIXEL_BYTES * width)
-    filters, pixels = lines[:, 0], lines[:, 1:].reshape(height, width, PIXEL_BYTES)
+    filters = lines[:, 0]
+    pixels = lines[:, 1:].reshape(height, width, PIXEL_BYTES)
     if filters.max() > 4:
         raise InputError(f"expected filters from 0 to 4, got {filters.max()} in {path}")
     high, low = np.moveaxis(unfiltered(pixels[..., :2], filters), -1, 0)
@@ -65,7 +74,8 @@ def unfiltered(pixels: NDArray[np.uint8], filters: NDArray[np.uint8]) -> NDArray
 
     Args:
         pixels: `(height, width, bytes)`, as they are filtered.
-        filters: `(height,)`, the filter of each row: 0 none, 1 left, 2 upper, 3 their mean, 4 Paeth's.
+        filters: `(height,)`, the filter of each row: 0 none, 1 left, 2 upper, 3 their mean, 4
+            Paeth's.
 
     """
     height, width, count = pixels.shape
@@ -73,17 +83,26 @@ def unfiltered(pixels: NDArray[np.uint8], filters: NDArray[np.uint8]) -> NDArray
     for diagonal in range(height + width - 1):
         rows = np.arange(max(0, diagonal - width + 1), min(diagonal + 1, height))
         columns = diagonal - rows
-        left, upper, corner = found[rows + 1, columns], found[rows, columns + 1], found[rows, columns]
+        left = found[rows + 1, columns]
+        upper = found[rows, columns + 1]
+        corner = found[rows, columns]
         guess = left + upper - corner
         off = [abs(guess - each) for each in (left, upper, corner)]
-        paeth = np.where((off[0] <= off[1]) & (off[0] <= off[2]), left, np.where(off[1] <= off[2], upper, corner))
+        paeth = np.where(
+            (off[0] <= off[1]) & (off[0] <= off[2]), left, np.where(off[1] <= off[2], upper, corner)
+        )
         predictions = (np.zeros_like(left), left, upper, (left + upper) // 2, paeth)
-        found[rows + 1, columns + 1] = (pixels[rows, columns] + np.choose(filters[rows, None], predictions)) % 256
+        found[rows + 1, columns + 1] = (
+            pixels[rows, columns] + np.choose(filters[rows, None], predictions)
+        ) % 256
     return found[1:, 1:].astype(np.uint8)
 
 
 def _chunks(path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the kind and the content of each part of the file up to its end mark; a damaged part is refused."""
+    """Yield the kind and the content of each part of the file up to its end mark.
+
+    A damaged part is refused.
+    """
     with path.open("rb") as file:
         if file.read(8) != SIGNATURE:
             raise InputError(f"expected a PNG file, got {path}")
@@ -91,7 +110,9 @@ def _chunks(path: Path) -> Iterator[tuple[bytes, bytes]]:
             length, kind = struct.unpack(">I4s", start)
             data = file.read(length) if length < 2**31 else b""
             if len(data) != length or file.read(4) != struct.pack(">I", zlib.crc32(kind + data)):
-                raise InputError(f"expected a whole PNG file, got {path} with a damaged part {kind!r}")
+                raise InputError(
+                    f"expected a whole PNG file, got {path} with a damaged part {kind!r}"
+                )
             if kind == b"IEND":
                 return
             yield kind, data
@@ -104,5 +125,7 @@ def _inflated(parts: list[bytes], size: int, path: Path) -> bytes:
     except zlib.error as error:
         raise InputError(f"expected compressed pixels, got {path}: {error}") from error
     if len(found) != size:
-        raise InputError(f"expected {size:,} bytes of pixels, got {'more' if len(found) > size else 'fewer'} in {path}")
+        raise InputError(
+            f"expected {size:,} bytes of pixels, got {'more' if len(found) > size else 'fewer'} in {path}"
+        )
     return found

@@ -1,4 +1,7 @@
-"""Networks that label every pixel, and training them on a source domain; torch is loaded when one is asked for."""
+"""Networks that label every pixel, and training them on a source domain.
+
+Torch is loaded when one is asked for.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,22 @@ from pseudocal.extras import on_demand
 if TYPE_CHECKING:
     from pseudocal.lab.segmentation.deeplab import DeepLab, load_deeplab
     from pseudocal.lab.segmentation.networks import NETWORKS, Segmenter, build_segmenter
-    from pseudocal.lab.segmentation.training import SegmenterRun, TrainedSegmenter, load_segmenter, train_segmenter
+    from pseudocal.lab.segmentation.training import (
+        SegmenterRun,
+        TrainedSegmenter,
+        load_segmenter,
+        train_segmenter,
+    )
 else:
     __getattr__ = on_demand(
         __name__,
         {
             **dict.fromkeys(("DeepLab", "load_deeplab"), "deeplab"),
             **dict.fromkeys(("NETWORKS", "Segmenter", "build_segmenter"), "networks"),
-            **dict.fromkeys(("SegmenterRun", "TrainedSegmenter", "load_segmenter", "train_segmenter"), "training"),
+            **dict.fromkeys(
+                ("SegmenterRun", "TrainedSegmenter", "load_segmenter", "train_segmenter"),
+                "training",
+            ),
         },
     )
 

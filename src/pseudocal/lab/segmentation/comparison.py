@@ -1,4 +1,7 @@
-"""The paper's comparison for segmentation: no calibration, TempScal, Ensemble, PseudoCal and Oracle on one target."""
+"""The paper's comparison for segmentation.
+
+No calibration, TempScal, Ensemble, PseudoCal and Oracle on one target.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import Predictor
-from pseudocal.calibrators import Calibration, Ensemble, PseudoCal, oracle, pixel_rows, tempscal, uncalibrated
+from pseudocal.calibrators import (
+    Calibration,
+    Ensemble,
+    PseudoCal,
+    oracle,
+    pixel_rows,
+    tempscal,
+    uncalibrated,
+)
 from pseudocal.lab.data import Scenes, Unlabelled
 from pseudocal.metrics import Segmented
 from pseudocal.predictors import as_predictor
@@ -19,14 +30,16 @@ LARGE_BATCH = 4  # of frames with more pixels than the next line says
 LARGE = 100_000
 
 Fit = Callable[[Any, Scenes, Unlabelled, int | None, int], Calibration]
-FITS: dict[str, Fit] = {  # arguments: the model, labelled source scenes, the target, pixels per image, the seed
+FITS: dict[
+    str, Fit
+] = {  # arguments: the model, labelled source scenes, the target, pixels per image, the seed
     "none": lambda model, source_val, target, pixels, seed: uncalibrated(),
     "tempscal": lambda model, source_val, target, pixels, seed: tempscal(
         pixel_rows(model, _batches(source_val), pixels_per_image=pixels, seed=seed)
     ),
-    "pseudocal": lambda model, source_val, target, pixels, seed: PseudoCal(pixels_per_image=pixels, seed=seed).fit(
-        model, _inputs(target)
-    ),
+    "pseudocal": lambda model, source_val, target, pixels, seed: PseudoCal(
+        pixels_per_image=pixels, seed=seed
+    ).fit(model, _inputs(target)),
 }
 SEGMENTATION_CALIBRATORS = ("none", "tempscal", "ensemble", "pseudocal", "oracle")
 
@@ -55,7 +68,9 @@ def compare_on_scenes(
     pixels_per_image: int | None = 20_000,
     seed: int = 0,
 ) -> list[CalibratorScore]:
-    """Compare all calibrators that scale one model; the target's masks are used for the oracle and the scores only.
+    """Compare all calibrators that scale one model.
+
+    The target's masks are used for the oracle and the scores only.
 
     Args:
         model: anything that `as_predictor` takes.
@@ -65,11 +80,17 @@ def compare_on_scenes(
         seed: the seed of the pairs and the pixels.
 
     """
-    fitted = {name: fit(model, source_val, target.unlabelled(), pixels_per_image, seed) for name, fit in FITS.items()}
+    fitted = {
+        name: fit(model, source_val, target.unlabelled(), pixels_per_image, seed)
+        for name, fit in FITS.items()
+    }
     fitted["oracle"] = fit_oracle(model, target, pixels_per_image, seed)
     found = {name: each.temperature for name, each in fitted.items()}
     seen = evaluate_maps(as_predictor(model), target, temperatures=tuple(found.values()))
-    return [CalibratorScore(name, t, s.score()) for (name, t), s in zip(found.items(), seen, strict=True)]
+    return [
+        CalibratorScore(name, t, s.score())
+        for (name, t), s in zip(found.items(), seen, strict=True)
+    ]
 
 
 def compare_ensemble(members: Sequence[Any], target: Scenes) -> CalibratorScore:
@@ -77,12 +98,17 @@ def compare_ensemble(members: Sequence[Any], target: Scenes) -> CalibratorScore:
     return CalibratorScore("ensemble", 1.0, evaluate_ensemble(members, target).score())
 
 
-def evaluate_maps(predict: Predictor, domain: Scenes, *, temperatures: Sequence[float] = (1.0,)) -> list[Segmented]:
+def evaluate_maps(
+    predict: Predictor, domain: Scenes, *, temperatures: Sequence[float] = (1.0,)
+) -> list[Segmented]:
     """Sum all metrics over a domain, a few images at a time, at each of several temperatures."""
     totals: list[Any] = [0] * len(temperatures)
     for x, masks in _batches(domain):
         maps = predict(x)
-        totals = [n + Segmented.of(maps, masks, temperature=t) for n, t in zip(totals, temperatures, strict=True)]
+        totals = [
+            n + Segmented.of(maps, masks, temperature=t)
+            for n, t in zip(totals, temperatures, strict=True)
+        ]
     return totals
 
 

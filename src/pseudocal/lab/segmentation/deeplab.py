@@ -1,9 +1,10 @@
 """DeepLab-v2 on ResNet-101 (Chen et al., TPAMI 2018), with the names that public checkpoints have.
 
-AdaptSegNet, ADVENT and their successors share one network: output at an eighth of the input, batch norm with a frozen
-scale, and a head that adds up convolutions of four dilations. Its input is BGR minus the mean of ImageNet, without a
-division. One thing differs: AdaptSegNet's head returns inside its loop, so only the first two dilations take part.
-`branches=2` runs such a checkpoint as it was trained, `branches=4` those of ADVENT and others.
+AdaptSegNet, ADVENT and their successors share one network: output at an eighth of the input, batch
+norm with a frozen scale, and a head that adds up convolutions of four dilations. Its input is BGR
+minus the mean of ImageNet, without a division. One thing differs: AdaptSegNet's head returns inside
+its loop, so only the first two dilations take part. `branches=2` runs such a checkpoint as it was
+trained, `branches=4` those of ADVENT and others.
 """
 
 from __future__ import annotations
@@ -19,14 +20,23 @@ from pseudocal.arrays import InputError
 DEPTHS = (3, 4, 23, 3)
 DILATIONS = (6, 12, 18, 24)
 MEAN_BGR = (104.00698793, 116.66876762, 122.67891434)
-STD_RGB = (0.229, 0.224, 0.225)  # which inputs of torchvision's networks are divided by, for values from 0 to 1
-PREFIXES = ("module.", "Scale.")  # of several devices, and of the ImageNet checkpoint everyone starts from
+STD_RGB = (
+    0.229,
+    0.224,
+    0.225,
+)  # which inputs of torchvision's networks are divided by, for values from 0 to 1
+PREFIXES = (
+    "module.",
+    "Scale.",
+)  # of several devices, and of the ImageNet checkpoint everyone starts from
 
 
 class Bottleneck(nn.Module):
     """1 x 1, dilated 3 x 3, 1 x 1; the stride is on the first, as in Caffe."""
 
-    def __init__(self, before: int, width: int, *, stride: int = 1, dilation: int = 1, project: bool = False) -> None:
+    def __init__(
+        self, before: int, width: int, *, stride: int = 1, dilation: int = 1, project: bool = False
+    ) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(before, width, 1, stride, bias=False)
         self.bn1 = frozen_norm(width)
@@ -52,7 +62,9 @@ class Aspp(nn.Module):
     def __init__(self, width: int, classes: int, branches: int) -> None:
         super().__init__()
         self.branches = branches
-        self.conv2d_list = nn.ModuleList(nn.Conv2d(width, classes, 3, padding=d, dilation=d) for d in DILATIONS)
+        self.conv2d_list = nn.ModuleList(
+            nn.Conv2d(width, classes, 3, padding=d, dilation=d) for d in DILATIONS
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Add up."""
@@ -79,7 +91,9 @@ class DeepLab(nn.Module):
 
     mean: Tensor
 
-    def __init__(self, classes: int, *, branches: int = 4, depths: tuple[int, ...] = DEPTHS) -> None:
+    def __init__(
+        self, classes: int, *, branches: int = 4, depths: tuple[int, ...] = DEPTHS
+    ) -> None:
         super().__init__()
         if branches not in (2, 4):
             raise InputError(f"expected 4 branches, or the 2 that AdaptSegNet uses, got {branches}")
@@ -99,7 +113,9 @@ class DeepLab(nn.Module):
     @property
     def backbone(self) -> nn.Module:
         """Everything below the head."""
-        return nn.ModuleList([self.conv1, self.bn1, self.layer1, self.layer2, self.layer3, self.layer4])
+        return nn.ModuleList(
+            [self.conv1, self.bn1, self.layer1, self.layer2, self.layer3, self.layer4]
+        )
 
     @property
     def head(self) -> nn.Module:
@@ -120,14 +136,21 @@ class DeepLab(nn.Module):
         return logits
 
 
-def residual_stage(before: int, width: int, depth: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+def residual_stage(
+    before: int, width: int, depth: int, *, stride: int = 1, dilation: int = 1
+) -> nn.Sequential:
     """Make a stage of residual units; the first one changes the width."""
     first = Bottleneck(before, width, stride=stride, dilation=dilation, project=True)
-    return nn.Sequential(first, *(Bottleneck(4 * width, width, dilation=dilation) for _ in range(depth - 1)))
+    return nn.Sequential(
+        first, *(Bottleneck(4 * width, width, dilation=dilation) for _ in range(depth - 1))
+    )
 
 
 def frozen_norm(width: int) -> nn.BatchNorm2d:
-    """Make a batch norm with frozen scale and shift; its running moments are still updated in training."""
+    """Make a batch norm with frozen scale and shift.
+
+    Its running moments are still updated in training.
+    """
     norm = nn.BatchNorm2d(width)
     norm.weight.requires_grad_(False)
     norm.bias.requires_grad_(False)
@@ -137,19 +160,30 @@ def frozen_norm(width: int) -> nn.BatchNorm2d:
 def deeplab(
     classes: int, *, weights: str | None = None, branches: int = 4, depths: tuple[int, ...] = DEPTHS
 ) -> DeepLab:
-    """Build a network with a new head; the trunk has random weights, or those of a state dict of a ResNet-101.
+    """Build a network with a new head.
 
-    Public state dicts of ResNet-101 have the same names and shapes, whichever convolution of a unit has the stride.
-    Those of DeepLab itself (with a `layer5`) are for BGR images, all others for normalised RGB, as torchvision's are.
+    The trunk has random weights, or those of a state dict of a ResNet-101.
+
+    Public state dicts of ResNet-101 have the same names and shapes, whichever convolution of a unit
+    has the stride. Those of DeepLab itself (with a `layer5`) are for BGR images, all others for
+    normalised RGB, as torchvision's are.
     """
     network = DeepLab(classes, branches=branches, depths=depths)
     if weights is not None:
-        given = {_plain_name(name): tensor for name, tensor in _read_checkpoint(Path(weights)).items()}
-        if "conv1.weight" in given and not any(name.startswith(("layer5.", "layer6.")) for name in given):
+        given = {
+            _plain_name(name): tensor for name, tensor in _read_checkpoint(Path(weights)).items()
+        }
+        if "conv1.weight" in given and not any(
+            name.startswith(("layer5.", "layer6.")) for name in given
+        ):
             given["conv1.weight"] = _for_bgr(given["conv1.weight"])
-        own = {name: x for name, x in network.state_dict().items() if not name.startswith("layer6.")}
+        own = {
+            name: x for name, x in network.state_dict().items() if not name.startswith("layer6.")
+        }
         _check_shapes(own, given)
-        lacking = [name for name in own if name not in given and not name.endswith("num_batches_tracked")]
+        lacking = [
+            name for name in own if name not in given and not name.endswith("num_batches_tracked")
+        ]
         if lacking:
             raise InputError(
                 f"expected the tensors of a ResNet-101 in {weights}, got {len(lacking)} missing: {lacking[0]}"
@@ -169,34 +203,47 @@ def _check_shapes(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Non
     for name, tensor in own.items():
         if name in given and given[name].shape != tensor.shape:
             shapes = tuple(tensor.shape), tuple(given[name].shape)
-            raise InputError(f"expected {name} of shape {shapes[0]}, as DeepLab-v2 has it, got {shapes[1]}")
+            raise InputError(
+                f"expected {name} of shape {shapes[0]}, as DeepLab-v2 has it, got {shapes[1]}"
+            )
 
 
 def load_deeplab(
-    checkpoint: str | Path | Mapping[str, Tensor], *, branches: int = 4, depths: tuple[int, ...] = DEPTHS
+    checkpoint: str | Path | Mapping[str, Tensor],
+    *,
+    branches: int = 4,
+    depths: tuple[int, ...] = DEPTHS,
 ) -> DeepLab:
     """Load a network from a public checkpoint; only tensors are read from the file.
 
-    The head is `layer6`, or `layer5` in checkpoints that have one head; the side head of those with two is not used.
+    The head is `layer6`, or `layer5` in checkpoints that have one head; the side head of those with
+    two is not used.
 
     Args:
         checkpoint: a file, or its tensors by name.
-        branches: 2 for checkpoints of AdaptSegNet, 4 for others; the file does not say which code trained it.
+        branches: 2 for checkpoints of AdaptSegNet, 4 for others; the file does not say which code
+            trained it.
         depths: the number of residual units in each stage; by default those of ResNet-101.
 
     """
     tensors = checkpoint if isinstance(checkpoint, Mapping) else _read_checkpoint(Path(checkpoint))
     tensors = {_plain_name(name): tensor for name, tensor in tensors.items()}
     if not any(name.startswith("layer6.") for name in tensors):
-        tensors = {name.replace("layer5.", "layer6.", 1): tensor for name, tensor in tensors.items()}
+        tensors = {
+            name.replace("layer5.", "layer6.", 1): tensor for name, tensor in tensors.items()
+        }
     tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("layer5.")}
     head = tensors.get("layer6.conv2d_list.0.weight")
     if head is None or head.ndim != 4:
-        raise InputError("expected a DeepLab-v2 checkpoint with layer5 or layer6.conv2d_list, got one without")
+        raise InputError(
+            "expected a DeepLab-v2 checkpoint with layer5 or layer6.conv2d_list, got one without"
+        )
     network = DeepLab(len(head), branches=branches, depths=depths)
     _check_shapes(network.state_dict(), tensors)
     lacking, unknown = network.load_state_dict(tensors, strict=False)
-    lacking = [name for name in lacking if not name.endswith("num_batches_tracked")]  # older torch did not count
+    lacking = [
+        name for name in lacking if not name.endswith("num_batches_tracked")
+    ]  # older torch did not count
     if lacking or unknown:
         raise InputError(
             f"expected the tensors of DeepLab-v2 on ResNet-101, got {len(lacking)} missing and {len(unknown)} unknown: "
@@ -210,13 +257,19 @@ def _read_checkpoint(path: Path) -> Mapping[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"expected a checkpoint, got {path}: no such file") from error
-    except Exception as error:  # torch raises many kinds of errors for files that it cannot or will not read
+    except (
+        Exception
+    ) as error:  # torch raises many kinds of errors for files that it cannot or will not read
         raise InputError(
             f"expected a checkpoint of tensors only, got {path}, which is damaged or holds something else"
         ) from error
     inner = content.get("state_dict", content) if isinstance(content, dict) else None
-    if not isinstance(inner, dict) or not all(isinstance(value, Tensor) for value in inner.values()):
-        raise InputError(f"expected a checkpoint of tensors only, by their names, got {path} with something else")
+    if not isinstance(inner, dict) or not all(
+        isinstance(value, Tensor) for value in inner.values()
+    ):
+        raise InputError(
+            f"expected a checkpoint of tensors only, by their names, got {path} with something else"
+        )
     return inner
 
 

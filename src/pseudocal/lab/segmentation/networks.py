@@ -116,8 +116,12 @@ class SegformerLogits(nn.Module):
         return logits
 
 
-def segformer(classes: int, *, weights: str | None = None, config: dict[str, Any] | None = None) -> Segmenter:
-    """SegFormer (Xie et al., NeurIPS 2021) of transformers: B0 at random, or what a folder or hub id holds.
+def segformer(
+    classes: int, *, weights: str | None = None, config: dict[str, Any] | None = None
+) -> Segmenter:
+    """SegFormer (Xie et al., NeurIPS 2021) of transformers.
+
+    B0 at random, or what a folder or hub id holds.
 
     A head that was trained for another number of classes is replaced.
     """
@@ -133,7 +137,11 @@ def segformer(classes: int, *, weights: str | None = None, config: dict[str, Any
     return Segmenter(SegformerLogits(net), nn.Identity())
 
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"unet": unet, "segformer": segformer, "deeplab": deeplab}
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "unet": unet,
+    "segformer": segformer,
+    "deeplab": deeplab,
+}
 
 
 def build_segmenter(name: str, classes: int, **settings: Any) -> nn.Module:

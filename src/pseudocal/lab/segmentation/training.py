@@ -1,8 +1,8 @@
 """Train a segmenter on labelled source images, without adaptation.
 
 trained = train_segmenter(source, SegmenterRun("runs/noto"))
-model = trained.load()                              # images with values 0 to 255 in, logits for every pixel out
-PseudoCal().fit(model, target.inputs)
+model = trained.load()                              # images with values 0 to 255 in, logits for
+every pixel out PseudoCal().fit(model, target.inputs)
 """
 
 from __future__ import annotations
@@ -23,8 +23,23 @@ from torch.nn import functional as F  # noqa: N812  torch's own customary name
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.adapt.method import Moment, Preset, ReportProgress, Update, Updates
-from pseudocal.lab.adapt.runs import CHECKPOINT, DescentPlan, descend, finish_run, own_folder, seeded, start_run
-from pseudocal.lab.adapt.tensors import SOURCE, Tensors, batch_numbers, load_tensors, read_ahead, save_tensors
+from pseudocal.lab.adapt.runs import (
+    CHECKPOINT,
+    DescentPlan,
+    descend,
+    finish_run,
+    own_folder,
+    seeded,
+    start_run,
+)
+from pseudocal.lab.adapt.tensors import (
+    SOURCE,
+    Tensors,
+    batch_numbers,
+    load_tensors,
+    read_ahead,
+    save_tensors,
+)
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.data.fingerprint import fingerprint
 from pseudocal.lab.segmentation.networks import build_segmenter
@@ -40,7 +55,9 @@ class Masked:
 
 
 class PixelCrossEntropy(nn.Module):
-    """Cross-entropy of every pixel that is not ignored, at the size of the masks; half of the images are mirrored.
+    """Cross-entropy of every pixel that is not ignored, at the size of the masks.
+
+    Half of the images are mirrored.
 
     Args:
         mixed: whether the network computes in bfloat16 where torch does so safely.
@@ -83,10 +100,13 @@ class TrainedSegmenter:
 
 @dataclass(frozen=True, eq=False)
 class SegmenterRun:
-    """Where a training writes and how it runs. The paper's DeepLab has `lr=2.5e-3` and `backbone_scale=0.1`.
+    """Where a training writes and how it runs.
+
+    The paper's DeepLab has `lr=2.5e-3` and `backbone_scale=0.1`.
 
     Attributes:
-        out: the folder of the model. A killed training resumes there; a finished one is returned at once.
+        out: the folder of the model. A killed training resumes there; a finished one is returned at
+            once.
         seed: the seed of the initial weights and the batches.
         iterations: the number of batches to train on.
         batch: the number of images per batch.
@@ -120,11 +140,16 @@ class SegmenterRun:
 
 
 def train_segmenter(
-    source: Scenes, run: SegmenterRun, *, network: str = "unet", settings: dict[str, Any] | None = None
+    source: Scenes,
+    run: SegmenterRun,
+    *,
+    network: str = "unet",
+    settings: dict[str, Any] | None = None,
 ) -> TrainedSegmenter:
     """Train on all of `source`; the last iterate is kept.
 
-    Other settings or another source in the same folder are refused. Files on disk are compared by name and size.
+    Other settings or another source in the same folder are refused. Files on disk are compared by
+    name and size.
 
     Args:
         source: labelled scenes.
@@ -135,10 +160,23 @@ def train_segmenter(
     """
     settings = settings or {}
     if run.batch > len(source):
-        raise InputError(f"expected a batch of at most the {len(source)} scenes of {source.name}, got {run.batch}")
-    recipe = {name: getattr(run, name) for name in ("iterations", "batch", "lr", "decay", "backbone_scale")}
-    asked = {"network": network, "settings": settings, "seed": run.seed, "source": _source_record(source), **recipe}
-    asked |= {"mixed": True} if run.mixed else {}  # absent from folders that were started before it existed
+        raise InputError(
+            f"expected a batch of at most the {len(source)} scenes of {source.name}, got {run.batch}"
+        )
+    recipe = {
+        name: getattr(run, name)
+        for name in ("iterations", "batch", "lr", "decay", "backbone_scale")
+    }
+    asked = {
+        "network": network,
+        "settings": settings,
+        "seed": run.seed,
+        "source": _source_record(source),
+        **recipe,
+    }
+    asked |= (
+        {"mixed": True} if run.mixed else {}
+    )  # absent from folders that were started before it existed
     with own_folder(run.out):
         finished = start_run(run.out, asked | {"classes": list(source.classes)})
         if finished:
@@ -148,12 +186,17 @@ def train_segmenter(
             model = build_segmenter(network, len(source.classes), **settings).to(run.device)
         _descend(model, source, run)
         note = {"network": network, "settings": _rebuilt(settings), "classes": list(source.classes)}
-        save_tensors(run.out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note)))
-        return TrainedSegmenter(run.out, finish_run(run.out, [], time.perf_counter() - started).seconds)
+        save_tensors(
+            run.out / "model.safetensors", model.state_dict(), json.loads(json.dumps(note))
+        )
+        return TrainedSegmenter(
+            run.out, finish_run(run.out, [], time.perf_counter() - started).seconds
+        )
 
 
 def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
-    images, masks = Tensors(source.inputs, run.device), Tensors(source.masks, run.device)
+    images = Tensors(source.inputs, run.device)
+    masks = Tensors(source.masks, run.device)
     on_disk = not isinstance(source.inputs, np.ndarray)
 
     def read(step: int) -> tuple[Any, Any]:
@@ -181,7 +224,12 @@ def _descend(model: nn.Module, source: Scenes, run: SegmenterRun) -> None:
 def _source_record(source: Scenes) -> dict[str, Any]:
     """Return what identifies a source."""
     shape = list(source.inputs.shape)
-    return {"name": source.name, "shape": shape, "classes": len(source.classes), "digest": fingerprint(source)}
+    return {
+        "name": source.name,
+        "shape": shape,
+        "classes": len(source.classes),
+        "digest": fingerprint(source),
+    }
 
 
 def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
@@ -191,8 +239,15 @@ def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
         return settings
     if Path(weights).is_file():  # a state dict: the network is the same without it
         return {name: value for name, value in settings.items() if name != "weights"}
-    config = require("transformers", "adapt").SegformerConfig.from_pretrained(weights).to_diff_dict()
-    named = ("id2label", "label2id", "architectures", "transformers_version")  # of the model that it came from
+    config = (
+        require("transformers", "adapt").SegformerConfig.from_pretrained(weights).to_diff_dict()
+    )
+    named = (
+        "id2label",
+        "label2id",
+        "architectures",
+        "transformers_version",
+    )  # of the model that it came from
     return {"config": {key: value for key, value in config.items() if key not in named}}
 
 
@@ -205,7 +260,9 @@ def load_segmenter(out: Path | str) -> nn.Module:
     """
     path = Path(out) / "model.safetensors"
     if not path.exists():
-        raise InputError(f"expected a finished training with {path.name}, got {path.parent}, which has none")
+        raise InputError(
+            f"expected a finished training with {path.name}, got {path.parent}, which has none"
+        )
     tensors, note = load_tensors(path)
     with seeded(0):  # the weights drawn here are replaced at once
         network = build_segmenter(note["network"], len(note["classes"]), **note["settings"])

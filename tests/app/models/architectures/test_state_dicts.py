@@ -1,6 +1,7 @@
 """State dicts in the layouts of others give the logits of the modules they came from.
 
-The references are networks of transformers with random weights, and heads written out here after each layout.
+The references are networks of transformers with random weights, and heads written out here after
+each layout.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Body(nn.Module):
             name = name.replace("embedder.embedder.convolution", "conv1").replace(
                 "embedder.embedder.normalization", "bn1"
             )
-            name = re.sub(r"encoder\.stages\.(\d)\.layers\.", lambda m: f"layer{int(m[1]) + 1}.", name)
+            name = re.sub(
+                r"encoder\.stages\.(\d)\.layers\.", lambda m: f"layer{int(m[1]) + 1}.", name
+            )
             name = name.replace("shortcut.convolution", "downsample.0").replace(
                 "shortcut.normalization", "downsample.1"
             )
@@ -93,7 +96,9 @@ def check(tensors: dict[str, Any], expected: Tensor, images: Tensor, path: Path,
     calibrated = import_classifier(with_temperature(read_state_dict(path), 2.5), "resnet50")
     for network, logits in ((found.network, expected), (calibrated.network, expected / 2.5)):
         with torch.no_grad():
-            np.testing.assert_allclose(network(images).numpy(), logits.detach().numpy(), rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(
+                network(images).numpy(), logits.detach().numpy(), rtol=1e-5, atol=1e-5
+            )
     assert (found.head, found.classes) == (head, CLASSES)
 
 
@@ -115,7 +120,10 @@ def test_torchvision_and_timm(body, images, tmp_path) -> None:
     assert shipped.keys() == tensors.keys()
     torch.testing.assert_close(shipped["fc.weight"], tensors["fc.weight"] / 2.5)
     found = import_classifier(tensors, "resnet50")
-    assert found.about == f"{len(tensors)} tensors mapped, none missing, none left over; 7 classes, direct head"
+    assert (
+        found.about
+        == f"{len(tensors)} tensors mapped, none missing, none left over; 7 classes, direct head"
+    )
 
 
 @pytest.mark.parametrize("name", ["target_{}_par_0.3.pt", "dine_{}.pt"])
@@ -126,7 +134,9 @@ def test_three_files_of_shot_and_dine(body, images, tmp_path, name) -> None:
         fc = torch.nn.utils.weight_norm(nn.Linear(256, CLASSES), name="weight")
     fc.weight_g.data.mul_(1.7)
     parts = {"bottleneck": bottleneck, "bn": norm}
-    netb = {f"{key}.{n}": t for key, module in parts.items() for n, t in module.state_dict().items()}
+    netb = {
+        f"{key}.{n}": t for key, module in parts.items() for n, t in module.state_dict().items()
+    }
     torch.save(netb, tmp_path / name.format("B"))
     torch.save(with_prefix("fc.", fc.state_dict()), tmp_path / name.format("C"))
     expected = fc(norm(bottleneck(body(images))))
@@ -144,8 +154,12 @@ def test_atdoc(body, images, tmp_path) -> None:
 @pytest.mark.parametrize("first", [0, 2])  # older versions pool and flatten first
 def test_tllib(body, images, tmp_path, first) -> None:
     linear, norm, head = nn.Linear(2048, 64), moved(nn.BatchNorm1d(64)), nn.Linear(64, CLASSES)
-    tensors = with_prefix("backbone.", body.torchvision()) | with_prefix(f"bottleneck.{first}.", linear.state_dict())
-    tensors |= with_prefix(f"bottleneck.{first + 1}.", norm.state_dict()) | with_prefix("head.", head.state_dict())
+    tensors = with_prefix("backbone.", body.torchvision()) | with_prefix(
+        f"bottleneck.{first}.", linear.state_dict()
+    )
+    tensors |= with_prefix(f"bottleneck.{first + 1}.", norm.state_dict()) | with_prefix(
+        "head.", head.state_dict()
+    )
     tensors |= {
         "backbone.fc.weight": torch.zeros(1000, 2048),
         "backbone.fc.bias": torch.zeros(1000),
@@ -160,18 +174,22 @@ def test_resnet34_has_other_units(images) -> None:
     small = moved(Body(deep=False))
     backbone, normal = import_backbone(small.torchvision(), "resnet34")
     with torch.no_grad():
-        np.testing.assert_allclose(backbone.eval()(images).numpy(), small(images).numpy(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            backbone.eval()(images).numpy(), small(images).numpy(), rtol=1e-5, atol=1e-5
+        )
     assert normal[0] == (0.485, 0.456, 0.406)
 
 
 def test_what_does_not_fit_is_named(body, tmp_path) -> None:
     tensors = body.torchvision()
     with pytest.raises(
-        InputError, match=r"expected layer1\.0\.conv1\.weight of shape \(64, 64, 3, 3\), as resnet34 has it"
+        InputError,
+        match=r"expected layer1\.0\.conv1\.weight of shape \(64, 64, 3, 3\), as resnet34 has it",
     ):
         import_backbone(tensors, "resnet34")
     with pytest.raises(
-        InputError, match=r"got 204 missing, the first layer3\.6\.conv1\.weight|missing, the first layer3\.6"
+        InputError,
+        match=r"got 204 missing, the first layer3\.6\.conv1\.weight|missing, the first layer3\.6",
     ):
         import_backbone(tensors, "resnet101")
     with pytest.raises(InputError, match=r"1 more, the first layer3\.6\.conv1\.weight"):
@@ -179,7 +197,8 @@ def test_what_does_not_fit_is_named(body, tmp_path) -> None:
     with pytest.raises(InputError, match="expected the weights of a classifier"):
         import_classifier(tensors, "resnet50")
     with pytest.raises(
-        InputError, match="expected an architecture among resnet34, resnet50, resnet101, vit-b16, got 'vgg'"
+        InputError,
+        match="expected an architecture among resnet34, resnet50, resnet101, vit-b16, got 'vgg'",
     ):
         import_backbone(tensors, "vgg")
     with pytest.raises(InputError, match="no such file"):
@@ -222,7 +241,9 @@ def test_vit(layout, tmp_path) -> None:
     found = import_classifier(read_state_dict(tmp_path / "vit.pth"), "vit-b16")
     images = torch.randn(2, 3, 224, 224)
     with torch.no_grad():
-        np.testing.assert_allclose(found.network(images).numpy(), net(images).logits.numpy(), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            found.network(images).numpy(), net(images).logits.numpy(), rtol=1e-5, atol=1e-5
+        )
     assert found.normal[0][0] == (0.5 if layout == "timm" else 0.485)
 
 
@@ -253,4 +274,8 @@ def torchvision_name(name: str) -> str:
     name = re.sub(r"blocks\.(\d+)\.", r"encoder.layers.encoder_layer_\1.", name)
     name = re.sub(r"\.norm([12])\.", r".ln_\1.", name)
     name = re.sub(r"attn\.qkv\.(weight|bias)", r"self_attention.in_proj_\1", name)
-    return name.replace("attn.proj", "self_attention.out_proj").replace("mlp.fc1", "mlp.0").replace("mlp.fc2", "mlp.3")
+    return (
+        name.replace("attn.proj", "self_attention.out_proj")
+        .replace("mlp.fc1", "mlp.0")
+        .replace("mlp.fc2", "mlp.3")
+    )

@@ -26,7 +26,7 @@ def test_target_labels_lie_apart_and_only_scores_read_them(tiny, done, tmp_path)
     with np.load(folder / "target.npz") as outputs:
         assert set(outputs) == {"logits", "features"}
     (folder / "target_labels.npy").unlink()
-    shutil.rmtree(folder / "mixes")
+    shutil.rmtree(folder / "mixup")
     shutil.rmtree(folder / "calibrations")
     with pytest.raises(FileNotFoundError, match="target_labels"):
         compare_calibrators(task, tiny.calibrators, store)

@@ -10,25 +10,31 @@ from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.stages.predict import load_classifier
 from pseudocal.lab.bench.views import backbone_of, domains_of
+from pseudocal.mixup import STRATEGIES, partners
 from pseudocal.predictors import as_predictor
-from pseudocal.synthesis import STRATEGIES, partners
 
 # the tiny networks of these tests say nearly one class
-pytestmark = pytest.mark.filterwarnings("ignore::pseudocal.calibrators.trust.DistrustWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pseudocal.calibrators.trust.UnreliableCalibrationWarning"
+)
 
 
 def whole(task: Task, store: Store) -> Network:
     network = load_classifier(task, store)
-    backbone = backbone_of(task.backbone, task.weights, task.seed) if task.frozen else network.backbone
+    backbone = (
+        backbone_of(task.backbone, task.weights, task.seed) if task.frozen else network.backbone
+    )
     return Network(backbone, network.head).eval()
 
 
-@pytest.mark.parametrize("number", [1, 2])  # a head on frozen features, and a network trained as a whole
+@pytest.mark.parametrize(
+    "number", [1, 2]
+)  # a head on frozen features, and a network trained as a whole
 def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
     task = tiny.tasks[number]
     images = domains_of(task, done)[1].inputs
     predict = as_predictor(whole(task, done))
-    with np.load(done.folder(task) / "mixes" / "pseudocal.npz") as stored:
+    with np.load(done.folder(task) / "mixup" / "pseudocal.npz") as stored:
         first, second = stored["first"], stored["second"]
         np.testing.assert_array_equal(partners(len(images), seed=task.seed)[first], second)
         mixed = 0.65 * images[first] + 0.35 * images[second]
@@ -37,7 +43,9 @@ def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
         np.testing.assert_array_equal(stored["labels"], classes[first])
         assert (classes[first] != classes[second]).all()
     calibration = PseudoCal(seed=task.seed).fit(predict, images)
-    assert done.scores(task)["pseudocal"]["temperature"] == pytest.approx(calibration.temperature, rel=1e-5)
+    assert done.scores(task)["pseudocal"]["temperature"] == pytest.approx(
+        calibration.temperature, rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(("name", "strategy"), [("cutmix", "CutMix"), ("lambda-0.8-soft", None)])
@@ -46,5 +54,9 @@ def test_other_syntheses_are_those_of_the_whole_network_too(tiny, done, name, st
     settings: dict[str, Any] = {} if strategy else {"lam": 0.8, "labels": "soft"}
     chosen = STRATEGIES[strategy] if strategy else None
     images = domains_of(task, done)[1].inputs
-    calibration = PseudoCal(seed=task.seed, **settings).fit(whole(task, done), images, strategy=chosen)
-    assert done.scores(task)[name]["temperature"] == pytest.approx(calibration.temperature, rel=1e-5)
+    calibration = PseudoCal(seed=task.seed, **settings).fit(
+        whole(task, done), images, strategy=chosen
+    )
+    assert done.scores(task)[name]["temperature"] == pytest.approx(
+        calibration.temperature, rel=1e-5
+    )

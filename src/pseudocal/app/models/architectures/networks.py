@@ -18,7 +18,9 @@ STAGE_WIDTHS = (64, 128, 256, 512)
 
 
 class ResNet(nn.Module):
-    """A residual network (He et al., CVPR 2016) up to its pooled features; strides are on the 3 x 3 convolutions.
+    """A residual network (He et al., CVPR 2016) up to its pooled features.
+
+    Strides are on the 3 x 3 convolutions.
 
     >>> ResNet((1, 1, 1, 1), deep=False).eval()(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 512])
@@ -65,12 +67,17 @@ class ResidualUnit(nn.Module):
         inputs = before
         for number, (kernel, step) in enumerate(kernels, start=1):
             outputs = after if number == len(kernels) else width
-            self.add_module(f"conv{number}", nn.Conv2d(inputs, outputs, kernel, step, padding=kernel // 2, bias=False))
+            self.add_module(
+                f"conv{number}",
+                nn.Conv2d(inputs, outputs, kernel, step, padding=kernel // 2, bias=False),
+            )
             self.add_module(f"bn{number}", nn.BatchNorm2d(outputs))
             inputs = outputs
         self.downsample: nn.Module | None = None
         if before != after or stride != 1:
-            self.downsample = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+            self.downsample = nn.Sequential(
+                nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the convolutions to x."""
@@ -122,9 +129,14 @@ class TransformerBlock(nn.Module):
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width, eps=1e-6), nn.LayerNorm(width, eps=1e-6)
-        self.attn = nn.ModuleDict({"qkv": nn.Linear(width, 3 * width), "proj": nn.Linear(width, width)})
-        self.mlp = nn.ModuleDict({"fc1": nn.Linear(width, 4 * width), "fc2": nn.Linear(4 * width, width)})
+        self.norm1 = nn.LayerNorm(width, eps=1e-6)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.attn = nn.ModuleDict(
+            {"qkv": nn.Linear(width, 3 * width), "proj": nn.Linear(width, width)}
+        )
+        self.mlp = nn.ModuleDict(
+            {"fc1": nn.Linear(width, 4 * width), "fc2": nn.Linear(4 * width, width)}
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform tokens `(n, tokens, width)`."""

@@ -1,10 +1,12 @@
 """State dicts of others, read into networks of ours; only tensors are read from a file, never code.
 
-- torchvision, timm: `layer1.0.conv1.weight`, `fc.weight`, or `blocks.0.norm1.weight`, `head.weight`.
-- SHOT, DINE: three files, `..._F....pt`, `..._B....pt` and `..._C....pt`; a bottleneck with batch norm, a classifier
-  with weight norm.
+- torchvision, timm: `layer1.0.conv1.weight`, `fc.weight`, or `blocks.0.norm1.weight`,
+  `head.weight`.
+- SHOT, DINE: three files, `..._F....pt`, `..._B....pt` and `..._C....pt`; a bottleneck with batch
+  norm, a classifier with weight norm.
 - ATDOC, PseudoCal: `0.layer1...`, `1.bottleneck.weight`, `1.fc.weight`; two linear layers.
-- TLlib: `backbone.layer1...`, `bottleneck.0.weight`, `head.weight`; a bottleneck with batch norm and ReLU.
+- TLlib: `backbone.layer1...`, `bottleneck.0.weight`, `head.weight`; a bottleneck with batch norm
+  and ReLU.
 """
 
 from __future__ import annotations
@@ -23,8 +25,14 @@ from pseudocal.arrays import InputError
 
 IMAGENET_NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF_NORMAL = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-WRAPPERS = ("state_dict", "model_state_dict", "model", "net")  # keys under which training scripts put a state dict
-RULES = tuple(  # from names in files to ours: the first that fits; None for what the classifier does not use
+WRAPPERS = (
+    "state_dict",
+    "model_state_dict",
+    "model",
+    "net",
+)  # keys under which training scripts put a state dict
+# from names in files to ours: the first that fits; None for what the classifier does not use
+RULES = tuple(
     (re.compile(pattern), ours)
     for pattern, ours in (
         (r"(?:backbone|0|netF)\.(?:fc|head|heads)\..*", None),
@@ -73,8 +81,10 @@ class Imported:
     """A network with the weights of a state dict: normalised images in, logits out.
 
     Attributes:
-        network: modules `backbone`, `bottleneck` and `classifier`, one after the other; in evaluation mode.
-        head: the kind of what is above the backbone: "direct", "linear", "batchnorm", "weightnorm" or "relu".
+        network: modules `backbone`, `bottleneck` and `classifier`, one after the other; in
+            evaluation mode.
+        head: the kind of what is above the backbone: "direct", "linear", "batchnorm", "weightnorm"
+            or "relu".
         width: the number of features that the classifier sees.
         classes: the number of classes.
         normal: the mean and the standard deviation of the channels, for images from 0 to 1.
@@ -94,12 +104,18 @@ class Imported:
     @property
     def about(self) -> str:
         """What was read, in one line."""
-        unused = f", {len(self.left)} left over ({', '.join(self.left[:3])})" if self.left else ", none left over"
+        unused = (
+            f", {len(self.left)} left over ({', '.join(self.left[:3])})"
+            if self.left
+            else ", none left over"
+        )
         return f"{self.mapped} tensors mapped, none missing{unused}; {self.classes} classes, {self.head} head"
 
 
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
-    """Read tensors by name; of SHOT's and DINE's three files, the one named `..._F...` stands for all.
+    """Read tensors by name.
+
+    Of SHOT's and DINE's three files, the one named `..._F...` stands for all.
 
     Args:
         path: a file of `torch.save` or safetensors.
@@ -107,9 +123,16 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
     """
     path = Path(path)
     if re.search(r"_F(?=[_.])", path.name):
-        parts = {part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1)) for part in "FBC"}
+        parts = {
+            part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1))
+            for part in "FBC"
+        }
         if all(part.exists() for part in parts.values()):
-            return {f"net{part}.{name}": x for part, file in parts.items() for name, x in _tensors(file).items()}
+            return {
+                f"net{part}.{name}": x
+                for part, file in parts.items()
+                for name, x in _tensors(file).items()
+            }
     return _tensors(path)
 
 
@@ -122,7 +145,9 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         return {name.removeprefix("module."): tensor for name, tensor in load_file(path).items()}
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds of errors for files that it cannot or will not read
+    except (
+        Exception
+    ) as error:  # torch raises many kinds of errors for files that it cannot or will not read
         raise InputError(
             f"expected a state dict, a file of tensors only, got {path}, which is damaged or holds something else: "
             "save model.state_dict() rather than the model"
@@ -131,14 +156,18 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
     if not isinstance(content, dict) or not content:
-        raise InputError(f"expected a state dict, tensors by their names, got {path} with a {type(content).__name__}")
+        raise InputError(
+            f"expected a state dict, tensors by their names, got {path} with a {type(content).__name__}"
+        )
     return {name.removeprefix("module."): x for name, x in content.items() if isinstance(x, Tensor)}
 
 
 def import_backbone(
     tensors: Mapping[str, Tensor], architecture: str
 ) -> tuple[ResNet | VisionTransformer, tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Return a backbone with these weights, and the mean and standard deviation of its images; a head is not used.
+    """Return a backbone with these weights, and the mean and standard deviation of its images.
+
+    A head is not used.
 
     Args:
         tensors: a state dict, as `read_state_dict` returns it.
@@ -161,29 +190,44 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     named = _named(tensors)
     backbone = _build(architecture)
     _loaded(backbone, _part(named, "backbone."), architecture)
-    below, above = _bottleneck(named), _part(named, "classifier.")
+    below = _bottleneck(named)
+    above = _part(named, "classifier.")
     _, weight = above.get("weight", above.get("parametrizations.weight.original1", ("", None)))
     if weight is None or weight.ndim != 2:
-        raise InputError(f"expected the weights of a classifier, fc, head or netC, beside {architecture}, got none")
+        raise InputError(
+            f"expected the weights of a classifier, fc, head or netC, beside {architecture}, got none"
+        )
     relu = any(name.startswith("relu-bottleneck.") for name in named)
     facts = bool(below), "1.running_mean" in below, relu, "weight" not in above
     if facts not in HEAD_KINDS:
-        raise InputError(f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}")
+        raise InputError(
+            f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}"
+        )
     layers: list[nn.Module] = []
     if below:
         width, inputs = below["0.weight"][1].shape
-        layers = [nn.Linear(inputs, width), *([nn.BatchNorm1d(width)] * facts[1]), *([nn.ReLU()] * facts[2])]
+        layers = [
+            nn.Linear(inputs, width),
+            *([nn.BatchNorm1d(width)] * facts[1]),
+            *([nn.ReLU()] * facts[2]),
+        ]
     bottleneck = _loaded(nn.Sequential(*layers), below, "the bottleneck")
     linear: nn.Module = nn.Linear(weight.shape[1], weight.shape[0])
     linear = weight_norm(linear) if facts[3] else linear
     network = nn.Sequential()
-    parts = {"backbone": backbone, "bottleneck": bottleneck, "classifier": _loaded(linear, above, "the classifier")}
+    parts = {
+        "backbone": backbone,
+        "bottleneck": bottleneck,
+        "classifier": _loaded(linear, above, "the classifier"),
+    }
     for name, module in parts.items():
         network.add_module(name, module)
     used = {original for original, _ in named.values()}
     left = tuple(name for name in tensors if name not in used)
     kind, (classes, width) = HEAD_KINDS[facts], weight.shape
-    return Imported(network.eval(), kind, width, classes, _normal(named, architecture), len(used), left)
+    return Imported(
+        network.eval(), kind, width, classes, _normal(named, architecture), len(used), left
+    )
 
 
 def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[str, Tensor]:
@@ -200,9 +244,14 @@ def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[
     """
     ours = {original: name for name, (original, _) in _named(tensors).items()}
     divided = {  # of a classifier with weight norm the lengths, not the directions
-        name for name, own in ours.items() if own.startswith("classifier.") and not own.endswith(".original1")
+        name
+        for name, own in ours.items()
+        if own.startswith("classifier.") and not own.endswith(".original1")
     }
-    return {name: tensor / temperature if name in divided else tensor for name, tensor in tensors.items()}
+    return {
+        name: tensor / temperature if name in divided else tensor
+        for name, tensor in tensors.items()
+    }
 
 
 Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
@@ -211,7 +260,11 @@ Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the t
 def _named(tensors: Mapping[str, Tensor]) -> Named:
     named: Named = {}
     for name, tensor in tensors.items():
-        ours = next(match.expand(ours) if ours else None for rule, ours in RULES if (match := rule.fullmatch(name)))
+        ours = next(
+            match.expand(ours) if ours else None
+            for rule, ours in RULES
+            if (match := rule.fullmatch(name))
+        )
         if ours is None:
             continue
         if ours.startswith("backbone."):
@@ -222,11 +275,16 @@ def _named(tensors: Mapping[str, Tensor]) -> Named:
 
 
 def _part(named: Named, prefix: str) -> Named:
-    return {name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): value for name, value in named.items() if name.startswith(prefix)
+    }
 
 
 def _bottleneck(named: Named) -> Named:
-    """Return the tensors of the bottleneck; TLlib numbers its layers from 0, or from 2 in older versions."""
+    """Return the tensors of the bottleneck.
+
+    TLlib numbers its layers from 0, or from 2 in older versions.
+    """
     numbered = _part(named, "relu-bottleneck.")
     order = sorted({int(name.partition(".")[0]) for name in numbered})
     renamed = {
@@ -238,12 +296,17 @@ def _bottleneck(named: Named) -> Named:
 
 def _build(architecture: str) -> ResNet | VisionTransformer:
     if architecture not in ARCHITECTURES:
-        raise InputError(f"expected an architecture among {', '.join(ARCHITECTURES)}, got {architecture!r}")
+        raise InputError(
+            f"expected an architecture among {', '.join(ARCHITECTURES)}, got {architecture!r}"
+        )
     return ARCHITECTURES[architecture]()
 
 
 def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
-    """Load tensors into a module; a shape that differs, a tensor that is missing and a layer too many are refused."""
+    """Load tensors into a module.
+
+    A shape that differs, a tensor that is missing and a layer too many are refused.
+    """
     wanted = module.state_dict()
     for name, own in wanted.items():
         if name in given and given[name][1].shape != own.shape:
@@ -251,17 +314,29 @@ def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
             raise InputError(
                 f"expected {original} of shape {tuple(own.shape)}, as {what} has it, got {tuple(tensor.shape)}"
             )
-    missing = [name for name in wanted if name not in given and not name.endswith("num_batches_tracked")]
+    missing = [
+        name for name in wanted if name not in given and not name.endswith("num_batches_tracked")
+    ]
     if missing:
-        raise InputError(f"expected the tensors of {what}, got {len(missing)} missing, the first {missing[0]}")
+        raise InputError(
+            f"expected the tensors of {what}, got {len(missing)} missing, the first {missing[0]}"
+        )
     more = [original for name, (original, _) in given.items() if name not in wanted]
     if more:
-        raise InputError(f"expected the tensors of {what}, got {len(more)} more, the first {more[0]}")
+        raise InputError(
+            f"expected the tensors of {what}, got {len(more)} more, the first {more[0]}"
+        )
     module.load_state_dict({name: tensor for name, (_, tensor) in given.items()}, strict=False)
     return module
 
 
 def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return how images are normalised: as for ImageNet, but for timm's ViTs, whose images lie between -1 and 1."""
-    timm = any(name.startswith("blocks.") or name.endswith(".attn.qkv.weight") for name, _ in named.values())
+    """Return how images are normalised.
+
+    As for ImageNet, but for timm's ViTs, whose images lie between -1 and 1.
+    """
+    timm = any(
+        name.startswith("blocks.") or name.endswith(".attn.qkv.weight")
+        for name, _ in named.values()
+    )
     return HALF_NORMAL if architecture.startswith("vit") and timm else IMAGENET_NORMAL

@@ -168,17 +168,17 @@ function showGap() {
 }
 
 function showQuestion(question) {
-  const { picture, crop, cells, unreadable } = question;
+  const { image, crop, cells, unreadable } = question;
   const name = called(question);
-  showPicture(element("picture"), picture, `The picture to label: ${name}`);
-  showPicture(element("crop"), crop, "The same, enlarged around the mark");
+  showImage(element("image"), image, `The image to label: ${name}`);
+  showImage(element("crop"), crop, "The same, enlarged around the mark");
   element("unreadable").hidden = !unreadable;
   element("row").hidden = !cells.length;
   element("row").scrollTop = 0;
   element("row").querySelector("tbody").replaceChildren(...cells.map(cellRow));
   element("name").textContent = name;
   for (const { label, button } of byLabel.values()) button.setAttribute("aria-pressed", label === answers[at]);
-  const next = questions[at + 1]?.picture;
+  const next = questions[at + 1]?.image;
   if (next) new Image().src = next; // decoded before it is needed
 }
 
@@ -186,7 +186,7 @@ function called({ name, pixel }) {
   return pixel ? `${name} (y ${pixel[0]}, x ${pixel[1]})` : name;
 }
 
-function showPicture(image, address, alt) {
+function showImage(image, address, alt) {
   image.hidden = !address;
   image.alt = address ? alt : "";
   if (!address) image.removeAttribute("src");
@@ -218,11 +218,11 @@ function showEnd() {
 function reviewed(question, i) {
   const button = document.createElement("button");
   button.type = "button";
-  if (question.picture) {
+  if (question.image) {
     const image = made("img", "");
     image.alt = "";
     image.loading = "lazy";
-    image.src = question.crop ?? question.picture;
+    image.src = question.crop ?? question.image;
     button.append(image);
   }
   const said = answers[i];

@@ -1,7 +1,8 @@
 """The adaptation methods by name, each with its presets.
 
-`paper` holds the settings PseudoCal's models were trained with (the ATDOC code base: label smoothing, a linear ramp,
-T = 1 for MCC, its own scale for BNM), `official` those of each method's own code.
+`paper` holds the settings PseudoCal's models were trained with (the ATDOC code base: label
+smoothing, a linear ramp, T = 1 for MCC, its own scale for BNM), `official` those of each method's
+own code.
 """
 
 from __future__ import annotations

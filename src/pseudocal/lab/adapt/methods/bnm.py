@@ -6,14 +6,25 @@ from torch import nn
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.adapt.losses import bnm, bnm_atdoc, bnm_fast, cross_entropy
-from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
+from pseudocal.lab.adapt.method import (
+    Moment,
+    Preset,
+    Problem,
+    SourceTargetBatch,
+    Update,
+    Updates,
+    forward,
+)
 from pseudocal.lab.adapt.networks import Network
 
 SCALES = {"official": bnm, "atdoc": bnm_atdoc, "fast": bnm_fast}
 
 
 class BNM(nn.Module):
-    """A batch of target predictions should be confident and diverse: its matrix should have a large nuclear norm."""
+    """A batch of target predictions should be confident and diverse.
+
+    Its matrix should have a large nuclear norm.
+    """
 
     def __init__(
         self,
@@ -27,16 +38,24 @@ class BNM(nn.Module):
         super().__init__()
         if scale not in SCALES:
             raise InputError(f"expected a scale among {', '.join(SCALES)}, got {scale!r}")
-        self.weight, self.norm, self.ramp, self.smoothing = weight, SCALES[scale], ramp, smoothing
+        self.weight = weight
+        self.norm = SCALES[scale]
+        self.ramp = ramp
+        self.smoothing = smoothing
 
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy minus the nuclear norm of the target's predictions."""
         _, source, _, target = forward(network, batch)
         weight = self.weight * (now.ramp if self.ramp else 1)
-        yield Update(cross_entropy(source, batch.labels, smoothing=self.smoothing) + weight * self.norm(target))
+        yield Update(
+            cross_entropy(source, batch.labels, smoothing=self.smoothing)
+            + weight * self.norm(target)
+        )
 
 
 BNM_PRESETS = {
     "paper": Preset(BNM),
-    "official": Preset(BNM, head="direct", options={"scale": "official", "ramp": False, "smoothing": 0.0}),
+    "official": Preset(
+        BNM, head="direct", options={"scale": "official", "ramp": False, "smoothing": 0.0}
+    ),
 }

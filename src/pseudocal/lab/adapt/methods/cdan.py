@@ -17,16 +17,24 @@ from pseudocal.lab.adapt.losses import (
     over_batch,
     per_domain,
 )
-from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
+from pseudocal.lab.adapt.method import (
+    Moment,
+    Preset,
+    Problem,
+    SourceTargetBatch,
+    Update,
+    Updates,
+    forward,
+)
 from pseudocal.lab.adapt.networks import Discriminator, Network, reverse_gradient
 
 
 class CDAN(nn.Module):
     """A discriminator that sees features and predictions together should not tell the domains apart.
 
-    `randomised` replaces the outer product by so many random products of the two, which costs far less when there
-    are many classes. `entropy` gives confident rows a larger weight (CDAN+E): gradients flow through that weight with
-    "official" and not with "tllib".
+    `randomised` replaces the outer product by so many random products of the two, which costs far
+    less when there are many classes. `entropy` gives confident rows a larger weight (CDAN+E):
+    gradients flow through that weight with "official" and not with "tllib".
     """
 
     feature_map: Tensor | None
@@ -46,10 +54,19 @@ class CDAN(nn.Module):
     ) -> None:
         super().__init__()
         if entropy not in (None, "official", "tllib"):
-            raise InputError(f"expected an entropy weight among None, official, tllib, got {entropy!r}")
-        self.entropy, self.conditional, self.weight, self.smoothing = entropy, conditional, weight, smoothing
-        self.register_buffer("feature_map", None if randomised is None else torch.randn(problem.width, randomised))
-        self.register_buffer("class_map", None if randomised is None else torch.randn(problem.classes, randomised))
+            raise InputError(
+                f"expected an entropy weight among None, official, tllib, got {entropy!r}"
+            )
+        self.entropy = entropy
+        self.conditional = conditional
+        self.weight = weight
+        self.smoothing = smoothing
+        self.register_buffer(
+            "feature_map", None if randomised is None else torch.randn(problem.width, randomised)
+        )
+        self.register_buffer(
+            "class_map", None if randomised is None else torch.randn(problem.classes, randomised)
+        )
         inputs = randomised or problem.width * (problem.classes if conditional else 1)
         self.discriminator = Discriminator(inputs, width=hidden, deep=deep)
 
@@ -59,10 +76,17 @@ class CDAN(nn.Module):
             return features
         if self.feature_map is None or self.class_map is None:
             return multilinear(p, features)
-        return (features @ self.feature_map) * (p.detach() @ self.class_map) / math.sqrt(self.feature_map.shape[1])
+        return (
+            (features @ self.feature_map)
+            * (p.detach() @ self.class_map)
+            / math.sqrt(self.feature_map.shape[1])
+        )
 
     def row_weights(self, p: Tensor, reversal: float) -> Tensor:
-        """One for each row, or more for confident ones; with "official" the gradient of the entropy is reversed."""
+        """One for each row, or more for confident ones.
+
+        With "official" the gradient of the entropy is reversed.
+        """
         if self.entropy is None:
             return torch.ones_like(p[:, 0])
         if self.entropy == "tllib":
@@ -72,21 +96,28 @@ class CDAN(nn.Module):
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy plus the discriminator's loss, whose gradient the network receives reversed."""
         source_features, source, target_features, target = forward(network, batch)
-        features, p = torch.cat([source_features, target_features]), torch.cat([source, target]).softmax(dim=1)
+        features = torch.cat([source_features, target_features])
+        p = torch.cat([source, target]).softmax(dim=1)
         seen = self.discriminator(reverse_gradient(self.condition(features, p), now.reversal))
         weights = self.row_weights(p, now.reversal)
         normalise = over_batch if self.entropy == "tllib" else per_domain
         n = len(source)
         adversarial = domain_confusion(seen[:n], seen[n:], *normalise(weights[:n], weights[n:]))
-        yield Update(cross_entropy(source, batch.labels, smoothing=self.smoothing) + self.weight * adversarial)
+        yield Update(
+            cross_entropy(source, batch.labels, smoothing=self.smoothing)
+            + self.weight * adversarial
+        )
 
 
-# A bottleneck of 1024 would make the outer product's first layer 1024 * 1024 * classes large; ATDOC's default is 256.
+# A bottleneck of 1024 would make the outer product's first layer 1024 * 1024 * classes large;
+# ATDOC's default is 256.
 CDAN_PRESETS = {
     "paper": Preset(CDAN, width=256),
     "official": Preset(CDAN, width=256, options={"deep": True, "smoothing": 0.0}),
 }
 CDAN_E_PRESETS = {
     "paper": Preset(CDAN, width=256, options={"entropy": "official"}),
-    "official": Preset(CDAN, width=256, options={"entropy": "official", "deep": True, "smoothing": 0.0}),
+    "official": Preset(
+        CDAN, width=256, options={"entropy": "official", "deep": True, "smoothing": 0.0}
+    ),
 }

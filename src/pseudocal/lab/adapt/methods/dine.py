@@ -1,4 +1,7 @@
-"""DINE: distil from a black box, then fine-tune (Liang et al., CVPR 2022). Only the source model's outputs are seen."""
+"""DINE: distil from a black box, then fine-tune (Liang et al., CVPR 2022).
+
+Only the source model's outputs are seen.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +34,13 @@ class Distil(nn.Module):
         smooth: bool = True,
     ) -> None:
         super().__init__()
-        self.target, self.beta, self.memory, self.mix = problem.target, beta, memory, mix
-        self.register_buffer("teacher", adaptive_smoothing(probabilities, keep=keep) if smooth else probabilities)
+        self.target = problem.target
+        self.beta = beta
+        self.memory = memory
+        self.mix = mix
+        self.register_buffer(
+            "teacher", adaptive_smoothing(probabilities, keep=keep) if smooth else probabilities
+        )
 
     def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:
         """Distillation, information maximisation and consistency under mixing, in one step."""
@@ -46,7 +54,7 @@ class Distil(nn.Module):
         yield Update(loss)
 
     def consistency(self, network: Network, x: Tensor, p: Tensor) -> Tensor:
-        """The prediction of a mix should be the mix of the predictions."""
+        """The prediction of a mixup sample should be the mix of the predictions."""
         lam = torch.distributions.Beta(self.beta, self.beta).sample().item()
         partner = torch.randperm(len(x)).to(x.device)  # drawn on the CPU: the same on every device
         mixed = network(lam * x + (1 - lam) * x[partner])
@@ -57,27 +65,29 @@ class FineTune(nn.Module):
     """Information maximisation alone, until the predictions on the target stop changing."""
 
     predictions: Tensor  # (target rows,)
-    settled: Tensor
+    converged: Tensor
 
     def __init__(self, problem: Problem, *, looks: int = 10) -> None:
         super().__init__()
         self.target, self.looks = problem.target, looks
         self.register_buffer("predictions", torch.full((len(problem.target),), -1))
-        self.register_buffer("settled", torch.tensor(False))
+        self.register_buffer("converged", torch.tensor(False))
 
     def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:
         """Nothing more once settled."""
-        if now.starts_interval(self.looks) and not self.settled:
+        if now.starts_interval(self.looks) and not self.converged:
             predictions = predict_tensors(network, self.target)[1].argmax(dim=1)
-            self.settled = (predictions == self.predictions).all()
+            self.converged = (predictions == self.predictions).all()
             self.predictions = predictions
-        if not self.settled:
+        if not self.converged:
             yield Update(information_maximisation(network(batch.target)))
 
 
 DINE_PRESETS = {
     "paper": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
     "official": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep"),
-    "imagenet": Preset(Distil, head="weightnorm", width=256, batch=64, schedule="steep", own_classifier=True),
+    "imagenet": Preset(
+        Distil, head="weightnorm", width=256, batch=64, schedule="steep", own_classifier=True
+    ),
 }
 FINE_TUNE = Preset(FineTune, head="weightnorm", width=256, batch=64, schedule="late")

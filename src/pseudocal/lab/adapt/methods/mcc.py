@@ -5,7 +5,15 @@ from __future__ import annotations
 from torch import nn
 
 from pseudocal.lab.adapt.losses import cross_entropy, mcc
-from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
+from pseudocal.lab.adapt.method import (
+    Moment,
+    Preset,
+    Problem,
+    SourceTargetBatch,
+    Update,
+    Updates,
+    forward,
+)
 from pseudocal.lab.adapt.networks import Network
 
 
@@ -22,7 +30,10 @@ class MCC(nn.Module):
         smoothing: float = 0.1,
     ) -> None:
         super().__init__()
-        self.weight, self.temperature, self.ramp, self.smoothing = weight, temperature, ramp, smoothing
+        self.weight = weight
+        self.temperature = temperature
+        self.ramp = ramp
+        self.smoothing = smoothing
 
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
         """Source cross-entropy plus the target's class confusion."""

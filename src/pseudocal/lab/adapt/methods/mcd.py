@@ -9,11 +9,16 @@ from pseudocal.lab.adapt.losses import class_balance, cross_entropy, discrepancy
 from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates
 from pseudocal.lab.adapt.networks import Network
 
-Both = tuple[Tensor, Tensor]  # logits of source rows, then of target rows, by the classifier and by its rival
+Both = tuple[
+    Tensor, Tensor
+]  # logits of source rows, then of target rows, by the classifier and by its baseline
 
 
 class MCD(nn.Module):
-    """Two classifiers disagree on target rows far from the source; the generator learns to leave no such rows."""
+    """Two classifiers disagree on target rows far from the source.
+
+    The generator learns to leave no such rows.
+    """
 
     def __init__(
         self,
@@ -25,42 +30,53 @@ class MCD(nn.Module):
         smoothing: float = 0.0,
     ) -> None:
         super().__init__()
-        self.weight, self.balance, self.generator_steps, self.smoothing = weight, balance, generator_steps, smoothing
+        self.weight = weight
+        self.balance = balance
+        self.generator_steps = generator_steps
+        self.smoothing = smoothing
 
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
-        """All learn the source; the classifiers move apart on the target; the generator brings them together."""
+        """All learn the source; the classifiers move apart on the target.
+
+        The generator brings them together.
+        """
         rows = torch.cat([batch.source, batch.target])
         yield Update(self.fitted(classify(network, network.features(rows)), batch.labels))
         with torch.no_grad():  # the generator stays as it is
             features = network.features(rows)
         both = classify(network, features)
-        yield Update(self.fitted(both, batch.labels) - self.apart(both, batch.labels), only=network.classifiers())
+        yield Update(
+            self.fitted(both, batch.labels) - self.with_different_classes(both, batch.labels),
+            only=network.classifiers(),
+        )
         for _ in range(self.generator_steps):
             both = classify(network, network.features(rows))
-            yield Update(self.apart(both, batch.labels), only=network.generator())
+            yield Update(self.with_different_classes(both, batch.labels), only=network.generator())
 
     def fitted(self, both: Both, labels: Tensor) -> Tensor:
         """Both classifiers' source loss, and their balance on the target."""
-        first, rival = (cross_entropy(z[: len(labels)], labels, smoothing=self.smoothing) for z in both)
+        first, baseline = (
+            cross_entropy(z[: len(labels)], labels, smoothing=self.smoothing) for z in both
+        )
         if self.balance == 0:
-            return first + rival
-        even, rival_even = (class_balance(z[len(labels) :]) for z in both)
-        return first + rival + self.balance * (even + rival_even)
+            return first + baseline
+        even, baseline_even = (class_balance(z[len(labels) :]) for z in both)
+        return first + baseline + self.balance * (even + baseline_even)
 
-    def apart(self, both: Both, labels: Tensor) -> Tensor:
+    def with_different_classes(self, both: Both, labels: Tensor) -> Tensor:
         """How far apart the classifiers are on the target."""
-        first, rival = both
-        return self.weight * discrepancy(first[len(labels) :], rival[len(labels) :])
+        first, baseline = both
+        return self.weight * discrepancy(first[len(labels) :], baseline[len(labels) :])
 
 
 def classify(network: Network, features: Tensor) -> Both:
     """Return the logits of both classifiers for the features of source and target rows."""
-    assert network.head.rival is not None
-    return network.head.classifier(features), network.head.rival(features)
+    assert network.head.baseline is not None
+    return network.head.classifier(features), network.head.baseline(features)
 
 
-# The discrepancy is a mean over classes: TLlib multiplies it by 30 on Office-Home (65 classes). PseudoCal's own
-# setting is not published; "paper" takes TLlib's, whose head it uses.
+# The discrepancy is a mean over classes: TLlib multiplies it by 30 on Office-Home (65 classes).
+# PseudoCal's own setting is not published; "paper" takes TLlib's, whose head it uses.
 MCD_PRESETS = {
     "paper": Preset(MCD, head="pair", options={"weight": 30.0, "balance": 0.0}),
     "official": Preset(

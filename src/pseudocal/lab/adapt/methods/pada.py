@@ -6,7 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from pseudocal.lab.adapt.losses import class_weights, cross_entropy, domain_confusion
-from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
+from pseudocal.lab.adapt.method import (
+    Moment,
+    Preset,
+    Problem,
+    SourceTargetBatch,
+    Update,
+    Updates,
+    forward,
+)
 from pseudocal.lab.adapt.networks import Discriminator, Network, reverse_gradient
 from pseudocal.lab.adapt.tensors import predict_tensors
 
@@ -14,7 +22,8 @@ from pseudocal.lab.adapt.tensors import predict_tensors
 class PADA(nn.Module):
     """Source classes that seem absent from the target should be aligned less, and learnt less.
 
-    Class weights are the target's mean prediction, refreshed `updates` times; until the first all are one.
+    Class weights are the target's mean prediction, refreshed `updates` times; until the first all
+    are one.
     """
 
     gamma: Tensor  # (classes,)
@@ -32,7 +41,10 @@ class PADA(nn.Module):
         smoothing: float = 0.1,
     ) -> None:
         super().__init__()
-        self.target, self.updates, self.sharpness, self.over_max = problem.target, updates, sharpness, over_max
+        self.target = problem.target
+        self.updates = updates
+        self.sharpness = sharpness
+        self.over_max = over_max
         self.joint, self.weight, self.smoothing = joint, weight, smoothing
         self.register_buffer("gamma", torch.ones(problem.classes))
         stds = (0.01, 0.01, 0.3) if deep else ()
@@ -41,7 +53,9 @@ class PADA(nn.Module):
     def refresh(self, network: Network) -> None:
         """Weigh the classes by what the network now predicts on the whole target."""
         self.gamma = class_weights(
-            predict_tensors(network, self.target)[1], sharpness=self.sharpness, over_max=self.over_max
+            predict_tensors(network, self.target)[1],
+            sharpness=self.sharpness,
+            over_max=self.over_max,
         )
 
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
@@ -54,13 +68,16 @@ class PADA(nn.Module):
         fake = self.discriminator(reverse_gradient(target_features, scale))
         weights = self.gamma[batch.labels]
         rows = len(real) + len(fake)
-        adversarial = domain_confusion(real, fake, weights / weights.max() / rows, torch.ones_like(fake) / rows)
+        adversarial = domain_confusion(
+            real, fake, weights / weights.max() / rows, torch.ones_like(fake) / rows
+        )
         supervised = cross_entropy(source, batch.labels, smoothing=self.smoothing, weights=weights)
         yield Update(supervised + self.weight * adversarial)
 
 
-# Published: weights refreshed every 500 of about 10,000 steps, so 20 times; sharpness 1 or 10, by data set. Label
-# smoothing keeps predictions soft, so that their mean says little about which classes are absent: "paper" takes 10.
+# Published: weights refreshed every 500 of about 10,000 steps, so 20 times; sharpness 1 or 10, by
+# data set. Label smoothing keeps predictions soft, so that their mean says little about which
+# classes are absent: "paper" takes 10.
 PADA_PRESETS = {
     "paper": Preset(PADA, options={"sharpness": 10.0}),
     "official": Preset(

@@ -5,12 +5,23 @@ from __future__ import annotations
 from torch import nn
 
 from pseudocal.lab.adapt.losses import cross_entropy, entropy, stepwise_norm
-from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates, forward
+from pseudocal.lab.adapt.method import (
+    Moment,
+    Preset,
+    Problem,
+    SourceTargetBatch,
+    Update,
+    Updates,
+    forward,
+)
 from pseudocal.lab.adapt.networks import Network
 
 
 class SAFN(nn.Module):
-    """Features with larger norms transfer better: those of both domains should grow a little at every step."""
+    """Features with larger norms transfer better.
+
+    Those of both domains should grow a little at every step.
+    """
 
     def __init__(
         self,
@@ -22,17 +33,26 @@ class SAFN(nn.Module):
         smoothing: float = 0.0,
     ) -> None:
         super().__init__()
-        self.weight, self.step, self.entropy_weight, self.smoothing = weight, step, entropy_weight, smoothing
+        self.weight = weight
+        self.step = step
+        self.entropy_weight = entropy_weight
+        self.smoothing = smoothing
 
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
-        """Source cross-entropy plus the norms of both domains; `entropy_weight` 0.1 is the variant +ENT."""
+        """Source cross-entropy plus the norms of both domains.
+
+        `entropy_weight` 0.1 is the variant +ENT.
+        """
         source_features, source, target_features, target = forward(network, batch)
-        norms = stepwise_norm(source_features, step=self.step) + stepwise_norm(target_features, step=self.step)
+        norms = stepwise_norm(source_features, step=self.step) + stepwise_norm(
+            target_features, step=self.step
+        )
         supervised = cross_entropy(source, batch.labels, smoothing=self.smoothing)
         yield Update(supervised + self.weight * norms + self.entropy_weight * entropy(target))
 
 
-# PseudoCal's settings for SAFN are not published: "paper" has its head (1024) and the optimiser of its other models.
+# PseudoCal's settings for SAFN are not published: "paper" has its head (1024) and the optimiser of
+# its other models.
 SAFN_PRESETS = {
     "paper": Preset(SAFN, head="afn"),
     "official": Preset(

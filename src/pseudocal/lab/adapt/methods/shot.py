@@ -1,4 +1,7 @@
-"""SHOT: source hypothesis transfer (Liang et al., ICML 2020). White-box source-free: a model, and no source data."""
+"""SHOT: source hypothesis transfer (Liang et al., ICML 2020).
+
+White-box source-free: a model, and no source data.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from pseudocal.lab.adapt.tensors import predict_tensors
 
 
 class SHOT(nn.Module):
-    """Keep the source classifier; move the features until predictions are confident, diverse and fit the clusters."""
+    """Keep the source classifier.
+
+    Move the features until predictions are confident, diverse and fit the clusters.
+    """
 
     labels: Tensor  # (target rows,)
 
@@ -38,12 +44,17 @@ class SHOT(nn.Module):
             self.labels = cluster_labels(features, logits.softmax(dim=1), threshold=self.threshold)
         logits = network(batch.target)
         pseudo = self.weight * cross_entropy(logits, self.labels[batch.rows])
-        yield Update(pseudo + information_maximisation(logits, diversity=self.diversity), only=network.generator())
+        yield Update(
+            pseudo + information_maximisation(logits, diversity=self.diversity),
+            only=network.generator(),
+        )
 
 
 SHOT_PRESETS = {
     "paper": Preset(SHOT, head="weightnorm", width=256, batch=64),
     "official": Preset(SHOT, head="weightnorm", width=256, batch=64),
-    "partial": Preset(SHOT, head="weightnorm", width=256, batch=64, options={"diversity": False, "threshold": 10}),
+    "partial": Preset(
+        SHOT, head="weightnorm", width=256, batch=64, options={"diversity": False, "threshold": 10}
+    ),
     "imagenet": Preset(SHOT, head="direct", batch=64, own_classifier=True),
 }

@@ -2,13 +2,14 @@
 
     train          train the model
     predict        its outputs on the target and on the source
-    synthesise     pseudo-target sets
+    make_mixup     pseudo-target sets
     calibrate      fit calibrators to the files of the earlier stages
     score          the oracle and the metrics: the only stage that reads target labels
 
-Classification and segmentation tasks go through the same stages; a stage checks `task.segments` where they differ.
-A stage that fails writes `error.json` and is tried again in the next run. Calibrators fail one by one: the inputs of a
-model that predicts one class for everything cannot be mixed, but its logits can still be scaled.
+Classification and segmentation tasks go through the same stages; a stage checks `task.segments`
+where they differ. A stage that fails writes `error.json` and is tried again in the next run.
+Calibrators fail one by one: the inputs of a model that predicts one class for everything cannot be
+mixed, but its logits can still be scaled.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from pseudocal.arrays import InputError
 from pseudocal.files import save_json
 from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
+from pseudocal.lab.bench.stages.make_mixup import make_mixup
 from pseudocal.lab.bench.stages.predict import predict_outputs
 from pseudocal.lab.bench.stages.score import score_calibrations
-from pseudocal.lab.bench.stages.synthesise import synthesise
 from pseudocal.lab.bench.stages.train import train_model
 from pseudocal.lab.bench.store import Store, alone, read_times
 from pseudocal.lab.bench.task import Task
@@ -34,7 +35,7 @@ from pseudocal.lab.bench.task import Task
 STAGES: dict[str, tuple[str, ...]] = {  # the files that each stage writes
     "train": ("settings.json", "training", "train.json", "model.safetensors"),
     "predict": ("source_val.npz", "source_train.npz", "target_labels.npy", "target.npz"),
-    "synthesise": ("mixes",),
+    "mixup": ("mixup",),
     "calibrate": ("calibrations",),
     "score": ("scores.json", "reliability.npz", "error.json"),
 }
@@ -60,21 +61,27 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
         oracles = [name for name in calibrators if name in SEE_LABELS]
-        missing = [name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)]
-        to_mix = [name for name in missing if _lacks_mixes(task, name, folder)]
+        missing = [
+            name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)
+        ]
+        to_mix = [name for name in missing if _lacks_mixup(task, name, folder)]
         if to_mix:
-            with _stage("synthesise", folder):
+            with _stage("mixup", folder):
                 for name in to_mix:
-                    with _noted("synthesise", folder, name):
-                        synthesise(task, name, store)
-        ready = [name for name in missing if not _lacks_mixes(task, name, folder)]
+                    with _noted("mixup", folder, name):
+                        make_mixup(task, name, store)
+        ready = [name for name in missing if not _lacks_mixup(task, name, folder)]
         if ready:
             with _stage("calibrate", folder):
                 for name in ready:
                     with _noted("calibrate", folder, name):
                         calibrate_with(task, name, store)
         done = {name for name in calibrators if name in oracles or _is_calibrated(folder, name)}
-        if done & set(ready) or done - store.scores(task).keys() or not (folder / "reliability.npz").exists():
+        if (
+            done & set(ready)
+            or done - store.scores(task).keys()
+            or not (folder / "reliability.npz").exists()
+        ):
             with _stage("score", folder):
                 score_calibrations(task, oracles, store)
 
@@ -97,12 +104,15 @@ def forget_stages(task: Task, store: Store, first: str) -> None:
 @contextmanager
 def _stage(name: str, folder: Path) -> Iterator[None]:
     """Record the error of a stage before it propagates, or else how long the stage took."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     try:
         yield
     except Exception as error:
         text = "".join(traceback.format_exception(error))
-        save_json(folder / "error.json", {"stage": name, "error": describe(error), "traceback": text})
+        save_json(
+            folder / "error.json", {"stage": name, "error": describe(error), "traceback": text}
+        )
         raise
     spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     save_json(folder / "times.json", {**read_times(folder), name: spent})
@@ -110,8 +120,12 @@ def _stage(name: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _noted(stage: str, folder: Path, calibrator: str) -> Iterator[None]:
-    """Record the error if a calibrator refuses its data, and how long it took; continue with the others."""
-    note, cpu = folder / "calibrations" / f"{calibrator}.error.json", time.process_time()
+    """Record the error if a calibrator refuses its data, and how long it took.
+
+    Continue with the others.
+    """
+    note = folder / "calibrations" / f"{calibrator}.error.json"
+    cpu = time.process_time()
     note.unlink(missing_ok=True)
     try:
         yield
@@ -132,12 +146,14 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _lacks_mixes(task: Task, name: str, folder: Path) -> bool:
-    """Whether a calibrator lacks its pseudo-target set, because it was not made yet or the synthesis failed."""
-    needed = not task.segments and COMPARED[name].synthesis is not None
-    return needed and not (folder / "mixes" / f"{name}.npz").exists()
+def _lacks_mixup(task: Task, name: str, folder: Path) -> bool:
+    """Whether a calibrator lacks its pseudo-target set, because it was not made yet or the mixup variant failed."""
+    needed = not task.segments and COMPARED[name].mixup_variant is not None
+    return needed and not (folder / "mixup" / f"{name}.npz").exists()
 
 
 def _is_calibrated(folder: Path, name: str) -> bool:
     """Whether the result of a calibrator exists."""
-    return any((folder / "calibrations" / f"{name}{suffix}").exists() for suffix in (".json", ".npy"))
+    return any(
+        (folder / "calibrations" / f"{name}{suffix}").exists() for suffix in (".json", ".npy")
+    )

@@ -1,4 +1,7 @@
-"""The fourth stage: fit calibrators. Each gets the data that it declares; target labels are not available."""
+"""The fourth stage: fit calibrators.
+
+Each gets the data that it declares; target labels are not available.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from pseudocal.arrays import InputError, Labelled
 from pseudocal.calibrators import CALIBRATORS, Calibration, Material, Part, calibrate_by_name
-from pseudocal.calibrators.trust import DistrustWarning
+from pseudocal.calibrators.trust import UnreliableCalibrationWarning
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.adapt.training import find_preset
@@ -33,12 +36,14 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
     """Write `calibrations/NAME.json` or, for calibrators that return other predictions, their logits as `.npy`."""
     path = store.folder(task) / "calibrations" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    if task.segments and name == "ensemble":  # only the seeds of its models: their maps are too large to store
+    if (
+        task.segments and name == "ensemble"
+    ):  # only the seeds of its models: their maps are too large to store
         save_json(path, {"seeds": [member.seed for member in store.members(task)]})
     elif task.segments:
         _of_segmenter(task, name, store).save(path)
-    elif COMPARED[name].synthesis is not None:
-        _of_mixes(task, name, store).save(path)
+    elif COMPARED[name].mixup_variant is not None:
+        _of_mixup(task, name, store).save(path)
     else:
         how = COMPARED[name]
         seed = {"seed": task.seed} if how.calibrator in RANDOM else {}
@@ -55,21 +60,22 @@ def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
     if name not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
-    model, per_image = (
-        load_segmenter(store.folder(task.training)).to(store.device),
-        dict(task.options)["pixels_per_image"],
-    )
+    model = load_segmenter(store.folder(task.training)).to(store.device)
+    per_image = dict(task.options)["pixels_per_image"]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DistrustWarning)  # the verdict is in the file
-        return FITS[name](model, halves(task, store)[1], target_of(task, store).unlabelled(), per_image, task.seed)
+        warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
+        return FITS[name](
+            model, halves(task, store)[1], target_of(task, store).unlabelled(), per_image, task.seed
+        )
 
 
-def _of_mixes(task: Task, name: str, store: Store) -> Calibration:
-    mixes, how = load_arrays(store.folder(task) / "mixes" / f"{name}.npz"), COMPARED[name].synthesis
+def _of_mixup(task: Task, name: str, store: Store) -> Calibration:
+    mixup_samples = load_arrays(store.folder(task) / "mixup" / f"{name}.npz")
+    how = COMPARED[name].mixup_variant
     assert how is not None
     settings = {"strategy": how.strategy, "lam": how.lam, "labels": how.labels, "seed": task.seed}
-    scaling = fit_temperature(mixes["logits"], mixes["labels"])
-    return Calibration(name, scaling, settings, {"mixes": len(mixes["labels"])})
+    scaling = fit_temperature(mixup_samples["logits"], mixup_samples["labels"])
+    return Calibration(name, scaling, settings, {"mixup_samples": len(mixup_samples["labels"])})
 
 
 def material_for(name: str, task: Task, store: Store) -> Material:
@@ -82,12 +88,17 @@ def _target(task: Task, store: Store) -> NamedArrays:
 
 
 def _source(task: Task, store: Store, part: str = "source_val") -> NamedArrays:
-    """Read outputs on the source; after SHOT they are computed when a calibrator asks, as in the paper's appendix."""
+    """Read outputs on the source.
+
+    After SHOT they are computed when a calibrator asks, as in the paper's appendix.
+    """
     path = store.folder(task) / f"{part}.npz"
     if not path.exists():
         own = find_preset(task.method, task.preset).own_classifier
         if task.method != "shot" or own:
-            raise InputError(f"expected source data, got {task.method}, {task.scenario}, which has none")
+            raise InputError(
+                f"expected source data, got {task.method}, {task.scenario}, which has none"
+            )
         write_outputs(part, task, store)
     return load_arrays(path)
 
@@ -98,7 +109,10 @@ def _labelled_source(task: Task, store: Store) -> Labelled:
 
 
 def _with_dropout(task: Task, store: Store) -> Network:
-    """Load the network for MC-Dropout: with its own dropout layers, or one added before the classifier."""
+    """Load the network for MC-Dropout.
+
+    With its own dropout layers, or one added before the classifier.
+    """
     network = load_classifier(task, store)
     if any(isinstance(module, _DropoutNd) and module.p > 0 for module in network.modules()):
         return network
@@ -113,7 +127,11 @@ PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
     "source_train_features": lambda task, store: _source(task, store, "source_train")["features"],
     "target_features": lambda task, store: _target(task, store)["features"],
     "target_logits": lambda task, store: _target(task, store)["logits"],
-    "member_logits": lambda task, store: [_target(each, store)["logits"] for each in store.members(task)],
+    "member_logits": lambda task, store: [
+        _target(each, store)["logits"] for each in store.members(task)
+    ],
     "model": _with_dropout,
-    "target_inputs": lambda task, store: shown(task, domains_of(task, store)[1].inputs, View(), store.device),
+    "target_inputs": lambda task, store: shown(
+        task, domains_of(task, store)[1].inputs, View(), store.device
+    ),
 }

@@ -1,8 +1,8 @@
 """The second stage: the outputs of a classifier on the target and on the source.
 
-Training has already written most of them, and they are reused; the model only predicts again if they are missing, for
-example if this stage is run again. The logits of every pixel are too large to store, so segmenters skip this stage and
-the next.
+Training has already written most of them, and they are reused; the model only predicts again if
+they are missing, for example if this stage is run again. The logits of every pixel are too large to
+store, so segmenters skip this stage and the next.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from pseudocal.lab.data import Indexable
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.predictors import as_predictor
 
-TRAINED_SHARE = 0.8  # the share of the source to train on, as in `pseudocal.lab.adapt.train`
+TRAINED_SHARE = 0.8  # the fraction of the source to train on, as in `pseudocal.lab.adapt.train`
 
 
 def predict_outputs(task: Task, store: Store) -> None:
-    """Write the model's outputs on the target and, unless the task is source-free, on the source; the target's last."""
+    """Write the model's outputs on the target and, unless the task is source-free, on the source.
+
+    The target's last.
+    """
     for name in () if task.scenario == "source-free" else ("source_val", "source_train"):
         write_outputs(name, task, store)
     save_array(store.folder(task) / "target_labels.npy", domains_of(task, store)[1].labels)
@@ -37,7 +40,10 @@ def predict_outputs(task: Task, store: Store) -> None:
 
 
 def write_outputs(name: str, task: Task, store: Store) -> None:
-    """Write one file of outputs: those that training has left, or else what the model predicts now."""
+    """Write one file of outputs.
+
+    Those that training has left, or else what the model predicts now.
+    """
     folder = store.folder(task)
     trained = folder / "training" / f"{name}.npz"
     outputs = load_arrays(trained) if trained.exists() else _outputs(name, task, store)
@@ -51,7 +57,9 @@ def _outputs(name: str, task: Task, store: Store) -> NamedArrays:
     network = load_classifier(task, store)
     source, target = domains_of(task, store)
     if name == "target":
-        return predict_arrays(network, Tensors(shown(task, target.inputs, View(), store.device), store.device))
+        return predict_arrays(
+            network, Tensors(shown(task, target.inputs, View(), store.device), store.device)
+        )
     inputs: Any = shown(task, source.inputs, View(), store.device)
     training, held_out = replace(source, inputs=inputs).split(TRAINED_SHARE, seed=task.seed)
     part = training if name == "source_train" else held_out
@@ -68,7 +76,9 @@ def load_classifier(task: Task, store: Store) -> Network:
         return load_network(folder).to(store.device)
     tensors, note = load_tensors(folder / "model.safetensors")
     width = backbone_of(task.backbone, task.weights, task.seed).width
-    network = Network(nn.Identity(), build_head(note["head"], width, note["width"], len(note["classes"])))
+    network = Network(
+        nn.Identity(), build_head(note["head"], width, note["width"], len(note["classes"]))
+    )
     network.load_state_dict(tensors)
     return network.to(store.device).eval()
 

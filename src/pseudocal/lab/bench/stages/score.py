@@ -40,11 +40,21 @@ def score_calibrations(task: Task, oracles: Sequence[str], store: Store) -> None
     """Fit the oracle and other calibrators that see labels, then write the metrics of all calibrations that exist."""
     folder = store.folder(task)
     (folder / "calibrations").mkdir(exist_ok=True)
-    found = _segmenter_scores(task, store) if task.segments else _classifier_scores(task, oracles, store)
+    found = (
+        _segmenter_scores(task, store)
+        if task.segments
+        else _classifier_scores(task, oracles, store)
+    )
     bins = {name: each.reliability for name, each in sorted(found.items())}
-    sums = {name: np.stack([each.count, each.confidence_sum, each.correct_sum]) for name, each in bins.items()}
+    sums = {
+        name: np.stack([each.count, each.confidence_sum, each.correct_sum])
+        for name, each in bins.items()
+    }
     save_arrays(folder / "reliability.npz", edges=bins["oracle"].edges, **sums)
-    scores = {name: {**each.metrics, "temperature": each.temperature} for name, each in sorted(found.items())}
+    scores = {
+        name: {**each.metrics, "temperature": each.temperature}
+        for name, each in sorted(found.items())
+    }
     save_json(folder / "scores.json", scores)
 
 
@@ -54,7 +64,9 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
     logits = load_arrays(folder / "target.npz")["logits"]
     for name in {"oracle", *oracles}:
         with suppress(InputError):  # the released search may turn negative, and then has no score
-            oracle(logits, labels, **dict(COMPARED[name].settings)).save(folder / "calibrations" / f"{name}.json")
+            oracle(logits, labels, **dict(COMPARED[name].settings)).save(
+                folder / "calibrations" / f"{name}.json"
+            )
     found = {}
     for path in _calibrations(folder):
         calibration = Calibration.load(path) if path.suffix == ".json" else None
@@ -66,26 +78,29 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
             corrected = calibration(logits)
         outcomes = Outcomes.from_logits(corrected, labels)
         metrics = {name: metric(outcomes) for name, metric in CLASSIFIER_METRICS.items()}
-        metrics |= _correspondence(folder / "mixes" / f"{path.stem}.npz", logits, labels)
+        metrics |= _correspondence(folder / "mixup" / f"{path.stem}.npz", logits, labels)
         found[path.stem] = Scored(metrics, _temperature(calibration), Reliability.of(outcomes))
     return found
 
 
 def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[str, float]:
-    """Return the share of mixes that are right or wrong together with the real input of their larger share."""
-    mixes = load_arrays(path) if path.exists() else {}
-    if "first" not in mixes:  # the ablation's other syntheses keep no row numbers
+    """Return the fraction of mixup samples that are right or wrong together with the real input of their larger part."""
+    mixup_samples = load_arrays(path) if path.exists() else {}
+    if "first" not in mixup_samples:  # the ablation's other mixup variants keep no row numbers
         return {}
-    real = logits[mixes["first"]].argmax(axis=1) == labels[mixes["first"]]
-    return {"correspondence": float(np.mean(real == (mixes["logits"].argmax(axis=1) == mixes["labels"])))}
+    real = logits[mixup_samples["first"]].argmax(axis=1) == labels[mixup_samples["first"]]
+    return {
+        "correspondence": float(
+            np.mean(real == (mixup_samples["logits"].argmax(axis=1) == mixup_samples["labels"]))
+        )
+    }
 
 
 def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
-    folder, target = store.folder(task), target_of(task, store)
-    model, per_image = (
-        load_segmenter(store.folder(task.training)).to(store.device),
-        dict(task.options)["pixels_per_image"],
-    )
+    folder = store.folder(task)
+    target = target_of(task, store)
+    model = load_segmenter(store.folder(task.training)).to(store.device)
+    per_image = dict(task.options)["pixels_per_image"]
     fit_oracle(model, target, per_image, task.seed).save(folder / "calibrations" / "oracle.json")
     paths = [path for path in _calibrations(folder) if path.stem != "ensemble"]
     temperatures = [Calibration.load(path).temperature for path in paths]
@@ -95,7 +110,10 @@ def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
         for path, temperature, each in zip(paths, temperatures, seen, strict=True)
     }
     if (folder / "calibrations" / "ensemble.json").exists():
-        members = [load_segmenter(store.folder(member.training)).to(store.device) for member in store.members(task)]
+        members = [
+            load_segmenter(store.folder(member.training)).to(store.device)
+            for member in store.members(task)
+        ]
         together = evaluate_ensemble(members, target)
         found["ensemble"] = Scored(together.score(), None, together.reliability)
     return found
@@ -103,7 +121,11 @@ def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
 
 def _calibrations(folder: Path) -> list[Path]:
     """List the results of calibrators, without the error files of those that failed."""
-    return sorted(path for path in (folder / "calibrations").iterdir() if not path.name.endswith(".error.json"))
+    return sorted(
+        path
+        for path in (folder / "calibrations").iterdir()
+        if not path.name.endswith(".error.json")
+    )
 
 
 def _temperature(calibration: Calibration | None) -> float | None:

@@ -1,4 +1,7 @@
-"""The first stage: train the model of a task. Target labels are used for the curve only; nothing depends on it."""
+"""The first stage: train the model of a task.
+
+Target labels are used for the curve only; nothing depends on it.
+"""
 
 from __future__ import annotations
 
@@ -64,12 +67,17 @@ def _train_classifier(task: Task, store: Store) -> None:
     )
     save_json(folder / "train.json", {"curve": [asdict(point) for point in trained.curve]})
     tensors, note = load_tensors(trained.out / "model.safetensors")
-    kept = {name: tensor for name, tensor in tensors.items() if name.startswith("head.") or not frozen}
+    kept = {
+        name: tensor for name, tensor in tensors.items() if name.startswith("head.") or not frozen
+    }
     save_tensors(folder / "model.safetensors", kept, note)
 
 
 def _watched(target: Domain, seed: int) -> Domain:
-    """Return the images for the curve: all that are in memory, and a sample of those on disk, which take time."""
+    """Return the images for the curve.
+
+    All that are in memory, and a sample of those on disk, which take time.
+    """
     if isinstance(target.inputs, np.ndarray) or len(target) <= WATCHED:
         return target
     return target[np.sort(np.random.default_rng(seed).permutation(len(target))[:WATCHED])]
@@ -77,15 +85,20 @@ def _watched(target: Domain, seed: int) -> Domain:
 
 def _import_checkpoint(task: Task, store: Store) -> None:
     """Save somebody's trained classifier as ours; the next stage predicts with it."""
-    folder, path = store.start(task), str(task.checkpoint).format(seed=task.seed)
+    folder = store.start(task)
+    path = str(task.checkpoint).format(seed=task.seed)
     imported = import_classifier(read_state_dict(path), task.backbone)
     classes = domains_of(task, store)[1].classes
     if imported.classes != len(classes):
-        raise InputError(f"expected a classifier of {len(classes)} classes, got {imported.classes} in {path}")
+        raise InputError(
+            f"expected a classifier of {len(classes)} classes, got {imported.classes} in {path}"
+        )
     backbone = build_backbone(Choice(task.backbone, "random", None, {"normal": imported.normal}))
     head = build_head(imported.head, backbone.width, imported.width, imported.classes)
     network = Network(backbone, head)
-    theirs = {name: getattr(imported.network, name) for name in ("backbone", "bottleneck", "classifier")}
+    theirs = {
+        name: getattr(imported.network, name) for name in ("backbone", "bottleneck", "classifier")
+    }
     backbone.trunk.load_state_dict(theirs["backbone"].state_dict())
     head.classifier.load_state_dict(theirs["classifier"].state_dict())
     bottleneck = theirs["bottleneck"][0] if imported.head == "linear" else theirs["bottleneck"]
@@ -98,12 +111,14 @@ def _preset(task: Task) -> Preset:
     """Return the preset of the task, with its batch and learning rate if it has its own."""
     changes: dict[str, Any] = {"batch": task.batch, "lr": task.lr}
     return replace(
-        find_preset(task.method, task.preset), **{name: value for name, value in changes.items() if value is not None}
+        find_preset(task.method, task.preset),
+        **{name: value for name, value in changes.items() if value is not None},
     )
 
 
 def _train_segmenter(task: Task, store: Store) -> None:
-    folder, options = store.start(task), dict(task.options)
+    folder = store.start(task)
+    options = dict(task.options)
     trained = train_segmenter(
         halves(task, store)[0],
         SegmenterRun(

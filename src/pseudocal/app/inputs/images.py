@@ -1,0 +1,215 @@
+"""Decode images, for the application and for the lab.
+
+How each pixel format is read, and which way is up.
+
+| pixels                           | read as |
+|----------------------------------|---------|
+| 8-bit grey or colour, 1-bit      | as they are |
+| palette                          | the colours of the palette |
+| CMYK, YCbCr                      | RGB as Pillow converts it, without a colour profile |
+| transparency                     | dropped: the colour below it counts, as in most training pipelines |
+| 16-bit grey                      | 0 to 65535 becomes 0 to 255, fractions are kept |
+| 16-bit colour                    | the upper 8 bits of each number |
+| floating-point grey              | 0 to 1 becomes 0 to 255; other values are refused |
+| 32-bit or signed integers, L*a*b*, a TIFF of several pages | refused: the file does not say what is black or white |
+
+EXIF rotation is applied. Only the first frame of an animation is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs.tables import check_regular
+from pseudocal.arrays import InputError
+from pseudocal.extras import require
+from pseudocal.skipped import one_line
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+IMAGE_SUFFIXES = frozenset(
+    {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+)
+ORIENTATION = 0x0112  # the EXIF tag
+TURNS = (
+    None,
+    None,
+    0,
+    3,
+    1,
+    5,
+    4,
+    6,
+    2,
+)  # Pillow's code of the transposition for each value of the tag
+GREYS = {"1", "L"}
+COLOURS = {"CMYK", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr"}
+SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N"}
+
+
+def decode_image(source: Path | BinaryIO, *, least: int | None = None) -> Image:
+    """Decode an image and turn it upright: mode "RGB" or "L", or mode "F" with values from 0 to 255.
+
+    Args:
+        source: the file, or its content.
+        least: the pixels needed along the longer side, so that a JPEG can be decoded at a lower
+            resolution; None for full resolution.
+
+    """
+    with _open(source) as image:
+        name = _name(source)
+        pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+        if pages > 1:
+            raise InputError(f"expected one image in a file, got {pages} pages in {name}")
+        if least is not None:
+            image.draft("RGB", (least, least))
+        image.load()
+        return _upright(_plain(image, name), _orientation(image))
+
+
+def as_rgb(image: Image) -> Image:
+    """Convert an image from `decode_image` to 8-bit colour; fractions are rounded."""
+    if image.mode == "F":
+        grey = np.rint(np.asarray(image)).astype(np.uint8)
+        image = require("PIL.Image", "cli").fromarray(grey)
+    return image.convert("RGB")
+
+
+def size_of_image(path: Path) -> tuple[int, int]:
+    """Return the width and height of an image once it is upright, from its header."""
+    with _open(path) as image:
+        if image.format == "TIFF":  # Pillow rotates it while decoding
+            image.load()
+        width, height = image.size
+        late = (
+            image.format == "PNG" and "exif" not in image.info
+        )  # Pillow would decode all pixels to look after them
+        if width == height or (late and b"eXIf" not in path.read_bytes()):
+            return (width, height)
+        return (height, width) if _orientation(image) >= 5 else (width, height)
+
+
+def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
+    """Read the integers of a mask, upright: the class of each pixel, or its palette index.
+
+    Args:
+        path: the file.
+        size: the height and width to resize to, by nearest neighbour; None keeps the size of the
+            file.
+
+    """
+    with _open_mask(path) as image:
+        image.load()
+        upright = _upright(image, _orientation(image))
+        return np.asarray(
+            upright if size is None else upright.resize((size[1], size[0]), resample=0)
+        )
+
+
+def mask_size(path: Path) -> tuple[int, int]:
+    """Return the width and height that the header of a mask declares."""
+    with _open_mask(path) as image:
+        return image.size
+
+
+@contextmanager
+def _open_mask(path: Path) -> Iterator[Image]:
+    with _open(path, "a mask") as image:
+        if len(image.getbands()) != 1 or image.mode == "F":
+            raise InputError(
+                f"expected a mask with one integer per pixel, got {path} with {image.mode} pixels"
+            )
+        yield image
+
+
+@contextmanager
+def _open(source: Path | BinaryIO, what: str = "an image") -> Iterator[Image]:
+    """Read the header of an image.
+
+    Anything its decoder raises becomes an `InputError` that names the file.
+    """
+    pillow = require("PIL.Image", "cli")
+    name = _name(source)
+    limit = pillow.MAX_IMAGE_PIXELS
+    if isinstance(source, Path):
+        check_regular(source, what)
+    # Pillow only warns between its limit and twice that; here both are refused before anything is
+    # decoded
+    bombs = (pillow.DecompressionBombError, pillow.DecompressionBombWarning)
+    try:  # given a path, Pillow maps some TIFFs into memory and then rotates them wrongly
+        with (
+            source.open("rb") if isinstance(source, Path) else source as file,
+            pillow.open(file) as image,
+        ):
+            if limit is not None and image.width * image.height > limit:
+                raise pillow.DecompressionBombError(f"{image.width} x {image.height}")
+            yield image
+    except InputError:
+        raise
+    except bombs as error:
+        raise InputError(
+            f"expected {what} of at most {limit:,} pixels, got {name} ({error})"
+        ) from error
+    except require("PIL", "cli").UnidentifiedImageError as error:
+        raise InputError(
+            f"expected {what} that can be read, got {name}: not a known image format"
+        ) from error
+    except Exception as error:  # decoders may raise anything on a broken file
+        raise InputError(
+            f"expected {what} that can be read, got {name}: {one_line(error)}"
+        ) from error
+
+
+def _plain(image: Image, name: str) -> Image:
+    """Convert an image to mode "RGB", "L" or "F", as the table at the top of this file says."""
+    if image.mode in GREYS:
+        return image.convert("L")
+    if image.mode in COLOURS:  # a palette with an alpha value for each colour must go through RGBA
+        return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
+    if image.mode in SIXTEEN_BIT or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return _grey(np.asarray(image, dtype=np.float32) / np.float32(257))
+    if image.mode != "F":
+        raise InputError(
+            f"expected 8-bit, 16-bit or floating-point pixels, got {name} with {image.mode!r} pixels"
+        )
+    values = np.asarray(image)
+    low = values.min()
+    high = values.max()
+    if not (low >= 0 and high <= 1):  # also true for NaN
+        raise InputError(
+            f"expected floating-point pixels from 0 (black) to 1 (white), got {low} to {high} in {name}"
+        )
+    return _grey(values * np.float32(255))
+
+
+def _grey(values: NDArray[np.float32]) -> Image:
+    image: Image = require("PIL.Image", "cli").fromarray(values)
+    return image
+
+
+def _upright(image: Image, orientation: int) -> Image:
+    turn = TURNS[orientation]
+    return image if turn is None else image.transpose(turn)  # type: ignore[arg-type]
+
+
+def _orientation(image: Image) -> int:
+    """Return the EXIF orientation, from 1 to 8.
+
+    1 if it is absent or EXIF is damaged, as viewers assume.
+    """
+    try:
+        value = image.getexif().get(ORIENTATION, 1)
+    except Exception:
+        return 1
+    return int(value) if value in range(1, 9) else 1
+
+
+def _name(source: Path | BinaryIO) -> str:
+    return str(source) if isinstance(source, Path) else "its content"

@@ -1,0 +1,350 @@
+"""A surrogate: a second opinion made from the predictions of the only model there is.
+
+A surrogate is a ridge regression from features of another kind, such as those of a pretrained
+encoder, to the classes that the model predicts. There are five folds of inputs. Each input gets a
+class from a surrogate that has not seen it, and each mixup sample one from a surrogate that has
+seen neither of its two inputs. Where the surrogate agrees, the prediction follows from the
+features; where it does not, the model is probably wrong. Whole groups of inputs to which the model
+gives the same wrong name look right to the surrogate: it learns the name.
+
+A pass over the target collects `SurrogateSample`: features of the inputs, and of the mixup samples
+that the model predicts as a class of neither input. They are bounded samples that merge. Which rows
+are kept, and their folds, follow from their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.arrays import InputError, Inputs, Labelled, Predictor, as_numpy
+from pseudocal.batches import Batch, blend, count
+from pseudocal.calibrators.agreement import Opinion, certain_errors, count_mistakes
+from pseudocal.calibrators.folded_ridge import SURROGATE_FOLDS, FoldedRidge, UnitRows
+from pseudocal.mixup.pairs import Classes, Pairs, with_different_classes
+from pseudocal.predictors import Deferred, as_predictor
+from pseudocal.randomness import Streams, row_keys
+from pseudocal.reservoir import Reservoir, Sample
+
+ROWS_SHARE = 3 / 4  # of the memory is for the inputs, the rest for mixup samples
+KEY_RANGE = 2.0**63  # keys of rows are below
+PACKED = ("surrogate_samples", "lesson_rows", "lesson_mixup")
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """A second opinion for those who have one model.
+
+    A surrogate of its own predictions in another feature space.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = 3 * np.eye(3)[rng.integers(3, size=900)] + rng.normal(size=(900, 3))
+    >>> from pseudocal import PseudoCal
+    >>> calibration = PseudoCal().fit(lambda x: 9 * x, x, second_opinion=Surrogate())
+    >>> calibration.trust.verdict, 0.8 < calibration.trust.estimated_accuracy.accuracy < 1
+    ('caution', True)
+
+    Attributes:
+        features: Turns a batch of inputs into features `(n, d)`: a function, a torch module,
+            something with a method `transform`, or a `Deferred` that makes one. Best is a
+            pretrained encoder that is not the model's. None takes the inputs as they are, each
+            column divided by its standard deviation.
+        memory: The most bytes of features that are kept. With more inputs, the surrogates learn
+            from a uniform sample.
+
+    """
+
+    features: Any = None
+    memory: int = 2**29
+
+    def __post_init__(self) -> None:
+        if self.memory < 2**16:
+            raise InputError(f"expected memory of at least 65536 bytes, got {self.memory}")
+
+
+class SurrogateBatch(NamedTuple):
+    """What a surrogate learns from one batch. The groups of rows are the keys of the inputs.
+
+    Attributes:
+        rows: The features of the inputs, labelled with the model's classes; the keys have shape
+            `(n,)`.
+        mixup_samples: The features of mixup samples that the model predicts as a class of neither
+            input, labelled with that class; the keys of both inputs have shape `(n, 2)`.
+        surrogate: The settings.
+
+    """
+
+    rows: Labelled
+    mixup_samples: Labelled
+    surrogate: Surrogate
+
+
+NO_ROWS = Labelled(np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int64))
+
+
+class SurrogateCollector:
+    """A surrogate that attends a pass over the target.
+
+    Args:
+        surrogate: The settings.
+        streams: The random streams, from which the keys of rows follow.
+
+    """
+
+    def __init__(self, surrogate: Surrogate, streams: Streams) -> None:
+        self.rows = 0  # inputs and mixup samples whose features were computed
+        self._surrogate, self._streams = surrogate, streams
+        self._encode = as_encoder(surrogate.features)
+
+    def batch_sample(
+        self,
+        batch: Batch,
+        real: Labelled,
+        pairs: Pairs,
+        mixup_samples: Labelled,
+        lam: float,
+        epoch: int = 0,
+    ) -> SurrogateBatch:
+        """The lesson of one batch.
+
+        Args:
+            batch: The inputs.
+            real: Their logits, labelled with the predicted class.
+            pairs: The pairs of inputs.
+            mixup_samples: The mixup samples of those pairs whose predicted classes differ.
+            lam: The weight of the larger input.
+            epoch: The number of the pass over the data; the inputs are learned in the first.
+
+        """
+        if real.groups is not None:
+            raise InputError(
+                "expected a model that labels inputs for a surrogate, got one that labels every pixel"
+            )
+        rows = NO_ROWS
+        if epoch == 0:
+            rows = Labelled(
+                self._features(batch.inputs),
+                real.labels,
+                groups=row_keys(self._streams, batch.rows),
+            )
+        return SurrogateBatch(rows, self._suspects(pairs, mixup_samples, lam), self._surrogate)
+
+    def _suspects(self, pairs: Pairs, mixup_samples: Labelled, lam: float) -> Labelled:
+        """The features of mixup samples that are predicted as a class that the model gives to neither input."""
+        if len(mixup_samples) == 0 or pairs.ids is None:
+            return NO_ROWS
+        mixed = with_different_classes(pairs)
+        own = pairs.outputs.argmax(axis=1)
+        predicted = mixup_samples.logits.argmax(axis=1)
+        at = np.flatnonzero(certain_errors(predicted, [own[mixed.first], own[mixed.second]]))
+        if len(at) == 0:
+            return NO_ROWS
+        mixed = mixed[at]
+        features = self._features(blend(mixed.inputs, mixed.first, mixed.second, lam))
+        parents = np.stack([pairs.ids[mixed.first], pairs.ids[mixed.second]], axis=1)
+        return Labelled(features, predicted[at], mixed.weights, row_keys(self._streams, parents))
+
+    def _features(self, x: Inputs) -> NDArray[np.float32]:
+        found = feature_rows(self._encode(x), count(x))
+        self.rows += len(found)
+        return found
+
+
+def ready(second: Any) -> Any:
+    """A second opinion that is ready to be asked, once for many blocks.
+
+    A predictor, or a surrogate with its encoder.
+    """
+    if not isinstance(second, Surrogate):
+        return as_predictor(second)
+    return (
+        replace(second, features=second.features.make())
+        if isinstance(second.features, Deferred)
+        else second
+    )
+
+
+def as_encoder(features: Any) -> Predictor:
+    """A function from a batch to features.
+
+    >>> as_encoder(None)(np.ones((2, 3, 4))).shape
+    (2, 12)
+
+    Args:
+        features: As in `Surrogate`.
+
+    """
+    if isinstance(features, Deferred):
+        return as_encoder(features.make())
+    if features is None:
+        return _as_they_are
+    if isinstance(features, str | PathLike):
+        raise InputError(
+            "expected a function, a torch module or something with a method `transform` as the features of a surrogate, "
+            f"got {str(features)!r}: open a file with pseudocal.app.model_file"
+        )
+    if hasattr(features, "transform") and not callable(features):
+        return features.transform  # type: ignore[no-any-return]
+    return as_predictor(features)
+
+
+def _as_they_are(x: Inputs) -> Any:
+    return x if hasattr(x, "toarray") else as_numpy(x, "inputs").reshape(count(x), -1)
+
+
+def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
+    """Features as rows: maps `(n, d, height, width)` and tokens `(n, tokens, d)` are averaged.
+
+    >>> feature_rows(np.ones((2, 5, 3, 3)), 2).shape, feature_rows(np.ones((2, 7, 5)), 2).shape
+    ((2, 5), (2, 5))
+
+    Args:
+        output: The output of an encoder.
+        n: The number of inputs.
+
+    """
+    dense = output.toarray() if hasattr(output, "toarray") else as_numpy(output, "features")
+    if dense.ndim < 2 or dense.ndim > 4 or len(dense) != n:
+        raise InputError(
+            f"expected a row of features for each of {n} inputs, got shape {dense.shape}"
+        )
+    dense = (
+        dense.mean(axis=(2, 3))
+        if dense.ndim == 4
+        else dense.mean(axis=1)
+        if dense.ndim == 3
+        else dense
+    )
+    found = np.ascontiguousarray(dense, dtype=np.float32)
+    if not np.isfinite(found).all():
+        raise InputError("expected finite features, got NaN or infinite ones")
+    return found
+
+
+class SurrogateSample:
+    """All lessons of a pass, in bounded memory.
+
+    Two parts merge into what one pass over both would have kept.
+
+    Args:
+        memory: The most bytes to keep.
+        scaled: Whether columns are divided by their standard deviation.
+
+    """
+
+    def __init__(self, memory: int, *, scaled: bool) -> None:
+        self._memory, self._scaled = memory, scaled
+        rng = np.random.default_rng(0)  # draws nothing: all rows come with their keys
+        self._rows = Reservoir(int(memory * ROWS_SHARE), rng)
+        self._mixup = Reservoir(memory - int(memory * ROWS_SHARE), rng)
+
+    @classmethod
+    def of(cls, batch_sample: SurrogateBatch) -> SurrogateSample:
+        """No lessons yet, for a surrogate with these settings."""
+        return cls(batch_sample.surrogate.memory, scaled=batch_sample.surrogate.features is None)
+
+    @classmethod
+    def like(cls, packed: Mapping[str, NDArray[Any]]) -> SurrogateSample:
+        """No lessons yet, with the settings of those that were packed."""
+        memory, scaled = packed[PACKED[0]][:2].tolist()
+        return cls(int(memory), scaled=bool(scaled))
+
+    def add(self, batch_sample: SurrogateBatch) -> None:
+        """Add the lesson of one batch. A mixup sample is kept as long as both of its inputs are."""
+        for reservoir, part in (
+            (self._rows, batch_sample.rows),
+            (self._mixup, batch_sample.mixup_samples),
+        ):
+            if len(part):
+                keys = part.groups.reshape(len(part), -1).max(axis=1)  # type: ignore[union-attr]
+                reservoir.add(part, keys / KEY_RANGE)
+
+    def pack(self) -> dict[str, NDArray[Any]]:
+        """The lessons as plain arrays, to be sent to another process."""
+        parts = self._rows.sample, self._mixup.sample
+        numbers = [
+            self._memory,
+            float(self._scaled),
+            *(n for part in parts for n in (part.seen, part.ceiling)),
+        ]
+        rows = {
+            name: part.rows
+            for name, part in zip(PACKED[1:], parts, strict=True)
+            if part.rows is not None
+        }
+        return {PACKED[0]: np.array(numbers, dtype=np.float64), **rows}
+
+    def merge(self, packed: Mapping[str, NDArray[Any]]) -> None:
+        """Merge the lessons of another part of the target.
+
+        Args:
+            packed: What `pack` returned.
+
+        """
+        numbers = packed[PACKED[0]][2:].tolist()
+        for i, reservoir in enumerate((self._rows, self._mixup)):
+            reservoir.merge_sample(
+                Sample(packed.get(PACKED[i + 1]), int(numbers[2 * i]), numbers[2 * i + 1])
+            )
+
+    def opinion(self, classes: int) -> Opinion:
+        """What the surrogates say, counted as the opinion of a second model is.
+
+        Args:
+            classes: The number of classes.
+
+        """
+        rows = self._rows.labelled
+        order = np.argsort(_keys(rows))
+        keys = _keys(rows)[order]
+        unit = UnitRows.fitted(rows.logits, order, scaled=self._scaled)
+        ridge = FoldedRidge.fitted(
+            unit, rows.logits, rows.labels, order, keys % SURROGATE_FOLDS, classes
+        )
+        own = rows.labels[order]
+        its = ridge.classes(rows.logits, order, keys[:, None] % SURROGATE_FOLDS)
+        opinion = count_classes(own, its, classes)
+        if self._mixup.seen == 0:
+            return opinion
+        mixup_samples = self._mixup.labelled
+        at, first, second = _with_parents(_keys(mixup_samples), keys)
+        at = at[certain_errors(mixup_samples.labels[at], [its[first], its[second]])]
+        same = (
+            ridge.classes(mixup_samples.logits, at, _keys(mixup_samples)[at] % SURROGATE_FOLDS)
+            == mixup_samples.labels[at]
+        )
+        weights = None if mixup_samples.weights is None else mixup_samples.weights[at]
+        return opinion + count_mistakes(mixup_samples.labels[at], same, classes, weights)
+
+
+def count_classes(own: Classes, its: Classes, classes: int) -> Opinion:
+    """Count on which inputs an opinion agrees that has classes but no confidences.
+
+    >>> count_classes(np.array([0, 0, 2]), np.array([0, 1, 2]), classes=3).agreed.tolist()
+    [1.0, 0.0, 1.0]
+    """
+    inputs, agreed = (
+        np.bincount(own, of_one, classes).astype(np.float64) for of_one in (None, own == its)
+    )
+    return Opinion(inputs, agreed, np.full(classes, np.nan), *np.zeros((3, classes)))
+
+
+def _keys(rows: Labelled) -> NDArray[np.int64]:
+    assert rows.groups is not None
+    return rows.groups
+
+
+def _with_parents(
+    of_mixup: NDArray[np.int64], keys: NDArray[np.int64]
+) -> Iterator[NDArray[np.intp]]:
+    """The numbers of the mixup samples whose two inputs were kept, in order of their keys, and where those inputs are."""
+    order = np.lexsort(of_mixup.T)
+    places = np.minimum(np.searchsorted(keys, of_mixup[order]), len(keys) - 1)
+    kept = (keys[places] == of_mixup[order]).all(axis=1)
+    yield order[kept]
+    yield from places[kept].T
