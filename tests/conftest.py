@@ -36,11 +36,11 @@ def known():
 @pytest.fixture(scope="session")
 def ray():
     ray = pytest.importorskip("ray")
-    from pseudocal.distributed.ray_session import open_session
+    from pseudocal.distributed.ray_session import close_session, open_session
 
     assert open_session(num_cpus=2)
     yield ray
-    ray.shutdown()
+    close_session()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -92,3 +93,46 @@ def test_the_executor_of_the_benchmark(ray):
     with Ray(workers=1) as executor:
         assert list(executor(abs, [-1])) == [1]
         assert all(each.is_loopback for each in listening())
+
+
+SESSION = """
+import stat
+import sys
+from pathlib import Path
+
+from pseudocal.distributed import RayExecutor
+from pseudocal.distributed.ray_session import open_session
+
+
+def others_may_enter(path):
+    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+
+executor = RayExecutor(workers=1)
+if sys.argv[1] == "closed":
+    with executor.connected() as ray:
+        session = Path(ray._private.worker._global_node.get_session_dir_path())
+        private = not all(others_may_enter(each) for each in session.parents if each not in (Path("/"), Path("/tmp")))
+        print(session, private)
+else:
+    open_session(num_cpus=1)
+    import ray
+
+    print(ray._private.worker._global_node.get_session_dir_path(), True)
+"""
+
+
+@pytest.mark.parametrize("end", ["closed", "left open"])
+@pytest.mark.parametrize("long", [False, True], ids=["/tmp", "a path too long for sockets"])
+def test_files_of_a_session_are_private_and_removed(tmp_path, end, long):
+    pytest.importorskip("ray")
+    folder = tmp_path / ("long" * 25) if long else Path("/tmp")
+    folder.mkdir(exist_ok=True)
+    words = [sys.executable, "-c", SESSION, end]
+    environment = os.environ | {"TMPDIR": str(folder)}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    session, _, private = done.stdout.strip().rpartition(" ")
+    assert private == "True"
+    assert not Path(session).exists()
+    assert not Path(session).parent.exists()

@@ -18,7 +18,7 @@ from typing import Any
 from pseudocal.arrays import InputError, cores
 from pseudocal.calibrators.executors import Failure, WorkOnBlock
 from pseudocal.distributed.local import tried
-from pseudocal.distributed.ray_session import open_session
+from pseudocal.distributed.ray_session import close_session, open_session
 from pseudocal.extras import require
 from pseudocal.files import OutputError
 
@@ -91,7 +91,7 @@ class RayExecutor:
             yield ray
         finally:
             if new_session:
-                ray.shutdown()
+                close_session()
 
     def _fitting(self, ray: Any) -> int:
         """The number of workers that the cluster has room for."""

@@ -5,10 +5,15 @@ One on this machine, which nobody else can reach, or a cluster that is there alr
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pseudocal.arrays import InputError
@@ -23,10 +28,15 @@ QUIET = {
 }
 
 
-def open_session(address: str | None = None, num_cpus: int | None = None) -> bool:
-    """Open a session, unless one is open.
+# A path of a socket has at most 107 bytes (103 on macOS). Below the parent are
+# "/ray-12345678/r/session_2026-01-31_12-34-56_123456_1234567/sockets/plasma_store": 79.
+LONGEST_PARENT = 103 - 79
 
-    Say whether that was done, since whoever opens one shuts it down.
+
+def open_session(address: str | None = None, num_cpus: int | None = None) -> bool:
+    """Open a session, unless one is open; say whether that was done.
+
+    Whoever opens one calls `close_session`.
 
     Args:
         address: of a cluster, or "auto" for the one this machine belongs to; None or "local" for
@@ -44,9 +54,42 @@ def open_session(address: str | None = None, num_cpus: int | None = None) -> boo
         if cluster is not None:
             _init(ray, cluster)
         else:
+            folder = _private_folder()
+            _private_folders.append(folder)
             with _on_the_loopback(ray):
-                _init(ray, "local", num_cpus=num_cpus, include_dashboard=False)
+                # Ray gives its own folder mode 0777, so it gets one inside
+                _init(
+                    ray,
+                    "local",
+                    num_cpus=num_cpus,
+                    include_dashboard=False,
+                    _temp_dir=str(folder / "r"),
+                )
     return True
+
+
+def close_session() -> None:
+    """Shut the session down, and remove the files of one that was made here."""
+    require("ray", "ray").shutdown()
+    while _private_folders:
+        shutil.rmtree(_private_folders.pop(), ignore_errors=True)
+
+
+_private_folders: list[Path] = []  # of the session that was made here
+
+
+@atexit.register
+def _remove_what_is_left() -> None:
+    if _private_folders:
+        close_session()
+
+
+def _private_folder() -> Path:
+    """Make a folder that no other user can enter, with a path short enough for the sockets inside."""
+    parent = tempfile.gettempdir()
+    if len(os.fsencode(parent)) > LONGEST_PARENT and sys.platform != "win32":
+        parent = "/tmp"
+    return Path(tempfile.mkdtemp(prefix="ray-", dir=parent))  # with mode 0700
 
 
 def _init(ray: Any, address: str, **settings: Any) -> None:

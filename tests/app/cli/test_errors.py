@@ -147,7 +147,7 @@ def test_code_in_a_hugging_face_folder_is_not_run(refused, hub, image_files, tmp
     config |= {"model_type": "evilnet", "auto_map": {"AutoConfig": "evil.Config"}}
     (folder / "config.json").write_text(json.dumps(config))
     monkeypatch.setattr("builtins.input", lambda prompt="": "y")
-    assert "Hugging Face classifier" in refused("calibrate", folder, image_files)
+    assert "select no code, got 'auto_map'" in refused("calibrate", folder, image_files)
     assert not trace.exists()
 
 
@@ -155,7 +155,7 @@ def test_a_truncated_hugging_face_folder(refused, hub, image_files, tmp_path):
     folder = shutil.copytree(hub, tmp_path / "hub")
     content = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
-    assert "Hugging Face classifier" in refused("calibrate", folder, image_files)
+    assert "select no code, got 'auto_map'" in refused("calibrate", folder, image_files)
 
 
 def test_a_folder_in_the_place_of_a_file(pseudocal, tabular, features, tmp_path):

@@ -259,7 +259,7 @@ def test_what_is_refused(pseudocal, hub, image_files, tabular, features, encoder
         ("tokenizer", "with its tokenizer"),
         ("weights", "with safetensors"),
         ("some weights", "with all of its weights, got .* without text_model"),
-        ("config", "with safetensors"),
+        ("config", "expected JSON in .*config.json"),
     ],
 )
 def test_folders_that_lack_something(change, message, encoders, tmp_path):

@@ -145,10 +145,7 @@ def test_probabilities_can_be_calibrated_twice(tmp_path, x, binary):
     z = open_model(path, output="z").predict(x).astype(np.float64) / (1.7 * 0.9)
     for temperature in (1.7, 0.9):
         path = shipped_again(path, temperature, x, tmp_path, outputs="probabilities", binary=binary)
-    if binary:
-        expected = 1 / (1 + np.exp(-z))
-    else:
-        expected = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    expected = 1 / (1 + np.exp(-z)) if binary else np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
     found = open_model(path, outputs="probabilities", binary=binary).predict(x)
     np.testing.assert_allclose(found, expected, atol=1e-4)  # a sigmoid is clipped
     assert float(metadata(path)["pseudocal_temperature"]) == pytest.approx(1.7 * 0.9)

@@ -11,6 +11,7 @@ from typing import Any
 
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import open_headless, preprocessing_of, read_preprocessor
+from pseudocal.app.models.hugging_face_source import is_hub_name
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import Floats, InputError, Inputs
 from pseudocal.extras import require
@@ -34,8 +35,8 @@ def open_surrogate(name: str, *, device: str = "cpu", trust: bool = False) -> Op
 
     Args:
         name: "surrogate:" and a packaged EfficientNet, a model file, a Hugging Face folder,
-            `module:function`, or "columns" for inputs as they are, each column divided by its
-            standard deviation.
+            `hf:owner/name`, `module:function`, or "columns" for inputs as they are, each column
+            divided by its standard deviation.
         device: where the encoder runs.
         trust: whether a file may run code.
 
@@ -48,7 +49,7 @@ def open_surrogate(name: str, *, device: str = "cpu", trust: bool = False) -> Op
     if backbone not in PACKAGED and not _is_place(backbone):
         known = ", ".join((*PACKAGED, COLUMNS))
         raise InputError(
-            f"expected the features of a surrogate: {known}, a model file, a Hugging Face folder or id, or "
+            f"expected the features of a surrogate: {known}, a model file, a Hugging Face folder, hf:owner/name or "
             f"module:function, got {backbone!r}, which is none of them"
         )
     if backbone in PACKAGED:
@@ -67,7 +68,7 @@ def open_surrogate(name: str, *, device: str = "cpu", trust: bool = False) -> Op
 
 
 def _is_place(backbone: str) -> bool:
-    """Whether it is a file or a folder that is there, or may be a hub id or `module:function`."""
+    """Whether it is a file or a folder that is there, or may be `hf:owner/name` or `module:function`."""
     return backbone != "" and (Path(backbone).exists() or bool({":", "/"} & set(backbone)))
 
 
@@ -125,8 +126,11 @@ def _efficientnet(name: str, device: str) -> OpenModel:
 
 
 def _hugging_face(name: str, device: str) -> OpenModel:
-    """Open the encoder of a Hugging Face folder or id; weights are read from safetensors only."""
-    at = Path(name) if Path(name).exists() else name
+    """Open the encoder of a Hugging Face folder or `hf:owner/name`.
+
+    Weights are read from safetensors only.
+    """
+    at = name if is_hub_name(name) else Path(name)
     network, lacking = open_headless(at, "a Hugging Face encoder")
     part = (
         "vision_model." if hasattr(network, "vision_model") else ""

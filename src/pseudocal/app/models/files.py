@@ -11,7 +11,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,8 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.app.models.hugging_face import open_hugging_face
-from pseudocal.app.models.model import SECOND_ONLY, SIGMOID_EPS, OpenModel, UntrustedError
+from pseudocal.app.models.hugging_face_source import is_hub_name, no_such_model
+from pseudocal.app.models.model import SECOND_ONLY, SIGMOID_EPS, OpenModel, Ship, UntrustedError
 from pseudocal.app.models.onnx_file import open_onnx
 from pseudocal.app.models.skops_file import of_classifier, open_skops
 from pseudocal.app.models.state_dict_file import TENSOR_FILES, open_state_dict
@@ -33,6 +34,7 @@ from pseudocal.arrays import (
     binary_logits,
     looks_like_probabilities,
 )
+from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.predictors.classifier import floored
 from pseudocal.skipped import one_line
@@ -58,10 +60,12 @@ def open_model(
     classes: tuple[str, ...] = (),
     **options: Any,
 ) -> OpenModel:
-    """Open a model file, a Hugging Face folder or hub id, or `module:function`.
+    """Open a model file, a Hugging Face folder, `hf:owner/name` on the hub, or `module:function`.
+
+    An error of whatever reads the file is raised as an InputError with its type and text.
 
     Args:
-        name: the path, the hub id, or `module:function`, which is the user's own code.
+        name: the path, `hf:owner/name`, or `module:function`, which is the user's own code.
         trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before
             torch sees them.
         architecture: the network of a state dict, a name in
@@ -79,6 +83,18 @@ def open_model(
             f"got {name}, {CAN_RUN_CODE[kind]}, which can: "
             'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
         )
+    try:
+        found = _opened(name, kind, trust, classes, options)
+    except (InputError, MissingExtraError, OSError):
+        raise
+    except Exception as error:  # a damaged file makes its reader raise anything
+        raise InputError(f"expected a model that opens, got {name}: {_with_type(error)}") from error
+    return found if found.ship is None else replace(found, ship=_exporting(name, found.ship))
+
+
+def _opened(
+    name: str, kind: str, trust: bool, classes: tuple[str, ...], options: dict[str, Any]
+) -> OpenModel:
     if kind == "surrogate":
         from pseudocal.app.models.encoders import (
             open_surrogate,
@@ -89,8 +105,33 @@ def open_model(
         from pseudocal.app.models.zero_shot import open_zero_shot  # which few need
 
         return open_zero_shot(name, classes, device=options.get("device", "cpu"))
-    is_path = kind not in ("callable", "huggingface") or Path(name).exists()
+    is_path = kind != "callable" and not is_hub_name(name)
     return OPENERS[kind](Path(name) if is_path else name, **options)
+
+
+def _exporting(name: str, ship: Ship) -> Ship:
+    """Export a model; what only shows then to be damaged is an InputError too."""
+
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        try:
+            return ship(temperature, folder, probe)
+        except (InputError, MissingExtraError, OSError):
+            raise
+        except Exception as error:
+            raise InputError(
+                f"expected a model that can be exported, got {name}: {_with_type(error)}"
+            ) from error
+
+    return export
+
+
+def _with_type(error: Exception) -> str:
+    """The type and the first line of an error.
+
+    >>> _with_type(KeyError(0))
+    'KeyError: 0'
+    """
+    return f"{type(error).__name__}: {one_line(error)}"
 
 
 def model_file(
@@ -104,7 +145,7 @@ def model_file(
     """Return a model that each worker opens for itself with `open_model`, and whose outputs are read as logits.
 
     Args:
-        name: the path, the hub id, or `module:function`, valid on every worker.
+        name: the path, `hf:owner/name`, or `module:function`, valid on every worker.
         outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if
             they look like probabilities.
         binary: whether the model returns one number per row, for the second of two classes.
@@ -128,12 +169,19 @@ def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: A
 def kind_of(name: str) -> str:
     """Recognise the format of a model.
 
-    >>> kind_of("package.models:predict"), kind_of("microsoft/resnet-18"), kind_of("surrogate:columns")
+    >>> kind_of("package.models:predict"), kind_of("hf:microsoft/resnet-18"), kind_of("surrogate:columns")
     ('callable', 'huggingface', 'surrogate')
+    >>> kind_of("microsoft/resnet-18")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: no such file or folder: microsoft/resnet-18; to load it from the
+    Hugging Face hub, \
+write hf:microsoft/resnet-18
     """
     path = Path(name)
     if name.startswith(SECOND_ONLY):
         return name.partition(":")[0]
+    if is_hub_name(name):
+        return "huggingface"
     if path.is_dir():
         if not (path / "config.json").exists():
             raise InputError(f"expected a Hugging Face folder with a config.json, got {name}")
@@ -144,17 +192,7 @@ def kind_of(name: str) -> str:
         raise InputError(f"expected a model file, got {name}: a pipe or a device")
     if re.fullmatch(r"[\w.]+:[\w.]+", name):
         return "callable"
-    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and path.suffix[1:] not in (
-        "onnx",
-        "pt",
-        "pt2",
-        "pth",
-        "skops",
-    ):
-        return "huggingface"
-    raise InputError(
-        f"expected a model file, a Hugging Face folder or id, or module:function, got {name}: no such file"
-    )
+    raise no_such_model(name)
 
 
 def _kind_of_file(path: Path) -> str:

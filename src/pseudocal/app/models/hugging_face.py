@@ -1,8 +1,7 @@
-"""A Hugging Face classifier of images or texts, or a semantic segmenter, from a folder or the hub."""
+"""A Hugging Face classifier of images or texts, or a semantic segmenter, from a folder or from the hub."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pseudocal.app.models.hugging_face_folder import ship_folder
+from pseudocal.app.models.hugging_face_source import checked_source, read_json
 from pseudocal.app.models.model import Expects, OpenModel
 from pseudocal.arrays import InputError, Inputs, Logits
 from pseudocal.extras import require
@@ -21,11 +21,18 @@ LONGEST_TEXT = 512  # tokens, if neither the tokenizer nor the model says
 
 
 def open_hugging_face(name: str | Path, *, device: str = "cpu", **_: Any) -> OpenModel:
-    """Open an image model and its preprocessor settings; weights are read from safetensors only."""
+    """Open an image model and its preprocessor settings; weights are read from safetensors only.
+
+    Args:
+        name: the folder, or `hf:owner/name` for a model on the hub.
+        device: where the model runs.
+
+    """
     torch_module = require("pseudocal.predictors.torch_module", "hf")
     require("safetensors", "hf")
     transformers = require("transformers", "hf")
     require("transformers.utils.logging", "hf").disable_progress_bar()
+    name = checked_source(name)
     try:
         here = {
             "trust_remote_code": False,
@@ -69,7 +76,7 @@ def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
     The second result names the weights that its files lack, which are then random.
 
     Args:
-        name: the folder, or the hub id as text.
+        name: the folder, or `hf:owner/name`.
         what: what the model is, for messages.
 
     """
@@ -81,6 +88,7 @@ def open_headless(name: str | Path, what: str) -> tuple[Any, list[str]]:
         "use_safetensors": True,
         "output_loading_info": True,
     }
+    name = checked_source(name)
     try:
         model, found = opener.from_pretrained(name, local_files_only=isinstance(name, Path), **safe)
     except Exception as error:  # a damaged config may raise anything
@@ -116,10 +124,7 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
         tokenizer.pad_token = tokenizer.eos_token
     if model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id
-    longest = min(
-        tokenizer.model_max_length,
-        getattr(model.config, "max_position_embeddings", None) or LONGEST_TEXT,
-    )
+    longest = _longest_text(tokenizer, model.config)
     running = partial(TextPredictor, tokenizer=tokenizer, longest=longest)
     return OpenModel(
         kind="huggingface",
@@ -133,11 +138,23 @@ def _text_model(name: str | Path, model: Any, classes: tuple[str, ...]) -> OpenM
     )
 
 
+def _longest_text(tokenizer: Any, config: Any) -> int:
+    """The most tokens that the tokenizer and the model take."""
+    limits = {
+        "model_max_length": tokenizer.model_max_length,
+        "max_position_embeddings": getattr(config, "max_position_embeddings", None) or LONGEST_TEXT,
+    }
+    for key, limit in limits.items():
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not limit >= 1:
+            raise InputError(f"expected a number of tokens as {key} of the model, got {limit!r}")
+    return int(min(limits.values()))
+
+
 def open_tokenizer(name: str | Path, of: str) -> Any:
     """Open the tokenizer of a model.
 
     Args:
-        name: the folder or hub id.
+        name: the folder, or the name on the hub.
         of: what the model is, for messages.
 
     """
@@ -274,19 +291,5 @@ def read_preprocessor(name: str | Path) -> dict[str, Any]:
 
     Empty if there is none.
     """
-    settings = _read_json(name, "preprocessor_config.json")
-    return settings or _read_json(name, "processor_config.json").get("image_processor") or {}
-
-
-def _read_json(name: str | Path, file: str) -> dict[str, Any]:
-    find = require("transformers.utils.hub", "hf").cached_file
-    path = find(name, file, _raise_exceptions_for_missing_entries=False)
-    if not path:
-        return {}
-    try:
-        settings = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"expected JSON in {path}, got {one_line(error)}") from error
-    if not isinstance(settings, dict):
-        raise InputError(f"expected an object of settings in {path}, got {type(settings).__name__}")
-    return settings
+    settings = read_json(name, "preprocessor_config.json")
+    return settings or read_json(name, "processor_config.json").get("image_processor") or {}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
-from pseudocal.distributed.ray_session import open_session
+from pseudocal.distributed.ray_session import close_session, open_session
 from pseudocal.extras import require
 from pseudocal.lab.data import cache_folder
 
@@ -105,7 +105,7 @@ class Ray:
 
     def __exit__(self, *exception: object) -> None:
         if self._started:
-            self._ray.shutdown()
+            close_session()
 
     def __call__(
         self, do: Callable[[Item], Outcome], items: Sequence[Item], /
