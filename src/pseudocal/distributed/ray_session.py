@@ -88,7 +88,7 @@ def _private_folder() -> Path:
     """Make a folder that no other user can enter, with a path short enough for the sockets inside."""
     parent = tempfile.gettempdir()
     if len(os.fsencode(parent)) > LONGEST_PARENT and sys.platform != "win32":
-        parent = "/tmp"
+        parent = "/tmp"  # noqa: S108  the folder in it has a random name and mode 0700
     return Path(tempfile.mkdtemp(prefix="ray-", dir=parent))  # with mode 0700
 
 
