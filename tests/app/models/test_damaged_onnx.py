@@ -49,23 +49,26 @@ def damaged_files():
     waiting = [model]
     while waiting:
         message = waiting.pop()
-        for field, value in message.ListFields():
-            kept = type(message)()
-            kept.CopyFrom(message)
+        kept = type(message)()
+        kept.CopyFrom(message)
+        for field, value in kept.ListFields():
             message.ClearField(field.name)
             yield model.SerializeToString()
-            repeated = not isinstance(value, str | bytes | int | float) and hasattr(value, "append")
-            for odd in [] if repeated else ODD.get(type(value), []):
+            for odd in ODD.get(type(value), []):
                 setattr(message, field.name, odd)
                 yield model.SerializeToString()
             message.CopyFrom(kept)
-            found = getattr(message, field.name)
-            parts = list(found) if repeated else [found]
+        for _, value in message.ListFields():  # only now: copying replaces the parts
+            parts = (
+                [value]
+                if isinstance(value, str | bytes | int | float) or hasattr(value, "ListFields")
+                else value
+            )
             waiting += [part for part in parts if hasattr(part, "ListFields")]
 
 
 def run_cases(folder: Path) -> None:
-    """Print the code and the last line of the command for each damaged file."""
+    """Write the code and the line of the command for each damaged file."""
     import contextlib
     import io
     import shutil
@@ -89,7 +92,10 @@ def run_cases(folder: Path) -> None:
         errors = io.StringIO()
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
             code = main([str(word) for word in words])
-        print(code, len(errors.getvalue().splitlines()), errors.getvalue().strip(), flush=True)
+        sys.stdout.write(
+            f"{code} {len(errors.getvalue().splitlines())} {errors.getvalue().strip()}\n"
+        )
+        sys.stdout.flush()
 
 
 def test_damaged_fields(tmp_path):
