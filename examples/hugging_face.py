@@ -3,7 +3,8 @@
 From the folder of a model to a config that carries the temperature.
 
 The model here is a small ResNet with random weights, so that the example needs no download. With a
-model of yours, the first lines go and `MODEL` is its folder or its name on the hub.
+model of yours, the first lines go and `MODEL` is its folder or its name on the hub (`hf:owner/name`
+for the command).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def good_model():
 def damaged_files():
     """One file for each field without it, and for each odd value of a field."""
     model = good_model()
-    waiting = [model]
+    waiting: list[Any] = [model]
     while waiting:
         message = waiting.pop()
         kept = type(message)()
@@ -58,13 +59,10 @@ def damaged_files():
                 setattr(message, field.name, odd)
                 yield model.SerializeToString()
             message.CopyFrom(kept)
-        for _, value in message.ListFields():  # only now: copying replaces the parts
-            parts = (
-                [value]
-                if isinstance(value, str | bytes | int | float) or hasattr(value, "ListFields")
-                else value
-            )
-            waiting += [part for part in parts if hasattr(part, "ListFields")]
+        fields: list[tuple[Any, Any]] = message.ListFields()  # only now: copying replaces the parts
+        for field, value in fields:
+            if field.message_type is not None:
+                waiting += [value] if hasattr(value, "ListFields") else list(value)
 
 
 def run_cases(folder: Path) -> None:
@@ -123,7 +121,7 @@ def test_an_output_without_a_type_can_be_exported(tmp_path):
 
 def test_whatever_a_reader_raises_is_an_input_error_with_its_type(tmp_path, monkeypatch):
     def fail(*_, **__):
-        return {}[0]
+        raise KeyError(0)
 
     onnx.save(good_model(), tmp_path / "a.onnx")
     monkeypatch.setattr("pseudocal.app.models.onnx_file.calibrated_graph", fail)

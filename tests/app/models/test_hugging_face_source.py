@@ -25,8 +25,8 @@ AUTO = (
     "AutoModel",
     "AutoModelForImageClassification",
     "AutoModelForSequenceClassification",
+    "AutoTokenizer",
 )
-AUTO += ("AutoTokenizer",)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def calibrate(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="ONNX, .pt2, TorchScript, skops, Hugging Face, state dict, or module:function"
+            help="ONNX, .pt2, TorchScript, skops, Hugging Face, hf:owner/name, state dict, or module:function"
         ),
     ] = None,
     data: Annotated[

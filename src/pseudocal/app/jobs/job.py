@@ -46,7 +46,7 @@ class Job:
     """The settings of a calibration job.
 
     Attributes:
-        model: a model file, a Hugging Face folder or id, or `module:function`.
+        model: a model file, a Hugging Face folder, `hf:owner/name`, or `module:function`.
         data: a folder or list of images, an array or a table; with `ray` also files of rows, a
             pattern or an address.
         out: the folder for the results.

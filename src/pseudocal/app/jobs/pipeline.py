@@ -71,7 +71,7 @@ def calibrate(model: str | Path, data: str | Path, out: str | Path, **settings: 
         result.calibration.trust.verdict, result.report
 
     Args:
-        model: a model file, a Hugging Face folder or id, or `module:function`.
+        model: a model file, a Hugging Face folder, `hf:owner/name`, or `module:function`.
         data: a folder or list of images, an array or a table.
         out: the folder for the results.
         settings: the other fields of `Job`, such as `second_opinion` or `method=PseudoCal(...)`.

@@ -13,7 +13,7 @@ class AboutModel:
     """The model that was calibrated.
 
     Attributes:
-        name: the model as the user named it: a path, a hub id or an import name.
+        name: the model as the user named it: a path, `hf:owner/name` or an import name.
         title: a short name for headings.
         kind: the format of the model, such as "onnx".
         recipe: which code snippet applies the result: the kind, or "onnx-inside".
