@@ -19,7 +19,7 @@ from pseudocal import InputError
 from pseudocal.app.models import files
 
 onnx = pytest.importorskip("onnx")
-ODD = {
+ODD: dict[type, list[Any]] = {
     str: ["", "x", "h", "\0"],
     bytes: [b"", b"q"],
     int: [0, 1, 7, 16, 99, -1, 2**31 - 1],
@@ -59,10 +59,10 @@ def damaged_files():
                 setattr(message, field.name, odd)
                 yield model.SerializeToString()
             message.CopyFrom(kept)
-        fields: list[tuple[Any, Any]] = message.ListFields()  # only now: copying replaces the parts
-        for field, value in fields:
-            if field.message_type is not None:
-                waiting += [value] if hasattr(value, "ListFields") else list(value)
+        for field, value in message.ListFields():  # only now: copying replaces the parts
+            if field.message_type is None:
+                continue
+            waiting += [value] if hasattr(value, "ListFields") else value
 
 
 def run_cases(folder: Path) -> None:
