@@ -6,7 +6,9 @@ Numbers as numbers, everything else as text.
 from __future__ import annotations
 
 import csv
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +66,29 @@ def typed_column(cells: tuple[str, ...]) -> NDArray[Any]:
     """
     plain = [cell.strip() for cell in cells]
     if plain and all(NUMBER.fullmatch(cell) for cell in plain):
-        return np.array(plain).astype(np.int64)
-    texts = np.empty(len(cells), dtype=object)
-    texts[:] = cells
+        return np.array([int(cell) for cell in plain], dtype=np.int64)
+    texts = text_array(cells)
     if all(cell in MISSING for cell in plain) or any("_" in cell for cell in plain):
         return texts
     try:
-        return np.array(["nan" if cell in MISSING else cell for cell in plain]).astype(np.float64)
+        return np.array(
+            [math.nan if cell in MISSING else float(cell) for cell in plain], dtype=np.float64
+        )
     except ValueError:
         return texts
+
+
+def text_array(texts: Sequence[str]) -> NDArray[np.object_]:
+    """Return texts as an array of Python strings.
+
+    A NumPy string array would take as much memory for each text as for the longest.
+
+    >>> text_array(["a", "bc"])
+    array(['a', 'bc'], dtype=object)
+    """
+    array = np.empty(len(texts), dtype=object)
+    array[:] = texts
+    return array
 
 
 def check_header(path: Path, names: list[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.csv_tables import NUMBER
+from pseudocal.app.inputs.csv_tables import NUMBER, text_array
 from pseudocal.app.inputs.tables import REAL, check_regular, read_array, read_columns
 from pseudocal.arrays import InputError
 
@@ -103,18 +103,17 @@ def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
     missing = [name for name in names if name not in by_name]
     if missing:
         raise InputError(f"expected a label for each input, got none for {missing[0]} in {path}")
-    return np.array([by_name[name] for name in names])
+    return np.array([by_name[name] for name in names], dtype=table["label"].dtype)
 
 
 def _lines(path: Path, names: Sequence[str]) -> NDArray[Any]:
     try:
-        return np.array(
-            [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        )
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise InputError(
             f"expected a file of labels, got {path}, which is neither a table nor text"
         ) from error
+    return text_array([line.strip() for line in text.splitlines() if line.strip()])
 
 
 def _array(path: Path, names: Sequence[str]) -> NDArray[Any]:

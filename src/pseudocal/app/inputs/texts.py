@@ -52,7 +52,7 @@ class TextSet:
     """Texts, named by their number.
 
     >>> TextSet(["good", "bad"]).read(1)
-    array('bad', dtype='<U3')
+    array('bad', dtype=object)
 
     Attributes:
         texts: the texts.
@@ -71,8 +71,8 @@ class TextSet:
         return str(i)
 
     def read(self, i: int) -> NDArray[Any]:
-        """Return text i; a batch of texts is an array of them."""
-        return np.array(self.texts[i])
+        """Return text i; a batch of texts is an array of Python strings."""
+        return np.array(self.texts[i], dtype=object)
 
     def image_file(self, i: int) -> Path | None:
         """Return None: a text is not an image."""
@@ -109,8 +109,13 @@ def _usual_column(described: dict[str, Any]) -> str:
     'review'
     """
     others = [name for name in described if str(name).strip().lower() not in NO_INPUTS]
-    texts = [name for name in others if np.asarray(described[name]).dtype.kind in "OU"]
+    texts = [name for name in others if _holds_texts(described[name])]
     return texts[0] if USUAL_COLUMN not in described and len(texts) == 1 else USUAL_COLUMN
+
+
+def _holds_texts(column: Any) -> bool:
+    """Whether a column of a table, or the list of the lines of a file, holds texts."""
+    return isinstance(column, list) or column.dtype.kind in "OU"
 
 
 def refuse_texts(data: str) -> None:

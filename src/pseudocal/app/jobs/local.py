@@ -165,7 +165,10 @@ class LocalRun:
             name = write_predictions(self._aside, tables_of_rows, kind=setup.job.table)
             self._store.drop_empty()
         self._target.save(self._aside)
-        np.save(self._aside / "probe.npy", self.probe())
+        probe = self.probe()
+        if probe.dtype == object:  # texts; Python strings could only be saved as a pickle
+            probe = probe.astype(str)
+        np.save(self._aside / "probe.npy", probe, allow_pickle=False)
         data = AboutData(
             name=data_name(setup.job),
             inputs=len(setup.inputs),
