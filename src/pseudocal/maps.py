@@ -60,15 +60,15 @@ def predicted(maps: Maps) -> ClassMaps:
     return found
 
 
-def check_maps(maps: Maps) -> None:
-    """Reject NaN and +inf; the error names the pixel."""
+def check_maps(maps: Maps, first: int = 0) -> None:
+    """Reject NaN and +inf; the error names the pixel. Images are counted from `first`."""
     for band in bands(maps):
         top = maps[:, :, band].max(axis=1)
         if not (top < np.inf).all():
             i, y, x = (int(k) for k in np.argwhere(~(top < np.inf))[0])
             what = "NaN" if np.isnan(top[i, y, x]) else "+inf"
             raise InputError(
-                f"expected logits below +inf, got {what} in image {i} at ({band.start + y}, {x})"
+                f"expected logits below +inf, got {what} in image {first + i} at ({band.start + y}, {x})"
             )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch, take, unread_batches
+from pseudocal.stored import StoredArray
 
 BLOCK_ROWS = 2048  # inputs per block of an array
 
@@ -103,48 +103,17 @@ def row_blocks(
     ]
 
 
-@dataclass(frozen=True)
-class MappedFile:
-    """A memory map given by its file, which every worker must be able to read.
-
-    Attributes:
-        path: The path of the file.
-        dtype: The dtype of the array.
-        shape: The shape of the array.
-        offset: The position of the array in the file, in bytes.
-        order: The memory layout of the array.
-
-    """
-
-    path: str
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    order: Literal["C", "F"]
-
-
 def sendable(source: Any) -> Any:
-    """What to send to a worker for `source`: a memory map is sent as the name of its file."""
+    """What to send to a worker for `source`.
+
+    For a memory map, the name of its file, which every worker must read.
+    """
     if (
         isinstance(source, np.memmap)
         and source.filename is not None
         and not isinstance(source.base, np.ndarray)
     ):
-        order: Literal["C", "F"] = "C" if source.flags.c_contiguous else "F"
-        return MappedFile(
-            str(Path(source.filename).resolve()),
-            source.dtype.str,
-            source.shape,
-            source.offset,
-            order,
-        )
-    return source
-
-
-def received(source: Any) -> Any:
-    """The array that `sendable` was called with."""
-    if isinstance(source, MappedFile):
-        return np.memmap(source.path, source.dtype, "r", source.offset, source.shape, source.order)
+        return StoredArray.of_map(source)
     return source
 
 

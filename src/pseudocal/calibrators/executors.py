@@ -20,14 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.batches import as_inputs, count, fitting, is_array, may_be_large, take
-from pseudocal.calibrators.blocks import (
-    Block,
-    as_blocks,
-    contents_of,
-    received,
-    row_blocks,
-    sendable,
-)
+from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence, Packed
 from pseudocal.calibrators.surrogate import ready
 from pseudocal.mixup import Strategy
@@ -108,7 +101,7 @@ class BlockWork:
         """
         model, seconds = self.models
         opinions = [ready(second) for second in models_in(seconds)]
-        return partial(self._evidence, as_predictor(model), opinions, received(self.source))
+        return partial(self._evidence, as_predictor(model), opinions, self.source)
 
     def _evidence(
         self, predict: Any, opinions: Any, whole: Any, number: int, block: Any

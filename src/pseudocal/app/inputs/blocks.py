@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, fetch_to, files_at
-from pseudocal.app.inputs.input_sets import ArraySet, InputSet, read_batches
+from pseudocal.app.inputs.input_sets import InputSet, read_batches
 from pseudocal.app.inputs.tables import REAL, read_array, read_table
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
-from pseudocal.calibrators.blocks import Contents, RowBlock, received, sendable
+from pseudocal.calibrators.blocks import Contents, RowBlock
 from pseudocal.skipped import Skipped
 
 
@@ -72,7 +72,9 @@ class Shard:
             raise InputError(
                 f"expected one input per row, got {array.dtype} of shape {array.shape} in {self.url}"
             )
-        return array.astype(self.dtype or (array.dtype if array.dtype.kind == "f" else np.float32))
+        return array.astype(
+            self.dtype or (array.dtype if array.dtype.kind == "f" else np.float32), copy=False
+        )
 
 
 def shards(
@@ -117,7 +119,8 @@ def shards(
 class InputBlock(RowBlock):
     """Some batches of a set of inputs. Inputs that cannot be read are left out and reported.
 
-    >>> inputs = SentInputs(ArraySet(np.array([[1.0], [2.0], [3.0]])))
+    >>> from pseudocal.app.inputs import ArraySet
+    >>> inputs = ArraySet(np.array([[1.0], [2.0], [3.0]]))
     >>> contents = InputBlock((Batch(0, np.array([2, 0]), None),)).open(inputs)
     >>> contents.inputs[0].inputs.tolist(), contents.names, contents.unreadable
     ([[3.0], [1.0]], ['2', '0'], {})
@@ -131,40 +134,19 @@ class InputBlock(RowBlock):
 
     threads: int = 2
 
-    def read(self, source: SentInputs) -> list[Batch]:
+    def read(self, source: InputSet) -> list[Batch]:
         """Read the batches."""
         batches: list[Batch] = self.open(source).inputs
         return batches
 
-    def open(self, source: SentInputs) -> Contents:
+    def open(self, source: InputSet) -> Contents:
         """Read the batches and the names of their inputs, and list unreadable inputs.
 
         The caller enforces the limit.
         """
         unreadable = Skipped(len(self), most=1.0)
         batches = list(
-            read_batches(source.inputs, self.batches, workers=self.threads, unreadable=unreadable)
+            read_batches(source, self.batches, workers=self.threads, unreadable=unreadable)
         )
-        names = [source.inputs.name(int(i)) for batch in batches for i in batch.rows]
+        names = [source.name(int(i)) for batch in batches for i in batch.rows]
         return Contents(batches, names, unreadable.why)
-
-
-@dataclass(frozen=True)
-class SentInputs:
-    """A set of inputs to be sent to a worker: a memory map is sent as a file name, not as data.
-
-    Attributes:
-        inputs: the set of inputs.
-
-    """
-
-    inputs: InputSet
-
-    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
-        if isinstance(self.inputs, ArraySet):
-            return _arrived, (sendable(self.inputs.array), self.inputs.dtype)
-        return SentInputs, (self.inputs,)
-
-
-def _arrived(array: Any, dtype: str) -> SentInputs:
-    return SentInputs(ArraySet(received(array), dtype))

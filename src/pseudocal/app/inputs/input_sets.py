@@ -32,6 +32,7 @@ from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError
 from pseudocal.predictors import models_in
 from pseudocal.skipped import Skipped, one_line
+from pseudocal.stored import ChangedFileError, StoredArray
 
 CHECKED_AT_ONCE = (
     2**31
@@ -74,7 +75,7 @@ class InputSet(Protocol):
 
 @dataclass(frozen=True)
 class ArraySet:
-    """Rows of an array, which may be a memory map, named by their number.
+    """Rows of an array, which may stay in its file, named by their number.
 
     >>> ArraySet(np.array([[1, 2], [3, 4]])).read(1)
     array([3., 4.], dtype=float32)
@@ -198,7 +199,7 @@ def open_inputs(
     return ArraySet(_rows(read_array(path, field), path), dtype or "float32")
 
 
-def _rows(array: NDArray[Any], path: Path) -> NDArray[Any]:
+def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | StoredArray:
     if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
         raise InputError(
             f"expected an array with one input per row, got {array.dtype} of shape {array.shape} in {path}"
@@ -293,7 +294,7 @@ def _gather(
     for i, future in zip(batch.rows, futures, strict=True):
         try:
             read.append((i, future.result()))
-        except MissingExtraError:
+        except (MissingExtraError, ChangedFileError):
             raise
         except Exception as error:  # a remote store may raise anything
             unreadable.add(inputs.name(int(i)), one_line(error))

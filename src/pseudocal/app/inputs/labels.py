@@ -117,7 +117,7 @@ def _lines(path: Path, names: Sequence[str]) -> NDArray[Any]:
 
 
 def _array(path: Path, names: Sequence[str]) -> NDArray[Any]:
-    return read_array(path)
+    return np.asarray(read_array(path))
 
 
 LABEL_READERS = {".csv": _table, ".npy": _array, ".npz": _array, ".parquet": _table}

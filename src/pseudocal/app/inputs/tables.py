@@ -13,6 +13,7 @@ from pseudocal.app.inputs.csv_tables import check_header, read_csv
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
 from pseudocal.skipped import one_line
+from pseudocal.stored import StoredArray
 
 ARRAYS = frozenset({".npy", ".npz"})
 TABLES = frozenset({".csv", ".parquet"})
@@ -20,6 +21,7 @@ TABLES = frozenset({".csv", ".parquet"})
 REAL = "fiu"
 NPY, NPZ = b"\x93NUMPY", b"PK"  # the first bytes of the files
 PICKLE_START = b"\x80"
+CHECKED_TOGETHER = 2**24  # bytes of rows that are read at a time to be checked
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -46,8 +48,8 @@ def check_regular(path: Path, what: str) -> None:
         raise InputError(f"expected {what}, got {path}: {got}")
 
 
-def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
-    """Read an array from .npy, as a memory map, or from .npz.
+def read_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
+    """Read an array from .npz, or open one in .npy, whose rows are read when they are needed.
 
     Args:
         path: the file.
@@ -61,12 +63,23 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any]:
         if head.startswith(NPZ):
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return np.asarray(arrays[_field(list(arrays), field, path)])
-        loaded: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        return loaded
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)  # only its header is read here
+        return StoredArray.of_map(mapped) if mapped.ndim else np.load(path, allow_pickle=False)
     except InputError:
         raise
     except Exception as error:  # a damaged header or archive may raise anything
         raise InputError(_what_is_wrong(path, head, one_line(error))) from error
+
+
+def map_array(path: Path) -> NDArray[Any]:
+    """Open an .npy file as a memory map.
+
+    The file must be ours: a map of a file that somebody truncates ends the process with a bus
+    error.
+    """
+    read_array(path)  # which says what is wrong with it
+    mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    return mapped
 
 
 def read_sparse(path: Path) -> Any:
@@ -195,11 +208,19 @@ def _kind(column: NDArray[Any]) -> str:
     return "text" if column.dtype.kind == "O" else str(column.dtype)
 
 
-def check_finite(array: NDArray[Any], path: Path, names: list[str] | None = None) -> None:
+def check_finite(
+    array: NDArray[Any] | StoredArray, path: Path, names: list[str] | None = None
+) -> None:
     """Refuse NaN and infinity, and say where they are."""
-    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-        row, *rest = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        where = f"column {names[rest[0]]!r}" if names else f"position {tuple(rest)}"
-        raise InputError(
-            f"expected finite numbers, got {array[(row, *rest)]} in row {row}, {where} of {path}"
-        )
+    if not np.issubdtype(array.dtype, np.floating):
+        return
+    step = max(1, CHECKED_TOGETHER * len(array) // max(1, array.nbytes))
+    for start in range(0, len(array), step):
+        rows = array[start : start + step]
+        if not np.isfinite(rows).all():
+            row, *rest = (int(i) for i in np.argwhere(~np.isfinite(rows))[0])
+            where = f"column {names[rest[0]]!r}" if names else f"position {tuple(rest)}"
+            got = rows[(row, *rest)]
+            raise InputError(
+                f"expected finite numbers, got {got} in row {start + row}, {where} of {path}"
+            )

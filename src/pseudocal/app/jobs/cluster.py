@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
 from pseudocal.app.inputs.addresses import files_of_rows
-from pseudocal.app.inputs.blocks import InputBlock, SentInputs, Shard, shards
+from pseudocal.app.inputs.blocks import InputBlock, Shard, shards
 from pseudocal.app.inputs.image_sets import RemoteImageSet
 from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.jobs.job import Job, Tick
@@ -310,7 +310,7 @@ def _input_plan(setup: Setup) -> BlockPlan:
         digest.update(setup.inputs.name(i).encode() + b"\0")
     probe = _readable(setup.inputs, order)
     kept = not isinstance(setup.inputs, RemoteImageSet)
-    source = SentInputs(setup.read_by_models)
+    source = setup.read_by_models
     return BlockPlan(blocks, in_order, source, len(setup.inputs), digest.hexdigest(), probe, kept)
 
 

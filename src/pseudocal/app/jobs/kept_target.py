@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ImageSet, InputSet
 from pseudocal.app.inputs.images import size_of_image
-from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.app.inputs.tables import ARRAYS, map_array, read_array
 from pseudocal.app.inputs.texts import open_texts
 from pseudocal.app.report import ImageSummary, PredictionTable, image_table
 from pseudocal.app.report.images import MAP_SIDE
@@ -166,7 +166,7 @@ class KeptPixels:
         """Read what `save` wrote of so many images."""
         path = folder / "pixels.npz"
         names = [f.name for f in fields(cls) if f.name != "logits"]
-        columns = {name: read_array(path, name) for name in names}
+        columns = {name: np.asarray(read_array(path, name)) for name in names}
         shapes = {"pixels": (images,), "before": (images,), "fractions": (images, logits.shape[1])}
         for name, column in columns.items():
             shape = shapes.get(name, (len(logits),))
@@ -208,7 +208,7 @@ class KeptTarget:
     def load(cls, folder: Path) -> KeptTarget:
         """Read it; logits are a memory map."""
         target = Target.load(folder)
-        logits: Logits = read_array(folder / "logits.npy")
+        logits: Logits = map_array(folder / "logits.npy")
         of_pixels = (folder / "pixels.npz").exists()
         images = len(target.names)
         if logits.ndim != 2 or len(logits) == 0 or not (of_pixels or len(logits) == images):

@@ -14,6 +14,7 @@ from pseudocal.app.inputs.images import mask_size, read_mask, size_of_image
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.arrays import InputError
 from pseudocal.maps import IGNORED, check_classes
+from pseudocal.stored import StoredArray
 
 MISSING_NAMED = 3  # missing masks that an error lists
 
@@ -31,7 +32,7 @@ class Masks:
 
     path: Path
     inputs: InputSet
-    array: NDArray[Any] | None = None
+    array: NDArray[Any] | StoredArray | None = None
 
     def __getitem__(self, i: int) -> NDArray[Any]:
         """Read the class of each pixel of input i."""

@@ -26,7 +26,7 @@ from pseudocal.app.report import image_table
 from pseudocal.arrays import InputError, Logits, Maps, Probabilities
 from pseudocal.batches import Batch, count, cut, is_array
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of, received, sendable
+from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of, sendable
 from pseudocal.calibrators.calibration import scaling_to_dict
 from pseudocal.calibrators.executors import Executor, Failure, WorkOnBlock, unreadable_in
 from pseudocal.extras import require
@@ -144,9 +144,7 @@ class PartWork:
     def start(self) -> WorkOnBlock:
         """On a worker, open the model once, then predict one block after another."""
         return partial(
-            self._predict,
-            Checked(as_predictor(self.model), binary=self.binary),
-            received(self.source),
+            self._predict, Checked(as_predictor(self.model), binary=self.binary), self.source
         )
 
     def _predict(

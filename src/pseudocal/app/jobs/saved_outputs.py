@@ -23,8 +23,9 @@ from pseudocal.app.jobs.staging import staged
 from pseudocal.app.models.files import AsLogits, Meaning
 from pseudocal.app.report import AboutData, AboutModel, Report, Timing, timing_since
 from pseudocal.app.report.predictions import Target
-from pseudocal.arrays import InputError, Logits, as_numpy, check_rows
+from pseudocal.arrays import InputError, Logits, check_rows
 from pseudocal.calibrators import Calibration, uncalibrated
+from pseudocal.stored import StoredArray
 
 NAMES = "file"  # the column of a table that names the inputs
 
@@ -89,11 +90,10 @@ def keep_outputs(
     return out
 
 
-def saved_array(path: Path, field: str | None = None) -> NDArray[Any]:
+def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
     """Read saved outputs; the numbers of a table are in its columns."""
     check_regular(path, "a file of outputs")
-    array = read_table(path) if path.suffix.lower() in TABLES else read_array(path, field)
-    return as_numpy(array)
+    return read_table(path) if path.suffix.lower() in TABLES else read_array(path, field)
 
 
 def saved_classes(path: Path) -> tuple[str, ...]:

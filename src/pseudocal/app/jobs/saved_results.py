@@ -6,9 +6,9 @@ Score logits, apply a calibration to them, draw a report again, compare reports.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -22,11 +22,21 @@ from pseudocal.app.report import Report, measure, row_chunks, write_page
 from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
 from pseudocal.app.report.predictions import Target
 from pseudocal.app.report.record import to_json
-from pseudocal.arrays import InputError, Labels, Logits, Maps, as_logits, as_maps, check_rows
+from pseudocal.arrays import (
+    InputError,
+    Labels,
+    Logits,
+    Maps,
+    as_labels,
+    as_logits,
+    as_maps,
+    check_rows,
+)
 from pseudocal.calibrators import Calibration
 from pseudocal.files import allocate_array, replacing
 from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
+from pseudocal.stored import StoredArray
 
 TELLING_ROWS = (
     1000  # rows that show whether the numbers are probabilities; all may not fit into memory
@@ -35,8 +45,8 @@ TELLING_ROWS = (
 
 def load_outputs(
     path: Path, *, outputs: Meaning | None = None, field: str | None = None
-) -> Logits | Maps:
-    """Read logits `(n, classes)`, or those of every pixel.
+) -> Logits | Maps | StoredArray:
+    """Open logits `(n, classes)`, or those of every pixel.
 
     Probabilities become logits by taking the logarithm.
 
@@ -47,12 +57,12 @@ def load_outputs(
 
     """
     array = saved_array(path, field)
-    logits = as_maps(array) if array.ndim == 4 else as_logits(array)
     read = AsLogits(lambda x: x, outputs)
-    if outputs == "probabilities":
-        return read(logits)
-    read(logits[: 1 if logits.ndim == 4 else TELLING_ROWS])
-    return logits
+    as_checked = as_maps if array.ndim == 4 else as_logits
+    if outputs == "probabilities" or array.ndim not in (2, 4) or array.dtype.kind != "f":
+        return read(as_checked(np.asarray(array)))
+    read(as_checked(array[: 1 if array.ndim == 4 else TELLING_ROWS]))
+    return array
 
 
 def score_files(
@@ -91,14 +101,29 @@ def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
 
 
 def _scored_rows(
-    logits: Logits, truth: Labels, calibration: Calibration | None
+    logits: Logits | StoredArray, truth: Labels, calibration: Calibration | None
 ) -> tuple[Outcomes, Outcomes | None]:
-    after = None if calibration is None else Outcomes.from_logits(calibration(logits), truth)
-    return Outcomes.from_logits(logits, truth), after
+    """Score logits a few rows at a time: all may not fit into memory."""
+    truth = as_labels(truth, cast("Logits", logits))  # only the shape of the logits matters here
+    before = []
+    after = []
+    for rows, some in _checked_chunks(logits):
+        before.append(Outcomes.from_logits(some, truth[rows]))
+        if calibration is not None:
+            after.append(Outcomes.from_logits(calibration(some), truth[rows]))
+    return Outcomes.concatenate(before), Outcomes.concatenate(after) if after else None
+
+
+def _checked_chunks(logits: Logits | StoredArray) -> Iterator[tuple[slice, Logits]]:
+    """Read logits a few rows at a time; an error names the row of the file."""
+    for rows in row_chunks(logits):
+        some = logits[rows]
+        check_rows(some, np.arange(rows.start, rows.stop))
+        yield rows, some
 
 
 def _scored_maps(
-    maps: Maps, labels: Path, calibration: Calibration | None
+    maps: Maps | StoredArray, labels: Path, calibration: Calibration | None
 ) -> tuple[Segmented, Segmented | None]:
     """Score maps one image at a time: the maps of all may not fit into memory."""
     masks = read_array(labels) if labels.suffix.lower() in ARRAYS else np.empty(0)
@@ -129,18 +154,23 @@ def apply_file(
     values = load_outputs(logits, outputs=outputs, field=field)
     if out.suffix != ".npy":
         raise InputError(f"expected an output file that ends in .npy, got {out}")
-    check_maps(values) if values.ndim == 4 else check_rows(values)
-    chunks = (
-        [slice(i, i + 1) for i in range(len(values))] if values.ndim == 4 else row_chunks(values)
-    )
+    chunks = _checked_images(values) if values.ndim == 4 else _checked_chunks(values)
     with replacing(out) as aside:
         written = allocate_array(
             aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32
         )
-        for rows in chunks:
-            written[rows] = calibration.probabilities(values[rows])
+        for rows, some in chunks:
+            written[rows] = calibration.probabilities(some)
         del written
     return tuple(values.shape)
+
+
+def _checked_images(maps: Maps | StoredArray) -> Iterator[tuple[slice, Maps]]:
+    """Read maps one image at a time; an error names the image of the file."""
+    for i in range(len(maps)):
+        image = maps[i : i + 1]
+        check_maps(image, first=i)
+        yield slice(i, i + 1), image
 
 
 def rewrite_report(folder: Path) -> Path:

@@ -21,6 +21,7 @@ from pseudocal.extras import require
 from pseudocal.files import replacing
 from pseudocal.metrics.images import ImageRow
 from pseudocal.passes import block_starts, let_go
+from pseudocal.stored import StoredArray
 
 TOP_CLASSES = 5
 CHUNK = 1 << 22  # logits that are processed together, which takes some tens of megabytes
@@ -39,7 +40,7 @@ PredictionTable = dict[
 ]  # columns of one length, by name; arrays may be (n, k)
 
 
-def row_chunks(logits: Logits) -> Iterator[slice]:
+def row_chunks(logits: Logits | StoredArray) -> Iterator[slice]:
     """Yield slices of rows of bounded size.
 
     The memory of a memory map is released after each slice.
@@ -48,7 +49,7 @@ def row_chunks(logits: Logits) -> Iterator[slice]:
     [slice(0, 5, None)]
 
     Args:
-        logits: `(n, classes)`, an array or a memory map.
+        logits: `(n, classes)`: an array, a memory map or an array in a file.
 
     """
     step = block_starts(logits.shape).step
@@ -56,7 +57,8 @@ def row_chunks(logits: Logits) -> Iterator[slice]:
     for start in range(0, len(logits), rows):
         stop = min(start + rows, len(logits))
         yield slice(start, stop)
-        let_go(logits, start, stop)
+        if not isinstance(logits, StoredArray):
+            let_go(logits, start, stop)
 
 
 @dataclass(frozen=True, eq=False)
