@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pseudocal.app.inputs.csv_cells import plain_cell
 from pseudocal.app.report import labelling
 from pseudocal.app.report.images import image_within
 from pseudocal.app.report.labelling import (
     OTHER_ANSWERS,
     Question,
     answer_labels,
-    plain_cell,
     write_labelling_page,
 )
 from pseudocal.arrays import InputError

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.csv_cells import plain_cell
 from pseudocal.app.inputs.csv_tables import NUMBER, text_array
 from pseudocal.app.inputs.tables import REAL, check_regular, read_array, read_columns
 from pseudocal.arrays import InputError
@@ -78,8 +79,9 @@ def _number(value: Any, numbers: dict[str, int], path: Path) -> int:
     if value is None or value == "":
         raise InputError(f"expected a label for each input in {path}, got an empty one")
     text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    if text in numbers:
-        return numbers[text]
+    for name in (text, plain_cell(text)):
+        if name in numbers:
+            return numbers[name]
     if isinstance(value, str | bytes | int) and NUMBER.fullmatch(text):
         return int(text)
     short = repr(text if len(text) <= 50 else text[:50] + "...")
@@ -100,6 +102,9 @@ def _table(path: Path, names: Sequence[str]) -> NDArray[Any]:
             raise InputError(
                 f"expected one label for {name} in {path}, got both {by_name[name]} and {label}"
             )
+    plain = {plain_cell(name): label for name, label in by_name.items()}
+    if len(plain) == len(by_name) and all(name in plain for name in names):  # a table that we wrote
+        by_name = plain
     missing = [name for name in names if name not in by_name]
     if missing:
         raise InputError(f"expected a label for each input, got none for {missing[0]} in {path}")

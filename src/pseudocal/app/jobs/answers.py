@@ -5,7 +5,6 @@ Whom to ask, on a page or in a table, and what the answers make of a calibration
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.inputs import open_inputs
+from pseudocal.app.inputs.csv_cells import csv_cell, plain_cell
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.jobs.answer_file import (
@@ -30,7 +30,7 @@ from pseudocal.app.jobs.kept_target import KeptTarget
 from pseudocal.app.jobs.setup import check_count
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.report.images import as_frame
-from pseudocal.app.report.labelling import Question, guarded_cell, write_labelling_page
+from pseudocal.app.report.labelling import Question, write_labelling_page
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
@@ -76,15 +76,17 @@ def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> P
             aside, questions, shown_classes(kept.target.classes, kept.logits.shape[1])
         )
         with (aside / TEMPLATE).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
             shown = [[] if _is_array(kept.target) else one.cells for one in questions]
-            columns = [guarded_cell(column) for column, _ in shown[0]]
-            writer.writerow([*answer_columns(pixels=kept.pixels is not None), *columns])
+            header = [
+                *answer_columns(pixels=kept.pixels is not None),
+                *(column for column, _ in shown[0]),
+            ]
+            file.write(",".join(map(csv_cell, header)) + "\n")
             for one, row, cells in zip(questions, rows, shown, strict=True):
-                texts = (guarded_cell(cell) for _, cell in cells)
-                writer.writerow(
-                    [guarded_cell(one.name), *(one.pixel or ()), filled.get(names[row], ""), *texts]
-                )
+                spot = [str(number) for number in one.pixel or ()]
+                label = csv_cell(filled.get(names[row], ""))
+                texts = [csv_cell(text) for _, text in cells]
+                file.write(",".join([csv_cell(one.name), *spot, label, *texts]) + "\n")
     return out / "label.html"
 
 
@@ -160,7 +162,7 @@ def _filled_in(path: Path, names: list[str], *, pixels: bool) -> dict[str, str]:
                 f"expected {path} with answers to the first {len(names)} questions, got one for {one.name!r} in line "
                 f"{one.line}: ask more questions, or move the file away"
             )
-        filled[name] = one.text
+        filled[name] = plain_cell(one.text)
     return filled
 
 

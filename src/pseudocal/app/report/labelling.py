@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pseudocal.app.inputs.csv_cells import AT_START, WITHIN
 from pseudocal.app.report.images import image_within, marked_within
 from pseudocal.app.report.page import templates
-from pseudocal.app.report.predictions import FORMULA
 from pseudocal.arrays import InputError
 from pseudocal.files import replacing
 from pseudocal.metrics.images import RgbImage
@@ -103,30 +103,6 @@ def answer_labels(classes: Sequence[str]) -> list[str]:
     return labels
 
 
-def guarded_cell(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula, as the page writes it.
-
-    `plain_cell` gives the text back.
-
-    >>> guarded_cell("=1+1.png"), plain_cell(guarded_cell("'=1+1.png")), guarded_cell("'80s.png")
-    ("'=1+1.png", "'=1+1.png", "'80s.png")
-    """
-    return f"'{text}" if text.lstrip("'").startswith(FORMULA) else text
-
-
-def plain_cell(text: str) -> str:
-    """A cell of `answers.csv` without the apostrophe that keeps a spreadsheet from taking it for a formula.
-
-    The page puts an apostrophe in front of text that begins with one of `FORMULA`, or with
-    apostrophes and then one of them. No other cell is changed by the page or here, so the text
-    comes back exactly.
-
-    >>> plain_cell("'=1+1.png"), plain_cell("''-a"), plain_cell("'80s"), plain_cell("=1+1.png")
-    ('=1+1.png', "'-a", "'80s", '=1+1.png')
-    """
-    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(FORMULA) else text
-
-
 def _labelling_page(questions: Sequence[Question], classes: Sequence[str]) -> str:
     labels = answer_labels(classes)
     room = IMAGES_ROOM // min(max(len(questions), 1), MANY_IMAGES)
@@ -139,7 +115,7 @@ def _labelling_page(questions: Sequence[Question], classes: Sequence[str]) -> st
             "classes": _told_apart([_unicode(name) for name in classes]),
             "labels": labels,
             "others": OTHER_ANSWERS,
-            "formula": FORMULA,
+            "guards": {"start": AT_START, "within": WITHIN},
         },
         style=style,
         script=script,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.csv_cells import csv_cell
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.report.record import from_json, to_json
 from pseudocal.arrays import Floats, InputError, Logits, softmax
@@ -26,14 +26,6 @@ from pseudocal.stored import StoredArray
 TOP_CLASSES = 5
 CHUNK = 1 << 22  # logits that are processed together, which takes some tens of megabytes
 ROWS_AT_ONCE = 65_536  # rows of a table that are written together
-FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-)  # a spreadsheet takes a cell that begins with one of these for a formula
 
 PredictionTable = dict[
     str, list[str] | NDArray[Any]
@@ -318,28 +310,27 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
 
 def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
     with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
-        writer = csv.writer(file)
         for i, table in enumerate(tables):
             if i == 0:
-                writer.writerow(table)
-            writer.writerows(
-                [_cell(value) for value in row] for row in zip(*table.values(), strict=True)
-            )
+                file.write(_csv_line(table))
+            file.writelines(_csv_line(row) for row in zip(*table.values(), strict=True))
 
 
-def _cell(value: Any) -> Any:
-    """Format one cell.
+def _csv_line(row: Iterable[Any]) -> str:
+    return ",".join(_cell(value) for value in row) + "\r\n"
 
-    Lists are joined by semicolons, and text that looks like a formula gets an apostrophe.
 
-    >>> _cell(np.array([0.25, 1 / 3])), _cell("=1+1.png")
-    ('0.25;0.333333', "'=1+1.png")
+def _cell(value: Any) -> str:
+    """Format one cell: text is quoted, and lists of numbers are joined by semicolons.
+
+    >>> _cell(np.array([0.25, 1 / 3])), _cell("a.png")
+    ('0.25;0.333333', '"a.png"')
     """
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(FORMULA) else value
+        return csv_cell(value)
     if isinstance(value, np.ndarray):
-        return ";".join(str(_cell(v)) for v in value)
-    return f"{value:.6g}" if isinstance(value, float | np.floating) else value
+        return ";".join(_cell(v) for v in value)
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
 WRITERS = {"csv": _write_csv, "parquet": _write_parquet}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Sequence
 
+from pseudocal.app.inputs.csv_cells import csv_cell
 from pseudocal.lab.bench.calibrators import COMPARED
 from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
@@ -87,19 +86,18 @@ def comma_separated(table: Table) -> str:
 
     One line per cell, in full precision, and as fractions rather than percent.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", "calibrator", "column", "metric", "mean", "sd", "paper"])
+    lines = [
+        ",".join(map(csv_cell, ["table", "calibrator", "column", "metric", "mean", "sd", "paper"]))
+    ]
     for name, cells in table.rows:
         metric = SKILLS.get(name, table.metric)
         for column, cell in zip(table.columns, cells, strict=True):
             values = ["" if math.isnan(v) else repr(v) for v in (cell.mean, cell.sd, cell.paper)]
-            writer.writerow([table.title, name, column, metric, *values])
+            lines.append(",".join([*map(csv_cell, [table.title, name, column, metric]), *values]))
         if name in table.seconds:
-            writer.writerow(
-                [table.title, name, "average", "seconds", repr(table.seconds[name]), "", ""]
-            )
-    return out.getvalue().rstrip("\n")
+            texts = map(csv_cell, [table.title, name, "average", "seconds"])
+            lines.append(",".join([*texts, repr(table.seconds[name]), "", ""]))
+    return "\n".join(lines)
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {
@@ -141,16 +139,19 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
     """
     found = [each for each in found if each.error is None]
     if form == "csv":
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["calibrator", *found[0].metrics, "temperature"] if found else [])
-        writer.writerows(
-            [
-                [each.calibrator, *map(repr, each.metrics.values()), each.temperature]
-                for each in found
-            ]
+        lines = (
+            [",".join(map(csv_cell, ["calibrator", *found[0].metrics, "temperature"]))]
+            if found
+            else []
         )
-        return out.getvalue().rstrip("\n")
+        for each in found:
+            temperature = "" if each.temperature is None else repr(each.temperature)
+            lines.append(
+                ",".join(
+                    [csv_cell(each.calibrator), *map(repr, each.metrics.values()), temperature]
+                )
+            )
+        return "\n".join(lines)
     head = [
         "calibrator",
         *(f"{METRIC_NAMES.get(key, key)}{', %' * (key in PERCENT)}" for key in SAVED_METRICS),

@@ -2,7 +2,7 @@
 // Names of files, columns and classes are others' text: they are set with textContent, never as markup.
 const FEW = 10; // classes: as many as there are digits; more are searched
 const SHOWN = 1000; // classes at a time
-const { questions, classes, labels, others, formula } = JSON.parse(document.getElementById("data").textContent);
+const { questions, classes, labels, others, guards } = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const search = element("search");
 const few = classes.length <= FEW;
@@ -68,9 +68,9 @@ function nextOpen(from) {
 // --- the file
 
 function cell(text) {
-  const first = text.replace(/^'+/, "")[0];
-  const plain = formula.includes(first) ? `'${text}` : text; // or a spreadsheet would calculate it
-  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain;
+  // or a spreadsheet would calculate it: see csv_cells.py
+  const guarded = text.replace(new RegExp(guards.within, "g"), "$1'").replace(new RegExp(guards.start), "'");
+  return `"${guarded.replaceAll('"', '""')}"`;
 }
 
 function table() {

@@ -1,0 +1,100 @@
+"""Hostile names and texts on their way through the commands.
+
+Into CSV files as text, and back unchanged.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+
+FORMULA = ("=", "+", "-", "@")
+NAMES = (
+    "a;=1+1;.png",
+    "a\t=1+1\t.png",
+    "e\r=HYPERLINK(1).png",
+    "b|@sum.png",
+    "'=1.png",
+    "=1.png",
+    "f\n-1.png",
+    "g.png",
+)
+
+
+def formulas(path):
+    found = []
+    for separator in (",", ";", "\t", "|"):
+        with path.open(newline="", encoding="utf-8") as file:
+            cells = [cell for row in csv.reader(file, delimiter=separator) for cell in row]
+        found += [(separator, cell) for cell in cells if cell.strip().startswith(FORMULA)]
+    return found
+
+
+def fill_in(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row | {"label": i % 2} for i, row in enumerate(csv.DictReader(file))]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_images_with_hostile_names(pseudocal, tmp_path, monkeypatch):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    (tmp_path / "images").mkdir()
+    for name in NAMES:
+        Image.fromarray(rng.integers(0, 255, size=(8, 8, 3), dtype=np.uint8)).save(
+            tmp_path / "images" / name
+        )
+    (tmp_path / "hostile_names.py").write_text(
+        "def two(x):\n    return x.mean(axis=(2, 3))[:, :2] * 9\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    out = tmp_path / "out"
+    words = (
+        "hostile_names:two",
+        tmp_path / "images",
+        "--size",
+        8,
+        "--outputs",
+        "logits",
+        "--format",
+        "csv",
+    )
+    done = pseudocal("calibrate", *words, "-o", out)
+    assert done.code == 0, done.err
+    assert formulas(out / "predictions.csv") == []
+    assert pseudocal("ask", out, "-n", len(NAMES)).code == 0
+    assert formulas(out / "ask.csv") == []
+    fill_in(out / "ask.csv")
+    done = pseudocal("refine", out, out / "ask.csv")
+    assert done.code == 0, done.err
+    assert f"measured on {len(NAMES)} answers" in done.out
+    assert set(json.loads((out / "target.json").read_text())["names"]) == set(NAMES)
+    fill_in(out / "predictions.csv")
+    done = pseudocal(
+        "calibrate", *words, "-o", tmp_path / "again", "--labels", out / "predictions.csv"
+    )
+    assert done.code == 0, done.err
+
+
+def test_texts_with_formulas(pseudocal, tmp_path):
+    np.save(tmp_path / "logits.npy", np.random.default_rng(0).normal(size=(len(NAMES), 2)))
+    with (tmp_path / "texts.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("=text;=1", "more"), *((name, name) for name in NAMES)])
+    done = pseudocal(
+        "ask",
+        tmp_path / "logits.npy",
+        "--outputs",
+        "logits",
+        "--inputs",
+        tmp_path / "texts.csv",
+        "-n",
+        8,
+    )
+    assert done.code == 0, done.err
+    assert formulas(tmp_path / "logits" / "ask.csv") == []

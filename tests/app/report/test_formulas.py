@@ -1,0 +1,117 @@
+"""CSV files that we write.
+
+No spreadsheet finds a formula with any separator, and names come back exactly.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.jobs.answer_file import read_answers
+from pseudocal.app.jobs.answers import ask_about
+from pseudocal.app.report.predictions import Confidences, Target, row_table, write_predictions
+
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+SEPARATORS = (",", ";", "\t", "|")
+SPACES = " \t\r\n\x0b\x0c\xa0\u3000\ufeff"
+PARTS = [
+    *FORMULA,
+    "'",
+    '"',
+    ",",
+    ";",
+    "|",
+    "\t",
+    "\r",
+    "\n",
+    " ",
+    "\u3000",
+    "a",
+    "1",
+    "HYPERLINK(1)",
+]
+HOSTILE = [
+    "a;=1+1;.png",
+    "a\t=1+1\t.png",
+    "e\r=HYPERLINK(1)",
+    "b|\n@sum",
+    'c;"=1"',
+    "=1",
+    "'=1",
+    "\uff1d1",
+    ' "=1',
+    "\t=1",
+    "d\r\n-1",
+    "'80s",
+    "end;",
+]
+
+strange_texts = st.lists(st.sampled_from(PARTS), min_size=1, max_size=8).map("".join)
+any_texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
+different_names = st.lists(strange_texts | any_texts, min_size=2, max_size=5, unique=True)
+
+
+def formulas(path: Path) -> list[tuple[str, str]]:
+    """The cells that a spreadsheet would compute, each with the separator that shows it."""
+    found = []
+    for separator in SEPARATORS:
+        with path.open(newline="", encoding="utf-8") as file:
+            cells = [cell for row in csv.reader(file, delimiter=separator) for cell in row]
+        found += [(separator, cell) for cell in cells if cell.lstrip(SPACES).startswith(FORMULA)]
+    return found
+
+
+def with_labels(path: Path, filled: Path) -> list[dict[str, str]]:
+    """Write a copy of a table in which each row has its number as the label, as a spreadsheet would."""
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [row | {"label": str(i)} for i, row in enumerate(csv.DictReader(file))]
+    with filled.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return rows
+
+
+@given(different_names, different_names)
+@example(HOSTILE, HOSTILE[::-1])
+def test_predictions_hold_no_formula_and_name_their_inputs_as_labels(names, classes):
+    names = [f"{name}.png" for name in names]  # a column of nothing but numbers is read as numbers
+    top = np.arange(len(names))[:, None] % len(classes)
+    seen = Confidences(top, np.full(top.shape, 0.75), np.full(top.shape, 0.5))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / write_predictions(
+            Path(folder), [row_table(names, seen, classes)], kind="csv"
+        )
+        assert formulas(path) == []
+        with_labels(path, Path(folder) / "labels.csv")
+        assert read_labels(Path(folder) / "labels.csv", names).tolist() == list(range(len(names)))
+
+
+@given(different_names)
+@example(HOSTILE)
+@settings(max_examples=40, deadline=None)
+def test_questions_hold_no_formula_and_answers_find_their_inputs(names):
+    n = len(names)
+    target = Target(
+        tuple(names), None, None, None, (), None, "m", None, None, binary=False, saved=True
+    )
+    with TemporaryDirectory() as folder:
+        np.save(Path(folder) / "logits.npy", np.eye(n))
+        target.save(Path(folder))
+        ask_about(folder, n)
+        path = Path(folder) / "ask.csv"
+        assert formulas(path) == []
+        with_labels(path, Path(folder) / "answers.csv")
+        found = read_answers(Path(folder) / "answers.csv", names, [str(i) for i in range(n)])
+        assert sorted(given.name for given, _ in found) == sorted(names)
+        Path(folder, "answers.csv").replace(path)
+        ask_about(folder, n)  # what was filled in stays
+        assert formulas(path) == []
+        assert read_answers(path, names, [str(i) for i in range(n)]) == found
