@@ -6,13 +6,20 @@ No spreadsheet finds a formula with any separator, and names come back exactly.
 from __future__ import annotations
 
 import csv
+import json
+import re
+import shutil
+import subprocess
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pseudocal.app.inputs.csv_cells import AT_START, WITHIN, csv_cell
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.jobs.answer_file import read_answers
 from pseudocal.app.jobs.answers import ask_about
@@ -115,3 +122,21 @@ def test_questions_hold_no_formula_and_answers_find_their_inputs(names):
         ask_about(folder, n)  # what was filled in stays
         assert formulas(path) == []
         assert read_answers(path, names, [str(i) for i in range(n)]) == found
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node on this machine")
+def test_the_page_writes_the_same_cells():
+    script = (
+        files("pseudocal.app.report").joinpath("templates/label.js").read_text(encoding="utf-8")
+    )
+    found = re.search(r"function cell\(text\) \{.*?\n\}", script, re.DOTALL)
+    assert found is not None
+    rng = np.random.default_rng(0)
+    texts = [*HOSTILE, *("".join(rng.choice(PARTS, size=rng.integers(1, 9))) for _ in range(2000))]
+    guards = json.dumps({"start": AT_START, "within": WITHIN})
+    read = "JSON.parse(require('fs').readFileSync(0, 'utf8'))"
+    program = f"const guards = {guards}; {found[0]}; console.log(JSON.stringify({read}.map(cell)))"
+    done = subprocess.run(
+        ["node", "-e", program], input=json.dumps(texts), capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [csv_cell(text) for text in texts]

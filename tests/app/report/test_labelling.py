@@ -44,6 +44,9 @@ HOSTILE = (
     "two\nlines\u2028three",
     "{{ 7 * 7 }} {% raw %} ${7 * 7}",
     "&amp; ünïcödé 猫",
+    "a;=1+1;.png",
+    "b|\n@sum",
+    "\uff1d1",
 )
 
 

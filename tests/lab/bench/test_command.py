@@ -44,7 +44,7 @@ def test_tables_and_figures_of_a_run(tiny_file, done, tmp_path, capsys):
         )
         == 0
     )
-    assert "optdigits->fonts,nll," in capsys.readouterr().out
+    assert '"optdigits->fonts","nll",' in capsys.readouterr().out
     assert bench("table", tiny_file, "--out", done.out, "--metric", "miou") == 3
     assert (
         "expected a suite with scores of miou, got tiny, which has none" in capsys.readouterr().err

@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 
 FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"  # with the full-width variants; for a character class
-IGNORED = (
+LEADING = (
     "[ \x0b\x0c\xa0\u3000\ufeff\"']*"  # quotation marks, apostrophes and spaces before a formula
 )
 SEPARATOR = "[;|\t\r\n]"  # where a cell begins; our own comma is always within quotation marks
 # of the text; a spreadsheet may remove a tab or a line break there
-AT_START = f"^(?={IGNORED}[{FORMULA}\t\r\n])"
-WITHIN = f"({SEPARATOR})(?={IGNORED}[{FORMULA}])"
+AT_START = f"^(?={LEADING}[{FORMULA}\t\r\n])"
+WITHIN = f"({SEPARATOR})(?={LEADING}[{FORMULA}])"
 GUARD_AT_START = re.compile(AT_START.replace("^", "^'", 1))
 GUARD_WITHIN = re.compile(WITHIN.replace(")", ")'", 1))
 

@@ -165,7 +165,7 @@ class PartWork:
             outputs.append(_calibrated(self.calibration, logits))
             if self.keep:
                 kept.append(
-                    (batch.rows, kept_of(whole.inputs, batch.rows, logits, outputs[-1], self.keep))
+                    (batch.rows, kept_of(whole, batch.rows, logits, outputs[-1], self.keep))
                 )
         rows = sum(map(len, outputs))
         if kept:
