@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,8 +96,9 @@ def replacing(path: Path) -> Iterator[Path]:
     ...     (Path(folder) / "a.txt").read_text(), os.listdir(folder)
     ('whole', ['a.txt'])
     """
-    # the suffix stays the last: NumPy appends those that are not there
-    aside = path.with_name(f".{path.stem}.{os.getpid()}{ASIDE}{path.suffix}")
+    # the suffix stays the last: NumPy appends those that are not there. Nobody can guess the name
+    # and put a link there
+    aside = path.with_name(f".{path.stem}.{secrets.token_hex(8)}{ASIDE}{path.suffix}")
     with writing(path, path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -104,6 +106,37 @@ def replacing(path: Path) -> Iterator[Path]:
             aside.replace(path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def own_file(folder: Path, name: str) -> Path:
+    """The path of a file in a folder that may come from anyone.
+
+    A link that leaves the folder is refused.
+
+    >>> own_file(Path("out"), "report.json") == Path("out/report.json")
+    True
+
+    Args:
+        folder: the folder. It may be a link itself: the user named it.
+        name: the name of the file, without slashes.
+
+    """
+    path = folder / name
+    if path.is_symlink() and not is_inside(path, folder):
+        raise InputError(
+            f"expected a file in {folder}, got {path}, a link to {os.readlink(path)}: "
+            "if you trust it, put the file itself there"
+        )
+    return path
+
+
+def is_inside(path: Path | str, folder: Path) -> bool:
+    """Whether a path is in a folder or below it once all links are followed.
+
+    >>> is_inside("out/a.png", Path("out")), is_inside("out/../a.png", Path("out"))
+    (True, False)
+    """
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def left_aside(folder: Path) -> list[Path]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -29,6 +28,14 @@ from pseudocal.app.jobs.job import (
     SOME,
     TABLES_OF_JOB,
     Job,
+)
+from pseudocal.app.jobs.made_here import (
+    MARKER,
+    check_made_here,
+    check_no_links,
+    make_here,
+    remove,
+    remove_made_here,
 )
 from pseudocal.app.jobs.setup import Setup
 from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD
@@ -88,6 +95,9 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
                 with writing(out, out):
                     _finish(out)
                     _check_places(out, (*RESULTS, *FOLDERS))
+                    if PARTS in keeps and os.path.lexists(out / PARTS):
+                        check_no_links(out / PARTS)
+                    make_here(out / STAGED)
                     check_writable(out / STAGED)
                 with writing(out, out / STAGED):
                     yield out / STAGED
@@ -95,7 +105,9 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
                     _check_same(out, folder)
                     _publish(out, keeps)
             finally:
-                shutil.rmtree(out / STAGED, ignore_errors=True)
+                with suppress(OSError):  # what went wrong before says more
+                    check_no_links(out / STAGED)
+                    remove_made_here(out / STAGED)
     finally:
         for made in missing:
             with suppress(OSError):  # it holds something by now
@@ -104,14 +116,16 @@ def staged(out: Path, *, keeps: tuple[str, ...] = ()) -> Iterator[Path]:
 
 def finish(out: Path) -> None:
     """Finish what a killed run had decided to publish, sweep what another had not, and leave a running one alone."""
-    if (out / STAGED).exists() or (out / DECIDED).exists():
+    if os.path.lexists(out / STAGED) or os.path.lexists(out / DECIDED):
         with locked(out), writing(out, out):
             _finish(out)
 
 
 def _finish(out: Path) -> None:
-    shutil.rmtree(out / STAGED, ignore_errors=True)
-    if (out / DECIDED).is_dir():
+    check_made_here(out / STAGED)
+    check_made_here(out / DECIDED)
+    remove_made_here(out / STAGED)
+    if os.path.lexists(out / DECIDED):
         _move(out)
 
 
@@ -125,9 +139,10 @@ def _make(out: Path) -> None:
 def _check_places(out: Path, names: Iterable[str]) -> None:
     """Refuse folders in the places of files, and folders of others in the places of ours."""
     for name in names:
-        if (out / name).is_dir() and not (
-            name in FOLDERS and (out / name / FOLDERS[name]).is_file()
-        ):
+        place = out / name
+        if place.is_symlink():  # which is replaced; what it points to stays
+            continue
+        if place.is_dir() and not (name in FOLDERS and (place / FOLDERS[name]).is_file()):
             raise OutputError(f"expected to write {out / name}, got a folder of that name")
 
 
@@ -147,7 +162,7 @@ def _check_same(out: Path, folder: int | None) -> None:
 def _publish(out: Path, keeps: tuple[str, ...]) -> None:
     """Decide, with one rename, and move the files to their places."""
     aside = out / STAGED
-    written = {path.name for path in aside.iterdir()}
+    written = {path.name for path in aside.iterdir()} - {MARKER}
     _check_places(out, written)
     folders = {PARTS: PARTS_RECORD, **FOLDERS}
     earlier = (
@@ -171,15 +186,17 @@ def _move(out: Path) -> None:
     listed = decided / "gone.txt"
     for name in listed.read_text(encoding="utf-8").split("\n") if listed.exists() else ():
         if name == PARTS or name in FOLDERS:
-            shutil.rmtree(out / name, ignore_errors=True)
+            with suppress(OSError):
+                remove(out / name)
         elif name in RESULTS:
             (out / name).unlink(missing_ok=True)
     for path in sorted(decided.iterdir()):
-        if path != listed:
-            if path.is_dir() and (out / path.name).is_dir():  # a folder does not replace another
-                shutil.rmtree(out / path.name)
-            os.replace(path, out / path.name)
-    shutil.rmtree(decided)
+        if path.name in (MARKER, listed.name):
+            continue
+        if path.is_dir():  # a folder does not replace another, nor a link
+            remove(out / path.name)
+        os.replace(path, out / path.name)
+    remove_made_here(decided)
 
 
 @contextmanager
