@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+# the key that signs records: not that of who runs the tests
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="pseudocal-state-")
 
 CENTRES = np.random.default_rng(1).normal(size=(10, 16))
 

@@ -282,7 +282,7 @@ class Evidence:
             return False
         error = self.temperature().log_se
         needed = (
-            held * (error / tolerance) ** 2
+            held * min(error / tolerance, 1e6) ** 2
         )  # the error decreases with the square root of the number of mixup samples
         self._look_at = int(np.clip(1.02 * needed, 1.1 * held, 2 * held))
         return error < tolerance

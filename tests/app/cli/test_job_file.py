@@ -101,7 +101,7 @@ def test_every_setting_comes_back(tmp_path):
     job = Job(
         'a "model".onnx',
         "dätä",
-        Path("o\\ut"),
+        tmp_path / "o\\ut",
         method=PseudoCal(lam=0.1 + 0.55, tolerance=1e-3, pixels_per_image=None),
         second_opinion="other.onnx",
         preprocessing={"size": (32, 48), "mean": (1 / 3,), "layout": "nhwc"},

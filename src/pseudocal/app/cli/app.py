@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -102,8 +101,7 @@ def calibrate(
     trust_model: Annotated[
         bool,
         option(
-            "--trust-model",
-            help="open .pt2 and TorchScript files, which can run code, for MODEL and MODEL2",
+            "--trust-model", help="run code: .pt2 and TorchScript files, and what a job file names"
         ),
     ] = False,
     architecture: Annotated[
@@ -212,8 +210,7 @@ def calibrate(
         check_alone(
             context, "job_file", {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"}
         )
-        again = read_job(job_file)
-        job = replace(again, out=out or again.out, trust=trust_model)
+        job = read_job(job_file, out=out, trust=trust_model)
         _end(
             show_progress(job_steps(job), quiet=quiet),
             quiet=quiet,
@@ -297,12 +294,18 @@ def ask_person(
     ] = False,
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
     classes: Annotated[Path | None, option(help="text file of class names, one per line")] = None,
+    trust_paths: Annotated[
+        bool,
+        option(
+            "--trust-paths", help="read files that OUT names elsewhere, if somebody else wrote OUT"
+        ),
+    ] = False,
 ) -> None:
     """Write questions to a person: a page to open in a browser, and a table to fill in."""
     saved = {"inputs": inputs, "outputs": outputs, "binary": binary, "field": field}
     names = names_in(classes)
     folder = _folder_of(about, out, saved | ({"classes": names} if about.is_file() else {}))
-    page = ask_about(folder, n, classes=names)
+    page = ask_about(folder, n, classes=names, trust_paths=trust_paths)
     typer.echo(f"{page}: {n:,} questions; open it in a browser, answer, save answers.csv")
     typer.echo(f"{folder / TEMPLATE}: the same as a table, to fill in elsewhere")
     if not Target.load(folder).classes:
@@ -333,6 +336,12 @@ def refine_result(
         bool,
         option("--trust-model", help="open .pt2 and TorchScript again: such files can run code"),
     ] = False,
+    trust_paths: Annotated[
+        bool,
+        option(
+            "--trust-paths", help="read files that OUT names elsewhere, if somebody else wrote OUT"
+        ),
+    ] = False,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
     as_json: Annotated[bool, option("--json", help="print the result as JSON")] = False,
@@ -350,7 +359,8 @@ def refine_result(
         "classes": names_in(classes),
     }
     folder = _folder_of(about, out, saved)
-    steps = refine_steps(folder, answers, drawn_by=labels_are, trust=trust_model, device=device)
+    consent = {"trust": trust_model, "trust_paths": trust_paths}
+    steps = refine_steps(folder, answers, drawn_by=labels_are, device=device, **consent)
     _end(show_progress(steps, quiet=quiet), quiet=quiet, as_json=as_json, exit_code=exit_code)
 
 

@@ -30,8 +30,8 @@ MISSING = 5
 INTERRUPTED = 130
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
 SETTING_NAMES = (
-    "answers|binary|classes|drawn_by|features|field|labels|layout|max_bad|max_samples|outputs?|ray|resize|size|table"
-    "|text|trust"
+    "answers|binary|classes|drawn_by|features|field|labels|layout|max_bad|max_samples|out|outputs?|ray|resize|size|table"
+    "|text|trust|trust_paths"
 )
 SETTING = re.compile(
     rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'

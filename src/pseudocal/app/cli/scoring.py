@@ -16,11 +16,11 @@ from pseudocal.app.cli.printing import score_lines
 from pseudocal.app.jobs.saved_results import (
     apply_file,
     compare_reports,
+    load_calibration,
     rewrite_report,
     score_files,
 )
 from pseudocal.arrays import InputError
-from pseudocal.calibrators import Calibration
 
 OUTPUTS = (
     ".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, classes, height, width)"
@@ -63,7 +63,7 @@ def apply(
     field: Annotated[str | None, option(help=".npz: the array to use")] = None,
 ) -> None:
     """Turn saved LOGITS into calibrated probabilities."""
-    shape = apply_file(Calibration.load(calibration), logits, out, outputs=outputs, field=field)
+    shape = apply_file(load_calibration(calibration), logits, out, outputs=outputs, field=field)
     typer.echo(f"{out}: probabilities of shape {shape}")
 
 

@@ -6,7 +6,7 @@ Whom to ask, on a page or in a table, and what the answers make of a calibration
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 
 from pseudocal.app.inputs import open_inputs
 from pseudocal.app.inputs.csv_cells import csv_cell, plain_cell
+from pseudocal.app.inputs.csv_tables import NUMBER
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.jobs.answer_file import (
@@ -26,7 +27,7 @@ from pseudocal.app.jobs.answer_file import (
     shown_classes,
 )
 from pseudocal.app.jobs.job import DrawnBy
-from pseudocal.app.jobs.kept_target import KeptTarget
+from pseudocal.app.jobs.kept_target import KeptTarget, check_paths
 from pseudocal.app.jobs.setup import check_count
 from pseudocal.app.jobs.staging import staged
 from pseudocal.app.report.images import as_frame
@@ -36,12 +37,15 @@ from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
 from pseudocal.calibrators.survey import RowNumbers, ask
+from pseudocal.files import brief, own_file
 
 TEMPLATE = "ask.csv"
 MOST_CELLS = 100  # columns of a row that are shown
 
 
-def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> Path:
+def ask_about(
+    out: Path | str, n: int = 50, *, classes: Iterable[str] = (), trust_paths: bool = False
+) -> Path:
     """Write the questions to ask a person.
 
     `label.html` for a browser, and `ask.csv` to fill in elsewhere.
@@ -53,6 +57,8 @@ def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> P
         n: how many inputs to ask about.
         classes: the names of the classes, if the calibration was given none or others; they are
             kept.
+        trust_paths: whether to read files that the folder names outside itself, if somebody else
+            wrote it.
 
     Returns:
         The page.
@@ -61,6 +67,7 @@ def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> P
     out = Path(out)
     with staged(out) as aside:
         kept = KeptTarget.load(out)
+        check_paths(kept.target, out, trust_paths)
         if names_given := tuple(classes):
             check_count(names_given, kept.logits.shape[1])
             kept = replace(kept, target=replace(kept.target, classes=names_given))
@@ -69,7 +76,7 @@ def ask_about(out: Path | str, n: int = 50, *, classes: Iterable[str] = ()) -> P
         rows = ask(kept.logits, n, groups=kept.groups)
         names = kept.names
         filled = _filled_in(
-            out / TEMPLATE, [names[row] for row in rows], pixels=kept.pixels is not None
+            own_file(out, TEMPLATE), [names[row] for row in rows], pixels=kept.pixels is not None
         )
         questions = _questions(kept, rows)
         write_labelling_page(
@@ -151,7 +158,7 @@ def _check_different(names: tuple[str, ...], where: Path) -> None:
 
 def _filled_in(path: Path, names: list[str], *, pixels: bool) -> dict[str, str]:
     """What a person has written into an earlier template; it must not get lost."""
-    if not path.exists():
+    if not path.exists():  # nor a link to nothing, which is replaced
         return {}
     filled = {}
     known = KnownNames.of(names)
@@ -183,15 +190,28 @@ def _questions(kept: KeptTarget, rows: RowNumbers) -> list[Question]:
             )
         return [Question(*each) for each in zip(names, paths, spots, strict=True)]
     if pixels is not None:
-        array = read_array(_data_file(target.data), target.field)
-        return [
-            Question(name, as_frame(array[int(name)]), spot)
-            for name, spot in zip(names, spots, strict=True)
-        ]
+        path = _data_file(target.data)
+        array = read_array(path, target.field)
+        numbers = _row_numbers(names, len(array), path)
+        frames = (as_frame(array[number]) for number in numbers)
+        return [Question(*each) for each in zip(names, frames, spots, strict=True)]
     return [
         Question(name, cells=tuple(cells))
         for name, cells in zip(names, _cells_of(target, rows), strict=True)
     ]
+
+
+def _row_numbers(names: Sequence[str], length: int, path: Path) -> list[int]:
+    """The rows of a file of data that inputs are named after.
+
+    Refuse names of rows that it does not have.
+    """
+    for name in names:
+        if not NUMBER.fullmatch(name) or not 0 <= int(name) < length:
+            raise InputError(
+                f"expected the data that were predicted, got {path} with {length} rows, not {brief(name)}"
+            )
+    return [int(name) for name in names]
 
 
 def _data_file(name: str | None) -> Path:
@@ -212,9 +232,7 @@ def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]
         yield from ([] for _ in rows)
         return
     path = _data_file(target.data)
-    numbers = (
-        rows.tolist() if target.saved else [int(target.names[row]) for row in rows]
-    )  # rows are called by number
+    names = [str(row) for row in rows] if target.saved else [target.names[row] for row in rows]
     if not _is_array(target):
         columns = read_descriptions(path)
         shown = [name for name in columns if str(name).strip().lower() not in NO_INPUTS][
@@ -222,10 +240,15 @@ def _cells_of(target: Target, rows: RowNumbers) -> Iterator[list[tuple[str, str]
         ]
         if target.field is not None and not target.saved:  # of texts, what the model was given
             shown = [target.field]
-        for number in numbers:
+        if strange := [name for name in shown if name not in columns]:
+            raise InputError(
+                f"expected the column {brief(strange[0])} in {path}, got {', '.join(columns)}"
+            )
+        length = len(next(iter(columns.values()), ()))
+        for number in _row_numbers(names, length, path):
             yield [(str(name), str(columns[name][number])) for name in shown]
         return
     array = open_inputs(str(path), dtype="float64", field=target.field)
-    for number in numbers:
+    for number in _row_numbers(names, len(array), path):
         values = array.read(number).ravel()
         yield [(str(i), f"{value:.6g}") for i, value in enumerate(values[:MOST_CELLS].tolist())]

@@ -13,11 +13,14 @@ from typing import Any, Literal, get_type_hints
 
 from pseudocal.app.inputs.tables import check_regular
 from pseudocal.app.models.files import Meaning
+from pseudocal.app.models.model import UntrustedError
 from pseudocal.app.report import Report
 from pseudocal.app.report.headline import headline
+from pseudocal.app.report.predictions import check_path
 from pseudocal.app.report.record import from_json
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.files import brief, is_inside, own_file
 from pseudocal.notebook import card
 from pseudocal.skipped import one_line
 
@@ -33,11 +36,17 @@ FOUND_ANYWHERE = (
     "model",
     "second_opinion",
 )  # written as absolute paths if they exist
-NOT_WRITTEN = ("trust",)
+NOT_WRITTEN = ("job_file", "trust")
 NO_VALUE = "none"  # TOML has no null
 SOME = {
     name for name, value in asdict(PseudoCal()).items() if value is not None
 }  # not None by default
+RANGES: dict[str, tuple[float, float]] = {
+    "batch_size": (2, 2**31),
+    "max_bad": (0, 1),
+    "max_samples": (2, 2**63),
+    "workers": (0, 4096),
+}
 TABLES_OF_JOB = ("method", "preprocessing", "second_preprocessing")
 
 
@@ -56,6 +65,8 @@ class Job:
             None for none. "surrogate" or "surrogate:BACKBONE" is a surrogate of the model's own
             predictions, "zero-shot:FOLDER" a CLIP or SigLIP that is told the class names.
         trust: whether the files of both models may run code.
+        job_file: the file that the settings were read from; None if the user gave them. Code that a
+            file names needs `trust`.
         architecture: the network of a state dict, such as "resnet50"; None if no model is one.
         preprocessing: how images are prepared, as far as the user says: settings of `Preprocessing`
             (size, mean, std, layout, resize, edge), and `normalisation`, `interpolation` and
@@ -98,6 +109,7 @@ class Job:
     method: PseudoCal = DEFAULT_METHOD
     second_opinion: str | list[str] | tuple[str, ...] | None = None
     trust: bool = False
+    job_file: Path | None = field(default=None, compare=False)
     architecture: str | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
     second_preprocessing: dict[str, Any] = field(default_factory=dict)
@@ -115,11 +127,26 @@ class Job:
     max_samples: int | None = None
     max_bad: float = 0.01
     predict: Literal["all", "seen"] = "all"
-    table: str | None = None
+    table: Literal["csv", "parquet"] | None = None
     keep_logits: bool = True
     answers: Path | None = None
     drawn_by: DrawnBy = "ask"
     ray: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InputError(f"expected {name} from {low:,} to {high:,}, got {brief(value)}")
+        if self.table not in (None, "csv", "parquet"):
+            raise InputError(f"expected table as csv or parquet, got {brief(self.table)}")
+        opinions = (
+            (self.second_opinion,)
+            if isinstance(self.second_opinion, str)
+            else self.second_opinion or ()
+        )
+        for path in (self.model, self.data, *opinions, *(self.labels, self.answers, self.out)):
+            check_path(str(path or ""))
 
 
 @dataclass(frozen=True)
@@ -186,30 +213,53 @@ class Tick:
     unit: str = "inputs"
 
 
-def read_job(path: Path) -> Job:
+def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job:
     """Read a job from a TOML file.
 
     Args:
         path: the file, as `write_job` writes it or as a person or a program does: what is missing
             has its default.
+        out: the folder for the results; None for that of the file, which must be next to the file
+            or below it.
+        trust: whether the job may run code: in files of models, functions that it names, and
+            clusters.
 
     """
-    check_regular(path, "a job file")
+    check_regular(own_file(path.parent, path.name), "a job file")
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # no Unicode, no TOML, or nested too deep
         raise InputError(f"expected a job in TOML, got {path}: {one_line(error)}") from error
     hints = {name: hint for name, hint in get_type_hints(Job).items() if name not in NOT_WRITTEN}
     unknown = sorted(set(content) - set(hints))
     if unknown:
         raise InputError(f"expected settings among {', '.join(hints)} in {path}, got {unknown[0]}")
-    missing = [name for name in ("model", "data", "out") if name not in content]
+    missing = [
+        name
+        for name in ("model", "data", *(("out",) if out is None else ()))
+        if name not in content
+    ]
     if missing:
         raise InputError(f"expected {missing[0]} in {path}, got none")
+    given: dict[str, Any] = {"trust": trust, "job_file": path} | (
+        {} if out is None else {"out": out}
+    )
     try:
-        return Job(**{name: _value(name, hints[name], value) for name, value in content.items()})
+        job = Job(
+            **({name: _value(name, hints[name], value) for name, value in content.items()} | given)
+        )
     except InputError as error:
         raise InputError(f"{error} in {path}") from error
+    if out is None and not is_inside(job.out, path.parent):
+        raise InputError(
+            f"expected out in the folder of {path}, got {job.out}: give out=FOLDER to write elsewhere"
+        )
+    if job.ray not in (None, "local") and not trust:
+        raise UntrustedError(
+            f"expected a job of this machine in {path}, got the cluster {job.ray}, which could run code here: "
+            "say that you trust it with trust=True"
+        )
+    return job
 
 
 def _value(name: str, hint: Any, value: Any) -> Any:

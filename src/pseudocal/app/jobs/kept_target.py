@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -22,11 +23,13 @@ from pseudocal.app.inputs import ImageSet, InputSet
 from pseudocal.app.inputs.images import size_of_image
 from pseudocal.app.inputs.tables import ARRAYS, map_array, read_array
 from pseudocal.app.inputs.texts import open_texts
+from pseudocal.app.models.files import CODE
 from pseudocal.app.report import ImageSummary, PredictionTable, image_table
 from pseudocal.app.report.images import MAP_SIDE
 from pseudocal.app.report.predictions import Target
-from pseudocal.arrays import InputError, Labelled, Logits, Maps
+from pseudocal.arrays import InputError, Labelled, Logits, Maps, as_maps, check_rows
 from pseudocal.calibrators.confidence import confidences
+from pseudocal.files import brief, is_inside, own_file
 from pseudocal.maps import IGNORED, as_masks, at_size, draw, nothing, predicted, rows_at
 from pseudocal.metrics.images import ImageRow
 from pseudocal.randomness import Streams
@@ -35,6 +38,15 @@ MOST_PIXELS = 500  # of an image
 PIXELS_MEMORY = (
     2**26
 )  # bytes of logits of pixels, at most, unless there are more images than that has room for
+
+RANGES_OF_PIXELS = {
+    "at": (0, 2**62),
+    "y": (0, 2**31),
+    "x": (0, 2**31),
+    "pixels": (0, 2**62),
+    "fractions": (0, 1),
+    "before": (0, 1),
+}
 
 Whole = NDArray[np.int64]
 
@@ -164,7 +176,7 @@ class KeptPixels:
     @classmethod
     def load(cls, folder: Path, logits: Logits, images: int) -> KeptPixels:
         """Read what `save` wrote of so many images."""
-        path = folder / "pixels.npz"
+        path = own_file(folder, "pixels.npz")
         names = [f.name for f in fields(cls) if f.name != "logits"]
         columns = {name: np.asarray(read_array(path, name)) for name in names}
         shapes = {"pixels": (images,), "before": (images,), "fractions": (images, logits.shape[1])}
@@ -183,6 +195,16 @@ class KeptPixels:
         ):
             raise InputError(
                 f"expected pixels of images 0 to {images - 1}, in order, got others in {path}"
+            )
+        for name, (low, high) in RANGES_OF_PIXELS.items():
+            if len(columns[name]) and not (
+                low <= columns[name].min() and columns[name].max() <= high
+            ):
+                raise InputError(f"expected {name} from {low} to {high} in {path}, got others")
+        known = columns["labels"][columns["labels"] != IGNORED]
+        if len(known) and not (known.min() >= 0 and known.max() < logits.shape[1]):
+            raise InputError(
+                f"expected labels below {logits.shape[1]} in {path}, got {known.min()} to {known.max()}"
             )
         return cls(logits=logits, **columns)
 
@@ -208,12 +230,22 @@ class KeptTarget:
     def load(cls, folder: Path) -> KeptTarget:
         """Read it; logits are a memory map."""
         target = Target.load(folder)
-        logits: Logits = map_array(folder / "logits.npy")
-        of_pixels = (folder / "pixels.npz").exists()
+        logits: Logits = map_array(own_file(folder, "logits.npy"))
+        of_pixels = os.path.lexists(folder / "pixels.npz")
         images = len(target.names)
         if logits.ndim != 2 or len(logits) == 0 or not (of_pixels or len(logits) == images):
             raise InputError(
                 f"expected logits of {images} inputs in {folder}, got shape {logits.shape}"
+            )
+        classes = logits.shape[1]
+        if logits.dtype.kind != "f" or classes < 2:
+            raise InputError(
+                f"expected logits of two classes or more in {folder}, got {logits.dtype} of {classes}"
+            )
+        check_rows(logits)
+        if target.labels is not None and max(target.labels) >= classes:
+            raise InputError(
+                f"expected labels below {classes} in {folder}, got {max(target.labels)}"
             )
         return cls(
             folder, target, logits, KeptPixels.load(folder, logits, images) if of_pixels else None
@@ -245,9 +277,44 @@ class KeptTarget:
 
     def shown_maps(self) -> Iterator[tuple[Maps, NDArray[Any] | None]]:
         """The maps of the first images, in low resolution, with their true classes if those are known."""
-        with np.load(self.folder / "pixels.npz", allow_pickle=False) as file:
-            for i in range(sum(name.startswith("map_") for name in file.files)):
-                yield file[f"map_{i}"], file[f"mask_{i}"] if f"mask_{i}" in file.files else None
+        path = own_file(self.folder, "pixels.npz")
+        with np.load(path, allow_pickle=False) as file:
+            names = set(file.files)
+        for i in range(len(self.target.names)):
+            if f"map_{i}" not in names:
+                return
+            image = as_maps(read_array(path, f"map_{i}")[None])[0]
+            mask = read_array(path, f"mask_{i}") if f"mask_{i}" in names else None
+            if len(image) != self.logits.shape[1] or (
+                mask is not None and mask.shape != image.shape[1:]
+            ):
+                raise InputError(
+                    f"expected maps of {self.logits.shape[1]} classes in {path}, got shape {image.shape}"
+                )
+            yield image, mask
+
+
+def check_paths(target: Target, folder: Path, trust_paths: bool) -> None:
+    """Refuse to read what a folder from somebody else names outside itself.
+
+    What this user wrote on this machine is signed. `module:function` is never imported from a
+    record, and the file of saved outputs is not opened again.
+
+    Args:
+        target: the record.
+        folder: the folder that it was read from.
+        trust_paths: whether the user trusts the paths.
+
+    """
+    named = [*(target.image_files or ()), *(() if target.data is None else (target.data,))]
+    if not target.saved and not CODE.fullmatch(target.model):
+        named.append(target.model)
+    outside = [path for path in named if not is_inside(path, folder)]
+    if outside and not trust_paths and not target.signed:
+        raise InputError(
+            f"expected files of {folder} alone, since you did not write it on this machine, got {brief(outside[0])} "
+            f"in target.json: look at it, then give trust_paths=True"
+        )
 
 
 def texts_of(target: Target) -> list[str] | None:

@@ -10,7 +10,6 @@ kept there; nothing is predicted again.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from collections.abc import Generator
@@ -25,8 +24,9 @@ from pseudocal.app.inputs.input_sets import opinion_names
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import refined_by
 from pseudocal.app.jobs.job import JOB_FILE, DrawnBy, Job, Note, Result, Tick
-from pseudocal.app.jobs.kept_target import KeptTarget, image_tables
+from pseudocal.app.jobs.kept_target import KeptTarget, check_paths, image_tables
 from pseudocal.app.jobs.local import Backend, LocalRun, Predicted, data_name, row_tables
+from pseudocal.app.jobs.made_here import remove
 from pseudocal.app.jobs.saved_outputs import standing
 from pseudocal.app.jobs.setup import Models, open_models
 from pseudocal.app.jobs.staging import PARTS, staged, write_job
@@ -44,14 +44,24 @@ from pseudocal.app.report import (
     write_report,
 )
 from pseudocal.app.report.card import card_of
+from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Inputs
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence
 from pseudocal.calibrators.pseudocal import NO_MIXUP
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.unmixed import unmixed_calibration
+from pseudocal.files import own_file
+from pseudocal.skipped import one_line
 
-KEPT = ("logits.npy", "pixels.npz", "probe.npy", "target.json")  # what questions and answers need
+PROBE_FILE = "probe.npy"
+KEPT = ("logits.npy", "pixels.npz", PROBE_FILE, "target.json")  # what questions and answers need
+MODEL_FILES = (
+    MODEL_FOLDER,
+    "model.onnx",
+    "model.pt",
+    "model.pt2",
+)  # what a calibrated model may be written as
 SAMPLED = "; figures from a sample of the pixels"
 RUNTIMES = {
     "onnxruntime": "onnxruntime",
@@ -101,6 +111,7 @@ def refine_out(
     *,
     drawn_by: DrawnBy = "ask",
     trust: bool = False,
+    trust_paths: bool = False,
     device: str = "cpu",
 ) -> Result:
     """Bring what `calibrate` wrote up to date with a person's answers to the questions of `ask`.
@@ -116,11 +127,14 @@ def refine_out(
         drawn_by: who drew the inputs that have an answer: "ask", or "random" if someone else did,
             at random.
         trust: whether the file of the model, which is written again, may run code.
+        trust_paths: whether to read files that the folder names outside itself, if somebody else
+            wrote it.
         device: where the model runs, to try what was written.
 
     """
+    consent = {"trust": trust, "trust_paths": trust_paths}
     return _result_of(
-        refine_steps(Path(out), Path(answers), drawn_by=drawn_by, trust=trust, device=device)
+        refine_steps(Path(out), Path(answers), drawn_by=drawn_by, device=device, **consent)
     )
 
 
@@ -188,10 +202,17 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
 
 
 def refine_steps(
-    out: Path, answers: Path, *, drawn_by: DrawnBy = "ask", trust: bool = False, device: str = "cpu"
+    out: Path,
+    answers: Path,
+    *,
+    drawn_by: DrawnBy = "ask",
+    trust: bool = False,
+    trust_paths: bool = False,
+    device: str = "cpu",
 ) -> Generator[Note | Tick, None, Result]:
     """As `refine_out`, step by step. The same answers give the same files, to the last byte."""
     with staged(out, keeps=(JOB_FILE, "label.html", *KEPT)) as aside:
+        check_paths(Target.load(out), out, trust_paths)
         result = yield from _refined(
             out, aside, answers, drawn_by=drawn_by, trust=trust, device=device
         )
@@ -222,14 +243,12 @@ def _refined(
         and not kept.target.saved
         and kind_of(kept.target.model) != "callable"
     ):
-        probe = np.array(read_array(folder / "probe.npy"))
+        probe = np.array(read_array(own_file(folder, PROBE_FILE)))
         model = model or _opened_again(kept, probe, trust=trust, device=device)
         files, why_none = _ship(kept.target.outputs, model, calibration, aside, probe)
         yield from map(Note, why_none)
-    for name in set(done.model.files) - set(files):  # of a calibration that was not published
-        shutil.rmtree(aside / name) if (aside / name).is_dir() else (aside / name).unlink(
-            missing_ok=True
-        )
+    for name in set(MODEL_FILES) - set(files):  # of a calibration that was not published
+        remove(aside / name)
     data = done.data
     summary: RowSummary | ImageSummary
     if kept.pixels is None:
@@ -255,8 +274,18 @@ def _opened_again(kept: KeptTarget, probe: Inputs, *, trust: bool, device: str) 
     """The model of a calibration, which must still say what it said then."""
     target = kept.target
     meaning: dict[str, Any] = {"outputs": target.outputs, "binary": target.binary}
-    model = open_model(target.model, trust=trust, device=device, output=target.output, **meaning)
-    said, then = kept.said_of(AsLogits(model.predict, **meaning)(probe))
+    model = open_model(
+        target.model, trust=trust, typed=False, device=device, output=target.output, **meaning
+    )
+    try:
+        said, then = kept.said_of(AsLogits(model.predict, **meaning)(probe))
+    except InputError:
+        raise
+    except Exception as error:  # a model may raise anything about inputs that it does not take
+        why = one_line(error)
+        raise InputError(
+            f"expected a model that takes the inputs of {PROBE_FILE}, got {target.model}: {why}"
+        ) from error
     if said.shape != then.shape or not np.allclose(
         said, then, rtol=1e-3, atol=1e-3 * max(1.0, float(np.ptp(then)))
     ):

@@ -30,7 +30,7 @@ from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of
 from pseudocal.calibrators.calibration import scaling_to_dict
 from pseudocal.calibrators.executors import Executor, Failure, WorkOnBlock, unreadable_in
 from pseudocal.extras import require
-from pseudocal.files import replacing, save_json, sweep
+from pseudocal.files import load_json, own_file, replacing, save_json, sweep
 from pseudocal.metrics.images import ImageRow, image_row
 from pseudocal.predictors import Checked, Deferred, as_predictor
 from pseudocal.skipped import Skipped
@@ -248,12 +248,13 @@ def _folder(out: Path, key: str) -> Iterator[None]:
 
     A failure before the first part removes the folder again.
     """
-    record = out / PARTS_RECORD
+    record = own_file(out, PARTS_RECORD)
     if not record.exists() and out.exists() and any(out.glob("part-*.parquet")):
         raise InputError(
             f"expected an empty folder or one of an earlier run, got {out} with parts and no {PARTS_RECORD}"
         )
-    if record.exists() and json.loads(record.read_text(encoding="utf-8")).get("run") != key:
+    known = load_json(record, "the record of a run") if record.exists() else None
+    if known is not None and not (isinstance(known, dict) and known.get("run") == key):
         _remove_parts(out)
     sweep(out)
     created = [folder for folder in (out, *out.parents) if not folder.exists()]

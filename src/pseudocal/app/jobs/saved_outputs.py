@@ -25,6 +25,7 @@ from pseudocal.app.report import AboutData, AboutModel, Report, Timing, timing_s
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Logits, check_rows
 from pseudocal.calibrators import Calibration, uncalibrated
+from pseudocal.files import own_file
 from pseudocal.stored import StoredArray
 
 NAMES = "file"  # the column of a table that names the inputs
@@ -173,5 +174,7 @@ def standing(out: Path, target: Target) -> Standing:
             ),
             timing_since(time.monotonic()),
         )
-    done = Report.load(out / "report.json")
-    return Standing(Calibration.load(out / "calibration.json"), done.model, done.data, done.timing)
+    done = Report.load(own_file(out, "report.json"))
+    return Standing(
+        Calibration.load(own_file(out, "calibration.json")), done.model, done.data, done.timing
+    )

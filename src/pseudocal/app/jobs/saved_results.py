@@ -33,7 +33,7 @@ from pseudocal.arrays import (
     check_rows,
 )
 from pseudocal.calibrators import Calibration
-from pseudocal.files import allocate_array, replacing
+from pseudocal.files import allocate_array, own_file, replacing
 from pseudocal.maps import check_maps
 from pseudocal.metrics import Outcomes, Segmented
 from pseudocal.stored import StoredArray
@@ -78,7 +78,7 @@ def score_files(
     Labels may be names of classes: those of the columns of a table, or of the model in the folder
     of the calibration.
     """
-    loaded = None if calibration is None else Calibration.load(calibration)
+    loaded = None if calibration is None else load_calibration(calibration)
     values = load_outputs(logits, outputs=outputs, field=field)
     if values.ndim == 4:
         scored: Any = _scored_maps(values, labels, loaded)
@@ -90,12 +90,20 @@ def score_files(
     return [{key: value for key, value in row.items() if value is not None} for row in rows]
 
 
+def load_calibration(path: Path) -> Calibration:
+    """Read a calibration file.
+
+    It may lie in a folder from somebody else, and be a link that leaves it.
+    """
+    return Calibration.load(own_file(path.parent, path.name))
+
+
 def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
     """The names of the classes that the folder of a calibration knows."""
     folder = None if calibration is None else calibration.parent
     return (
         ()
-        if folder is None or not (folder / "target.json").is_file()
+        if folder is None or not (folder / "target.json").exists()
         else Target.load(folder).classes
     )
 
@@ -176,7 +184,7 @@ def _checked_images(maps: Maps | StoredArray) -> Iterator[tuple[slice, Maps]]:
 def rewrite_report(folder: Path) -> Path:
     """Draw `report.html` again from `report.json`, and return its path."""
     finish(folder)
-    write_page(Report.load(folder / "report.json"), folder)
+    write_page(Report.load(own_file(folder, "report.json")), folder)
     return folder / "report.html"
 
 
@@ -186,7 +194,7 @@ def compare_reports(folders: Sequence[Path], out: Path) -> list[ComparedLine]:
     for folder in folders:
         finish(folder)
         address = quote(os.path.relpath(folder / "report.html", out.parent))
-        lines.append(line_of(Report.load(folder / "report.json"), str(folder), address))
+        lines.append(line_of(Report.load(own_file(folder, "report.json")), str(folder), address))
     with replacing(out) as aside:
         aside.write_text(comparison(lines), encoding="utf-8", errors="replace")
     return lines

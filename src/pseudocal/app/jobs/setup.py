@@ -186,13 +186,8 @@ class Setup:
 def reading(job: Job) -> dict[str, Any]:
     """Return the settings for opening the models and reading their outputs."""
     named = {} if job.architecture is None else {"architecture": job.architecture}
-    return {
-        "output": job.output,
-        "outputs": job.outputs,
-        "binary": job.binary,
-        "trust": job.trust,
-        **named,
-    }
+    consent = {"trust": job.trust, "typed": job.job_file is None}
+    return {"output": job.output, "outputs": job.outputs, "binary": job.binary, **consent, **named}
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:

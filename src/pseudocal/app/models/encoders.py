@@ -27,7 +27,9 @@ POOLER = "pooler."  # how the names begin of the weights behind the first of the
 COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
 
 
-def open_surrogate(name: str, *, device: str = "cpu", trust: bool = False) -> OpenModel:
+def open_surrogate(
+    name: str, *, device: str = "cpu", trust: bool = False, typed: bool = True
+) -> OpenModel:
     """Open the encoder that `surrogate:BACKBONE` names; it predicts features instead of logits.
 
     >>> open_surrogate("surrogate:columns").notes
@@ -39,6 +41,7 @@ def open_surrogate(name: str, *, device: str = "cpu", trust: bool = False) -> Op
             divided by its standard deviation.
         device: where the encoder runs.
         trust: whether a file may run code.
+        typed: whether the user gave the name, as in `open_model`.
 
     """
     backbone = name.partition(":")[2]
@@ -57,7 +60,7 @@ def open_surrogate(name: str, *, device: str = "cpu", trust: bool = False) -> Op
     elif kind_of(backbone) == "huggingface":
         found = _hugging_face(backbone, device)
     else:
-        found = open_model(backbone, trust=trust, device=device, outputs="logits")
+        found = open_model(backbone, trust=trust, typed=typed, device=device, outputs="logits")
     return replace(
         found,
         classes=(),

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +51,7 @@ CAN_RUN_CODE = {
     "pt2": "a torch.export file",
     "torchscript": "a TorchScript file",
 }  # they can run code or write files
+CODE = re.compile(r"[\w.]+:[\w.]+")  # module:function
 Meaning = Literal["logits", "probabilities"]
 
 
@@ -56,6 +59,7 @@ def open_model(
     name: str,
     *,
     trust: bool = False,
+    typed: bool = True,
     architecture: str | None = None,
     classes: tuple[str, ...] = (),
     **options: Any,
@@ -68,6 +72,8 @@ def open_model(
         name: the path, `hf:owner/name`, or `module:function`, which is the user's own code.
         trust: whether the file may run code; if not, `.pt2` and TorchScript are refused before
             torch sees them.
+        typed: whether the user gave the name. If it was read from a file, `module:function` needs
+            `trust` too, and is not looked for in the current folder.
         architecture: the network of a state dict, a name in
             `app.models.architectures.ARCHITECTURES`; not used for other formats.
         classes: the class names, for a zero-shot encoder; not used for other formats.
@@ -83,8 +89,13 @@ def open_model(
             f"got {name}, {CAN_RUN_CODE[kind]}, which can: "
             'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
         )
+    if kind == "callable" and not (typed or trust):
+        raise UntrustedError(
+            f"expected a model that is no code in a file from which names are read, got {name}, "
+            "which is imported and runs: say that you trust it with trust=True"
+        )
     try:
-        found = _opened(name, kind, trust, classes, options)
+        found = _opened(name, kind, classes, options, trust=trust, typed=typed)
     except (InputError, MissingExtraError, OSError):
         raise
     except Exception as error:  # a damaged file makes its reader raise anything
@@ -93,19 +104,27 @@ def open_model(
 
 
 def _opened(
-    name: str, kind: str, trust: bool, classes: tuple[str, ...], options: dict[str, Any]
+    name: str,
+    kind: str,
+    classes: tuple[str, ...],
+    options: dict[str, Any],
+    *,
+    trust: bool,
+    typed: bool,
 ) -> OpenModel:
+    if kind == "callable":
+        return open_function(name, here=typed, **options)
     if kind == "surrogate":
         from pseudocal.app.models.encoders import (
             open_surrogate,
         )  # which opens its own files by `open_model`
 
-        return open_surrogate(name, device=options.get("device", "cpu"), trust=trust)
+        return open_surrogate(name, device=options.get("device", "cpu"), trust=trust, typed=typed)
     if kind == "zero-shot":
         from pseudocal.app.models.zero_shot import open_zero_shot  # which few need
 
         return open_zero_shot(name, classes, device=options.get("device", "cpu"))
-    is_path = kind != "callable" and not is_hub_name(name)
+    is_path = not is_hub_name(name)
     return OPENERS[kind](Path(name) if is_path else name, **options)
 
 
@@ -190,7 +209,7 @@ write hf:microsoft/resnet-18
         return _kind_of_file(path)
     if path.exists():
         raise InputError(f"expected a model file, got {name}: a pipe or a device")
-    if re.fullmatch(r"[\w.]+:[\w.]+", name):
+    if CODE.fullmatch(name):
         return "callable"
     raise no_such_model(name)
 
@@ -229,20 +248,24 @@ def _kind_of_zip(path: Path) -> str:
     raise InputError(f"expected {MODEL_FORMATS}, got {path}, another kind of archive")
 
 
-def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:
+def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any) -> OpenModel:
     """Import a function, torch module or classifier from a module.
-
-    The current folder is searched first.
 
     >>> open_function("numpy:negative").predict(2.0)
     np.float64(-2.0)
+
+    Args:
+        name: `module:function`.
+        device: where a torch module runs.
+        here: whether to search the current folder, first; if not, it is not searched at all.
+
     """
     module_name, _colon, attribute = name.partition(":")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    if here and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
     try:
-        model: Any = importlib.import_module(module_name)
+        with nullcontext() if here else _without_current_folder():
+            model: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             model = getattr(model, part)
     except (
@@ -259,6 +282,24 @@ def open_function(name: str, *, device: str = "cpu", **_: Any) -> OpenModel:
     if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
         model.to(device)
     return OpenModel("callable", as_predictor(model), notes=(f"{type(model).__name__} {name}",))
+
+
+@contextmanager
+def _without_current_folder() -> Iterator[None]:
+    """Import nothing from the current folder, unless `PYTHONPATH` has it as an absolute path."""
+    wanted = [
+        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(path)
+    ]
+    before = sys.path
+    sys.path = [
+        path
+        for path in before
+        if path in wanted or os.path.realpath(path or ".") != os.path.realpath(".")
+    ]
+    try:
+        yield
+    finally:
+        sys.path = before
 
 
 def _made_once(model: Any, name: str) -> Any:
@@ -287,7 +328,6 @@ def _made_once(model: Any, name: str) -> Any:
 
 
 OPENERS: dict[str, Callable[..., OpenModel]] = {
-    "callable": open_function,
     "huggingface": open_hugging_face,
     "onnx": open_onnx,
     "pt2": open_exported,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +15,13 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs.csv_cells import csv_cell
 from pseudocal.app.models.files import Meaning
+from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.report.record import from_json, to_json
+from pseudocal.app.report.signature import is_signed, signature_of
 from pseudocal.arrays import Floats, InputError, Logits, softmax
 from pseudocal.calibrators import Calibration
 from pseudocal.extras import require
-from pseudocal.files import replacing
+from pseudocal.files import brief, load_json, own_file, replacing
 from pseudocal.metrics.images import ImageRow
 from pseudocal.passes import block_starts, let_go
 from pseudocal.stored import StoredArray
@@ -106,6 +109,8 @@ class Target:
         outputs: whether the model gives "logits" or "probabilities".
         binary: one number per input stands for two classes.
         saved: whether the outputs came from a file, so that there is no model to write again.
+        signature: says that this user wrote the paths above on this machine; None if nobody says
+            so.
         format: what kind of file `target.json` is.
         format_version: of which version.
 
@@ -122,42 +127,82 @@ class Target:
     outputs: Meaning | None
     binary: bool
     saved: bool = False
+    signature: str | None = None
     format: Literal["pseudocal-target"] = "pseudocal-target"
-    format_version: Literal[2] = 2
+    format_version: Literal[3] = 3
 
-    def save(self, folder: Path) -> None:
-        """Write `target.json`."""
-        with replacing(folder / "target.json") as aside:
-            aside.write_text(json.dumps(to_json(self), indent=0) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: Path) -> Target:
-        """Read what `save` wrote."""
-        path = folder / "target.json"
-        if not path.is_file():
-            raise InputError(
-                f"expected a folder in which a calibration has kept its logits, got {folder} without {path.name}: "
-                "either no calibration was written there, or it kept none, like one with keep_logits=False, or on a "
-                "cluster over files of rows or an address"
-            )
-        try:
-            target: Target = from_json(cls, json.loads(path.read_text(encoding="utf-8")), "target")
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"expected the record of a target, got {path}: {error}") from error
+    def __post_init__(self) -> None:
         if (
             len(
                 {
                     len(part)
-                    for part in (target.names, target.image_files, target.labels)
+                    for part in (self.names, self.image_files, self.labels)
                     if part is not None
                 }
             )
             > 1
         ):
             raise InputError(
-                f"expected names, images and labels of the same inputs, got different ones in {path}"
+                "expected names, images and labels of the same inputs, got different ones"
             )
+        if not self.names:
+            raise InputError("expected at least one input, got none")
+        if self.labels is not None and min(self.labels) < 0:
+            raise InputError(f"expected labels of at least 0, got {min(self.labels)}")
+        if self.model.startswith(SECOND_ONLY):
+            raise InputError(
+                f"expected a model, got {self.model}, which can only be a second opinion"
+            )
+        for path in (*(self.image_files or ()), self.data or "", self.model):
+            check_path(path)
+
+    @property
+    def paths(self) -> list[Any]:
+        """The paths outside the record, as far as they are opened again, in the order in which they are signed."""
+        return [self.image_files, self.data, self.model]
+
+    @property
+    def signed(self) -> bool:
+        """Whether this user wrote the paths on this machine."""
+        return is_signed(self.paths, self.signature)
+
+    def save(self, folder: Path) -> None:
+        """Write `target.json`, signed: whoever saves it has named its paths, or trusts them."""
+        signed = replace(self, signature=signature_of(self.paths))
+        with replacing(folder / "target.json") as aside:
+            aside.write_text(json.dumps(to_json(signed), indent=0) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Target:
+        """Read what `save` wrote."""
+        path = own_file(folder, "target.json")
+        if not path.exists():
+            raise InputError(
+                f"expected a folder in which a calibration has kept its logits, got {folder} without {path.name}: "
+                "either no calibration was written there, or it kept none, like one with keep_logits=False, or on a "
+                "cluster over files of rows or an address"
+            )
+        content = load_json(path, "the record of a target")
+        try:
+            target: Target = from_json(cls, content, "target")
+        except InputError as error:
+            raise InputError(f"expected the record of a target, got {path}: {error}") from error
         return target
+
+
+def check_path(text: str) -> None:
+    r"""Refuse text that cannot be the name of a file.
+
+    >>> check_path("a\0b")
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: expected the name of a file, got 'a\x00b'
+    """
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InputError(f"expected the name of a file, got {brief(text)}") from None
+    if "\0" in text:
+        raise InputError(f"expected the name of a file, got {brief(text)}")
 
 
 def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
