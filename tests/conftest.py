@@ -5,6 +5,7 @@ Logits with a known temperature, clusters and a cheap model for them, a session 
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 # the key that signs records: not that of who runs the tests
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="pseudocal-state-")
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 CENTRES = np.random.default_rng(1).normal(size=(10, 16))
 

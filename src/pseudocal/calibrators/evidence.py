@@ -281,8 +281,9 @@ class Evidence:
         if tolerance is None or held < self._look_at:
             return False
         error = self.temperature().log_se
+        ratio = min(error / tolerance, 1e6)  # whose square is finite
         needed = (
-            held * min(error / tolerance, 1e6) ** 2
+            held * ratio**2
         )  # the error decreases with the square root of the number of mixup samples
         self._look_at = int(np.clip(1.02 * needed, 1.1 * held, 2 * held))
         return error < tolerance

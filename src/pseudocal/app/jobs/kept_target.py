@@ -40,10 +40,10 @@ PIXELS_MEMORY = (
 )  # bytes of logits of pixels, at most, unless there are more images than that has room for
 
 RANGES_OF_PIXELS = {
-    "at": (0, 2**62),
+    "at": (0, 2**31),
     "y": (0, 2**31),
     "x": (0, 2**31),
-    "pixels": (0, 2**62),
+    "pixels": (0, 2**31),
     "fractions": (0, 1),
     "before": (0, 1),
 }
@@ -327,8 +327,12 @@ def texts_of(target: Target) -> list[str] | None:
         return None
     try:
         texts = open_texts(Path(target.data), None if target.saved else target.field).texts
-        return texts if target.saved else [texts[int(name)] for name in target.names]
-    except (InputError, IndexError):  # a page without the texts is still a page
+        rows = range(len(target.names)) if target.saved else map(int, target.names)
+        return [texts[row] for row in rows]
+    except (
+        ValueError,
+        IndexError,
+    ):  # other data than those that were predicted: a page without the texts is still a page
         return None
 
 
