@@ -69,7 +69,8 @@ class Watch:
 
     @contextmanager
     def __call__(self) -> Iterator[list[str]]:
-        self.touched = seen = []
+        seen: list[str] = []
+        self.touched = seen
         try:
             yield seen
         finally:
@@ -237,7 +238,7 @@ class Hostile:
             "refine": ("refine", self.out, self.run.answers, *more),
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
-            "job": ("calibrate", "--job", self.out / "job.toml"),
+            "job": ("calibrate", "--job", self.out / "job.toml", "-o", self.out),
             "calibrate": ("calibrate", "rows_model:predict", x, "-o", self.out, "--format", "csv"),
         }
 
@@ -611,6 +612,7 @@ def test_a_job_file_with_odd_values(change, hostile, capsys):
     one = hostile()
     change_job(one.out / "job.toml", change)
     one.check("calibrate", "--job", one.out / "job.toml", capsys=capsys)
+    one.check("calibrate", "--job", one.out / "job.toml", "-o", one.out, capsys=capsys)
 
 
 @pytest.mark.parametrize(
@@ -777,7 +779,7 @@ def pickled(path: Path) -> None:
 
 ARRAYS: dict[str, Callable[[Path], None]] = {
     "cut": cut,
-    "empty": lambda path: path.write_bytes(b"") and None,
+    "empty": lambda path: path.unlink() or path.touch(),
     "huge": huge,
     "pickled": pickled,
     "texts": npy(np.array([["a", "b", "c"]] * 16)),

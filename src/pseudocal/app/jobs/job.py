@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
+from pseudocal.app.inputs import Preprocessing
 from pseudocal.app.inputs.tables import check_regular
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.models.model import UntrustedError
@@ -277,6 +278,20 @@ def _value(name: str, hint: Any, value: Any) -> Any:
     if name == "second_opinion":
         return from_json(str, value, name)
     if name in TABLES_OF_JOB:
-        given = from_json(dict[str, Any], value, name)
-        return {key: tuple(part) if isinstance(part, list) else part for key, part in given.items()}
+        return _preprocessing(from_json(dict[str, Any], value, name), name)
     return from_json(hint, value, name)
+
+
+def _preprocessing(given: dict[str, Any], name: str) -> dict[str, Any]:
+    """Check how images are prepared: the settings of `preprocessing_for`."""
+    hints = get_type_hints(Preprocessing) | {
+        "crop_pct": float,
+        "interpolation": str,
+        "normalisation": str,
+    }
+    unknown = sorted(set(given) - set(hints))
+    if unknown:
+        raise InputError(
+            f"expected settings among {', '.join(hints)} as {name}, got {brief(unknown[0])}"
+        )
+    return {key: from_json(hints[key], value, f"{name}.{key}") for key, value in given.items()}
