@@ -244,7 +244,7 @@ class Hostile:
 
     def check(self, *words: Any, capsys: pytest.CaptureFixture[str]) -> int:
         """Run one command, and see that it does no harm."""
-        before, listed = snapshot(self.mine), {path.name for path in self.place.iterdir()}
+        before, listed = self._files(), {path.name for path in self.place.iterdir()}
         capsys.readouterr()
         with watching() as touched:
             code = main([str(word) for word in words])
@@ -258,9 +258,13 @@ class Hostile:
         assert not self.canary.exists()
         own = os.path.realpath(self.mine)
         assert [path for path in touched if path == own or path.startswith(own + os.sep)] == []
-        assert snapshot(self.mine) == before
+        assert self._files() == before
         assert {path.name for path in self.place.iterdir()} - listed <= {"comparison.html", "p.npy"}
         return code
+
+    def _files(self) -> list[dict[str, Any]]:
+        """The files that no command may change."""
+        return [snapshot(folder) for folder in (self.mine, self.source, self.run.out.parent)]
 
 
 @pytest.fixture
@@ -335,6 +339,20 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(name, absolute, hostile
         code = one.check(*one.commands("--trust-paths")[what], capsys=capsys)
         if name.startswith(".pseudocal") and what not in ("evaluate", "apply", "job"):
             assert code == 4
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["the folder", "inside"])
+def test_workers_write_no_predictions_through_a_link(inside, hostile, capsys):
+    """It is found before any worker starts."""
+    one = hostile()
+    if inside:
+        (one.out / "predictions").mkdir()
+        (one.out / "predictions" / "predictions.json").symlink_to(
+            one.mine / "secret" / "predictions.json"
+        )
+    else:
+        (one.out / "predictions").symlink_to(one.mine / "secret")
+    assert one.check(*one.commands()["calibrate"], "--ray", "local", capsys=capsys) == 4
 
 
 @pytest.mark.parametrize("name", [".pseudocal-decided", ".pseudocal-staged"])
