@@ -29,6 +29,8 @@ from PIL import Image
 
 from pseudocal.app.cli import main
 
+from .test_security_page import table
+
 DOCUMENTED = {0, 2, 3, 4, 5, 10, 11, 12}
 CLASSES = 3
 CANARY = "import os\nopen(os.environ['PSEUDOCAL_CANARY'], 'w').close()\ndef main(x): return x[:, :3] * 3\n"
@@ -50,13 +52,14 @@ class Watch:
     """Every file that Python opens, lists, moves or deletes while a command runs."""
 
     def __init__(self) -> None:
-        self.touched: list[str] | None = None
+        self.touched: list[tuple[str, str]] | None = None
         sys.addaudithook(self._see)
 
     def _see(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self.touched is None or not event.startswith(ACTIONS):
             return
-        for one in arguments:
+        named = arguments[:1] if event == "open" else arguments  # the others are modes
+        for one in named:
             if isinstance(one, str | bytes | os.PathLike):
                 path = os.fsdecode(one)
                 if event in ON_LINKS:  # which act on a link, not on what it points to
@@ -65,11 +68,11 @@ class Watch:
                     )
                 else:
                     path = os.path.realpath(path)
-                self.touched.append(path)
+                self.touched.append((event, path))
 
     @contextmanager
-    def __call__(self) -> Iterator[list[str]]:
-        seen: list[str] = []
+    def __call__(self) -> Iterator[list[tuple[str, str]]]:
+        seen: list[tuple[str, str]] = []
         self.touched = seen
         try:
             yield seen
@@ -257,7 +260,7 @@ class Hostile:
             ), said.err
         assert not self.canary.exists()
         own = os.path.realpath(self.mine)
-        assert [path for path in touched if path == own or path.startswith(own + os.sep)] == []
+        assert [path for _, path in touched if path == own or path.startswith(own + os.sep)] == []
         assert self._files() == before
         assert {path.name for path in self.place.iterdir()} - listed <= {"comparison.html", "p.npy"}
         return code
@@ -406,6 +409,30 @@ def test_something_else_in_the_place_of_a_file(what, hostile, capsys):
         for command, words in one.commands("--trust-paths").items():
             if command != "calibrate":
                 one.check(*words, capsys=capsys)
+
+
+def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
+    """The files of OUT.
+
+    Parts of a run on Ray and staging folders are opened only where there are any.
+    """
+    opened: dict[str, set[str]] = {}
+    for what in hostile("segmentation").commands():
+        one = hostile("segmentation")
+        words = [str(word) for word in one.commands("--trust-paths")[what]]
+        with watching() as touched:
+            assert main(words) == 0
+        for event, path in touched:
+            if event == "open" and os.path.dirname(path) == os.path.realpath(one.out):
+                opened.setdefault(os.path.basename(path), set()).add(words[0])
+    opened = {name: commands for name, commands in opened.items() if ".aside" not in name}
+    listed = {
+        name: row.commands for row in table() if row.what.startswith("OUT:") for name in row.names
+    }
+    elsewhere = {"predictions/", ".pseudocal-staged", ".pseudocal-decided"}
+    assert opened == {
+        name: commands for name, commands in listed.items() if commands and name not in elsewhere
+    }
 
 
 def test_a_folder_that_the_user_names_may_be_a_link(hostile, capsys):
@@ -869,8 +896,8 @@ def change_job(path: Path, change: dict[str, Any]) -> None:
         job[key] = job[key] | value if both else value
     plain = [f"{key} = {toml(value)}" for key, value in job.items() if not isinstance(value, dict)]
     tables = [(key, value) for key, value in job.items() if isinstance(value, dict)]
-    for key, table in tables:
-        plain += [f"[{key}]", *(f"{name} = {toml(value)}" for name, value in table.items())]
+    for key, settings in tables:
+        plain += [f"[{key}]", *(f"{name} = {toml(value)}" for name, value in settings.items())]
     path.write_text("\n".join(plain) + "\n")
 
 
