@@ -284,7 +284,7 @@ class KeptTarget:
             if f"map_{i}" not in names:
                 return
             image = as_maps(read_array(path, f"map_{i}")[None])[0]
-            mask = read_array(path, f"mask_{i}") if f"mask_{i}" in names else None
+            mask = np.asarray(read_array(path, f"mask_{i}")) if f"mask_{i}" in names else None
             if len(image) != self.logits.shape[1] or (
                 mask is not None and mask.shape != image.shape[1:]
             ):
