@@ -1,26 +1,25 @@
-"""The application.
-
-Takes the names of a model file and of a data set, and writes a folder of results.
-"""
+"""The application: takes the names of a model file and of a data set, and writes a run folder."""
 
 from pseudocal.app.inputs.blocks import Shard, shards
-from pseudocal.app.jobs.answers import ask_about as ask
-from pseudocal.app.jobs.job import Job, Result
-from pseudocal.app.jobs.pipeline import calibrate
-from pseudocal.app.jobs.pipeline import refine_out as refine
-from pseudocal.app.jobs.predictions import predict_blocks
-from pseudocal.app.jobs.saved_outputs import keep_outputs
+from pseudocal.app.job import Job
+from pseudocal.app.labelling import label
 from pseudocal.app.models.files import model_file
+from pseudocal.app.outputs import collect_outputs
+from pseudocal.app.pipeline import calibrate, conclude, refine
+from pseudocal.app.render import Result, render
+from pseudocal.app.run import Run
 
 __all__ = [
     "Job",
     "Result",
+    "Run",
     "Shard",
-    "ask",
     "calibrate",
-    "keep_outputs",
+    "collect_outputs",
+    "conclude",
+    "label",
     "model_file",
-    "predict_blocks",
     "refine",
+    "render",
     "shards",
 ]

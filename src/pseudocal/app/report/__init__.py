@@ -33,8 +33,8 @@ from pseudocal.app.report.predictions import (
     write_predictions,
 )
 from pseudocal.app.report.record import Report
-from pseudocal.app.report.sections import AboutData, AboutModel, Timing
 from pseudocal.app.report.summaries import ImageSummary, RowSummary, Summary
+from pseudocal.app.run import AboutData, AboutModel, Timing
 
 __all__ = [
     "AboutData",

@@ -21,9 +21,7 @@ from pseudocal.app.report.images import thumbnail
 from pseudocal.app.report.predictions import class_name
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import (
-    AboutData,
     AboutFit,
-    AboutModel,
     Bins,
     ClassFraction,
     Diagrams,
@@ -33,7 +31,6 @@ from pseudocal.app.report.sections import (
     Histogram,
     Measurement,
     Threshold,
-    Timing,
 )
 from pseudocal.app.report.snippets import LOGITS, REFUSED, SNIPPETS
 from pseudocal.app.report.summaries import (
@@ -44,6 +41,7 @@ from pseudocal.app.report.summaries import (
     Tally,
     judged_temperature,
 )
+from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Interval, Outcomes, Reliability, Segmented, bootstrap, paired

@@ -1,27 +1,22 @@
-"""The predictions of every input as a table, parquet or CSV, and what is kept of the target that they are of."""
+"""The predictions of every input as a table, parquet or CSV."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.csv_cells import csv_cell
-from pseudocal.app.models.files import Meaning
-from pseudocal.app.models.model import SECOND_ONLY
-from pseudocal.app.report.record import from_json, to_json
-from pseudocal.app.report.signature import is_signed, signature_of
-from pseudocal.arrays import Floats, InputError, Logits, softmax
+from pseudocal.arrays import Floats, Logits, softmax
 from pseudocal.calibrators import Calibration
 from pseudocal.extras import require
-from pseudocal.files import brief, load_json, own_file, replacing
+from pseudocal.files import replacing
 from pseudocal.metrics.images import ImageRow
 from pseudocal.passes import block_starts, let_go
 from pseudocal.stored import StoredArray
@@ -93,118 +88,6 @@ class Confidences:
         return cls(top, *both)
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is kept of a target beside its logits.
-
-    Attributes:
-        names: what the inputs are called, in the order of the logits.
-        image_files: the file of each; None if they are rows of an array or a table.
-        data: the file of the rows; None for images.
-        field: the array of an .npz file, or the column of texts, that was used.
-        classes: the names of the classes, as far as they have names.
-        labels: the class of each input, for evaluation only; None without labels.
-        model: the model as it can be opened again; the file of the outputs if `saved`.
-        output: the output of the model that holds the logits.
-        outputs: whether the model gives "logits" or "probabilities".
-        binary: one number per input stands for two classes.
-        saved: whether the outputs came from a file, so that there is no model to write again.
-        signature: says that this user wrote the paths above on this machine; None if nobody says
-            so.
-        format: what kind of file `target.json` is.
-        format_version: of which version.
-
-    """
-
-    names: tuple[str, ...]
-    image_files: tuple[str, ...] | None
-    data: str | None
-    field: str | None
-    classes: tuple[str, ...]
-    labels: tuple[int, ...] | None
-    model: str
-    output: str | None
-    outputs: Meaning | None
-    binary: bool
-    saved: bool = False
-    signature: str | None = None
-    format: Literal["pseudocal-target"] = "pseudocal-target"
-    format_version: Literal[3] = 3
-
-    def __post_init__(self) -> None:
-        if (
-            len(
-                {
-                    len(part)
-                    for part in (self.names, self.image_files, self.labels)
-                    if part is not None
-                }
-            )
-            > 1
-        ):
-            raise InputError(
-                "expected names, images and labels of the same inputs, got different ones"
-            )
-        if not self.names:
-            raise InputError("expected at least one input, got none")
-        if self.labels is not None and min(self.labels) < 0:
-            raise InputError(f"expected labels of at least 0, got {min(self.labels)}")
-        if self.model.startswith(SECOND_ONLY):
-            raise InputError(
-                f"expected a model, got {self.model}, which can only be a second opinion"
-            )
-        for path in (*(self.image_files or ()), self.data or "", self.model):
-            check_path(path)
-
-    @property
-    def paths(self) -> list[Any]:
-        """The paths outside the record, as far as they are opened again, in the order in which they are signed."""
-        return [self.image_files, self.data, self.model]
-
-    @property
-    def signed(self) -> bool:
-        """Whether this user wrote the paths on this machine."""
-        return is_signed(self.paths, self.signature)
-
-    def save(self, folder: Path) -> None:
-        """Write `target.json`, signed: whoever saves it has named its paths, or trusts them."""
-        signed = replace(self, signature=signature_of(self.paths))
-        with replacing(folder / "target.json") as aside:
-            aside.write_text(json.dumps(to_json(signed), indent=0) + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, folder: Path) -> Target:
-        """Read what `save` wrote."""
-        path = own_file(folder, "target.json")
-        if not path.exists():
-            raise InputError(
-                f"expected a folder in which a calibration has kept its logits, got {folder} without {path.name}: "
-                "either no calibration was written there, or it kept none, like one with keep_logits=False, or on a "
-                "cluster over files of rows or an address"
-            )
-        content = load_json(path, "the record of a target")
-        try:
-            target: Target = from_json(cls, content, "target")
-        except InputError as error:
-            raise InputError(f"expected the record of a target, got {path}: {error}") from error
-        return target
-
-
-def check_path(text: str) -> None:
-    r"""Refuse text that cannot be the name of a file.
-
-    >>> check_path("a\0b")
-    Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected the name of a file, got 'a\x00b'
-    """
-    try:
-        os.fsencode(text)
-    except UnicodeEncodeError:
-        raise InputError(f"expected the name of a file, got {brief(text)}") from None
-    if "\0" in text:
-        raise InputError(f"expected the name of a file, got {brief(text)}")
-
-
 def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
     """Make a table with one row per input of a classifier.
 
@@ -265,37 +148,45 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
     return [classes[i] if i < len(classes) else "" for i in numbers]
 
 
-def write_predictions(
-    folder: Path, tables: Iterable[PredictionTable], *, kind: str | None = None
-) -> str:
-    """Write `predictions.parquet` or `predictions.csv` and return the name of the file.
+@contextmanager
+def writing_predictions(
+    folder: Path, kind: str | None = None
+) -> Iterator[Callable[[PredictionTable], None]]:
+    """Write `predictions.parquet` or `predictions.csv` part by part; the file is whole or absent.
+
+    All parts have the same columns, and may be small.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     with writing_predictions(Path(folder), "csv") as write:
+    ...         write({"file": ["a.png"], "class": np.array([1])})
+    ...     print((Path(folder) / "predictions.csv").read_text(), end="")
+    "file","class"
+    "a.png",1
 
     Args:
         folder: the folder to write it to.
-        tables: the parts of the table in order, all with the same columns; they may be small.
         kind: "parquet" or "csv"; None for parquet if pyarrow is installed, else CSV.
 
     """
-    kind = kind or ("parquet" if find_spec("pyarrow") else "csv")
-    path = folder / f"predictions.{kind}"
-    with replacing(path) as aside:
-        WRITERS[kind](aside, _grouped(tables))
-    return path.name
+    kind = kind or default_table()
+    waiting = list[PredictionTable]()
+    with replacing(folder / f"predictions.{kind}") as path, WRITERS[kind](path) as append:
+
+        def write(table: PredictionTable) -> None:
+            waiting.append(table)
+            if sum(len(part["file"]) for part in waiting) >= ROWS_AT_ONCE:
+                append(_joined(waiting))
+                waiting.clear()
+
+        yield write
+        if waiting:
+            append(_joined(waiting))
 
 
-def _grouped(tables: Iterable[PredictionTable]) -> Iterator[PredictionTable]:
-    """Join parts until they have enough rows to be written together."""
-    group: list[PredictionTable] = []
-    rows = 0
-    for table in tables:
-        group.append(table)
-        rows += len(table["file"])
-        if rows >= ROWS_AT_ONCE:
-            yield _joined(group)
-            group = []
-            rows = 0
-    if group:
-        yield _joined(group)
+def default_table() -> str:
+    """The format of the predictions: parquet if pyarrow is installed, else CSV."""
+    return "parquet" if find_spec("pyarrow") else "csv"
 
 
 def _joined(tables: list[PredictionTable]) -> PredictionTable:
@@ -304,26 +195,28 @@ def _joined(tables: list[PredictionTable]) -> PredictionTable:
 
 
 def _column(parts: list[Any]) -> list[str] | NDArray[Any]:
-    return (
-        [text for part in parts for text in part]
-        if isinstance(parts[0], list)
-        else np.concatenate(parts)
-    )
+    if isinstance(parts[0], list):
+        return [text for part in parts for text in part]
+    return np.concatenate(parts)
 
 
-def _write_parquet(path: Path, tables: Iterator[PredictionTable]) -> None:
+@contextmanager
+def _parquet_writer(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
     pa = require("pyarrow", "parquet")
     pq = require("pyarrow.parquet", "parquet")
-    writer = None
+    opened: list[Any] = []  # the first part tells the schema
+
+    def append(part: PredictionTable) -> None:
+        columns = [_arrow(pa, column) for column in part.values()]
+        table = pa.Table.from_arrays(columns, names=list(part))
+        if not opened:
+            opened.append(pq.ParquetWriter(path, table.schema))
+        opened[0].write_table(table)
+
     try:
-        for part in tables:
-            table = pa.Table.from_arrays(
-                [_arrow(pa, column) for column in part.values()], names=list(part)
-            )
-            writer = writer or pq.ParquetWriter(path, table.schema)
-            writer.write_table(table)
+        yield append
     finally:
-        if writer is not None:
+        for writer in opened:
             writer.close()
 
 
@@ -353,12 +246,16 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
     )
 
 
-def _write_csv(path: Path, tables: Iterator[PredictionTable]) -> None:
+@contextmanager
+def _csv_writer(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
     with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
-        for i, table in enumerate(tables):
-            if i == 0:
-                file.write(_csv_line(table))
-            file.writelines(_csv_line(row) for row in zip(*table.values(), strict=True))
+
+        def append(part: PredictionTable) -> None:
+            if file.tell() == 0:
+                file.write(_csv_line(part))
+            file.writelines(_csv_line(row) for row in zip(*part.values(), strict=True))
+
+        yield append
 
 
 def _csv_line(row: Iterable[Any]) -> str:
@@ -378,4 +275,4 @@ def _cell(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
-WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
+WRITERS = {"csv": _csv_writer, "parquet": _parquet_writer}

@@ -13,9 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pseudocal.app.report.sections import (
-    AboutData,
     AboutFit,
-    AboutModel,
     Bins,
     ClassFraction,
     Diagrams,
@@ -25,9 +23,9 @@ from pseudocal.app.report.sections import (
     Measurement,
     Segmentation,
     Threshold,
-    Timing,
 )
 from pseudocal.app.report.shapes import FilledBin
+from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.measurement import Measured
 from pseudocal.calibrators.trust import Trust

@@ -5,58 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Reason = tuple[str, str]  # the name of an input or a block, and why it was not used
-
-
-@dataclass(frozen=True)
-class AboutModel:
-    """The model that was calibrated.
-
-    Attributes:
-        name: the model as the user named it: a path, `hf:owner/name` or an import name.
-        title: a short name for headings.
-        kind: the format of the model, such as "onnx".
-        recipe: which code snippet applies the result: the kind, or "onnx-inside".
-        output: the name of the calibrated output; None if it has no name.
-        notes: what was found or assumed when it was opened.
-        files: the file names of the calibrated model.
-
-    """
-
-    name: str
-    title: str
-    kind: str
-    recipe: str
-    output: str | None
-    notes: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class AboutData:
-    """The data that the model was calibrated on.
-
-    Attributes:
-        name: the data as the user named it.
-        inputs: the number of inputs.
-        used: the number of inputs that were used.
-        preparation: what happens to an input before the model sees it, in words.
-        unreadable: the inputs that could not be read, and why.
-        skipped: the blocks that workers could not process, and why.
-        blocks: the number and kind of blocks, in words; None if there were none.
-        assumed: what of the preparation was assumed, since neither the user nor the model said it.
-
-    """
-
-    name: str
-    inputs: int
-    used: int
-    preparation: str
-    unreadable: tuple[Reason, ...] = ()
-    skipped: tuple[Reason, ...] = ()
-    blocks: str | None = None
-    assumed: tuple[str, ...] = ()
-
 
 @dataclass(frozen=True)
 class AboutFit:
@@ -293,11 +241,3 @@ class Fact:
 
     level: Literal["caution", "note"]
     text: str
-
-
-@dataclass(frozen=True)
-class Timing:
-    """How many seconds the job took, and when it finished, in UTC, ISO 8601."""
-
-    seconds: float
-    finished: str

@@ -11,18 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.report.images import map_images
-from pseudocal.app.report.predictions import (
-    Confidences,
-    PredictionTable,
-    class_name,
-    image_table,
-    row_table,
-)
+from pseudocal.app.report.predictions import Confidences, class_name
 from pseudocal.app.report.sections import MapImages, Segmentation
 from pseudocal.arrays import Labelled, Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
-from pseudocal.metrics.images import ImageRow, pixel_confidences, row_of_pixels
+from pseudocal.metrics.images import ImageRow
 from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.passes import Doubles
 from pseudocal.scaling import TemperatureScaling
@@ -117,8 +111,10 @@ class RowSummary:
 
     >>> from pseudocal import TemperatureScaling
     >>> summary = RowSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
-    >>> summary.add(np.array([[0.0, np.log(9.0)]]), ["a.png"])["class_name"]
-    ['dog']
+    >>> logits = np.array([[0.0, np.log(9.0)]])
+    >>> summary.add(logits, Confidences.of(logits, summary.calibration), ["a.png"])
+    >>> summary.tally.shown["changed"][0].class_name
+    'dog'
 
     Attributes:
         calibration: the calibration to apply.
@@ -137,41 +133,48 @@ class RowSummary:
     def add(
         self,
         logits: Logits,
+        confidences: Confidences,
         names: Sequence[str],
         *,
         image_files: Sequence[Path | None] | None = None,
         texts: Sequence[str] | None = None,
-        labels: Labels | None = None,
-    ) -> PredictionTable:
-        """Add some rows, and return their part of the table of predictions.
+        ground_truth: Labels | None = None,
+    ) -> None:
+        """Add some rows.
 
         Args:
             logits: `(n, classes)`, few enough to be processed at once: see `row_chunks`.
+            confidences: their most likely classes before and after calibration.
             names: the name of each input.
             image_files: the image file of each input, None for inputs without one.
             texts: the inputs, if they are texts.
-            labels: the true classes `(n,)`, for evaluation only; given in every call or in none.
+            ground_truth: the true classes `(n,)`, for evaluation only; given in every call or in
+                none.
 
         """
-        logits = np.asarray(logits)
-        seen = Confidences.of(logits, self.calibration)
-        predicted, before, after = (part[:, 0] for part in (seen.top, seen.before, seen.after))
-        both = (before.astype(np.float64), after.astype(np.float64))
-        right = None if labels is None else predicted == labels
-        self.tally.add(predicted, both, logits.shape[1], right=right)
-        for i in _best(*both):
-            label = None if labels is None else class_name(int(labels[i]), self.classes)
-            image_file = None if image_files is None else image_files[i]
-            text = None if texts is None else texts[i]
-            name = class_name(int(predicted[i]), self.classes)
-            moved = (float(both[0][i]), float(both[1][i]))
-            self.tally.consider([Candidate(names[i], name, *moved, image_file, label, text)])
-        if labels is not None:
-            scaled = TemperatureScaling(judged_temperature(self.calibration))(logits)
-            self._outcomes.append(
-                (Outcomes.from_logits(logits, labels), Outcomes.from_logits(scaled, labels))
+        predicted = confidences.top[:, 0]
+        before = confidences.before[:, 0].astype(np.float64)
+        after = confidences.after[:, 0].astype(np.float64)
+        right = None if ground_truth is None else predicted == ground_truth
+        self.tally.add(predicted, (before, after), logits.shape[1], right=right)
+        for i in _best(before, after):
+            label = None
+            if ground_truth is not None:
+                label = class_name(int(ground_truth[i]), self.classes)
+            candidate = Candidate(
+                names[i],
+                class_name(int(predicted[i]), self.classes),
+                float(before[i]),
+                float(after[i]),
+                None if image_files is None else image_files[i],
+                label,
+                None if texts is None else texts[i],
             )
-        return row_table(names, seen, self.classes)
+            self.tally.consider([candidate])
+        if ground_truth is not None:
+            scaled = TemperatureScaling(judged_temperature(self.calibration))(logits)
+            outcomes = (Outcomes.from_logits(each, ground_truth) for each in (logits, scaled))
+            self._outcomes.append((next(outcomes), next(outcomes)))
 
     def seen(self) -> tuple[Outcomes, Outcomes] | None:
         """Return the outcomes before and after calibration, also if T was refused.
@@ -200,35 +203,6 @@ class ImageSummary:
     tally: Tally = field(default_factory=Tally)
     _maps: list[MapImages] = field(default_factory=list)
     _sums: list[tuple[Segmented, Segmented]] = field(default_factory=list)
-
-    def add(
-        self,
-        image: Maps,
-        name: str,
-        *,
-        image_file: Path | None = None,
-        mask: NDArray[Any] | None = None,
-    ) -> PredictionTable:
-        """Add one image, and return its row of the table of predictions.
-
-        Args:
-            image: logits `(classes, height, width)`.
-            name: the name of the image.
-            image_file: its file.
-            mask: the true classes `(height, width)`, for evaluation only; given in every call or in
-                none.
-
-        """
-        temperature = self.calibration.temperature
-        classes = len(image)
-        predicted, *both = pixel_confidences(image, temperature)
-        self.tally.add(predicted, both, classes)
-        row = row_of_pixels(predicted, *both, classes=classes)
-        self.add_row(name, row, image_file=image_file)
-        if mask is not None:
-            self.measure(image, mask)
-        self.show(image, name, image_file=image_file, mask=mask)
-        return image_table([name], [row], self.classes)
 
     def measure(self, image: Maps, mask: NDArray[Any]) -> None:
         """Add the labels of one image, for evaluation only.

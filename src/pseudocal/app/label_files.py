@@ -1,4 +1,4 @@
-"""Answers of a person from a file; what is wrong with it is named by line."""
+"""Read a person's labels from a file; problems are named by line."""
 
 from __future__ import annotations
 
@@ -9,28 +9,38 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from pseudocal.app.inputs.csv_cells import plain_cell
 from pseudocal.app.inputs.csv_tables import NUMBER
 from pseudocal.app.inputs.tables import check_regular
-from pseudocal.app.jobs.kept_target import spot_name
-from pseudocal.app.report.labelling import OTHER_ANSWERS, answer_labels
+from pseudocal.app.job import Sampling
+from pseudocal.app.report.labelling import NOT_A_CLASS, label_texts
+from pseudocal.app.run import Run, pixel_name
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
+from pseudocal.calibrators.labels import (
+    CANNOT_TELL,
+    NONE_OF_THESE,
+    LabelSample,
+    RowNumbers,
+    rows_to_label,
+)
 
-NO_CLASS = dict(zip(OTHER_ANSWERS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
-OTHER_WAYS = " and ".join(f'"{answer}"' for answer in OTHER_ANSWERS) + " are answers too"
+NO_CLASS = dict(zip(NOT_A_CLASS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
+OTHER_LABELS = " and ".join(f'"{label}"' for label in NOT_A_CLASS) + " are allowed too"
 SEPARATORS = (",", ";", "\t")
 PROBLEMS_SHOWN = 5
-CLASSES_SHOWN, NAMES_SHOWN = 10, 3
+CLASSES_SHOWN = 10
+NAMES_SHOWN = 3
 
 
 @dataclass(frozen=True)
-class GivenAnswer:
-    """One line of a file of answers.
+class LabelLine:
+    """One line of a labels file.
 
     Attributes:
         line: its number, from one.
-        name: the input, as the predictions call it; of a pixel, its `spot_name`.
+        name: the input, as the predictions call it; of a pixel, its `pixel_name`.
         text: what is written as the label.
 
     """
@@ -40,19 +50,19 @@ class GivenAnswer:
     text: str
 
 
-def answer_columns(*, pixels: bool) -> tuple[str, ...]:
-    """The columns of a table of answers about inputs, or about pixels."""
+def label_columns(*, pixels: bool) -> tuple[str, ...]:
+    """The columns of a table of labels of inputs, or of pixels."""
     return ("file", "y", "x", "label") if pixels else ("file", "label")
 
 
-def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
-    """The lines of a table with the `answer_columns`, those without a label too.
+def label_lines(path: Path, *, pixels: bool = False) -> list[LabelLine]:
+    """The lines of a table with the `label_columns`, those without a label too.
 
     Spreadsheets of some languages put semicolons or tabs between the cells: the names of the
     columns tell.
     """
     text = _text_of(path)
-    wanted = answer_columns(pixels=pixels)
+    wanted = label_columns(pixels=pixels)
     problems = []
     for separator in SEPARATORS:
         try:
@@ -64,12 +74,12 @@ def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
         if all(header.count(column) == 1 for column in wanted):
             *where, said = (header.index(column) for column in wanted)
             return [
-                GivenAnswer(line, _name(*(row[at] for at in where)), row[said].strip())
+                LabelLine(line, _name(*(row[at] for at in where)), row[said].strip())
                 for line, row in rows[1:]
             ]
     if problems:
         raise InputError(
-            f"expected a table of answers, got {path}: {problems[0]} (a stray quotation mark?)"
+            f"expected a table of labels, got {path}: {problems[0]} (a stray quotation mark?)"
         )
     got = text.strip().split("\n")[0].strip()[:200] or "an empty file"
     raise InputError(
@@ -78,13 +88,13 @@ def answer_lines(path: Path, *, pixels: bool = False) -> list[GivenAnswer]:
 
 
 def _text_of(path: Path) -> str:
-    check_regular(path, "a file of answers")
+    check_regular(path, "a labels file")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return file.read()
     except UnicodeDecodeError as error:
         raise InputError(
-            f'expected a table of answers in UTF-8, got {path}: save it as "CSV UTF-8"'
+            f'expected a table of labels in UTF-8, got {path}: save it as "CSV UTF-8"'
         ) from error
 
 
@@ -112,15 +122,15 @@ def _name(file: str, *spot: str) -> str:
     """
     if not spot:
         return file
-    return spot_name(
+    return pixel_name(
         file, *(str(int(text)) if NUMBER.fullmatch(text.strip()) else text for text in spot)
     )
 
 
-def read_answers(
+def read_label_lines(
     path: Path, names: Sequence[str], classes: Sequence[str], *, pixels: bool = False
-) -> list[tuple[GivenAnswer, int]]:
-    """Each answer with its class, `CANNOT_TELL` or `NONE_OF_THESE`.
+) -> list[tuple[LabelLine, int]]:
+    """Each label with its class, `CANNOT_TELL` or `NONE_OF_THESE`.
 
     Lines without a label are left out.
 
@@ -129,16 +139,16 @@ def read_answers(
         names: what the inputs, or the pixels, are called.
         classes: what each class is called: see `shown_classes`. Its number will do as well, and has
             to where two classes have the same name.
-        pixels: whether the answers are about pixels.
+        pixels: whether the labels are of pixels.
 
     """
     known = KnownNames.of(names)
-    labels = KnownNames.of(answer_labels(classes))
+    labels = KnownNames.of(label_texts(classes))
     what = "pixel that was kept of the target" if pixels else "input of the target"
-    found: dict[str, tuple[GivenAnswer, int]] = {}
+    found: dict[str, tuple[LabelLine, int]] = {}
     problems = []
     hints = {}
-    for given in (one for one in answer_lines(path, pixels=pixels) if one.text):
+    for given in (one for one in label_lines(path, pixels=pixels) if one.text):
         name = known.find(given.name)
         label = _label(given.text, labels)
         if name is None:
@@ -148,7 +158,9 @@ def read_answers(
             problems.append(
                 f"line {given.line}: {given.text[:80]!r}, which is no class of the model"
             )
-            hints["classes"] = f". The classes are {_listed(classes, CLASSES_SHOWN)}; {OTHER_WAYS}"
+            hints["classes"] = (
+                f". The classes are {_listed(classes, CLASSES_SHOWN)}; {OTHER_LABELS}"
+            )
         elif name in found:
             other = found[name][0]
             how = (
@@ -160,7 +172,7 @@ def read_answers(
                 f"line {given.line}: {name[:80]!r} {how}, which line {other.line} has already"
             )
         else:
-            found[name] = (GivenAnswer(given.line, name, given.text), label)
+            found[name] = (LabelLine(given.line, name, given.text), label)
     if problems:
         more = (
             f"; and {len(problems) - PROBLEMS_SHOWN} more" if len(problems) > PROBLEMS_SHOWN else ""
@@ -168,11 +180,76 @@ def read_answers(
         listed = "; ".join(problems[:PROBLEMS_SHOWN])
         hint = "".join(hints.values())
         raise InputError(
-            f"expected one answer for each input that has any in {path}, got {listed}{more}{hint}"
+            f"expected one label for each input that has any in {path}, got {listed}{more}{hint}"
         )
     if not found:
-        raise InputError(f"expected at least one answer in {path}, got none")
+        raise InputError(f"expected at least one label in {path}, got none")
     return list(found.values())
+
+
+def check_label_file(
+    path: Path, names: Sequence[str] | None, classes: Sequence[str], count: int
+) -> None:
+    """Refuse a labels file before a long run, as far as its inputs are known.
+
+    Args:
+        path: the file.
+        names: the names of the inputs; None if labels are of pixels, which are not drawn yet.
+        classes: the names of the classes, as far as they have names.
+        count: the number of classes.
+
+    """
+    if names is None:
+        label_lines(path, pixels=True)
+    else:
+        read_label_lines(path, names, shown_classes(classes, count))
+
+
+def read_labels(path: Path, run: Run, sampling: Sampling) -> LabelSample:
+    """Read a person's labels of a run.
+
+    Args:
+        path: a table with the columns `file` and `label`, and `y` and `x` of pixels.
+        run: the run.
+        sampling: how the inputs were drawn: "stratified" by `label`, or "random" by someone else.
+
+    """
+    names = run.row_names
+    classes = shown_classes(run.record.classes, run.logits.shape[1])
+    given = read_label_lines(path, names, classes, pixels=run.pixels is not None)
+    check_unique(run.record.names, path)
+    number = {name: i for i, name in enumerate(names)}
+    given.sort(key=lambda one: number[one[0].name])
+    rows = np.array([number[line.name] for line, _ in given])
+    labels = np.array([label for _, label in given])
+    if sampling == "stratified":
+        _check_chosen([line for line, _ in given], rows, run, path)
+    return LabelSample(rows, labels, sampling)
+
+
+def check_unique(names: Sequence[str], where: Path) -> None:
+    """Refuse inputs that share a name: their labels could not be told apart."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InputError(f"two inputs of {where} are called {twice[0]!r}: give them unique names")
+
+
+def _check_chosen(given: list[LabelLine], rows: RowNumbers, run: Run, path: Path) -> None:
+    """Refuse labels that are no sample: others than those of the first inputs of the page."""
+    chosen = rows_to_label(run.logits, len(rows), groups=run.groups)
+    others = [line for line, ours in zip(given, np.isin(rows, chosen), strict=True) if not ours]
+    if not others:
+        return
+    strange = min(others, key=lambda line: line.line)
+    missing = run.row_names[chosen[~np.isin(chosen, rows)][0]]
+    raise InputError(
+        f"{path} has no label for {missing!r}, but one for {strange.name!r} in line {strange.line}, "
+        f"which is not among the first {len(rows)} inputs to label. Inputs chosen in another way do "
+        'not represent the rest: write "cannot tell" rather than leave one out. If they were drawn at '
+        "random, say so",
+        setting="sampling",
+        value="'random'",
+    )
 
 
 def shown_classes(classes: Sequence[str], count: int) -> list[str]:
@@ -195,7 +272,7 @@ def _listed(names: Sequence[str], most: int) -> str:
 
 
 def _label(text: str, labels: KnownNames) -> int | None:
-    """The class that an answer stands for.
+    """The class that a label stands for.
 
     Names come before numbers, and both before the words for no class.
 

@@ -1,0 +1,597 @@
+"""Collect a run in this process: predict the inputs batch by batch, and write what the models say.
+
+`plan` opens the models and the data and checks them against each other before the first forward
+pass. `collect` runs the method over them and writes a run (`run.py`). Collecting is the only step
+that runs a model; `collect_ray.py` does it on a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs import (
+    ArraySet,
+    ImageSet,
+    ImageViews,
+    InputSet,
+    Preprocessing,
+    open_inputs,
+    preprocessing_for,
+    preprocessing_of_second,
+    read_batches,
+)
+from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
+from pseudocal.app.inputs.image_sets import RemoteImageSet
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.input_sets import check_found, holds_images, opinion_names, refuse_shards
+from pseudocal.app.inputs.labels import read_labels as read_ground_truth
+from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
+from pseudocal.app.job import BATCH_SIZE, Job, Note, Tick, write_job
+from pseudocal.app.jobs.masks import Masks, open_masks
+from pseudocal.app.label_files import check_label_file
+from pseudocal.app.models.encoders import COLUMNS
+from pseudocal.app.models.files import check_class_names, logits_reader, open_model
+from pseudocal.app.models.model import SECOND_ONLY, OpenModel
+from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, frame_of, pixels_each, small_maps
+from pseudocal.app.report.page import warm_up
+from pseudocal.app.run import (
+    JOB,
+    AboutData,
+    AboutModel,
+    LogitWriter,
+    Run,
+    RunRecord,
+    Timing,
+    runtime_versions,
+    save_pixels,
+    save_run,
+)
+from pseudocal.arrays import InputError, Inputs, Labelled, Predictor, cores
+from pseudocal.batches import Batch, fitting, unread_batches
+from pseudocal.calibrators.evidence import Step
+from pseudocal.calibrators.pseudocal import unmixed_steps
+from pseudocal.calibrators.surrogate import Surrogate
+from pseudocal.calibrators.wording import ReasonCode
+from pseudocal.metrics.images import image_row
+from pseudocal.predictors import Checked
+from pseudocal.randomness import Streams
+from pseudocal.skipped import Skipped
+
+TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
+PROBED = 2  # inputs that are kept to check an exported model
+
+Models = tuple[OpenModel, ...]  # the one to calibrate, and any second models
+Progress = Generator[Note | Tick, None, Run]
+
+
+# ------------------------------------------------------------------------------ the plan
+
+
+@dataclass(frozen=True)
+class Data:
+    """The inputs of a run, open.
+
+    Attributes:
+        inputs: the inputs.
+        preparation: how they are prepared for the model, in words.
+        assumed: settings of the preparation that neither the user nor the model gave.
+        not_mixed: why the inputs cannot be mixed; None if they can.
+
+    """
+
+    inputs: InputSet
+    preparation: str
+    assumed: tuple[str, ...] = ()
+    not_mixed: ReasonCode | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run with its models and its inputs open, ready to be collected.
+
+    Attributes:
+        job: the settings.
+        model: the model to calibrate.
+        seconds: the second models, if there are any.
+        data: the inputs, or a few of them if only workers read them all.
+        order: the numbers of the inputs that are used, in the order of the calibration.
+        batch_size: inputs per forward pass.
+        masks: the true class of every pixel, for evaluation only.
+        views: the images for all models, if a second model wants them prepared differently.
+
+    """
+
+    job: Job
+    model: OpenModel
+    seconds: tuple[OpenModel, ...]
+    data: Data
+    order: NDArray[np.intp]
+    batch_size: int
+    masks: Masks | None = None
+    views: ImageViews | None = None
+
+    @property
+    def inputs(self) -> InputSet:
+        """The inputs, as prepared for the model."""
+        return self.data.inputs
+
+    @property
+    def read_by_models(self) -> InputSet:
+        """What the models read: the inputs, or the views that each model has of them."""
+        return self.views or self.inputs
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class names: the user's if given, else the model's."""
+        return self.job.classes or self.model.classes
+
+    @property
+    def notes(self) -> Iterator[Note]:
+        """What was found or assumed when the models and the data were opened."""
+        yield from map(Note, self.model.notes)
+        for second in self.seconds:
+            yield from (Note(f"second opinion: {note}") for note in second.notes)
+        yield Note(self.data.preparation)
+        if self.data.assumed:
+            yield Note(f"assumed, not given: {', '.join(self.data.assumed)}")
+        if self.views is not None:
+            for other in self.views.others:
+                yield Note(f"for the second opinion: {other.words()}")
+        if self.batch_size != (self.job.batch_size or BATCH_SIZE):
+            yield Note(f"{self.batch_size} inputs per forward pass: more would not fit into memory")
+
+    @cached_property
+    def ground_truth(self) -> NDArray[np.int64] | None:
+        """The class of each input, for evaluation only; None if unknown or given by masks."""
+        if self.job.ground_truth is None or self.masks is not None:
+            return None
+        names = [self.inputs.name(i) for i in range(len(self.inputs))]
+        return read_ground_truth(self.job.ground_truth, names, self.classes)
+
+    def check(self, real: Labelled) -> None:
+        """Check the settings against the first outputs, so that the run does not fail at the end."""
+        classes = real.logits.shape[1]
+        check_class_count(self.job.classes, classes)
+        if real.groups is not None:
+            self._check_maps(classes)
+            return
+        if self.masks is not None:
+            raise InputError(
+                f"{self.job.ground_truth} has masks, and the model predicts one class per input"
+            )
+        if self.ground_truth is not None:
+            known = self.ground_truth[self.order]
+            if known.min() < 0 or known.max() >= classes:
+                raise InputError(
+                    f"{self.job.ground_truth} has classes from {known.min()} to {known.max()}, "
+                    f"and the model has 0 to {classes - 1}"
+                )
+        if self.job.labels is not None:
+            names = [self.inputs.name(i) for i in self.order]
+            check_label_file(self.job.labels, names, self.classes, classes)
+
+    def _check_maps(self, classes: int) -> None:
+        if self.job.labels is not None:
+            check_label_file(self.job.labels, None, self.classes, classes)
+        if self.masks is not None:
+            self.masks.check(self.order, classes)
+        elif self.job.ground_truth is not None:
+            raise InputError(
+                f"{self.job.ground_truth} has no masks, and the model predicts every pixel: pass a "
+                "folder with a mask per image, or an .npy of masks (n, height, width)"
+            )
+
+
+def plan(job: Job, models: Models) -> Plan:
+    """Open the data of a run in this process, and check the models against it."""
+    refuse_shards(job.data)
+    model, *seconds = models
+    data = open_data(job, model)
+    if data.not_mixed is not None and seconds:
+        raise InputError(
+            f"a second opinion needs mixup samples, and {job.data} cannot be mixed: leave it away",
+            setting="second_opinion",
+        )
+    order = input_order(job, len(data.inputs))
+    masks = None
+    if job.ground_truth is not None:
+        masks = open_masks(job.ground_truth, data.inputs, order)
+    return Plan(
+        job,
+        model,
+        tuple(seconds),
+        data,
+        order,
+        batch_size_for(job, model, data.inputs),
+        masks=masks,
+        views=views_of(job, models, data.inputs),
+    )
+
+
+def open_models(job: Job, *, device: str | None = None) -> Models:
+    """Open the model, and any second models, which get its class names."""
+    if job.model.startswith(SECOND_ONLY):
+        raise InputError(f"{job.model} can only be a second opinion, not the model to calibrate")
+    settings = reading(job) | {"device": device or job.device}
+    model = open_model(job.model, **settings)
+    settings["classes"] = job.classes or model.classes
+    names = opinion_names(job.second_opinion, job.data)
+    return (model, *(open_model(name, **settings) for name in names))
+
+
+def reading(job: Job) -> dict[str, Any]:
+    """The settings for opening the models and reading their outputs."""
+    settings: dict[str, Any] = {
+        "output": job.logits_tensor,
+        "outputs": job.output_type,
+        "binary": job.binary,
+        "trust": job.trust,
+        "typed": job.job_file is None,
+    }
+    if job.architecture is not None:
+        settings["architecture"] = job.architecture
+    return settings
+
+
+def as_logits_of(job: Job, model: OpenModel) -> Predictor:
+    """An open model that returns logits, unless it returns features."""
+    return logits_reader(model, job.output_type, job.binary)
+
+
+def as_opinion(model: OpenModel, predict: Any) -> Any:
+    """A model as the method takes it: ready to predict, or a surrogate with its encoder."""
+    if not model.encodes:
+        return predict
+    return Surrogate(None if model.kind == COLUMNS else predict)
+
+
+def check_class_count(names: tuple[str, ...], classes: int) -> None:
+    """Refuse class names whose number is not that of the model's classes."""
+    if names and len(names) != classes:
+        raise InputError(
+            f"there are {len(names)} class names, and the model has {classes} classes",
+            setting="classes",
+        )
+
+
+def input_order(job: Job, n: int) -> NDArray[np.intp]:
+    """The numbers of the inputs to use, in random order."""
+    return Streams(job.method.seed).order().permutation(n)[: job.max_samples]
+
+
+def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
+    """Inputs per forward pass: of a segmentation model, as many as fit into memory."""
+    if job.batch_size is not None:
+        return job.batch_size
+    for i in range(min(TRIES, len(inputs))):
+        with suppress(Exception):  # inputs that cannot be read are counted later
+            return fitting(model.predict, inputs.read(i)[None], BATCH_SIZE, job.method.memory)
+    return BATCH_SIZE
+
+
+def open_data(job: Job, model: OpenModel) -> Data:
+    """Open the data as the model takes it."""
+    if model.expects.text or job.text is not None:
+        texts = open_texts(Path(job.data), job.text)
+        where = "" if texts.column is None else f" of the column {texts.column!r}"
+        return Data(texts, f"{len(texts):,} texts{where}", not_mixed=ReasonCode.TEXTS_NOT_MIXED)
+    if holds_images(job.data):
+        check_found(job.data)
+        refuse_texts(job.data)
+        preprocessing, assumed = prepared_images(job, model)
+        images = open_inputs(job.data, preprocessing=preprocessing)
+        return Data(images, f"{len(images):,} images: {preprocessing.words()}", assumed)
+    columns = job.features or model.expects.columns
+    dtype = model.expects.dtype
+    inputs = open_inputs(job.data, dtype=dtype, columns=columns, field=job.field)
+    if not isinstance(inputs, ArraySet):
+        return Data(inputs, f"{len(inputs):,} rows")
+    if not model.expects.preprocessing:  # which would say only what is usual
+        model.expects.check(inputs.array.shape[1:], f"the model, got {job.data} with")
+    preparation = f"{len(inputs):,} rows, unchanged{inputs.cast()}"
+    if _are_token_ids(inputs, model):
+        unmixed = replace(inputs, mixed=False)
+        return Data(unmixed, preparation, not_mixed=ReasonCode.TOKEN_IDS_NOT_MIXED)
+    return Data(inputs, preparation)
+
+
+def remote_images(job: Job, model: OpenModel) -> Data:
+    """Open the images at an address."""
+    urls = files_at(job.data, tuple(IMAGE_SUFFIXES))
+    if not urls:
+        raise InputError(
+            f"{job.data} has neither images nor files that end in {', '.join(SHARD_SUFFIXES)}"
+        )
+    preprocessing, assumed = prepared_images(job, model)
+    images = RemoteImageSet(urls, preprocessing)
+    return Data(images, f"{len(urls):,} images: {preprocessing.words()}", assumed)
+
+
+def _are_token_ids(inputs: ArraySet, model: OpenModel) -> bool:
+    """Whether rows of integers go into a model of integers; those of 8 bits are pixels."""
+    wanted = np.dtype(model.expects.dtype or "float32")
+    rows_of_integers = inputs.array.dtype.kind in "iu" and inputs.array.ndim == 2
+    return rows_of_integers and wanted.kind in "iu" and wanted.itemsize > 1
+
+
+def prepared_images(job: Job, model: OpenModel) -> tuple[Preprocessing, tuple[str, ...]]:
+    """The preprocessing of images, and the settings of it that were assumed."""
+    expects = model.expects
+    given = dict(job.preprocessing)
+    preprocessing, assumed = preprocessing_for(expects.shape, expects.preprocessing, given)
+    return preprocessing, tuple(assumed)
+
+
+def views_of(job: Job, models: Models, inputs: InputSet) -> ImageViews | None:
+    """The images for all models if they want them prepared differently.
+
+    Models that do not fit together are refused.
+
+    Args:
+        job: the settings.
+        models: the model to calibrate, and any second models.
+        inputs: the inputs, as prepared for the first model.
+
+    """
+    model, *seconds = models
+    for second in seconds:
+        check_class_names(model.classes, second.classes)
+    if isinstance(inputs, ImageSet | RemoteImageSet):
+        own = inputs.preprocessing
+        given = dict(job.second_preprocessing)
+        others = tuple(
+            preprocessing_of_second(own, second.expects.shape, second.expects.preprocessing, given)
+            for second in seconds
+        )
+        return None if all(other == own for other in others) else ImageViews(inputs, others)
+    for second in seconds:
+        if isinstance(inputs, ArraySet):
+            shape = inputs.array.shape[1:]
+            second.expects.check(shape, f"the second opinion, got {job.data} with")
+    return None
+
+
+# ------------------------------------------------------------------------------ collecting
+
+
+def collect(plan: Plan, folder: Path) -> Progress:
+    """Predict all inputs and their mixup samples, and write a run into `folder`.
+
+    Yields progress, and returns the run.
+    """
+    started = time.monotonic()
+    yield from plan.notes
+    job = plan.job
+    unreadable = Skipped(len(plan.inputs), job.max_bad)
+    first, *seconds = _predictors(plan)
+    writer = LogitWriter(folder, len(plan.inputs))
+    evidence = job.method.empty_evidence()
+    probe = Probe()
+    is_segmentation = False
+    with (
+        closing(_batches(plan, plan.order, unreadable)) as batches,
+        ThreadPoolExecutor(1) as background,
+    ):
+        for step in _steps(plan, first, seconds, probe.watch(batches)):
+            if evidence.inputs == 0:
+                plan.check(step.real)
+                is_segmentation = step.real.groups is not None
+                background.submit(warm_up)  # while the model predicts
+            _write(writer, step)
+            evidence.add(step)
+            yield Tick("calibrating", len(step.rows), len(plan.order))
+            if evidence.converged(job.method.tolerance):
+                break
+        if job.predict == "all":
+            models = [each for each in seconds if not isinstance(each, Surrogate)]
+            for batch in batches:  # those left after an early stop
+                if is_segmentation:
+                    writer.mark(batch.rows)
+                else:
+                    writer.write(batch.rows, *(each(batch.inputs) for each in (first, *models)))
+                yield Tick("predicting", len(batch.rows), len(plan.order))
+    rows = writer.finish()
+    if is_segmentation:
+        yield from _sample_pixels(plan, rows, first, folder, unreadable)
+    record = replace(
+        record_of(plan, rows, time.monotonic() - started),
+        second_models=sum(not isinstance(each, Surrogate) for each in seconds),
+        settings={"batch_size": plan.batch_size, **asked(job)},
+        probe=tuple(np.searchsorted(rows, probe.rows).tolist()),
+    )
+    about = replace(record.data, unreadable=tuple(unreadable.why.items()))
+    write_plan(plan, folder)
+    return save_run(folder, replace(record, data=about), evidence, probe.inputs(plan))
+
+
+class Probe:
+    """The first inputs that go by, to check an exported model later without decoding them again."""
+
+    def __init__(self) -> None:
+        self.rows: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self._inputs: Any = None
+
+    def watch(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Pass batches on, and keep the first inputs."""
+        for batch in batches:
+            if self._inputs is None:
+                self.rows = batch.rows[:PROBED]
+                self._inputs = batch.inputs[:PROBED].copy()
+            yield batch
+
+    def inputs(self, plan: Plan) -> Inputs:
+        """The inputs as the model takes them."""
+        if plan.views is None:
+            return self._inputs  # type: ignore[no-any-return]
+        return plan.views.of_first(self._inputs)
+
+
+def _predictors(plan: Plan) -> list[Any]:
+    """The models as the method takes them, the one to calibrate first."""
+    opened = (plan.model, *plan.seconds)
+    predictors: list[Any] = [as_logits_of(plan.job, each) for each in opened]
+    if plan.views is not None:
+        predictors = plan.views.split(*predictors)
+    found = []
+    for model, predict in zip(opened, predictors, strict=True):
+        checked = predict if model.encodes else Checked(predict, doubt=False)
+        found.append(as_opinion(model, checked))
+    return found
+
+
+def _steps(plan: Plan, first: Any, seconds: list[Any], batches: Iterator[Batch]) -> Iterator[Step]:
+    """The steps of the method, without mixup samples if the inputs cannot be mixed."""
+    if plan.data.not_mixed is not None:
+        return unmixed_steps(first, batches)
+    return plan.job.method.steps(first, batches, second_opinion=seconds)
+
+
+def _write(writer: LogitWriter, step: Step) -> None:
+    if step.logits is None:
+        writer.mark(step.rows)
+    else:
+        writer.write(step.rows, step.logits, *step.second_logits)
+
+
+def _batches(
+    plan: Plan, rows: NDArray[np.intp], unreadable: Skipped
+) -> Generator[Batch, None, None]:
+    unread = unread_batches(rows, plan.batch_size)
+    workers = plan.job.workers or cores()
+    return read_batches(plan.read_by_models, unread, workers=workers, unreadable=unreadable)
+
+
+def _sample_pixels(
+    plan: Plan, rows: NDArray[np.intp], predict: Predictor, folder: Path, unreadable: Skipped
+) -> Generator[Tick, None, None]:
+    """Predict the images again, and keep some pixels of each: all logits are too large to store."""
+    samples = list[PixelSample]()
+    shown = []
+    with closing(_batches(plan, rows, unreadable)) as batches:
+        for batch in batches:
+            maps = predict(batch.inputs)
+            for i, image in zip(batch.rows.tolist(), maps, strict=True):
+                mask = None if plan.masks is None else plan.masks[i]
+                samples.append(sample_of_image(plan, i, np.asarray(image), mask))
+                if len(shown) < SHOWN_MAPS:
+                    shown.append(small_maps(image, mask))
+            yield Tick("predicting", len(batch.rows), len(rows))
+    save_pixels(folder, PixelSample.concatenate(samples), shown)
+
+
+def sample_of_image(
+    plan: Plan, i: int, image: Any, mask: NDArray[Any] | None = None
+) -> PixelSample:
+    """The pixels to keep of image i."""
+    return PixelSample.of(
+        image,
+        image_row(image, 1.0),
+        i,
+        most=pixels_each(len(plan.order), len(image)),
+        frame=frame_of(plan.inputs, i),
+        mask=mask,
+    )
+
+
+def asked(job: Job) -> dict[str, Any]:
+    """The settings of a job that belong in the record of a calibration."""
+    return {
+        "model": job.model,
+        "second_opinion": opinion_names(job.second_opinion, job.data),
+        "data": data_name(job),
+        "max_samples": job.max_samples,
+    }
+
+
+def data_name(job: Job) -> str:
+    """The name of the data for records."""
+    return "standard input" if job.data == "-" else job.data
+
+
+def record_of(plan: Plan, rows: NDArray[np.intp], seconds: float) -> RunRecord:
+    """The record of a run over the inputs that were predicted.
+
+    Args:
+        plan: the run.
+        rows: the numbers of these inputs, in the order of the logits.
+        seconds: how long it took.
+
+    """
+    job = plan.job
+    inputs = plan.inputs
+    numbers = rows.tolist()
+    files = [path for i in numbers if (path := inputs.image_file(i)) is not None]
+    column = job.field
+    if isinstance(inputs, TextSet):
+        column = inputs.column or USUAL_COLUMN
+    known = plan.ground_truth
+    return RunRecord(
+        model=about_model(job, plan.model),
+        data=AboutData(
+            name=data_name(job),
+            inputs=len(inputs),
+            used=len(rows),
+            preparation=plan.data.preparation,
+            assumed=plan.data.assumed,
+        ),
+        names=tuple(inputs.name(i) for i in numbers),
+        image_files=tuple(str(path.absolute()) for path in files) if files else None,
+        source=None if files else os.path.abspath(job.data),
+        column=column,
+        classes=plan.classes,
+        ground_truth=None if known is None else tuple(known[rows].tolist()),
+        logits_tensor=job.logits_tensor,
+        output_type=job.output_type,
+        binary=job.binary,
+        timing=Timing(seconds, datetime.now(UTC).isoformat(timespec="seconds")),
+        table=job.table,
+        not_mixed=plan.data.not_mixed,
+        method=job.method,
+        versions=runtime_versions(),
+    )
+
+
+def about_model(job: Job, model: OpenModel) -> AboutModel:
+    """Describe the model for the record and the report."""
+    recipe = model.kind
+    if model.kind == "onnx" and model.output is None:
+        recipe = "onnx-inside"
+    elif model.kind == "huggingface" and model.expects.text:
+        recipe = "huggingface-text"
+    name = os.path.abspath(job.model) if Path(job.model).exists() else job.model
+    return AboutModel(
+        name=name,
+        title=Path(job.model).name,
+        kind=model.kind,
+        recipe=recipe,
+        output=model.output,
+        notes=model.notes,
+    )
+
+
+def write_plan(plan: Plan, folder: Path) -> None:
+    """Write `job.toml`: the job with all that was found out."""
+    job = plan.job
+    preprocessing: Any = job.preprocessing
+    used = getattr(plan.inputs, "preprocessing", None)
+    if used is not None:
+        preprocessing = {name: v for name, v in asdict(used).items() if v is not None}
+    resolved = replace(
+        job,
+        second_opinion=tuple(opinion_names(job.second_opinion, job.data)),
+        batch_size=plan.batch_size,
+        preprocessing=preprocessing,
+    )
+    write_job(resolved, folder / JOB, assumed=plan.data.assumed)

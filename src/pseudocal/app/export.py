@@ -1,0 +1,82 @@
+"""Export the calibrated model: the temperature goes into the model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pseudocal.app.models.files import AsLogits, kind_of, open_model
+from pseudocal.app.models.model import OpenModel
+from pseudocal.app.run import PROBE, Run
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import Calibration
+from pseudocal.skipped import one_line
+
+
+def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> str | None:
+    """Why no calibrated model can be written, for the user; None if it can, or need not be said."""
+    if model.ship is None or not _is_fitted(calibration):
+        return None
+    if run.record.output_type == "probabilities" and model.kind != "onnx":
+        return f"no model exported: the {model.kind} returns probabilities, not logits"
+    if calibration.refused is not None:
+        return "no model exported: the fitted temperature should not be applied"
+    return None
+
+
+def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -> tuple[str, ...]:
+    """Write the model with the temperature inside, check it, and return the names of its files.
+
+    Args:
+        run: the run, with two inputs to check the file on.
+        calibration: the calibration.
+        model: the open model.
+        folder: where to write it.
+
+    """
+    if model.ship is None or not _is_fitted(calibration):
+        return ()
+    if why_not_exported(run, calibration, model) is not None:
+        return ()
+    return tuple(model.ship(calibration.temperature, folder, run.probe()))
+
+
+def _is_fitted(calibration: Calibration) -> bool:
+    return calibration.method != "none" or calibration.measured is not None
+
+
+def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
+    """Open the model of a run again; None if it cannot be exported anyway.
+
+    The name comes from a file, so code that it names is never imported. The model must say what it
+    said when the run was collected.
+    """
+    record = run.record
+    name = record.model.name
+    if record.saved or kind_of(name) == "callable":
+        return None
+    meaning: dict[str, Any] = {"outputs": record.output_type, "binary": record.binary}
+    model = open_model(
+        name, trust=trust, typed=False, device=device, output=record.logits_tensor, **meaning
+    )
+    if model.ship is None:
+        return None
+    try:
+        found, collected = run.compare(AsLogits(model.predict, **meaning)(run.probe()))
+    except InputError:
+        raise
+    except Exception as error:  # a model may raise anything about inputs that it does not take
+        raise InputError(
+            f"the model {name} does not take the inputs of {PROBE}: {one_line(error)}"
+        ) from error
+    scale = max(1.0, float(np.ptp(collected)))
+    if found.shape != collected.shape or not np.allclose(
+        found, collected, rtol=1e-3, atol=1e-3 * scale
+    ):
+        raise InputError(
+            f"{name} is another model than the one that was calibrated: it predicts {found[0]} "
+            f"instead of {collected[0]} for an input; calibrate it again"
+        )
+    return model

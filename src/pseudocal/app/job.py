@@ -1,0 +1,287 @@
+"""The settings of a run, given as values or read from a TOML file.
+
+`write_job` writes all that was given and assumed, to repeat a run to the last digit. Whether model
+files may run code is never written: consent is given each time.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypedDict, get_type_hints
+
+import tomli_w
+
+from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.models.files import OutputType
+from pseudocal.app.models.model import UntrustedError
+from pseudocal.app.records import convert
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import PseudoCal
+from pseudocal.files import brief, is_inside, own_file, replacing
+from pseudocal.skipped import one_line
+
+Sampling = Literal["stratified", "random"]
+BATCH_SIZE = 64  # inputs per forward pass, unless the user says how many
+DEFAULT_METHOD = PseudoCal()
+NULL = "none"  # TOML has no null
+CONSENT = ("job_file", "trust")  # never written to a file
+PATHS = ("data", "ground_truth", "labels", "model", "out", "second_opinion")
+TABLES = ("method", "preprocessing", "second_preprocessing")
+RANGES: dict[str, tuple[float, float]] = {
+    "batch_size": (2, 2**31),
+    "max_bad": (0, 1),
+    "max_samples": (2, 2**63),
+    "workers": (0, 4096),
+}
+
+
+class ImageSettings(TypedDict, total=False):
+    """How images are prepared, as far as the user says; see `preprocessing_for`."""
+
+    size: tuple[int, int]
+    channels: int
+    layout: Literal["nchw", "nhwc"]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    scale: float
+    resize: Literal["crop", "stretch"]
+    edge: int | None
+    resample: int
+    centre: Literal["even", "down"]
+    normalisation: str
+    interpolation: str
+    crop_pct: float
+
+
+@dataclass(frozen=True)
+class Job:
+    """The settings of a run.
+
+    Attributes:
+        model: a model file, a Hugging Face folder, `hf:owner/name`, or `module:function`.
+        data: a folder or list of images, an array or a table; with `ray` also files of rows, a
+            pattern or an address.
+        out: the folder for the results.
+        method: the settings of the calibration. Inputs are shuffled and paired within batches, and
+            a temperature that should not be applied is replaced by T = 1.
+        second_opinion: another model of the same classes, named like `model`, or several of them;
+            None for none. "surrogate" or "surrogate:BACKBONE" is a surrogate of the model's own
+            predictions, "zero-shot:FOLDER" a CLIP or SigLIP that is told the class names.
+        trust: whether the files of the models may run code.
+        job_file: the file that the settings were read from; None if the user gave them. Code that a
+            file names needs `trust`.
+        architecture: the network of a state dict, such as "resnet50"; None if no model is one.
+        preprocessing: how images are prepared, as far as the user says.
+        second_preprocessing: the same for second models, where it differs from the model and their
+            files do not say.
+        logits_tensor: the name of the model output that holds the logits; None if there is only
+            one output.
+        output_type: whether the model returns "logits" or "probabilities"; None for logits, refused
+            if they look like probabilities.
+        binary: whether the model returns one number per input, for the second of two classes.
+        features: the columns of a table to use; None for all.
+        text: the column of texts of a table, for a model that takes texts; None for `text`.
+        field: the name of the array to use if an .npz file holds several.
+        classes: the class names; empty for those of the model.
+        ground_truth: the true classes, a file or a folder of masks, for evaluation only.
+        device: the device the models run on: "cpu", "cuda", "cuda:1", ...
+        workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per
+            core.
+        batch_size: inputs per forward pass; None for the default, or for a segmentation model as
+            many as fit into memory.
+        max_samples: the largest number of inputs to use, drawn at random; None for all.
+        max_bad: the fraction of inputs that may be unreadable.
+        predict: after an early stop, predict "all" inputs or only those already "seen".
+        table: the format of the predictions, "parquet" or "csv"; None for parquet if pyarrow is
+            installed.
+        keep_logits: whether to keep the run, which `label` and `refine` need.
+        labels: a file of labels that a person gave to the inputs of the labelling page.
+        sampling: how these inputs were drawn: "stratified" by `label`, or "random" by someone else.
+        ray: the address of a Ray cluster, or "local" to start one on this machine; None to run in
+            this process.
+
+    """
+
+    model: str
+    data: str
+    out: Path
+    method: PseudoCal = DEFAULT_METHOD
+    second_opinion: str | tuple[str, ...] | None = None
+    trust: bool = False
+    job_file: Path | None = field(default=None, compare=False)
+    architecture: str | None = None
+    preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
+    second_preprocessing: ImageSettings = field(default_factory=lambda: ImageSettings())
+    logits_tensor: str | None = None
+    output_type: OutputType | None = None
+    binary: bool = False
+    features: tuple[str, ...] | None = None
+    text: str | None = None
+    field: str | None = None
+    classes: tuple[str, ...] = ()
+    ground_truth: Path | None = None
+    device: str = "cpu"
+    workers: int = 0
+    batch_size: int | None = None
+    max_samples: int | None = None
+    max_bad: float = 0.01
+    predict: Literal["all", "seen"] = "all"
+    table: Literal["csv", "parquet"] | None = None
+    keep_logits: bool = True
+    labels: Path | None = None
+    sampling: Sampling = "stratified"
+    ray: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InputError(
+                    f"{name} is {brief(value)}, not from {low:,} to {high:,}", setting=name
+                )
+        if self.table not in (None, "csv", "parquet"):
+            raise InputError(f"{brief(self.table)} is not csv or parquet", setting="table")
+        opinions = self.second_opinion or ()
+        if isinstance(opinions, str):
+            opinions = (opinions,)
+        for path in (self.model, self.data, self.ground_truth, self.labels, self.out, *opinions):
+            if "\0" in str(path or ""):
+                raise InputError(f"a path has a null character: {brief(str(path))}")
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that was assumed or found, in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Progress.
+
+    Attributes:
+        what: the name of the phase, such as "calibrating".
+        done: how many more are done since the last tick.
+        total: how many there are in all.
+        unit: what is counted.
+
+    """
+
+    what: str
+    done: int
+    total: int
+    unit: str = "inputs"
+
+
+def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job:
+    """Read a job from a TOML file.
+
+    Args:
+        path: the file, as `write_job` writes it or as a person or a program does: what is missing
+            has its default.
+        out: the folder for the results; None for that of the file, which must be next to the file
+            or below it.
+        trust: whether the job may run code: in files of models, functions that it names, and
+            clusters.
+
+    """
+    check_regular(own_file(path.parent, path.name), "a job file")
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # no Unicode, no TOML, or nested too deep
+        raise InputError(f"{path} is not a job in TOML: {one_line(error)}") from error
+    if out is not None:
+        content["out"] = str(out)
+    try:
+        job = replace(_job_of(content), trust=trust, job_file=path)
+    except InputError as error:
+        raise InputError(f"{error} in {path}") from error
+    if out is None and not is_inside(job.out, path.parent):
+        raise InputError(
+            f"{path} writes to {job.out}, which is elsewhere: say where the results go",
+            setting="out",
+            value="FOLDER",
+        )
+    if job.ray not in (None, "local") and not trust:
+        raise UntrustedError(
+            f"{path} names the cluster {job.ray}, which could run code here: give your consent",
+            setting="trust",
+            value="True",
+        )
+    return job
+
+
+def _job_of(content: dict[str, Any]) -> Job:
+    """Check the content of a file."""
+    hints = {name: hint for name, hint in get_type_hints(Job).items() if name not in CONSENT}
+    _refuse_unknown(content, hints, "settings")
+    for name in ("model", "data", "out"):
+        if name not in content:
+            raise InputError(f"{name} is missing")
+    known: dict[str, Any] = {"method": get_type_hints(PseudoCal)}
+    known |= dict.fromkeys(TABLES[1:], get_type_hints(ImageSettings))
+    for name in TABLES:
+        table = convert(content.get(name, {}), dict[str, Any], name)
+        _refuse_unknown(table, known[name], name)
+        content[name] = {key: None if value == NULL else value for key, value in table.items()}
+    return convert(content, Job, "settings")
+
+
+def _refuse_unknown(given: dict[str, Any], known: dict[str, Any], what: str) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise InputError(f"{what} are among {', '.join(known)}, and {brief(unknown[0])} is not")
+
+
+def write_job(job: Job, path: Path, *, assumed: tuple[str, ...] = ()) -> None:
+    """Write a job as TOML, with absolute paths.
+
+    Args:
+        job: the settings, with all that was found out in their places.
+        path: the file.
+        assumed: settings that neither the user nor the model gave, for a comment.
+
+    """
+    comment = f"# assumed, not given: {', '.join(assumed)}\n" if assumed else ""
+    with replacing(path) as aside:
+        aside.write_text(comment + tomli_w.dumps(job_content(job)), encoding="utf-8")
+
+
+def job_content(job: Job) -> dict[str, Any]:
+    """The settings that differ from their defaults, and all of the method, as TOML values.
+
+    >>> list(job_content(Job("a.onnx", "images", Path("/out"), max_samples=100)))
+    ['model', 'data', 'out', 'max_samples', 'method']
+    """
+    default = Job("", "", Path())
+    content = dict[str, Any]()
+    for each in fields(job):
+        value = getattr(job, each.name)
+        if each.name in (*CONSENT, *TABLES) or value == getattr(default, each.name):
+            continue
+        content[each.name] = _absolute(value) if each.name in PATHS else _plain(value)
+    content["method"] = {name: _plain(value) for name, value in asdict(job.method).items()}
+    for name in TABLES[1:]:
+        table = getattr(job, name)
+        if table:
+            content[name] = {key: _plain(value) for key, value in table.items()}
+    return content
+
+
+def _absolute(name: Any) -> Any:
+    """A file or folder that is found from anywhere; other names stay as they are."""
+    if isinstance(name, list | tuple):
+        return [_absolute(each) for each in name]
+    if isinstance(name, Path):
+        return os.path.abspath(name)
+    return os.path.abspath(name) if Path(name).exists() else name
+
+
+def _plain(value: Any) -> Any:
+    if value is None:
+        return NULL
+    return list(value) if isinstance(value, tuple) else value

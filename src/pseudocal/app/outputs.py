@@ -1,0 +1,331 @@
+"""Saved outputs of any model: as a run, scored against ground truth, and calibrated."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.collect import check_class_count
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.labels import read_labels as read_ground_truth
+from pseudocal.app.inputs.tables import (
+    ARRAYS,
+    TABLES,
+    check_regular,
+    read_array,
+    read_columns,
+    read_table,
+)
+from pseudocal.app.inputs.texts import read_descriptions
+from pseudocal.app.models.files import AsLogits, OutputType
+from pseudocal.app.publishing import finish_publishing, publishing
+from pseudocal.app.records import to_plain
+from pseudocal.app.report import Report, measure, row_chunks, write_page
+from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
+from pseudocal.app.run import (
+    CALIBRATION,
+    LOGITS,
+    PAGE,
+    RECORD,
+    REPORT,
+    AboutData,
+    AboutModel,
+    Run,
+    RunRecord,
+    Timing,
+    save_run,
+)
+from pseudocal.arrays import (
+    InputError,
+    Labels,
+    Logits,
+    Maps,
+    as_labels,
+    as_logits,
+    as_maps,
+    check_rows,
+)
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.calibration import versions
+from pseudocal.files import allocate_array, own_file, replacing
+from pseudocal.maps import check_maps
+from pseudocal.metrics import Outcomes, Segmented
+from pseudocal.stored import StoredArray
+
+NAMES = "file"  # the column of a table that names the inputs
+TELLING_ROWS = 1000  # rows that show whether the numbers are probabilities
+
+
+def collect_outputs(
+    path: str | Path,
+    out: str | Path,
+    *,
+    inputs: str | Path | None = None,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    field: str | None = None,
+    classes: Iterable[str] = (),
+) -> Path:
+    """Make a run from the outputs of any model, saved in a file: no model is run.
+
+        out = collect_outputs("probabilities.npy", "out/", inputs="reviews.csv",
+                              output_type="probabilities")
+        label(out, 50)                                   # then somebody opens out/label.html
+        refine(out, "labels.csv").calibration.verdict
+
+    Args:
+        path: an array or a table `(n, classes)`: .npy, .npz, .csv or .parquet.
+        out: the folder; if it holds these outputs already, its labels stay.
+        inputs: what the person is shown, a row for each row of the outputs: a table or a text file
+            with one input per line. A column `file` names the inputs; where it names images, these
+            are shown. None to show row numbers.
+        output_type: whether the file holds "logits" or "probabilities"; None for logits, refused if
+            they look like probabilities.
+        binary: whether there is one number per row, for the second of two classes.
+        field: the name of the array to use if an .npz file holds several.
+        classes: the class names; empty for the names of the columns of a table, or for numbers.
+
+    """
+    path = Path(path)
+    out = Path(out)
+    logits = AsLogits(lambda x: x, output_type, binary)(np.asarray(saved_array(path, field)))
+    if logits.ndim != 2:
+        raise InputError(f"{path} has outputs of shape {logits.shape}, not (n, classes)")
+    check_rows(logits)
+    names = tuple(classes) or (() if binary else saved_classes(path))
+    check_class_count(names, logits.shape[1])
+    described = {} if inputs is None else _descriptions(Path(inputs), len(logits))
+    name = str(path.absolute())
+    source = None if inputs is None else os.path.abspath(inputs)
+    record = RunRecord(
+        model=AboutModel(name=name, title=path.name, kind="outputs", recipe="outputs", output=None),
+        data=AboutData(
+            name=source or name,
+            inputs=len(logits),
+            used=len(logits),
+            preparation=f"saved {output_type or 'logits'}; no model was run",
+        ),
+        names=tuple(map(str, described.get(NAMES, range(len(logits))))),
+        image_files=_images(described, None if inputs is None else Path(inputs)),
+        source=source,
+        column=field,
+        classes=names,
+        ground_truth=None,
+        logits_tensor=None,
+        output_type=output_type,
+        binary=binary,
+        timing=Timing(0.0, datetime.now(UTC).isoformat(timespec="seconds")),
+        saved=True,
+        versions=versions(),
+    )
+    _check_same(out, logits)
+    with publishing(out) as aside:
+        np.save(aside / LOGITS, logits)
+        save_run(aside, record, None, np.empty(0))
+    return out
+
+
+def saved_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
+    """Read saved outputs; the numbers of a table are in its columns."""
+    check_regular(path, "a file of outputs")
+    return read_table(path) if path.suffix.lower() in TABLES else read_array(path, field)
+
+
+def saved_classes(path: Path) -> tuple[str, ...]:
+    """The names of the classes: those of the columns of a table; none of an array."""
+    return tuple(read_columns(path)) if path.suffix.lower() in TABLES else ()
+
+
+def _descriptions(path: Path, rows: int) -> dict[str, Any]:
+    described = read_descriptions(path)
+    found = len(next(iter(described.values()), ()))
+    if found != rows:
+        raise InputError(f"{path} describes {found} inputs, and there are {rows} outputs")
+    return described
+
+
+def _images(described: dict[str, Any], path: Path | None) -> tuple[str, ...] | None:
+    """The image of each input, if the column of names has images, relative to the table."""
+    if path is None or NAMES not in described:
+        return None
+    files = [path.parent / str(name) for name in described[NAMES]]
+    if not all(file.suffix.lower() in IMAGE_SUFFIXES for file in files) or not files[0].is_file():
+        return None
+    return tuple(str(file.absolute()) for file in files)
+
+
+def _check_same(out: Path, logits: Logits) -> None:
+    """Refuse a folder that holds another run: its labels would not belong to these outputs."""
+    if not os.path.lexists(out / RECORD) and not os.path.lexists(out / CALIBRATION):
+        return
+    run = Run.open(out)
+    if not run.record.saved or not np.array_equal(run.logits, logits):
+        raise InputError(f"{out} holds another run: choose another folder", setting="out")
+
+
+def load_outputs(
+    path: Path, *, output_type: OutputType | None = None, field: str | None = None
+) -> Logits | Maps | StoredArray:
+    """Open logits `(n, classes)`, or those of every pixel.
+
+    Probabilities become logits by taking the logarithm.
+
+    Args:
+        path: the file.
+        output_type: as in `AsLogits`: None for logits, refused if they look like probabilities.
+        field: the name of the array to use if an .npz file holds several.
+
+    """
+    array = saved_array(path, field)
+    read = AsLogits(lambda x: x, output_type)
+    as_checked = as_maps if array.ndim == 4 else as_logits
+    if output_type == "probabilities" or array.ndim not in (2, 4) or array.dtype.kind != "f":
+        return read(as_checked(np.asarray(array)))
+    read(as_checked(array[: 1 if array.ndim == 4 else TELLING_ROWS]))
+    return array
+
+
+def evaluate(
+    logits: Path,
+    ground_truth: Path,
+    calibration: Path | None,
+    *,
+    output_type: OutputType | None,
+    field: str | None,
+) -> list[dict[str, Any]]:
+    """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
+
+    Ground truth may be names of classes: those of the columns of a table, or of the model in the folder
+    of the calibration.
+    """
+    loaded = None if calibration is None else load_calibration(calibration)
+    values = load_outputs(logits, output_type=output_type, field=field)
+    if values.ndim == 4:
+        scored: Any = _scored_maps(values, ground_truth, loaded)
+    else:
+        classes = saved_classes(logits) or _classes_beside(calibration)
+        truth = read_ground_truth(ground_truth, [str(i) for i in range(len(values))], classes)
+        scored = _scored_rows(values, truth, loaded)
+    rows = [to_plain(row) for row in measure(*scored)]
+    return [{key: value for key, value in row.items() if value is not None} for row in rows]
+
+
+def load_calibration(path: Path) -> Calibration:
+    """Read a calibration file.
+
+    It may lie in a folder from somebody else, and be a link that leaves it.
+    """
+    return Calibration.load(own_file(path.parent, path.name))
+
+
+def _classes_beside(calibration: Path | None) -> tuple[str, ...]:
+    """The names of the classes that the folder of a calibration knows."""
+    if calibration is None or not (calibration.parent / RECORD).exists():
+        return ()
+    return Run.open(calibration.parent).record.classes
+
+
+def _scored_rows(
+    logits: Logits | StoredArray, truth: Labels, calibration: Calibration | None
+) -> tuple[Outcomes, Outcomes | None]:
+    """Score logits a few rows at a time: all may not fit into memory."""
+    truth = as_labels(truth, cast("Logits", logits))  # only the shape of the logits matters here
+    before = []
+    after = []
+    for rows, some in _checked_chunks(logits):
+        before.append(Outcomes.from_logits(some, truth[rows]))
+        if calibration is not None:
+            after.append(Outcomes.from_logits(calibration(some), truth[rows]))
+    return Outcomes.concatenate(before), Outcomes.concatenate(after) if after else None
+
+
+def _checked_chunks(logits: Logits | StoredArray) -> Iterator[tuple[slice, Logits]]:
+    """Read logits a few rows at a time; an error names the row of the file."""
+    for rows in row_chunks(logits):
+        some = logits[rows]
+        check_rows(some, np.arange(rows.start, rows.stop))
+        yield rows, some
+
+
+def _scored_maps(
+    maps: Maps | StoredArray, ground_truth: Path, calibration: Calibration | None
+) -> tuple[Segmented, Segmented | None]:
+    """Score maps one image at a time: the maps of all may not fit into memory."""
+    masks = read_array(ground_truth) if ground_truth.suffix.lower() in ARRAYS else np.empty(0)
+    if masks.ndim != 3 or len(masks) != len(maps):
+        raise InputError(
+            f"expected an .npy of masks ({len(maps)}, height, width), got {ground_truth} of shape {masks.shape}"
+        )
+    if masks.dtype != bool and not np.issubdtype(masks.dtype, np.integer):
+        raise InputError(
+            f"expected masks that are integers, got dtype {masks.dtype} in {ground_truth}"
+        )
+    before = []
+    after = []
+    for i in range(len(maps)):
+        image = np.array(maps[i : i + 1])
+        mask = np.asarray(masks[i : i + 1]).astype(np.int64)
+        before.append(Segmented.of(image, mask))
+        if calibration is not None:
+            after.append(Segmented.of(calibration(image), mask))
+    return Segmented.concatenate(before), Segmented.concatenate(after) if after else None
+
+
+def apply(
+    calibration: Calibration,
+    logits: Path,
+    out: Path,
+    *,
+    output_type: OutputType | None,
+    field: str | None,
+) -> tuple[int, ...]:
+    """Write calibrated probabilities, a few rows or one image at a time.
+
+    The file appears once it is complete.
+    """
+    values = load_outputs(logits, output_type=output_type, field=field)
+    if out.suffix != ".npy":
+        raise InputError(f"expected an output file that ends in .npy, got {out}")
+    chunks = _checked_images(values) if values.ndim == 4 else _checked_chunks(values)
+    with replacing(out) as aside:
+        written = allocate_array(
+            aside, values.shape, np.float64 if values.dtype.itemsize > 4 else np.float32
+        )
+        for rows, some in chunks:
+            written[rows] = calibration.probabilities(some)
+        del written
+    return tuple(values.shape)
+
+
+def _checked_images(maps: Maps | StoredArray) -> Iterator[tuple[slice, Maps]]:
+    """Read maps one image at a time; an error names the image of the file."""
+    for i in range(len(maps)):
+        image = maps[i : i + 1]
+        check_maps(image, first=i)
+        yield slice(i, i + 1), image
+
+
+def redraw(folder: Path) -> Path:
+    """Draw `report.html` again from `report.json`, and return its path."""
+    finish_publishing(folder)
+    write_page(Report.load(own_file(folder, REPORT)), folder)
+    return folder / PAGE
+
+
+def compare_reports(folders: Sequence[Path], out: Path) -> list[ComparedLine]:
+    """Write one page with a line for each folder that `calibrate` wrote, and return the lines."""
+    lines = []
+    for folder in folders:
+        finish_publishing(folder)
+        address = quote(os.path.relpath(folder / PAGE, out.parent))
+        lines.append(line_of(Report.load(own_file(folder, REPORT)), str(folder), address))
+    with replacing(out) as aside:
+        aside.write_text(comparison(lines), encoding="utf-8", errors="replace")
+    return lines

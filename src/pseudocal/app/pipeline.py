@@ -1,0 +1,303 @@
+"""The three steps, and the functions that users call.
+
+    collect(model, data)          -> run           the only step that runs a model
+    conclude(run, labels=None)    -> Calibration   a pure function of the run and a person's labels
+    render(run, calibration)      -> files         predictions, report, calibrated model
+
+`calibrate` is all three, `refine` the last two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pseudocal.app.collect import Models, collect, open_models, plan
+from pseudocal.app.export import reopen_model, why_not_exported
+from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
+from pseudocal.app.label_files import read_labels
+from pseudocal.app.models.files import OutputType
+from pseudocal.app.models.model import OpenModel
+from pseudocal.app.publishing import publishing
+from pseudocal.app.render import Result, render
+from pseudocal.app.run import COLLECTED, LABEL_PAGE, PARTS, Run
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
+from pseudocal.calibrators.labels import LabelSample
+from pseudocal.calibrators.pseudocal import unmixed_calibration
+from pseudocal.calibrators.trust import warn_if_unreliable
+from pseudocal.calibrators.wording import Reason, ReasonCode
+
+Steps = Generator[Note | Tick, None, Result]
+
+
+def conclude(run: Run, labels: LabelSample | None = None) -> Calibration:
+    """The calibration that follows from a run and, if there are any, from a person's labels.
+
+    Args:
+        run: the run.
+        labels: the labels of some of its rows.
+
+    """
+    record = run.record
+    evidence = run.evidence()
+    if evidence is None:  # saved outputs: nothing was mixed
+        counts = {"pairs": 0, "mixup_samples": 0, "forward_passes": 0}
+        settings: dict[str, Any] = {"outputs": record.model.name, "seed": 0}
+        none = uncalibrated()
+        calibration = Calibration(none.method, none.scaling, settings, counts)
+    elif record.not_mixed is not None:
+        settings = {"seed": record.method.seed} | record.settings
+        why = Reason(ReasonCode(record.not_mixed))
+        calibration = unmixed_calibration(evidence, settings, why)
+    else:
+        calibration = record.method.conclude(evidence, record.settings)
+    calibration = replace(calibration, versions=record.versions)
+    if labels is None:
+        return calibration
+    refined = calibration.refined(run.logits, labels, groups=run.groups)
+    return replace(refined, versions=record.versions)
+
+
+def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
+    """Collect, conclude and render, yielding notes and progress; returns the result.
+
+    Args:
+        job: the settings.
+        models: the models of the job if they are open already.
+
+    """
+    job = replace(job, method=_for_runs(job.method))
+    keep = (PARTS,) if job.ray is not None else ()
+    with publishing(job.out, keep=keep) as aside:
+        run, model = yield from _collected(job, models, aside)
+        labels = None
+        if job.labels is not None:
+            labels = read_labels(job.labels, run, job.sampling)
+        calibration = conclude(run, labels)
+        reason = why_not_exported(run, calibration, model)
+        if reason is not None:
+            yield Note(reason)
+        result = render(run, calibration, aside, model=model, labels=labels)
+        if not job.keep_logits:
+            for name in COLLECTED[:-1]:
+                (aside / name).unlink(missing_ok=True)
+    return _published(result, job.out)
+
+
+def _for_runs(method: PseudoCal) -> PseudoCal:
+    """The settings of a run: inputs are shuffled, so pairs within a batch are as good as any."""
+    if method.pairing != DEFAULT_METHOD.pairing or method.on_unreliable != "warn":
+        raise InputError(
+            "a run pairs inputs within batches and replaces an unreliable temperature by T = 1: "
+            "leave pairing and on_unreliable at their defaults",
+            setting="method",
+        )
+    return replace(method, pairing="batch", on_unreliable="identity")
+
+
+def _collected(
+    job: Job, models: Models | None, folder: Path
+) -> Generator[Note | Tick, None, tuple[Run, OpenModel]]:
+    """Collect in this process, or on a cluster."""
+    if job.ray is None:
+        models = models or open_models(job)
+        run = yield from collect(plan(job, models), folder)
+        return run, models[0]
+    from pseudocal.app.collect_ray import collect_on_ray  # imports Ray, which few runs need
+
+    models = models or open_models(job, device="cpu")
+    run = yield from collect_on_ray(job, models, folder)
+    return run, models[0]
+
+
+def refine_steps(
+    out: Path,
+    labels: Path,
+    *,
+    sampling: Sampling = "stratified",
+    trust: bool = False,
+    trust_paths: bool = False,
+    device: str = "cpu",
+) -> Steps:
+    """Conclude again with a person's labels, and render; the same labels give the same bytes."""
+    with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
+        run = Run.open(out, trust_paths=trust_paths)
+        given = read_labels(labels, run, sampling)
+        calibration = conclude(run, given)
+        model = None
+        if calibration.refused is None:
+            model = reopen_model(run, trust=trust, device=device)
+        if model is not None:
+            reason = why_not_exported(run, calibration, model)
+            if reason is not None:
+                yield Note(reason)
+        result = render(run, calibration, aside, model=model, labels=given)
+    return _published(result, out)
+
+
+def _published(result: Result, out: Path) -> Result:
+    return replace(result, out=out, predictions=out / result.predictions.name)
+
+
+def run_steps(steps: Steps) -> Result:
+    """Run steps to their end, and return the result; notes and progress are dropped."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+
+def calibrate(
+    model: str | Path,
+    data: str | Path,
+    out: str | Path,
+    *,
+    second_opinion: str | Sequence[str] | None = None,
+    method: PseudoCal = DEFAULT_METHOD,
+    classes: Sequence[str] = (),
+    ground_truth: str | Path | None = None,
+    labels: str | Path | None = None,
+    sampling: Sampling = "stratified",
+    preprocessing: ImageSettings | None = None,
+    second_preprocessing: ImageSettings | None = None,
+    features: Sequence[str] | None = None,
+    text: str | None = None,
+    field: str | None = None,
+    logits_tensor: str | None = None,
+    output_type: OutputType | None = None,
+    binary: bool = False,
+    architecture: str | None = None,
+    trust: bool = False,
+    batch_size: int | None = None,
+    max_samples: int | None = None,
+    max_bad: float = 0.01,
+    predict: Literal["all", "seen"] = "all",
+    table: Literal["csv", "parquet"] | None = None,
+    keep_logits: bool = True,
+    device: str = "cpu",
+    workers: int = 0,
+    ray: str | None = None,
+) -> Result:
+    """Calibrate a model on unlabelled data, and write a calibrated model, predictions and a report.
+
+        result = calibrate("model.onnx", "images/", "out/", second_opinion="other.onnx")
+        result.calibration.verdict, result.report
+
+    Args:
+        model: a model file, a Hugging Face folder, `hf:owner/name`, or `module:function`.
+        data: a folder or list of images, an array or a table.
+        out: the folder for the results.
+        second_opinion: another model of the same classes, named like `model`, or several of them;
+            "surrogate" for a surrogate of the model's own predictions.
+        method: the settings of the calibration.
+        classes: the class names; empty for those of the model.
+        ground_truth: the true classes, a file or a folder of masks, for evaluation only.
+        labels: a file of labels that a person gave to the inputs of the labelling page.
+        sampling: how these inputs were drawn: "stratified" by `label`, or "random" by someone else.
+        preprocessing: how images are prepared, as far as the model does not say.
+        second_preprocessing: the same for second models.
+        features: the columns of a table to use; None for all.
+        text: the column of texts of a table, for a model that takes texts.
+        field: the name of the array to use if an .npz file holds several.
+        logits_tensor: the model output that holds the logits.
+        output_type: whether the model returns "logits" or "probabilities".
+        binary: whether the model returns one number per input, for the second of two classes.
+        architecture: the network of a state dict, such as "resnet50".
+        trust: whether the files of the models may run code.
+        batch_size: inputs per forward pass.
+        max_samples: the largest number of inputs to use, drawn at random.
+        max_bad: the fraction of inputs that may be unreadable.
+        predict: after an early stop, predict "all" inputs or only those already "seen".
+        table: the format of the predictions; None for parquet if pyarrow is installed.
+        keep_logits: whether to keep the run, which `label` and `refine` need.
+        device: the device the models run on.
+        workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per
+            core.
+        ray: the address of a Ray cluster, or "local" to start one on this machine.
+
+    """
+    for name, value in {"model": model, "data": data, "out": out}.items():
+        if not isinstance(value, str | Path):
+            raise InputError(
+                f"{name} is a {type(value).__name__}, not a name: PseudoCal().fit takes what is in "
+                "memory"
+            )
+    opinions = second_opinion
+    if opinions is not None and not isinstance(opinions, str):
+        opinions = tuple(opinions)
+    job = Job(
+        model=str(model),
+        data=str(data),
+        out=Path(out),
+        method=method,
+        second_opinion=opinions,
+        trust=trust,
+        architecture=architecture,
+        preprocessing=preprocessing or {},
+        second_preprocessing=second_preprocessing or {},
+        logits_tensor=logits_tensor,
+        output_type=output_type,
+        binary=binary,
+        features=None if features is None else tuple(features),
+        text=text,
+        field=field,
+        classes=tuple(classes),
+        ground_truth=None if ground_truth is None else Path(ground_truth),
+        device=device,
+        workers=workers,
+        batch_size=batch_size,
+        max_samples=max_samples,
+        max_bad=max_bad,
+        predict=predict,
+        table=table,
+        keep_logits=keep_logits,
+        labels=None if labels is None else Path(labels),
+        sampling=sampling,
+        ray=ray,
+    )
+    result = run_steps(calibrate_steps(job))
+    if result.calibration.measured is None:  # labels outrank the label-free verdict
+        warn_if_unreliable(result.calibration.trust)
+    return result
+
+
+def refine(
+    out: str | Path,
+    labels: str | Path,
+    *,
+    sampling: Sampling = "stratified",
+    trust: bool = False,
+    trust_paths: bool = False,
+    device: str = "cpu",
+) -> Result:
+    """Recalibrate a run with a person's labels.
+
+        pseudocal.app.label("out/", 50)                  # then somebody opens out/label.html
+        result = pseudocal.app.refine("out/", "labels.csv")
+        result.calibration.measured.accuracy, result.calibration.verdict
+
+    Args:
+        out: the folder that `calibrate` or `collect_outputs` wrote.
+        labels: a table with the columns `file` and `label`, of pixels also `y` and `x`. A label is
+            a class, "cannot tell" or "none of these".
+        sampling: how these inputs were drawn: "stratified" by `label`, or "random" by someone else.
+        trust: whether the file of the model, which is exported again, may run code.
+        trust_paths: whether to read files that the folder names outside itself, if somebody else
+            wrote it.
+        device: where the model runs, to check what was exported.
+
+    """
+    steps = refine_steps(
+        Path(out),
+        Path(labels),
+        sampling=sampling,
+        trust=trust,
+        trust_paths=trust_paths,
+        device=device,
+    )
+    return run_steps(steps)

@@ -1,0 +1,209 @@
+"""Render a run: write its predictions, its report and the calibrated model.
+
+Everything follows from the run and the calibration. No model is run, except to check an exported
+file on two inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pseudocal.app.export import export
+from pseudocal.app.inputs.tables import ARRAYS
+from pseudocal.app.inputs.texts import open_texts
+from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER
+from pseudocal.app.models.model import OpenModel
+from pseudocal.app.report import Report, report_of, write_report
+from pseudocal.app.report.card import card_of
+from pseudocal.app.report.headline import headline
+from pseudocal.app.report.predictions import (
+    Confidences,
+    default_table,
+    image_table,
+    row_chunks,
+    row_table,
+    writing_predictions,
+)
+from pseudocal.app.report.summaries import ImageSummary, RowSummary, Summary
+from pseudocal.app.run import CALIBRATION, PAGE, Run, RunRecord
+from pseudocal.arrays import InputError, Labelled
+from pseudocal.calibrators import Calibration
+from pseudocal.calibrators.confidence import confidences
+from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE, LabelSample
+from pseudocal.calibrators.pseudocal import NO_MIXUP
+from pseudocal.maps import IGNORED
+from pseudocal.metrics.images import ImageRow
+from pseudocal.notebook import card
+
+SAMPLED = "; figures from a sample of the pixels"
+
+
+@dataclass(frozen=True)
+class Result:
+    """A rendered run.
+
+    Attributes:
+        calibration: the calibration, with its verdict and the estimated accuracy.
+        report: the content of the report.
+        out: the run folder.
+        predictions: the table of predictions.
+
+    """
+
+    calibration: Calibration
+    report: Report
+    out: Path
+    predictions: Path
+
+    def __repr__(self) -> str:
+        t = self.calibration.temperature
+        return f"Result({self.calibration.verdict}, T = {t:.3f}, in {self.out})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the headline, the verdict with its reasons, where the page is."""
+        judged = self.calibration.measured or self.calibration.trust
+        lines = [headline(self.report), repr(self.calibration), f"report: {self.out / PAGE}"]
+        return card(self.calibration.verdict, lines, () if judged is None else judged.reasons)
+
+
+def render(
+    run: Run,
+    calibration: Calibration,
+    folder: Path,
+    *,
+    model: OpenModel | None = None,
+    labels: LabelSample | None = None,
+) -> Result:
+    """Write predictions, report and calibrated model of a run into `folder`.
+
+    Args:
+        run: the run.
+        calibration: what was concluded from it.
+        folder: where to write.
+        model: the open model, to export it; None to export none.
+        labels: the labels that the calibration was refined with, for the reliability diagram.
+
+    """
+    files = () if model is None else export(run, calibration, model, folder)
+    table = run.record.table or default_table()
+    data = run.record.data
+    summary: Summary
+    if run.pixels is None:
+        summary = _render_rows(run, calibration, folder, table)
+    else:
+        summary = _render_images(run, calibration, folder, table)
+        data = replace(data, preparation=data.preparation + SAMPLED)
+    calibration.save(folder / CALIBRATION)
+    report = report_of(
+        summary,
+        _fitted_on(run, labels),
+        model=replace(run.record.model, files=files),
+        data=data,
+        timing=run.record.timing,
+    )
+    write_report(report, folder)
+    if MODEL_FOLDER in files:
+        text = card_of(report)
+        path = folder / MODEL_FOLDER / "README.md"
+        path.write_text(text, encoding="utf-8", errors="replace")
+    return Result(calibration, report, folder, folder / f"predictions.{table}")
+
+
+def _render_rows(run: Run, calibration: Calibration, folder: Path, table: str) -> Summary:
+    """Write the predictions of a classifier, and summarise them."""
+    record = run.record
+    summary = RowSummary(calibration, record.classes)
+    files = record.image_files
+    texts = _texts(record)
+    truth = record.ground_truth
+    with writing_predictions(folder, table) as write:
+        for rows in row_chunks(run.logits):
+            logits = np.asarray(run.logits[rows])
+            names = record.names[rows]
+            seen = Confidences.of(logits, calibration)
+            write(row_table(names, seen, record.classes))
+            summary.add(
+                logits,
+                seen,
+                names,
+                image_files=None if files is None else [Path(path) for path in files[rows]],
+                texts=None if texts is None else texts[rows],
+                ground_truth=None if truth is None else np.array(truth[rows]),
+            )
+    return summary
+
+
+def _render_images(run: Run, calibration: Calibration, folder: Path, table: str) -> Summary:
+    """Write a row for each image of a segmentation model, and summarise its sampled pixels.
+
+    Classes and the confidence before calibration are those of all pixels. How much the confidence
+    changes is known from the sample.
+    """
+    sample = run.pixels
+    assert sample is not None
+    record = run.record
+    summary = ImageSummary(calibration, record.classes)
+    has_truth = bool((sample.ground_truth != IGNORED).any())
+    first = np.searchsorted(sample.image, np.arange(len(record.names) + 1))
+    with writing_predictions(folder, table) as write:
+        for i, name in enumerate(record.names):
+            pixels = slice(first[i], first[i + 1])
+            logits = np.array(run.logits[pixels])
+            before = float(sample.before[i])
+            after = before
+            if len(logits):
+                change = confidences(logits, calibration.temperature) - confidences(logits)
+                after = float(np.clip(before + change.mean(), 0, 1))
+                weights = np.full(len(logits), sample.pixels[i] / len(logits))
+                summary.add_sample(Labelled(logits, logits.argmax(axis=1), weights))
+                if has_truth:
+                    summary.measure(logits.T[:, None], sample.ground_truth[pixels][None])
+            row = ImageRow(sample.fractions[i], before, after)
+            summary.add_row(name, row, image_file=run.image_file(i))
+            write(image_table([name], [row], record.classes))
+    for i, (image, mask) in enumerate(run.shown_maps()):
+        summary.show(image, record.names[i], image_file=run.image_file(i), mask=mask)
+    return summary
+
+
+def _fitted_on(run: Run, labels: LabelSample | None) -> Labelled:
+    """What the temperature was fitted on: labelled rows, or mixup samples."""
+    if labels is not None:
+        return labelled_rows(run, labels)
+    evidence = run.evidence()
+    if evidence is None or not evidence.mixup_samples.seen:
+        return NO_MIXUP
+    return evidence.mixup_samples.labelled
+
+
+def labelled_rows(run: Run, labels: LabelSample) -> Labelled:
+    """The rows that a person has labelled.
+
+    Where the label is "none of these", it is that of the second likeliest class: the prediction is
+    wrong.
+    """
+    known = labels.labels != CANNOT_TELL
+    rows = labels.rows[known]
+    logits = np.array(run.logits[rows])
+    second = np.argsort(logits, axis=1, kind="stable")[:, -2]
+    given = labels.labels[known]
+    truth = np.where(given == NONE_OF_THESE, second, given)
+    groups = None if run.groups is None else run.groups[rows]
+    return Labelled(logits, truth, groups=groups)
+
+
+def _texts(record: RunRecord) -> list[str] | None:
+    """The texts that were predicted; None if the inputs are no texts, or cannot be read any more."""
+    has_texts = record.saved or record.column is not None
+    if record.source is None or not has_texts or Path(record.source).suffix.lower() in ARRAYS:
+        return None
+    try:
+        texts = open_texts(Path(record.source), None if record.saved else record.column).texts
+        rows: Any = range(len(record.names)) if record.saved else map(int, record.names)
+        return [texts[row] for row in rows]
+    except (InputError, ValueError, IndexError):  # other data: the page goes without the texts
+        return None

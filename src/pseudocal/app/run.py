@@ -1,0 +1,579 @@
+"""The run folder: what the models said of the data, and everything that follows from it.
+
+`collect` writes a run, `conclude` reads it, `render` adds the results:
+
+| file | content |
+|---|---|
+| `run.json` | names of the inputs and classes, settings, versions |
+| `logits.npy` | logits, a row for each input; of a segmentation model, a row for each sampled pixel |
+| `second-0.npy`, ... | logits of the second models for the same rows |
+| `evidence.npz` | mixup samples and counts (`calibrators/evidence.py`) |
+| `pixels.npz` | of a segmentation model: where its pixels are, and sums over each image |
+| `probe.npy` | two inputs, to check an exported model |
+| `job.toml` | all settings, to repeat the run |
+| `calibration.json`, `report.json`, `report.html`, `predictions.*`, `model*` | results |
+| `label.html`, `to-label.csv` | the labelling page and its table |
+
+Nobody else knows a file name. `publishing.py` lets the files appear all at once.
+
+A run folder may come from somebody else. It is data: nothing in it is imported, links are not
+followed out of it, and files that it names elsewhere are read only with consent (`check_paths`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.inputs.tables import map_array, read_array
+from pseudocal.app.models.files import CODE, OutputType
+from pseudocal.app.models.hugging_face import MODEL_FOLDER
+from pseudocal.app.models.model import SECOND_ONLY
+from pseudocal.app.pixels import PixelSample, load_shown_maps
+from pseudocal.app.records import decode_json, encode_json
+from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows
+from pseudocal.calibrators import Calibration, PseudoCal
+from pseudocal.calibrators.calibration import versions
+from pseudocal.calibrators.evidence import Evidence
+from pseudocal.files import allocate_array, brief, is_inside, own_file, replacing
+from pseudocal.maps import rows_at
+
+RECORD = "run.json"
+LOGITS = "logits.npy"
+SECOND = "second-{}.npy"
+EVIDENCE = "evidence.npz"
+PIXELS = "pixels.npz"
+PROBE = "probe.npy"
+JOB = "job.toml"
+CALIBRATION = "calibration.json"
+REPORT = "report.json"
+PAGE = "report.html"
+LABEL_PAGE = "label.html"
+LABEL_TABLE = "to-label.csv"
+PARTS = "parts"  # the folder of blocks that workers have collected, until they are joined
+PARTS_RECORD = "parts.json"
+
+MOST_SECOND = 100  # second models of one run
+COLLECTED = (
+    RECORD,
+    LOGITS,
+    EVIDENCE,
+    PIXELS,
+    PROBE,
+    JOB,
+    *(SECOND.format(i) for i in range(MOST_SECOND)),
+)
+MODEL_FILES = (MODEL_FOLDER, "model.onnx", "model.pt", "model.pt2")
+RENDERED = (
+    CALIBRATION,
+    REPORT,
+    PAGE,
+    "predictions.csv",
+    "predictions.parquet",
+    *MODEL_FILES,
+)
+RUNTIMES = {
+    "onnxruntime": "onnxruntime",
+    "pillow": "PIL",
+    "pyarrow": "pyarrow",
+    "ray": "ray",
+    "scikit-learn": "sklearn",
+    "torch": "torch",
+    "transformers": "transformers",
+}
+
+
+# ------------------------------------------------------------------------------ the record
+
+
+@dataclass(frozen=True)
+class AboutModel:
+    """The model that was calibrated.
+
+    Attributes:
+        name: the model as the user named it: a path, a hub name or an import name.
+        title: a short name for headings.
+        kind: the format of the model, such as "onnx".
+        recipe: which code snippet applies the result: the kind, or "onnx-inside".
+        output: the name of the calibrated output; None if it has no name.
+        notes: what was found or assumed when it was opened.
+        files: the file names of the calibrated model.
+
+    """
+
+    name: str
+    title: str
+    kind: str
+    recipe: str
+    output: str | None
+    notes: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AboutData:
+    """The data that the model was calibrated on.
+
+    Attributes:
+        name: the data as the user named it.
+        inputs: the number of inputs.
+        used: the number of inputs that were used.
+        preparation: what happens to an input before the model sees it, in words.
+        unreadable: the inputs that could not be read, and why.
+        skipped: the blocks that workers could not process, and why.
+        blocks: the number and kind of blocks, in words; None if there were none.
+        assumed: settings of the preparation that neither the user nor the model gave.
+
+    """
+
+    name: str
+    inputs: int
+    used: int
+    preparation: str
+    unreadable: tuple[tuple[str, str], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    blocks: str | None = None
+    assumed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How many seconds the run took, and when it finished, in UTC, ISO 8601."""
+
+    seconds: float
+    finished: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What is known of a run beside its arrays.
+
+    Attributes:
+        model: the model.
+        data: the data.
+        names: the name of each input, in the order of the logits.
+        image_files: the file of each input; None if they are no image files.
+        source: the file of the rows; None for images.
+        column: the array of an .npz file, or the column of texts, that was used.
+        classes: the names of the classes, as far as they have names.
+        ground_truth: the class of each input, for evaluation only; None if unknown.
+        logits_tensor: the output of the model that holds the logits.
+        output_type: whether the model returns "logits" or "probabilities".
+        binary: whether one number per input stands for two classes.
+        table: the format of the predictions; None for the default.
+        saved: whether the outputs came from a file, so that there is no model to export.
+        second_models: how many second models have logits here.
+        probe: the positions of the inputs in `probe.npy`.
+        not_mixed: why inputs were not mixed, a code of `ReasonCode`; None if they were.
+        method: the settings of the calibration.
+        settings: further settings for the record of the calibration.
+        versions: the versions of the packages that were used.
+        timing: when the run was collected, and how long it took.
+        signature: of the paths, by the user who wrote them; see `sign`.
+
+    """
+
+    model: AboutModel
+    data: AboutData
+    names: tuple[str, ...]
+    image_files: tuple[str, ...] | None
+    source: str | None
+    column: str | None
+    classes: tuple[str, ...]
+    ground_truth: tuple[int, ...] | None
+    logits_tensor: str | None
+    output_type: OutputType | None
+    binary: bool
+    timing: Timing
+    table: Literal["csv", "parquet"] | None = None
+    saved: bool = False
+    second_models: int = 0
+    probe: tuple[int, ...] = ()
+    not_mixed: str | None = None
+    method: PseudoCal = field(default_factory=PseudoCal)
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    signature: str | None = None
+    format: Literal["pseudocal-run"] = "pseudocal-run"
+    format_version: Literal[1] = 1
+
+    def __post_init__(self) -> None:
+        if self.model.name.startswith(SECOND_ONLY):
+            raise InputError(
+                f"{brief(self.model.name)} can only be a second opinion, not the model"
+            )
+        if not 0 <= self.second_models < MOST_SECOND:
+            raise InputError(f"{self.second_models} second models are not in a run folder")
+        for part in (self.image_files, self.ground_truth):
+            if part is not None and len(part) != len(self.names):
+                raise InputError("names, image files and ground truth have different lengths")
+        if not all(0 <= i < len(self.names) for i in self.probe):
+            raise InputError(f"the probe is of inputs that are not there: {self.probe}")
+        if self.ground_truth is not None and min(self.ground_truth, default=0) < 0:
+            raise InputError(f"ground truth has the negative class {min(self.ground_truth)}")
+        for path in self.paths:
+            if "\0" in path:
+                raise InputError(f"a path has a null character: {brief(path)}")
+
+    @property
+    def paths(self) -> list[str]:
+        """All files that the record names."""
+        found = list(self.image_files or ())
+        if self.source is not None:
+            found.append(self.source)
+        if not self.saved and not CODE.fullmatch(self.model.name):
+            found.append(self.model.name)
+        return found
+
+
+def runtime_versions() -> dict[str, str]:
+    """The versions of everything that has a part in a run."""
+    found = {name: version(name) for name, module in RUNTIMES.items() if module in sys.modules}
+    return versions() | found
+
+
+# ------------------------------------------------------------------------------ reading a run
+
+
+class Run:
+    """A run folder, open for reading.
+
+    Arrays are loaded when they are needed. Logits are a memory map.
+
+    Args:
+        folder: the folder.
+        record: what is known of the run beside its arrays.
+
+    """
+
+    def __init__(self, folder: Path, record: RunRecord) -> None:
+        self.folder = folder
+        self.record = record
+
+    @classmethod
+    def open(cls, folder: Path | str, *, trust_paths: bool | None = None) -> Run:
+        """Open a run folder, and check that its arrays fit together.
+
+        Args:
+            folder: the folder.
+            trust_paths: whether to read files that the record names outside the folder, if somebody
+                else wrote it; None if no such file will be read.
+
+        """
+        folder = Path(folder)
+        path = own_file(folder, RECORD)
+        if not path.is_file():
+            raise InputError(
+                f"{folder} has no {RECORD}, so there are no logits to work with: nothing was calibrated "
+                "there, or its logits were not kept"
+            )
+        run = cls(folder, decode_json(path, RunRecord, "a run record"))
+        if trust_paths is not None:
+            run.check_paths(trust_paths)
+        run.check()
+        return run
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit together."""
+        rows = len(self.logits)
+        images = len(self.record.names)
+        of_pixels = self.pixels is not None
+        if self.logits.ndim != 2 or rows == 0 or not (of_pixels or rows == images):
+            raise InputError(
+                f"{self.folder} has logits of shape {self.logits.shape} for {images} inputs"
+            )
+        if self.record.ground_truth is not None:
+            largest = max(self.record.ground_truth, default=0)
+            if largest >= self.logits.shape[1]:
+                raise InputError(f"ground truth has class {largest} of {self.logits.shape[1]}")
+
+    def check_paths(self, trust_paths: bool) -> None:
+        """Refuse to read what a folder from somebody else names outside itself.
+
+        What this user wrote on this machine is signed. `module:function` is never imported from a
+        record, and the file of saved outputs is not opened again.
+        """
+        outside = [path for path in self.record.paths if not is_inside(path, self.folder)]
+        if outside and not trust_paths and not is_signed(self.record):
+            raise InputError(
+                f"{self.folder} names {brief(outside[0])}, and you did not write it on this machine: "
+                "look at the file, then give your consent",
+                setting="trust_paths",
+                value="True",
+            )
+
+    @cached_property
+    def logits(self) -> Logits:
+        """The logits of each input, or of each sampled pixel."""
+        return map_array(own_file(self.folder, LOGITS))
+
+    @cached_property
+    def second_logits(self) -> list[Logits]:
+        """The logits of each second model for the same rows."""
+        files = [own_file(self.folder, SECOND.format(i)) for i in range(self.record.second_models)]
+        found = [map_array(file) for file in files]
+        for file, logits in zip(files, found, strict=True):
+            if logits.shape != self.logits.shape:
+                raise InputError(f"{file} has shape {logits.shape}, not {self.logits.shape}")
+        return found
+
+    @cached_property
+    def pixels(self) -> PixelSample | None:
+        """Where the rows are, if they are pixels."""
+        if not os.path.lexists(self.folder / PIXELS):
+            return None
+        path = own_file(self.folder, PIXELS)
+        return PixelSample.load(path, self.logits, len(self.record.names))
+
+    @property
+    def groups(self) -> NDArray[np.int64] | None:
+        """The image of each row, if rows are pixels."""
+        return None if self.pixels is None else self.pixels.image
+
+    @property
+    def row_names(self) -> Sequence[str]:
+        """The name of each row, as a labels file has it."""
+        if self.pixels is None:
+            return self.record.names
+        spots = zip(self.pixels.image, self.pixels.y, self.pixels.x, strict=True)
+        return [pixel_name(self.record.names[i], y, x) for i, y, x in spots]
+
+    def shown_maps(self) -> Iterator[tuple[Maps, NDArray[Any] | None]]:
+        """The maps of the first images, in low resolution, with their true classes if known."""
+        return load_shown_maps(own_file(self.folder, PIXELS), self.logits.shape[1])
+
+    def image_file(self, i: int) -> Path | None:
+        """The file of input i; None if it is no image file."""
+        files = self.record.image_files
+        return None if files is None else Path(files[i])
+
+    def evidence(self) -> Evidence | None:
+        """What the pass over the data has collected; None for saved outputs."""
+        path = own_file(self.folder, EVIDENCE)
+        if not path.exists():
+            return None
+        evidence = self.record.method.empty_evidence()
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+                evidence.merge(dict(arrays))
+        except InputError:
+            raise
+        except Exception as error:  # a damaged archive may raise anything
+            raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+        return evidence
+
+    def probe(self) -> Inputs:
+        """Two inputs, to check an exported model."""
+        return np.array(read_array(own_file(self.folder, PROBE)))
+
+    def compare(self, outputs: Logits | Maps) -> tuple[Logits, Logits]:
+        """What a model says of the probe, and what was collected, as rows to compare."""
+        if self.pixels is None or outputs.ndim != 4:
+            return outputs, self.logits[list(self.record.probe)]
+        found = []
+        collected = []
+        for i, maps in zip(self.record.probe, outputs, strict=False):
+            of_image = self.pixels.image == i
+            at = self.pixels.at[of_image]
+            if at.max(initial=0) >= maps[0].size:
+                return outputs[:1, :, 0, 0], self.logits[:2]  # maps of another size
+            found.append(rows_at(maps, at))
+            collected.append(self.logits[of_image])
+        return np.concatenate(found), np.concatenate(collected)
+
+    def calibration(self) -> Calibration:
+        """The calibration that was rendered last."""
+        return Calibration.load(own_file(self.folder, CALIBRATION))
+
+
+def pixel_name(name: str, y: object, x: object) -> str:
+    """What a pixel is called.
+
+    >>> pixel_name("frame.png", 3, 4)
+    'frame.png (y 3, x 4)'
+    """
+    return f"{name} (y {y}, x {x})"
+
+
+# ------------------------------------------------------------------------------ writing a run
+
+
+class LogitWriter:
+    """Write the logits of inputs, in any order, to memory-mapped files.
+
+    They take disk space rather than memory.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     writer = LogitWriter(Path(folder), total=3)
+    ...     writer.write(np.array([2, 0]), np.array([[30.0, 40.0], [10.0, 20.0]]))
+    ...     writer.finish()
+    ...     np.load(Path(folder) / "logits.npy")
+    array([0, 2])
+    array([[10., 20.],
+           [30., 40.]])
+
+    Args:
+        folder: where to write the files of a run.
+        total: the number of inputs.
+
+    """
+
+    def __init__(self, folder: Path, total: int) -> None:
+        self._folder = folder
+        self._written = np.zeros(total, dtype=bool)
+        self._files: list[Any] = []  # of the model, then of the second models
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The numbers of the inputs that were predicted, in ascending order."""
+        return np.flatnonzero(self._written)
+
+    def write(self, rows: NDArray[np.intp], *logits: Logits) -> None:
+        """Write the logits of some inputs, of the model and then of each second model."""
+        if not self._files:
+            self._files = [self._allocate(i, each) for i, each in enumerate(logits)]
+        for file, each in zip(self._files, logits, strict=True):
+            check_rows(each)
+            if each.shape != (len(rows), file.shape[1]):
+                raise InputError(f"expected logits {(len(rows), file.shape[1])}, got {each.shape}")
+            file[rows] = each
+        self._written[rows] = True
+
+    def mark(self, rows: NDArray[np.intp]) -> None:
+        """Note that inputs were predicted whose logits are maps, which are too large to write."""
+        self._written[rows] = True
+
+    def finish(self) -> NDArray[np.intp]:
+        """Drop the rows of inputs that were not predicted; return the numbers of the others."""
+        if not self._written.any():
+            raise InputError("no input could be predicted")
+        for i, file in enumerate(self._files):
+            if not self._written.all():
+                with replacing(self._folder / _logits_file(i)) as aside:
+                    np.save(aside, file[self._written])
+            else:
+                file.flush()
+        self._files = []
+        return self.rows
+
+    def _allocate(self, i: int, logits: Logits) -> Any:
+        shape = (len(self._written), logits.shape[1])
+        dtype = np.promote_types(logits.dtype, np.float32)
+        return allocate_array(self._folder / _logits_file(i), shape, dtype)
+
+
+def _logits_file(i: int) -> str:
+    return LOGITS if i == 0 else SECOND.format(i - 1)
+
+
+def save_pixels(
+    folder: Path, sample: PixelSample, shown: Sequence[tuple[Maps, NDArray[Any] | None]]
+) -> None:
+    """Write the pixels of a segmentation model, and the `small_maps` of its first images."""
+    sample.save(folder / PIXELS, shown)
+    np.save(folder / LOGITS, sample.logits)
+
+
+def save_run(folder: Path, record: RunRecord, evidence: Evidence | None, probe: Inputs) -> Run:
+    """Write what a run consists of beside its logits, and open it.
+
+    Args:
+        folder: where the logits have been written.
+        record: what is known beside the arrays.
+        evidence: what was collected; None for saved outputs.
+        probe: two inputs, to check an exported model; empty for saved outputs.
+
+    """
+    if evidence is not None:
+        np.savez(folder / EVIDENCE, **evidence.pack())  # type: ignore[arg-type]
+    if len(probe):
+        save_probe(folder / PROBE, probe)
+    save_record(folder, record)
+    return Run(folder, record)
+
+
+def save_record(folder: Path, record: RunRecord) -> None:
+    """Write the record, with the user's signature under its paths."""
+    encode_json(folder / RECORD, sign(record))
+
+
+def save_probe(path: Path, probe: Inputs) -> None:
+    """Write a few inputs; texts as fixed-width strings, since objects would be pickled."""
+    array = np.asarray(probe)
+    np.save(path, array.astype(np.str_) if array.dtype == object else array, allow_pickle=False)
+
+
+# ------------------------------------------------------------------------------ signatures
+
+KEY_FILE = "key"
+KEY_SIZE = 32
+
+
+def state_folder() -> Path:
+    """`pseudocal/` in the user's state folder.
+
+    `$XDG_STATE_HOME`, or `%LOCALAPPDATA%`, or `~/.local/state`.
+    """
+    chosen = os.environ.get("XDG_STATE_HOME") or os.environ.get("LOCALAPPDATA")
+    base = Path(chosen) if chosen else Path.home() / ".local" / "state"
+    return base / "pseudocal"
+
+
+def sign(record: RunRecord) -> RunRecord:
+    """The record with a signature under its paths; without one if no key can be kept.
+
+    The key is random and stays in the user's state folder. A record from somebody else has no valid
+    signature.
+    """
+    key = _read_key() or _new_key()
+    return replace(record, signature=None if key is None else _digest(key, record))
+
+
+def is_signed(record: RunRecord) -> bool:
+    """Whether this user wrote these paths on this machine."""
+    key = _read_key()
+    if key is None or record.signature is None:
+        return False
+    given = record.signature.encode(errors="replace")
+    return hmac.compare_digest(_digest(key, record).encode(), given)
+
+
+def _digest(key: bytes, record: RunRecord) -> str:
+    return hmac.new(key, json.dumps(record.paths).encode(), hashlib.sha256).hexdigest()
+
+
+def _read_key() -> bytes | None:
+    try:
+        key = (state_folder() / KEY_FILE).read_bytes()
+    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+        return None
+    return key if len(key) == KEY_SIZE else None
+
+
+def _new_key() -> bytes | None:
+    key = secrets.token_bytes(KEY_SIZE)
+    try:
+        folder = state_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        file = os.open(folder / KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:  # another run has just made one
+        return _read_key()
+    except (OSError, RuntimeError):
+        return None
+    with os.fdopen(file, "wb") as opened:
+        opened.write(key)
+    return key
