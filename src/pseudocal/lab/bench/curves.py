@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pseudocal.arrays import Floats
-from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS, SWEEP
+from pseudocal.lab.bench.calibrators import SEE_LABELS, SWEEP, find_compared
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -79,7 +79,7 @@ def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
         for labels in ("hard", "soft"):
             values: dict[float, list[float]] = {}
             for record in records:
-                how = COMPARED[record.calibrator].mixup_variant
+                how = find_compared(record.calibrator).mixup_variant
                 if (
                     record.calibrator in SWEEP
                     and how

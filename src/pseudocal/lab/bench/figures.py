@@ -11,7 +11,7 @@ import numpy as np
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.curves import (
     real_and_pseudo,
     reliabilities,
@@ -108,7 +108,9 @@ def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
 
 
 def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store) -> Any:
-    found = {COMPARED[name].title: each for name, each in reliabilities(task, names, store).items()}
+    found = {
+        find_compared(name).title: each for name, each in reliabilities(task, names, store).items()
+    }
     return _side_by_side(plt, found, f"{task.method}, {task.pair}")
 
 
@@ -200,7 +202,7 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
         ax.plot([low, high], [low, high], color="0.6", lw=1)
         few = len(best) <= FEW_POINTS
         ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)
-        ax.set(title=COMPARED[name].title, xscale="log", yscale="log")
+        ax.set(title=find_compared(name).title, xscale="log", yscale="log")
     figure.supxlabel("temperature of the oracle")
     figure.supylabel("temperature found")
     return figure

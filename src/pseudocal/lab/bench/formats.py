@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Callable, Sequence
 
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
 from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
@@ -122,7 +122,10 @@ def comparisons(found: Sequence[Comparison]) -> str:
     where = unique(each.where for each in found)
     lookup = {(each.baseline, each.where): each for each in found}
     rows = [
-        [COMPARED[baseline].title, *(_compared(lookup.get((baseline, place))) for place in where)]
+        [
+            find_compared(baseline).title,
+            *(_compared(lookup.get((baseline, place))) for place in where),
+        ]
         for baseline in unique(each.baseline for each in found)
     ]
     head = ["PseudoCal against", *where]
@@ -158,7 +161,7 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
     ]
     rows = [
         [
-            COMPARED[each.calibrator].title,
+            find_compared(each.calibrator).title,
             *(_number(each.metrics[key], key) for key in SAVED_METRICS),
             "" if each.temperature is None else f"{each.temperature:.3f}",
         ]

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmenters import check_segmentation
 from pseudocal.lab.bench.stages import (
@@ -107,7 +107,7 @@ def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task
 
     Their own and, if a calibrator needs ensembles, the other members.
     """
-    ensembles = any(COMPARED[name].needs_ensemble for name in calibrators)
+    ensembles = any(find_compared(name).needs_ensemble for name in calibrators)
     alone = [
         task.checkpoint
         for task in tasks
@@ -227,7 +227,7 @@ def shared_features(
     models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]
 ) -> list[SharedFeatures]:
     """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
-    hows = [COMPARED[name].mixup_variant for name in calibrators]
+    hows = [find_compared(name).mixup_variant for name in calibrators]
     fractions = sorted({how.lam for how in hows if how is not None and how.strategy == "PseudoCal"})
     needed = [
         SharedFeatures(task, domain, View()) for task in models for domain in ("source", "target")

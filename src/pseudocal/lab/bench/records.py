@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
 
@@ -90,7 +90,7 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
         else:
             for each in (each for each in suite.calibrators if each not in scores):
                 why = store.refusal(task, each)
-                lines.append(f"{name}: no {COMPARED[each].title}{f': {why}' if why else ''}")
+                lines.append(f"{name}: no {find_compared(each).title}{f': {why}' if why else ''}")
     return lines
 
 

@@ -24,12 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Labelled, looks_like_probabilities
-from pseudocal.calibrators import CALIBRATORS, Calibration, Material, calibrate_by_name
-from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
+from pseudocal.calibrators import (
+    CALIBRATORS,
+    Calibration,
+    Material,
+    PseudoCal,
+    calibrate_by_name,
+)
+from pseudocal.lab.bench.cached import saved_evidence
+from pseudocal.lab.bench.calibrators import RANDOM, find_compared
 from pseudocal.lab.bench.stages.score import CLASSIFIER_METRICS
 from pseudocal.lab.bench.suites import ALL
 from pseudocal.metrics import Outcomes
-from pseudocal.scaling import TemperatureScaling, fit_temperature
+from pseudocal.scaling import TemperatureScaling
 
 FILE_NAMES = {
     "src_train": ("src_train", "source_train"),
@@ -79,7 +86,7 @@ def compare_outputs(
             raise InputError(f"expected tgt_{kind}, {kind}s of the target, in {folder}, got none")
     labels = arrays["tgt", "label"]
     material = _material(arrays)
-    mixup_samples = [arrays[key] for key in (("mix", "output"), ("mix", "label")) if key in arrays]
+    mixup_samples = _labelled(arrays, "mix")
     found = []
     for name in calibrators:
         try:
@@ -180,12 +187,16 @@ def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
     return array
 
 
+def _labelled(arrays: SavedArrays, part: str) -> Labelled | None:
+    """The logits of a set with their labels; None if either is missing."""
+    if (part, "output") not in arrays or (part, "label") not in arrays:
+        return None
+    return Labelled(arrays[part, "output"], arrays[part, "label"])
+
+
 def _material(arrays: SavedArrays) -> Material:
-    source = None
-    if {("src_val", "output"), ("src_val", "label")} <= arrays.keys():
-        source = Labelled(arrays["src_val", "output"], arrays["src_val", "label"])
     return Material(
-        source=source,
+        source=_labelled(arrays, "src_val"),
         source_train_features=arrays.get(("src_train", "feature")),
         source_features=arrays.get(("src_val", "feature")),
         target_features=arrays.get(("tgt", "feature")),
@@ -195,17 +206,22 @@ def _material(arrays: SavedArrays) -> Material:
 
 
 def _calibration(
-    name: str, material: Material, mixup_samples: list[NDArray[Any]], seed: int
+    name: str, material: Material, mixup_samples: Labelled | None, seed: int
 ) -> Calibration | None:
     """Fit a calibrator; None if the outputs do not suffice for it."""
     if name == "pseudocal":
-        return (
-            Calibration(name, fit_temperature(*mixup_samples)) if len(mixup_samples) == 2 else None
-        )
-    how = COMPARED[name]
-    if how.calibrator not in CALIBRATORS or any(
-        getattr(material, p) is None for p in CALIBRATORS[how.calibrator].parts
-    ):
+        if mixup_samples is None:
+            return None
+        method = PseudoCal()
+        real = np.asarray(material.target_logits)
+        return method.conclude(saved_evidence(method, real, mixup_samples))
+    compared = find_compared(name)
+    if compared.calibrator not in CALIBRATORS:
         return None
-    random = {"seed": seed} if how.calibrator in RANDOM else {}
-    return calibrate_by_name(how.calibrator, material, **random, **dict(how.settings)).calibration
+    parts = CALIBRATORS[compared.calibrator].parts
+    if any(getattr(material, part) is None for part in parts):
+        return None
+    settings = dict(compared.settings)
+    if compared.calibrator in RANDOM:
+        settings["seed"] = seed
+    return calibrate_by_name(compared.calibrator, material, **settings).calibration

@@ -23,7 +23,7 @@
         error.json                the stage that failed and its error, if any
 
 All targets of a source and seed share one segmenter, in the folder of a task with the target "any".
-Segmentation has no files from `predict` and `make_mixup`: the logits of every pixel are too large
+Segmentation has no files from `predict` and `mixup`: the logits of every pixel are too large
 to store.
 
 Features of a frozen backbone are in the cache folder (`pseudocal.lab.bench.views`), shared by all

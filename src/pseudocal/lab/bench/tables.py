@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
+from pseudocal.lab.bench.calibrators import SEE_LABELS, find_compared
 from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import Record, unique, variants
 from pseudocal.lab.bench.task import Suite, Task
@@ -89,7 +89,7 @@ def mean_seconds(records: Sequence[Record]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for record in records:
         if record.seconds is not None:
-            found.setdefault(COMPARED[record.calibrator].title, []).append(record.seconds)
+            found.setdefault(find_compared(record.calibrator).title, []).append(record.seconds)
     return {title: float(np.mean(each)) for title, each in found.items()}
 
 
@@ -121,7 +121,9 @@ def _table(
         name: [_cell(records, name, metric, groups, paper) for groups in columns.values()]
         for name in names
     }
-    rows = [(COMPARED[name].title, _marked(name, cells, names, SIGN[metric])) for name in names]
+    rows = [
+        (find_compared(name).title, _marked(name, cells, names, SIGN[metric])) for name in names
+    ]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):

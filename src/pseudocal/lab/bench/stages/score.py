@@ -14,7 +14,7 @@ from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators import Calibration, ensemble, oracle
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.segmenters import target_of
 from pseudocal.lab.bench.stages.calibrate import PART_READERS
 from pseudocal.lab.bench.store import Store, load_arrays
@@ -64,7 +64,7 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
     logits = load_arrays(folder / "target.npz")["logits"]
     for name in {"oracle", *oracles}:
         with suppress(InputError):  # the released search may turn negative, and then has no score
-            oracle(logits, labels, **dict(COMPARED[name].settings)).save(
+            oracle(logits, labels, **dict(find_compared(name).settings)).save(
                 folder / "calibrations" / f"{name}.json"
             )
     found = {}
@@ -72,7 +72,7 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
         calibration = Calibration.load(path) if path.suffix == ".json" else None
         if calibration is None:  # the calibrator returned other predictions
             corrected = np.load(path, allow_pickle=False)
-        elif COMPARED[path.stem].needs_ensemble:
+        elif find_compared(path.stem).needs_ensemble:
             corrected = calibration(ensemble(PART_READERS["member_logits"](task, store)))
         else:
             corrected = calibration(logits)
