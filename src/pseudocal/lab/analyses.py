@@ -80,7 +80,7 @@ def correspondence(
     batch_size: int = 128,
     seed: int = 0,
 ) -> Correspondence:
-    """Count the mixup samples that are right or wrong together with the real input of their larger part.
+    """How often a mixup sample is right exactly when the real input of its larger part is.
 
     This model predicts which of two numbers is larger, and a mixup sample has the same prediction
     as its larger part, so all mixup samples correspond. If every label is wrong, the model is

@@ -166,7 +166,8 @@ class TransformersTrunk(nn.Module):
 
     def __init__(self, net: Any, *, token: bool) -> None:
         super().__init__()
-        self.net, self.token = net, token
+        self.net = net
+        self.token = token
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the model."""
@@ -241,7 +242,7 @@ def cached_features(
     device: str = "cpu",
     tick: FeatureTick | None = None,
 ) -> NDArray[np.float32]:
-    """Compute features `(n, width)` of all inputs, or read them from `cache` if they were computed before.
+    """Compute features `(n, width)` of all inputs, or read them from `cache`.
 
     The file is named by a hash of the images and of the backbone with its weights, so a change of
     either is noticed.
@@ -291,7 +292,7 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 class Remembered:
-    """A frozen backbone that computes the features of each image once, however many models on top of it ask.
+    """A frozen backbone that computes the features of each image once for all models above it.
 
     >>> from pseudocal.lab.adapt.backbones import build_backbone
     >>> remembered = Remembered(build_backbone("digits"))

@@ -19,7 +19,9 @@ LOG_EPS = 1e-5  # inside every logarithm of a probability
 def cross_entropy(
     logits: Tensor, labels: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None
 ) -> Tensor:
-    """Cross-entropy with targets (1 - smoothing) * onehot + smoothing / classes, rows weighted and averaged.
+    """The weighted mean cross-entropy with smoothed labels.
+
+    The targets are (1 - smoothing) * onehot + smoothing / classes.
 
     Two classes at equal logits cost log 2 whatever the labels and weights are:
 

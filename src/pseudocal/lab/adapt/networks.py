@@ -46,7 +46,8 @@ class Network(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: Head) -> None:
         super().__init__()
-        self.backbone, self.head = backbone, head
+        self.backbone = backbone
+        self.head = head
 
     @property
     def device(self) -> torch.device:
@@ -131,7 +132,10 @@ class NormKeepingDropout(nn.Dropout):
 
 
 class QuickDropout(nn.Dropout):
-    """Dropout whose mask comes from uniform numbers, which torch draws four times as fast as coin tosses on a CPU."""
+    """Dropout whose mask comes from uniform numbers.
+
+    On a CPU, torch draws them four times as fast as coin tosses.
+    """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
         """Drop each number with probability p and scale the others up.

@@ -60,7 +60,8 @@ def moved_centroids(
 ) -> Tensor:
     """Move centroids towards the class means of a batch; the centroid of an absent class shrinks.
 
-    >>> moved_centroids(torch.ones(2, 1), torch.tensor([[3.0], [5.0]]), torch.tensor([0, 0]), momentum=0.5)
+    >>> features = torch.tensor([[3.0], [5.0]])
+    >>> moved_centroids(torch.ones(2, 1), features, torch.tensor([0, 0]), momentum=0.5)
     tensor([[2.5000],
             [0.5000]])
     """

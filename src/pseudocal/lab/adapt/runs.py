@@ -325,7 +325,8 @@ def load_network(out: Path | str) -> Network:
             backbone, build_head(note["head"], backbone.width, note["width"], len(note["classes"]))
         )
     network.load_state_dict(tensors)
-    backbone.pretrained, backbone.choice = True, choice
+    backbone.pretrained = True
+    backbone.choice = choice
     return network.eval()
 
 
@@ -343,5 +344,6 @@ def _check_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     if changed:
         key = changed[0]
         raise InputError(
-            f"expected the settings that {out} was started with ({key} {before.get(key)!r}), got {key} {now.get(key)!r}"
+            f"expected the settings that {out} was started with ({key} {before.get(key)!r}), got "
+            f"{key} {now.get(key)!r}"
         )

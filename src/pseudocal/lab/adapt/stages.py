@@ -116,12 +116,13 @@ class TrainingRun:
         possible = not self.freezes(backbone) and _crops(target.inputs) is not None
         if self.augment and not possible:
             raise InputError(
-                f"expected image files and a backbone that is trained, to augment them, got {target.name}"
+                "expected image files and a backbone that is trained, to augment them, got "
+                f"{target.name}"
             )
         return possible if self.augment is None else self.augment
 
     def within(self, folder: str) -> TrainingRun:
-        """Return the same settings for an earlier stage, without the curve, which belongs to the last stage.
+        """Return the same settings for an earlier stage, without the curve of the last one.
 
         Args:
             folder: the name of the stage's folder inside `out`.
@@ -156,7 +157,7 @@ def train_stage(
     target: Unlabelled,
     source: Domain | None = None,
 ) -> Trained:
-    """Train a whole network in place, on images or on cached features, and write all files of the run."""
+    """Train a network in place, on images or cached features, and write all files of the run."""
     backbone = network.backbone
     assert isinstance(backbone, Backbone)
     frozen = run.freezes(backbone)

@@ -39,7 +39,8 @@ class Tensors:
     """
 
     def __init__(self, inputs: Indexable, device: str | torch.device = "cpu") -> None:
-        self.inputs, self.device = inputs, device
+        self.inputs = inputs
+        self.device = device
 
     def __len__(self) -> int:
         return len(self.inputs)

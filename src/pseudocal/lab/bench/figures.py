@@ -66,7 +66,7 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
 
 
 def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
-    """Return the suite with the tasks of one pair of domains, of one method, or of both, and a name that says so.
+    """Keep the tasks of one pair of domains, of one method, or of both, and rename the suite.
 
     >>> suite = Suite("s", (Task("emoji", "noto", "fluent"), Task("emoji", "fluent", "noto")), ())
     >>> chosen = chosen_tasks(suite, "fluent->noto", None)
@@ -85,7 +85,8 @@ def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
         tasks = tuple(task for task in tasks if task.pair == asked)
         if not tasks:
             raise InputError(
-                f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got {pair!r}"
+                f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got "
+                f"{pair!r}"
             )
         name += "-" + asked.replace("->", "-")
     if method is not None:
@@ -93,7 +94,8 @@ def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
         tasks = tuple(task for task in tasks if task.method == method)
         if not tasks:
             raise InputError(
-                f"expected a method among {', '.join(unique(t.method for t in known))}, got {method!r}"
+                f"expected a method among {', '.join(unique(t.method for t in known))}, got "
+                f"{method!r}"
             )
         name += f"-{method}"
     return replace(suite, name=name, tasks=tasks)

@@ -51,7 +51,8 @@ def markdown(table: Table) -> str:
 def latex(table: Table) -> str:
     r"""Format a table as a LaTeX tabular.
 
-    >>> print(latex(Table("ECE", "ece", ("mcc",), (("PseudoCal", (TableCell(0.125, best=True),)),))))
+    >>> row = ("PseudoCal", (TableCell(0.125, best=True),))
+    >>> print(latex(Table("ECE", "ece", ("mcc",), (row,))))
     \begin{tabular}{lr}
     \hline
     ECE, \% & mcc \\
@@ -137,7 +138,8 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
 
     Calibrators that failed have no row.
 
-    >>> print(saved_scores([SavedScore("none", {"ece": 0.125, "nll": 2.0, "brier": 0.5, "accuracy": 0.4}, 1.0)]))
+    >>> metrics = {"ece": 0.125, "nll": 2.0, "brier": 0.5, "accuracy": 0.4}
+    >>> print(saved_scores([SavedScore("none", metrics, 1.0)]))
     | calibrator | ECE, % | NLL | Brier | accuracy, % | T |
     |---|---|---|---|---|---|
     | No calibration | 12.50 | 2.0000 | 0.5000 | 40.00 | 1.000 |

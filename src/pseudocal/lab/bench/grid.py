@@ -62,7 +62,7 @@ def run(
     redo: str | None = None,
     progress: Tell = lambda what, done, total: None,
 ) -> list[FailedTask]:
-    """Run the missing parts of a suite, and return the tasks, or members of their ensembles, that failed.
+    """Run the missing parts of a suite, and return the models and tasks that failed.
 
     Args:
         suite: the tasks, and the calibrators to compare on each.

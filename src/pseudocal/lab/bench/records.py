@@ -39,11 +39,12 @@ def read_records(suite: Suite, store: Store) -> list[Record]:
 
 
 def variants(tasks: Iterable[Task]) -> dict[Task, str]:
-    """Name the method of each task (of seed 0), with the settings that differ between tasks of that method.
+    """Name the method of each task (of seed 0), with the settings that differ within a method.
 
     >>> options = (("weight", 0.1),)
-    >>> tasks = [Task("emoji", "noto", "fluent", method=m, options=o) for m, o in (("bnm", ()), ("bnm", options))]
-    >>> list(variants([*tasks, Task("emoji", "noto", "fluent", method="mcc")]).values())
+    >>> bnm = Task("emoji", "noto", "fluent", method="bnm")
+    >>> other = Task("emoji", "noto", "fluent", method="bnm", options=options)
+    >>> list(variants([bnm, other, Task("emoji", "noto", "fluent", method="mcc")]).values())
     ['bnm', 'bnm, weight 0.1', 'mcc']
 
     Args:

@@ -107,7 +107,7 @@ def compare_outputs(
 
 
 def read_outputs(folder: Path) -> SavedArrays:
-    """Read the arrays that a folder has, and refuse sets whose arrays differ in their number of rows.
+    """Read the arrays of a folder; refuse sets whose arrays differ in their number of rows.
 
     Args:
         folder: the folder.
@@ -172,12 +172,14 @@ def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
     ):
         wanted = "(n,)" if kind == "label" else "(n, columns)"
         raise InputError(
-            f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape {array.shape}"
+            f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape "
+            f"{array.shape}"
         )
     if kind == "label" and array.dtype.kind == "f":
         if not np.array_equal(array, np.round(array)):
             raise InputError(
-                f"expected whole numbers as labels in {path}, got {array[array != np.round(array)][0]}"
+                f"expected whole numbers as labels in {path}, got "
+                f"{array[array != np.round(array)][0]}"
             )
         return array.astype(np.int64)
     if kind == "output" and looks_like_probabilities(array):

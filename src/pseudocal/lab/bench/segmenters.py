@@ -68,7 +68,8 @@ def check_settings(task: Task) -> None:
             )
     if task.backbone != "unet" and task.weights == "default":
         raise InputError(
-            f"expected weights for {task.backbone}: {WEIGHTS_OF[task.backbone]}, or random, got none"
+            f"expected weights for {task.backbone}: {WEIGHTS_OF[task.backbone]}, or random, got "
+            "none"
         )
     for name, value in task.options:
         if name not in OPTIONS[task.data]:
@@ -112,7 +113,10 @@ def check_segmentation(task: Task, store: Store) -> None:
 
 
 def halves(task: Task, store: Store) -> tuple[Scenes, Scenes]:
-    """Split the source's scenes into those to train on and those held out, of which no more than targets have."""
+    """Split the source's scenes into those to train on and those held out.
+
+    No more are held out than a target has.
+    """
     training, held_out = _scenes(task, task.source, store).split(SHARE, seed=task.seed)
     return training, held_out[: dict(task.options).get("scenes", len(held_out))]
 
@@ -147,6 +151,7 @@ def _streets(name: str, root: Path | None, classes: int, size: tuple[int, int]) 
     ]
     if not found:
         raise InputError(
-            f"expected a folder {name} in {root}, got {', '.join(sorted(p.name for p in root.iterdir()))}"
+            f"expected a folder {name} in {root}, got "
+            f"{', '.join(sorted(p.name for p in root.iterdir()))}"
         )
     return streets(name, found[0], classes=classes, size=size)

@@ -108,7 +108,7 @@ class Store:
         return self.out / "tasks" / task.folder
 
     def start(self, task: Task) -> Path:
-        """Return the folder of a task after writing its settings, or checking them against those in the folder.
+        """Return the folder of a task after writing its settings, or checking those in it.
 
         Args:
             task: the task.
@@ -121,7 +121,8 @@ class Store:
             before = json.loads(path.read_text())["task"]
             if before != settings:
                 raise InputError(
-                    f"expected the settings of {task.pair} in {path}, got those of another task: {before}"
+                    f"expected the settings of {task.pair} in {path}, got those of another task: "
+                    f"{before}"
                 )
         else:
             save_json(path, {"task": settings, "versions": training_versions()})
@@ -149,7 +150,8 @@ class Store:
             known = sorted(p.stem for p in path.parent.glob("*.json"))
             hint = f": did you mean {name}-quick?" if f"{name}-quick" in known else ""
             raise InputError(
-                f"expected a suite that was run into {self.out} ({', '.join(known) or 'none'}), got {name!r}{hint}"
+                f"expected a suite that was run into {self.out} ({', '.join(known) or 'none'}), "
+                f"got {name!r}{hint}"
             )
         return Suite.from_dict(json.loads(path.read_text()))
 
@@ -187,7 +189,7 @@ class Store:
         return str(json.loads(path.read_text())["error"]) if path.exists() else None
 
     def has_model(self, task: Task) -> bool:
-        """Whether the task's model is trained, its outputs are written, and the training is cleaned up.
+        """Whether the task's model is trained, its outputs written, and the training cleaned up.
 
         Args:
             task: the task.

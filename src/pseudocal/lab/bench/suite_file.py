@@ -122,7 +122,8 @@ def parse_suite(
 ) -> Suite:
     """Make a suite from the content of a file.
 
-    >>> task = {"data": "emoji", "source": ["noto", "fluent"], "target": ["fluent", "openmoji"], "method": "mcc"}
+    >>> task = {"data": "emoji", "method": "mcc"}
+    >>> task |= {"source": ["noto", "fluent"], "target": ["fluent", "openmoji"]}
     >>> [task.pair for task in parse_suite({"tasks": [task]}, "mine").tasks]
     ['noto->fluent', 'noto->openmoji', 'fluent->openmoji']
     """

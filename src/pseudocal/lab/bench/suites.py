@@ -35,7 +35,7 @@ SMALL: dict[str, tuple[tuple[str, Any], ...]] = {"cdan": (("randomised", 1024),)
 
 
 def resnet_settings(depth: int) -> tuple[tuple[str, Any], ...]:
-    """Return the settings of the paper's network, fine-tuned end to end from its ImageNet weights."""
+    """Return the settings of the paper's network, fine-tuned from its ImageNet weights."""
     weights = f"microsoft/resnet-{depth}"
     return (
         ("backbone", f"resnet{depth}"),
@@ -222,7 +222,8 @@ PLANS: dict[str, SuitePlan] = {
         settings=resnet_settings(34),
     ),
     "imagenet-sketch": SuitePlan(
-        "the paper's ImageNet to ImageNet-Sketch, source-free, from the pretrained network's own classifier",
+        "the paper's ImageNet to ImageNet-Sketch, source-free, from the pretrained network's own "
+        "classifier",
         "imagenet-sketch",
         (("imagenet", "sketch"),),
         ("shot", "dine"),
@@ -256,13 +257,15 @@ PADA_HOME = replace(
 PLANS |= {
     "paper-ablation": replace(
         MCD_31,
-        about="the paper's ablation and correspondence rates: nine tasks of four data sets, below one root",
+        about="the paper's ablation and correspondence rates: nine tasks of four data sets, "
+        "below one root",
         calibrators=("none", *ABLATION, "pseudocal", "oracle-released", "oracle"),
         parts=(BNM_HOME, CDAN_NET, SHOT_SKETCH, DINE_NET, PADA_HOME),
     ),
     "paper-lambda": replace(
         CDAN_NET,
-        about="the paper's sweep over lambda: DomainNet-126 and partial Office-Home, below one root",
+        about="the paper's sweep over lambda: DomainNet-126 and partial Office-Home, "
+        "below one root",
         calibrators=("none", *SWEEP, "oracle-released", "oracle"),
         parts=(
             replace(DINE_NET, methods=("shot",)),
@@ -276,7 +279,8 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
     """Make a built-in suite.
 
     >>> suite = built_in("emoji", seeds=3)
-    >>> len(suite.tasks), len({task.pair for task in suite.tasks}), len({task.method for task in suite.tasks})
+    >>> pairs = {task.pair for task in suite.tasks}
+    >>> len(suite.tasks), len(pairs), len({task.method for task in suite.tasks})
     (252, 12, 7)
     >>> len(built_in("emoji", quick=True).tasks)
     6

@@ -97,7 +97,8 @@ def by_target(tasks: Sequence[Task]) -> TaskGroups:
     """Group tasks by target.
 
     >>> pairs = [("real", "clipart"), ("painting", "clipart"), ("painting", "real")]
-    >>> [[task.source for task in group] for group in by_target([Task("domainnet-126", *pair) for pair in pairs])]
+    >>> groups = by_target([Task("domainnet-126", *pair) for pair in pairs])
+    >>> [[task.source for task in group] for group in groups]
     [['real', 'painting'], ['painting']]
     """
     targets = unique(task.target for task in tasks)
@@ -206,7 +207,9 @@ class Comparison:
 def compare_over_tasks(
     records: Sequence[Record], metric: TableMetric = "ece", champion: str = "pseudocal"
 ) -> list[Comparison]:
-    """Compare the champion with each baseline over tasks by Wilcoxon's signed-rank test, per method and for all methods.
+    """Compare the champion with each baseline over tasks, per method and for all methods.
+
+    The test is Wilcoxon's signed-rank test.
 
     The value of a task is the mean over its seeds. Tasks that share a domain are not independent,
     so the p-value of "all" tends to be too small.

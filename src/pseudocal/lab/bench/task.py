@@ -107,7 +107,8 @@ class Task:
             raise InputError(f"expected a seed of at least 0, got {self.seed}")
         if self.precision not in get_args(Precision):
             raise InputError(
-                f"expected a precision among {', '.join(get_args(Precision))}, got {self.precision!r}"
+                f"expected a precision among {', '.join(get_args(Precision))}, got "
+                f"{self.precision!r}"
             )
         for name in ("iterations", "batch", "lr"):
             if (value := getattr(self, name)) is not None and not value > 0:
@@ -161,7 +162,8 @@ class Task:
 
         A segmenter is trained on its source only, so all targets of a source and seed share one.
 
-        >>> noto = Task("scenes", "noto", "fluent", options=(("batch", 8), ("lr", 0.1)), runner="segmentation")
+        >>> options = (("batch", 8), ("lr", 0.1))
+        >>> noto = Task("scenes", "noto", "fluent", options=options, runner="segmentation")
         >>> noto.training.pair, noto.training == replace(noto, target="twemoji").training
         ('noto->any', True)
         """

@@ -52,7 +52,7 @@ class View:
         return Mixed(images, self.partners(len(images)), self.lam)
 
     def partners(self, n: int) -> NDArray[np.intp]:
-        """Return the partner of each of n images, paired as `PseudoCal(seed=seed).fit` pairs the rows of an array."""
+        """Return the partner of each of n images, as `PseudoCal(seed=seed).fit` pairs them."""
         return partners(n, batch_size=BATCH_SIZE, seed=self.seed)
 
 
@@ -141,7 +141,7 @@ def shown(task: Task, images: Indexable, view: View, device: str = "cpu") -> Ind
 def view_features(
     task: Task, images: Indexable, view: View, device: str = "cpu"
 ) -> NDArray[np.float32]:
-    """Compute the features of a view, or read them from the cache folder if they were computed before."""
+    """Compute the features of a view, or read them from the cache folder."""
     backbone = backbone_of(task.backbone, task.weights, task.seed)
     name = features_key(backbone, images)
     if view.lam is not None:  # other pairs give other mixup samples

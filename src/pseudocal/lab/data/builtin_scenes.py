@@ -123,7 +123,8 @@ def make_scenes(vendor: str, drawn: list[Icon], count: int, *, seed: int) -> Sce
     """Make scenes of a vendor's icons; another seed makes others."""
     if not drawn or count < 1:
         raise InputError(
-            f"expected icons to draw and a count from 1, got {len(drawn)} icons and a count of {count}"
+            f"expected icons to draw and a count from 1, got {len(drawn)} icons and a count of "
+            f"{count}"
         )
     rng = np.random.default_rng([seed, *vendor.encode()])
     classes = scene_classes(drawn)

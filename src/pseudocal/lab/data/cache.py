@@ -66,7 +66,8 @@ def cached(name: str, build: Callable[[], NamedArrays], *, expected: str) -> Nam
 
 def _unexpected(name: str, arrays: NamedArrays, expected: str) -> str:
     return (
-        f"expected {name} with the digest {expected[:12]}, got {digest(arrays)[:12]}: another version of a renderer or "
+        f"expected {name} with the digest {expected[:12]}, got {digest(arrays)[:12]}: another "
+        "version of a renderer or "
         "of a package drew it, so results may differ slightly from the documented ones"
     )
 
@@ -95,7 +96,8 @@ def write_checked(path: Path, arrays: NamedArrays) -> None:
                 aside.write_bytes(text)
     except OSError as error:
         raise InputError(
-            f"expected a cache folder that can be written, got {path.parent} ({error}); set PSEUDOCAL_CACHE to another"
+            f"expected a cache folder that can be written, got {path.parent} ({error}); set "
+            "PSEUDOCAL_CACHE to another"
         ) from error
 
 
@@ -106,8 +108,10 @@ def _checksum_file(path: Path) -> Path:
 def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
     """One SHA-256 over names, types, shapes and values, whatever the file format does.
 
-    >>> digest({"a": np.arange(2)}) == digest({"a": np.arange(2)}), digest({"a": np.arange(2)}) == digest({})
-    (True, False)
+    >>> digest({"a": np.arange(2)}) == digest({"a": np.arange(2)})
+    True
+    >>> digest({"a": np.arange(2)}) == digest({})
+    False
     """
     total = hashlib.sha256()
     for name, array in sorted(arrays.items()):

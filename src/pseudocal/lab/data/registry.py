@@ -43,7 +43,8 @@ def load(
     """
     if dataset not in DATASETS:
         raise InputError(
-            f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{_scenes_hint(dataset)}"
+            f"expected a data set among {', '.join(DATASETS)}, got "
+            f"{dataset!r}{_scenes_hint(dataset)}"
         )
     if dataset not in BUILT_IN_DATASETS:
         return DATASETS[dataset](*domains, root=root, **options)

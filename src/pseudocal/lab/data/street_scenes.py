@@ -60,7 +60,7 @@ LABEL_COLUMN = {"cityscapes": 1, "gta5": 1, "synthia": 2}
 
 @dataclass(frozen=True)
 class StreetLayout:
-    """Where frames and masks are below the root, and how the name of a frame becomes that of its mask."""
+    """Where frames and masks are, and how the name of a frame becomes that of its mask."""
 
     frames: str
     masks: tuple[str, ...]  # folders in use; the first that exists is read
@@ -116,7 +116,8 @@ def streets(
     missing = [path for path in masks if not path.is_file()]
     if missing:
         raise InputError(
-            f"expected a mask for each of {len(frames)} frames, got {len(missing)} missing: {missing[0]}"
+            f"expected a mask for each of {len(frames)} frames, got {len(missing)} missing: "
+            f"{missing[0]}"
         )
     table = lookup(label_map(dataset, classes))
     return Scenes(
@@ -241,7 +242,8 @@ def _check_sizes(mask: Path, frame: Path) -> None:
     (across, down), (width, height) = image_size(mask), image_size(frame)
     if (across, down) != (width, height):
         raise InputError(
-            f"expected a mask of {height} x {width} pixels, as its frame has, got {down} x {across} in {mask}"
+            f"expected a mask of {height} x {width} pixels, as its frame has, got {down} x "
+            f"{across} in {mask}"
         )
 
 
@@ -256,7 +258,8 @@ def _stacked(
     shapes = {image.shape for image in images}
     if len(shapes) > 1:
         raise InputError(
-            f"expected {what} of one size, got {sorted(shapes)}: ask for them one at a time, or give a size"
+            f"expected {what} of one size, got {sorted(shapes)}: ask for them one at a time, or "
+            "give a size"
         )
     return np.stack(images)
 

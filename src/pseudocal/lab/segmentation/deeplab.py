@@ -186,14 +186,15 @@ def deeplab(
         ]
         if lacking:
             raise InputError(
-                f"expected the tensors of a ResNet-101 in {weights}, got {len(lacking)} missing: {lacking[0]}"
+                f"expected the tensors of a ResNet-101 in {weights}, got {len(lacking)} missing: "
+                f"{lacking[0]}"
             )
         network.load_state_dict({name: given[name] for name in own if name in given}, strict=False)
     return network
 
 
 def _for_bgr(weight: Tensor) -> Tensor:
-    """Return a first convolution of normalised RGB images as one of BGR images with values up to 255."""
+    """Convert a first convolution from normalised RGB to BGR images with values up to 255."""
     if weight.ndim != 4 or weight.shape[1] != 3:  # its shape is refused next
         return weight
     return (weight / (255 * torch.tensor(STD_RGB)[:, None, None])).flip(1)
@@ -246,8 +247,8 @@ def load_deeplab(
     ]  # older torch did not count
     if lacking or unknown:
         raise InputError(
-            f"expected the tensors of DeepLab-v2 on ResNet-101, got {len(lacking)} missing and {len(unknown)} unknown: "
-            + ", ".join([*lacking, *unknown][:3])
+            f"expected the tensors of DeepLab-v2 on ResNet-101, got {len(lacking)} missing and "
+            f"{len(unknown)} unknown: " + ", ".join([*lacking, *unknown][:3])
         )
     return network.eval()
 
@@ -261,7 +262,8 @@ def _read_checkpoint(path: Path) -> Mapping[str, Tensor]:
         Exception
     ) as error:  # torch raises many kinds of errors for files that it cannot or will not read
         raise InputError(
-            f"expected a checkpoint of tensors only, got {path}, which is damaged or holds something else"
+            f"expected a checkpoint of tensors only, got {path}, which is damaged or holds "
+            "something else"
         ) from error
     inner = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(inner, dict) or not all(

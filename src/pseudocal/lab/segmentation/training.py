@@ -161,7 +161,8 @@ def train_segmenter(
     settings = settings or {}
     if run.batch > len(source):
         raise InputError(
-            f"expected a batch of at most the {len(source)} scenes of {source.name}, got {run.batch}"
+            f"expected a batch of at most the {len(source)} scenes of {source.name}, got "
+            f"{run.batch}"
         )
     recipe = {
         name: getattr(run, name)

@@ -37,7 +37,7 @@ class Scored(NamedTuple):
 
 
 def score_calibrations(task: Task, oracles: Sequence[str], store: Store) -> None:
-    """Fit the oracle and other calibrators that see labels, then write the metrics of all calibrations that exist."""
+    """Fit the calibrators that see labels, then write the metrics of all calibrations."""
     folder = store.folder(task)
     (folder / "calibrations").mkdir(exist_ok=True)
     found = (
@@ -84,7 +84,7 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
 
 
 def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[str, float]:
-    """Return the fraction of mixup samples that are right or wrong together with the real input of their larger part."""
+    """How often a mixup sample is right exactly when the real input of its larger part is."""
     mixup_samples = load_arrays(path) if path.exists() else {}
     if "first" not in mixup_samples:  # the ablation's other mixup variants keep no row numbers
         return {}
