@@ -119,9 +119,8 @@ def digits_backbone(choice: Choice) -> Backbone:
             nn.MaxPool2d(2),
         ]
 
-    trunk = nn.Sequential(
-        *layers(1, 16), *layers(16, 32), *layers(32, 32), nn.Flatten()
-    )  # 32 x 2 x 2
+    # the output is 32 x 2 x 2
+    trunk = nn.Sequential(*layers(1, 16), *layers(16, 32), *layers(32, 32), nn.Flatten())
     return Backbone(choice, trunk, width=128, size=choice.size or 16, normal=HALF, pretrained=False)
 
 
@@ -183,15 +182,12 @@ def resnet_backbone(choice: Choice) -> Backbone:
     own = own_trunk(choice)
     if own is not None:
         return _of_state_dict(*own)
-    depths = {"resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}[
-        choice.name
-    ]
-    basic = (
-        {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]}
-        if choice.name == "resnet34"
-        else {}
-    )
-    net, choice = from_transformers("ResNet", choice, depths=list(depths), **basic)
+    shape: dict[str, Any] = {"depths": [3, 4, 6, 3]}
+    if choice.name == "resnet101":
+        shape = {"depths": [3, 4, 23, 3]}
+    elif choice.name == "resnet34":
+        shape |= {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]}
+    net, choice = from_transformers("ResNet", choice, **shape)
     trunk = TransformersTrunk(net, token=False)
     width = net.config.hidden_sizes[-1]
     pretrained = choice.weights != "random"

@@ -293,14 +293,13 @@ class Discriminator(nn.Module):
         self, inputs: int, *, width: int = 1024, deep: bool = False, stds: Sequence[float] = ()
     ) -> None:
         super().__init__()
-        shapes = (
-            [(inputs, width), (width, width), (width, 1)] if deep else [(inputs, width), (width, 1)]
-        )
-        layers = (
-            [gaussian(*s, std) for s, std in zip(shapes, stds, strict=True)]
-            if stds
-            else [xavier(*s) for s in shapes]
-        )
+        shapes = [(inputs, width), (width, 1)]
+        if deep:
+            shapes.insert(1, (width, width))
+        if stds:
+            layers = [gaussian(*shape, std) for shape, std in zip(shapes, stds, strict=True)]
+        else:
+            layers = [xavier(*shape) for shape in shapes]
         self.layers = nn.ModuleList(layers)
         self.dropout = nn.Dropout(0.5 if deep else 0.0)
 

@@ -58,12 +58,9 @@ def about_weights(name: str, weights: str) -> str:
     if weights == "default":
         return f"{name}: its published ImageNet weights"
     if is_state_dict(weights):
-        theirs = (
-            " (torchvision's V1, the paper's)"
-            if Path(weights).name == PAPER_FILES.get(name)
-            else ""
-        )
-        return f"{name}: the state dict {weights}{theirs}"
+        if Path(weights).name == PAPER_FILES.get(name):
+            return f"{name}: the state dict {weights} (torchvision's V1, the paper's)"
+        return f"{name}: the state dict {weights}"
     what = next(
         (text for start, text in HUB.items() if weights.startswith(start)),
         "a model of transformers",
@@ -132,9 +129,8 @@ def from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, C
     transformers = require("transformers", "adapt")
     config_type = getattr(transformers, family + "Config")
     model_type = getattr(transformers, family + "Model")
-    options = (
-        {"add_pooling_layer": False} if family == "ViT" else {}
-    )  # untrained, and not used here
+    # the pooling layer of a ViT is untrained, and not used here
+    options = {"add_pooling_layer": False} if family == "ViT" else {}
     if choice.weights == "random":
         net = model_type(config_type(**(choice.config or shape)), **options)
     elif choice.weights == "default":

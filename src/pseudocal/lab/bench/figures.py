@@ -12,7 +12,7 @@ import numpy as np
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.lab.bench.calibrators import find_compared
-from pseudocal.lab.bench.curves import (
+from pseudocal.lab.bench.figure_data import (
     real_and_pseudo,
     reliabilities,
     sweeps,
@@ -79,24 +79,20 @@ def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
         method: the method; None for all.
 
     """
-    tasks, name = suite.tasks, suite.name
+    tasks = suite.tasks
+    name = suite.name
     if pair is not None:
         asked = pair.replace(":", "->")
         tasks = tuple(task for task in tasks if task.pair == asked)
         if not tasks:
-            raise InputError(
-                f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got "
-                f"{pair!r}"
-            )
+            known = ", ".join(unique(task.pair for task in suite.tasks))
+            raise InputError(f"expected a pair among {known}, got {pair!r}")
         name += "-" + asked.replace("->", "-")
     if method is not None:
-        known = tasks
+        known = ", ".join(unique(task.method for task in tasks))
         tasks = tuple(task for task in tasks if task.method == method)
         if not tasks:
-            raise InputError(
-                f"expected a method among {', '.join(unique(t.method for t in known))}, got "
-                f"{method!r}"
-            )
+            raise InputError(f"expected a method among {known}, got {method!r}")
         name += f"-{method}"
     return replace(suite, name=name, tasks=tasks)
 
@@ -180,7 +176,7 @@ def _lambda_figure(plt: Any, found: dict[str, Any]) -> Any:
     for ax, (method, curves) in zip(axes[0], found.items(), strict=True):
         for labels, curve in curves.items():
             ax.errorbar(
-                curve.fractions,
+                curve.lams,
                 100 * curve.mean,
                 100 * curve.sd,
                 capsize=2,

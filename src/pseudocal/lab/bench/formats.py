@@ -204,12 +204,11 @@ def _written(cell: TableCell, metric: str, bold: str, plus: str) -> str:
         return "-" if math.isnan(cell.paper) else f"- [{_number(cell.paper, metric)}]"
     mean = _number(cell.mean, metric)
     text = bold.format(mean) if cell.best else mean
-    text += (
-        ""
-        if math.isnan(cell.sd) or cell.sd < NO_DEVIATION
-        else f" {plus} {_number(cell.sd, metric)}"
-    )
-    return text + ("" if math.isnan(cell.paper) else f" [{_number(cell.paper, metric)}]")
+    if not math.isnan(cell.sd) and cell.sd >= NO_DEVIATION:
+        text += f" {plus} {_number(cell.sd, metric)}"
+    if not math.isnan(cell.paper):
+        text += f" [{_number(cell.paper, metric)}]"
+    return text
 
 
 def _number(value: float, metric: str) -> str:

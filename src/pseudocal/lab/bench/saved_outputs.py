@@ -5,8 +5,7 @@ writes them:
 
     {src_train,src_val,tgt}_{feature,output,label}.npy    or .npz with one array each
     {src_train,src_val,tgt}.npz                           with arrays feature, output, label
-    mix_output, mix_label                                 the same for mixup samples and their
-    pseudo-labels
+    mix_output, mix_label                                 mixup samples and their pseudo-labels
 
 A task's folder of this benchmark is read as well: it has other names for the same things
 (`FILE_NAMES`).
@@ -165,22 +164,17 @@ def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
 
     Labels may be whole numbers that were saved as floats, as the released code saves them.
     """
-    if (
-        array.dtype.kind not in "iuf"
-        or array.ndim != (1 if kind == "label" else 2)
-        or len(array) == 0
-    ):
+    dimensions = 1 if kind == "label" else 2
+    if array.dtype.kind not in "iuf" or array.ndim != dimensions or len(array) == 0:
         wanted = "(n,)" if kind == "label" else "(n, columns)"
         raise InputError(
             f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape "
             f"{array.shape}"
         )
     if kind == "label" and array.dtype.kind == "f":
-        if not np.array_equal(array, np.round(array)):
-            raise InputError(
-                f"expected whole numbers as labels in {path}, got "
-                f"{array[array != np.round(array)][0]}"
-            )
+        odd = array[array != np.round(array)]
+        if len(odd):
+            raise InputError(f"expected whole numbers as labels in {path}, got {odd[0]}")
         return array.astype(np.int64)
     if kind == "output" and looks_like_probabilities(array):
         raise InputError(

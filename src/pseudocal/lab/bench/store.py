@@ -1,25 +1,27 @@
 """The files of the benchmark; every file is written under a temporary name and renamed.
 
-    OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run; read by
-    `table` OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
+    OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run
+    OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
         settings.json             the task, versions
-        training/                 during training: checkpoints to resume from, and outputs of the
-        model train.json                the curve of target error and NLL
-        model.safetensors         the network, or only its head above a frozen backbone; written
-        last by `train` source_val.npz            logits, features, labels of held-out source rows
-        (not for source-free tasks) source_train.npz          features of the source rows that were
-        trained on (likewise) target_labels.npy         read by `score` only
+        training/                 during training: checkpoints, and outputs of the model
+        train.json                the curve of target error and NLL
+        model.safetensors         the network, or only its head above a frozen backbone;
+                                  written last by `train`
+        source_val.npz            logits, features, labels of held-out source rows
+                                  (not for source-free tasks)
+        source_train.npz          features of the source rows that were trained on (likewise)
+        target_labels.npy         read by `score` only
         target.npz                logits, features; no labels; written last by `predict`
-        mixup/NAME.npz            one for each mixup variant: logits of the mixup samples,
-        their pseudo-labels and, for mixup, the
-                                  row numbers first (larger part) and second
+        mixup/NAME.npz            one for each mixup variant: logits of the mixup samples, their
+                                  labels and, for mixup itself, the row numbers first (the larger
+                                  part) and second
         calibrations/NAME.json    a `Calibration`, for calibrators that scale logits
-        calibrations/NAME.npy     corrected target logits, for calibrators that return other
-        predictions scores.json               metrics by calibrator
-        reliability.npz           edges of the bins; by calibrator the count, sum of confidence and
-        number correct times.json                seconds of each stage, wall and CPU, and CPU
-        seconds of each calibrator; a file of its
-                                  own, since times differ from run to run
+        calibrations/NAME.npy     corrected target logits, for calibrators that return logits
+        scores.json               metrics by calibrator
+        reliability.npz           edges of the bins; by calibrator the count, the sum of confidence
+                                  and the number correct
+        times.json                seconds of each stage, wall and CPU, and CPU seconds of each
+                                  calibrator: apart, since times differ from run to run
         error.json                the stage that failed and its error, if any
 
 All targets of a source and seed share one segmenter, in the folder of a task with the target "any".

@@ -8,7 +8,7 @@ from typing import Any
 
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
-from pseudocal.lab.bench import segmenters
+from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, SWEEP
 from pseudocal.lab.bench.task import Scenario, Suite, Task
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
@@ -74,11 +74,10 @@ class SuitePlan:
 
     def tasks(self, *, quick: bool = False, **changes: Any) -> list[Task]:
         """Make the tasks of seed 0."""
-        pairs, methods = (
-            (self.quick or (self.pairs[:3], self.methods[:2]))
-            if quick
-            else (self.pairs, self.methods)
-        )
+        pairs = self.pairs
+        methods = self.methods
+        if quick:
+            pairs, methods = self.quick or (pairs[:3], methods[:2])
         settings = {**dict(self.settings), **changes}
         small = SMALL if self.settings == FROZEN else {}
         own = [
@@ -100,11 +99,11 @@ TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
 SEGMENTERS: dict[str, tuple[tuple[str, Any], ...]] = {  # by data set
     "scenes": (
         *(("runner", "segmentation"), ("backbone", "unet"), ("iterations", 250)),
-        ("options", tuple(segmenters.OPTIONS["scenes"].items())),
+        ("options", tuple(segmentation_tasks.OPTIONS["scenes"].items())),
     ),
     "street-scenes": (
         *(("runner", "segmentation"), ("backbone", "deeplab"), ("iterations", 100_000)),
-        ("options", tuple(segmenters.OPTIONS["street-scenes"].items())),
+        ("options", tuple(segmentation_tasks.OPTIONS["street-scenes"].items())),
     ),
 }
 QUICK_EMOJI = (

@@ -67,18 +67,17 @@ def load_benchmark(
     place = _place(layout, root, lists, prefix, ignore_case)
     chosen = [layout.spelled(name) for name in domains or layout.default]
     listings = {name: find(layout, name, place, partial=partial) for name in chosen}
-    classes = label_space(
-        layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])]
-    )
+    numbered = list(listings.values())
+    if partial:
+        numbered += _whole_listings(layout, place)
+    classes = label_space(layout, numbered)
     read = {
         name: listed_domain(each, name, classes, resize=sides[0], crop=sides[1])
         for name, each in listings.items()
     }
-    return (
-        {name: keep_classes(domain, layout.partial) for name, domain in read.items()}
-        if partial
-        else read
-    )
+    if partial:
+        return {name: keep_classes(domain, layout.partial) for name, domain in read.items()}
+    return read
 
 
 def _place(

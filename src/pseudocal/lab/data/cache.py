@@ -59,17 +59,15 @@ def cached(name: str, build: Callable[[], NamedArrays], *, expected: str) -> Nam
     # differently.
     arrays = {name: np.array(array, order="C") for name, array in build().items()}
     if digest(arrays) != expected:
-        warnings.warn(_unexpected(name, arrays, expected), RenderingWarning, stacklevel=3)
+        warnings.warn(
+            f"expected {name} with the digest {expected[:12]}, got {digest(arrays)[:12]}: "
+            "another version of a renderer or of a package drew it, so results may differ slightly "
+            "from the documented ones",
+            RenderingWarning,
+            stacklevel=3,
+        )
     write_checked(path, arrays)
     return arrays
-
-
-def _unexpected(name: str, arrays: NamedArrays, expected: str) -> str:
-    return (
-        f"expected {name} with the digest {expected[:12]}, got {digest(arrays)[:12]}: another "
-        "version of a renderer or "
-        "of a package drew it, so results may differ slightly from the documented ones"
-    )
 
 
 def read_checked(path: Path) -> NamedArrays | None:

@@ -73,11 +73,7 @@ def image_list(
     """
     listing = read_list(Path(path), roots=[Path(root)] if root else [], prefix=prefix)
     labels = range(class_count(max(listing.labels), str(path)))
-    names = (
-        tuple(classes)
-        if classes
-        else tuple(listing.names.get(label, str(label)) for label in labels)
-    )
+    names = tuple(classes or (listing.names.get(label, str(label)) for label in labels))
     return listed_domain(listing, name or Path(path).stem, names, resize=resize, crop=crop)
 
 

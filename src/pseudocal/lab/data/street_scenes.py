@@ -190,9 +190,8 @@ class MaskFiles:
         path = self.paths[i]
         if self.frames is not None and self.size is None:
             _check_sizes(path, self.frames[i])
-        if is_wide(
-            path
-        ):  # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
+        if is_wide(path):
+            # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
             return _nearest(self.table[_wide_classes(path)], self.size)
         return np.asarray(self.table[read_mask(path, self.size)], dtype=np.uint8)
 
@@ -239,11 +238,12 @@ def _frame_files(dataset: str, root: str | Path, split: str) -> tuple[list[Path]
 
 
 def _check_sizes(mask: Path, frame: Path) -> None:
-    (across, down), (width, height) = image_size(mask), image_size(frame)
-    if (across, down) != (width, height):
+    width, height = image_size(frame)
+    mask_width, mask_height = image_size(mask)
+    if (mask_width, mask_height) != (width, height):
         raise InputError(
-            f"expected a mask of {height} x {width} pixels, as its frame has, got {down} x "
-            f"{across} in {mask}"
+            f"expected a mask of {height} x {width} pixels, as its frame has, "
+            f"got {mask_height} x {mask_width} in {mask}"
         )
 
 

@@ -20,15 +20,10 @@ from pseudocal.arrays import InputError
 DEPTHS = (3, 4, 23, 3)
 DILATIONS = (6, 12, 18, 24)
 MEAN_BGR = (104.00698793, 116.66876762, 122.67891434)
-STD_RGB = (
-    0.229,
-    0.224,
-    0.225,
-)  # which inputs of torchvision's networks are divided by, for values from 0 to 1
-PREFIXES = (
-    "module.",
-    "Scale.",
-)  # of several devices, and of the ImageNet checkpoint everyone starts from
+# Inputs of torchvision's networks are divided by this, for values from 0 to 1.
+STD_RGB = (0.229, 0.224, 0.225)
+# Prefixes of several devices, and of the ImageNet checkpoint everyone starts from.
+PREFIXES = ("module.", "Scale.")
 
 
 class Bottleneck(nn.Module):

@@ -28,12 +28,12 @@ from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.cached import saved_evidence
 from pseudocal.lab.bench.calibrators import RANDOM, find_compared
-from pseudocal.lab.bench.segmenters import halves, target_of
+from pseudocal.lab.bench.segmentation_tasks import split_source, target_scenes
 from pseudocal.lab.bench.stages.mixup import models_behind, target_logits
 from pseudocal.lab.bench.stages.predict import load_classifier, write_outputs
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, shown
+from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, network_inputs
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
@@ -74,8 +74,8 @@ def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
     model = load_segmenter(store.folder(task.training)).to(store.device)
-    source_val = halves(task, store)[1]
-    target = target_of(task, store).unlabelled()
+    source_val = split_source(task, store)[1]
+    target = target_scenes(task, store).unlabelled()
     per_image = dict(task.options)["pixels_per_image"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
@@ -149,7 +149,7 @@ PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
         _target(each, store)["logits"] for each in store.members(task)
     ],
     "model": _with_dropout,
-    "target_inputs": lambda task, store: shown(
+    "target_inputs": lambda task, store: network_inputs(
         task, domains_of(task, store)[1].inputs, View(), store.device
     ),
 }

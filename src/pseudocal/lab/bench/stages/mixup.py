@@ -21,7 +21,7 @@ from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, shown
+from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, network_inputs
 from pseudocal.lab.data import Indexable
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.mixup import STRATEGIES, Pairs, Strategy
@@ -71,7 +71,7 @@ def _mix(task: Task, tasks: Sequence[Task], variant: MixupVariant, store: Store)
     images = domains_of(task, store)[1].inputs
     view = View(variant.lam, task.seed)
     mixed = [
-        all_logits(load_classifier(each, store), shown(each, images, view, store.device))
+        all_logits(load_classifier(each, store), network_inputs(each, images, view, store.device))
         for each in tasks
     ]
     model = CachedModel(logits, _mean(mixed))
@@ -111,7 +111,7 @@ def _strategy(
     strategy = STRATEGIES[variant.strategy]
     if variant.strategy == "ManifoldMix":
         network = load_classifier(task, store)
-        inputs = shown(task, images, View(), store.device)
+        inputs = network_inputs(task, images, View(), store.device)
         return partial(strategy, module=network, layer="backbone"), as_predictor(network), inputs
     if variant.strategy in ("MocoV2Aug", "RandAug"):
         strategy = partial(strategy, **NORMALISATION)

@@ -20,7 +20,13 @@ from pseudocal.lab.adapt.runs import load_network
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_arrays, save_arrays
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import View, backbone_of, domains_of, has_frozen_backbone, shown
+from pseudocal.lab.bench.views import (
+    View,
+    backbone_of,
+    domains_of,
+    has_frozen_backbone,
+    network_inputs,
+)
 from pseudocal.lab.data import Indexable
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.predictors import as_predictor
@@ -58,9 +64,10 @@ def _outputs(name: str, task: Task, store: Store) -> NamedArrays:
     source, target = domains_of(task, store)
     if name == "target":
         return predict_arrays(
-            network, Tensors(shown(task, target.inputs, View(), store.device), store.device)
+            network,
+            Tensors(network_inputs(task, target.inputs, View(), store.device), store.device),
         )
-    inputs: Any = shown(task, source.inputs, View(), store.device)
+    inputs: Any = network_inputs(task, source.inputs, View(), store.device)
     training, held_out = replace(source, inputs=inputs).split(TRAINED_SHARE, seed=task.seed)
     part = training if name == "source_train" else held_out
     return {**predict_arrays(network, Tensors(part.inputs, store.device)), "labels": part.labels}

@@ -32,19 +32,14 @@ OPTIONS: dict[str, dict[str, Any]] = {  # by data set
     },
 }
 SHARE = 0.75  # the fraction of a source's scenes to train on; TempScal uses the rest
-FRAME_SIZES = {
-    "cityscapes": (512, 1024),
-    "gta5": (720, 1280),
-    "synthia": (760, 1280),
-}  # as AdaptSegNet has them
+# Height and width, as AdaptSegNet has them.
+FRAME_SIZES = {"cityscapes": (512, 1024), "gta5": (720, 1280), "synthia": (760, 1280)}
 STREET_CLASS_COUNTS = {"gta5": 19, "synthia": 16}
 
 
 def check_settings(task: Task) -> None:
     """Refuse settings that are not valid for a segmenter."""
-    from pseudocal.lab.segmentation import (
-        NETWORKS,
-    )  # which loads torch; the list of suites needs none
+    from pseudocal.lab.segmentation import NETWORKS  # loads torch; the list of suites needs none
 
     if (task.method, task.scenario) != ("source-only", "closed-set"):
         raise InputError(
@@ -76,12 +71,8 @@ def check_settings(task: Task) -> None:
             raise InputError(
                 f"expected options among {', '.join(OPTIONS[task.data])}, got {name!r}"
             )
-        real = name in ("lr", "backbone_scale")
-        if (
-            not isinstance(value, int | float if real else int)
-            or isinstance(value, bool)
-            or value <= 0
-        ):
+        kind = int | float if name in ("lr", "backbone_scale") else int
+        if not isinstance(value, kind) or isinstance(value, bool) or value <= 0:
             raise InputError(f"expected {name}, a number above zero, got {value!r}")
 
 
@@ -95,9 +86,14 @@ def network_settings(task: Task) -> dict[str, Any]:
     """Return the settings of the network that differ from its defaults."""
     from pseudocal.lab.adapt.weights import paper_file  # which loads torch
 
-    weights = paper_file("resnet101", task.weights) if task.backbone == "deeplab" else task.weights
-    asked = {"width": task.width, "weights": None if weights in ("default", "random") else weights}
-    return {name: value for name, value in asked.items() if value is not None}
+    settings: dict[str, Any] = {}
+    if task.width is not None:
+        settings["width"] = task.width
+    if task.weights not in ("default", "random"):
+        settings["weights"] = task.weights
+        if task.backbone == "deeplab":
+            settings["weights"] = paper_file("resnet101", task.weights)
+    return settings
 
 
 def check_segmentation(task: Task, store: Store) -> None:
@@ -112,7 +108,7 @@ def check_segmentation(task: Task, store: Store) -> None:
         _scenes(task, name, store)
 
 
-def halves(task: Task, store: Store) -> tuple[Scenes, Scenes]:
+def split_source(task: Task, store: Store) -> tuple[Scenes, Scenes]:
     """Split the source's scenes into those to train on and those held out.
 
     No more are held out than a target has.
@@ -121,7 +117,7 @@ def halves(task: Task, store: Store) -> tuple[Scenes, Scenes]:
     return training, held_out[: dict(task.options).get("scenes", len(held_out))]
 
 
-def target_of(task: Task, store: Store) -> Scenes:
+def target_scenes(task: Task, store: Store) -> Scenes:
     """Load the target's scenes with their masks."""
     return _scenes(task, task.target, store)[: dict(task.options)["scenes"]]
 
@@ -150,8 +146,6 @@ def _streets(name: str, root: Path | None, classes: int, size: tuple[int, int]) 
         if each.is_dir() and each.name.lower() in (name, f"{name}-rand-cityscapes")
     ]
     if not found:
-        raise InputError(
-            f"expected a folder {name} in {root}, got "
-            f"{', '.join(sorted(p.name for p in root.iterdir()))}"
-        )
+        names = ", ".join(sorted(path.name for path in root.iterdir()))
+        raise InputError(f"expected a folder {name} in {root}, got {names}")
     return streets(name, found[0], classes=classes, size=size)
