@@ -88,13 +88,15 @@ class Network(nn.Module):
         return [*self.backbone.parameters(), *self.head.bottleneck.parameters()]
 
     def classifiers(self) -> list[nn.Parameter]:
-        """The parameters of the classifier and of its baseline, if any."""
-        baseline = [] if self.head.baseline is None else list(self.head.baseline.parameters())
-        return [*self.head.classifier.parameters(), *baseline]
+        """The parameters of the classifier and of the second one, if any."""
+        parameters = list(self.head.classifier.parameters())
+        if self.head.second_classifier is not None:
+            parameters += self.head.second_classifier.parameters()
+        return parameters
 
 
 class Head(nn.Module):
-    """A bottleneck and a classifier; MCD has a second classifier, the baseline."""
+    """A bottleneck and a classifier; MCD has a second classifier."""
 
     def __init__(
         self,
@@ -102,19 +104,16 @@ class Head(nn.Module):
         classifier: nn.Module,
         *,
         width: int,
-        baseline: nn.Module | None = None,
+        second_classifier: nn.Module | None = None,
     ):
         super().__init__()
         self.bottleneck = bottleneck
         self.classifier = classifier
-        self.baseline = baseline
+        self.second_classifier = second_classifier
         self.width = width
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits `(n, classes)`.
-
-        With a baseline still those of the first classifier, as in PseudoCal.
-        """
+        """Logits `(n, classes)` of the first classifier, also if there are two, as in PseudoCal."""
         logits: Tensor = self.classifier(self.bottleneck(x))
         return logits
 
@@ -258,16 +257,16 @@ def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
 def pair(inputs: int, width: int, classes: int) -> Head:
     """MCD's head."""
     first = three_layers(inputs, width, classes)
-    baseline = three_layers(inputs, width, classes)
-    return Head(nn.Identity(), first, width=inputs, baseline=baseline)
+    second = three_layers(inputs, width, classes)
+    return Head(nn.Identity(), first, width=inputs, second_classifier=second)
 
 
 def bottleneck_pair(inputs: int, width: int, classes: int) -> Head:
     """MCD above a frozen backbone: a generator must be left to train."""
     generator = nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width), nn.ReLU())
     first = three_layers(width, width, classes)
-    baseline = three_layers(width, width, classes)
-    return Head(generator, first, width=width, baseline=baseline)
+    second = three_layers(width, width, classes)
+    return Head(generator, first, width=width, second_classifier=second)
 
 
 HEADS: dict[str, Callable[[int, int, int], Head]] = {

@@ -33,9 +33,8 @@ from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
 
 CHECKPOINT = "resume.safetensors"  # in the folder of a run
-Draw = Callable[
-    [int], Generator[Any, None, None]
-]  # from the first step to the batches of all steps from there on
+# From the first step to the batches of all steps from there on.
+Draw = Callable[[int], Generator[Any, None, None]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,17 +51,17 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
     for task in _first_of_each_method(suite, store):
         save(f"reliability-{task.method}", _reliability_figure(plt, task, plain, store))
         if (store.folder(task) / "mixup" / "pseudocal.npz").exists():
-            save(
-                f"pseudo-{task.method}",
-                _side_by_side(plt, real_and_pseudo(task, store), f"{task.method}, {task.pair}"),
-            )
-    for name, data, figure in (
-        ("training", trainings(suite.tasks, store), _training_figure),
-        ("lambda", sweeps(records), _lambda_figure),
-        ("temperatures", temperatures(records) if not sweeps(records) else {}, _temperature_figure),
-    ):
-        if data:
-            save(name, figure(plt, data))
+            both = real_and_pseudo(task, store)
+            save(f"pseudo-{task.method}", _side_by_side(plt, both, f"{task.method}, {task.pair}"))
+    curves = trainings(suite.tasks, store)
+    if curves:
+        save("training", _training_figure(plt, curves))
+    swept = sweeps(records)
+    fitted = temperatures(records)
+    if swept:
+        save("lambda", _lambda_figure(plt, swept))
+    elif fitted:
+        save("temperatures", _temperature_figure(plt, fitted))
     return drawn
 
 

@@ -35,9 +35,8 @@ from pseudocal.lab.bench.views import (
 )
 from pseudocal.lab.data import check_same_classes
 
-Tell = Callable[
-    [str, int, int], None
-]  # the name of the phase, how many jobs are done, and the total
+# Takes the name of the phase, how many jobs are done, and the total.
+Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)

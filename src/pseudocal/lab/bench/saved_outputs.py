@@ -1,6 +1,6 @@
 """Compare calibrators on outputs that somebody saved: no images, no network.
 
-A folder holds features, logits and labels of three sets of rows, as the released code of PseudoCal
+A folder has features, logits and labels of three sets of rows, as the released code of PseudoCal
 writes them:
 
     {src_train,src_val,tgt}_{feature,output,label}.npy    or .npz with one array each
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -75,7 +76,7 @@ def compare_outputs(
     Args:
         folder: the folder.
         calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`; those that lack data are
-            left out.
+            skipped.
         seed: the seed of the samples that the released density ratio draws.
 
     """
@@ -97,11 +98,8 @@ def compare_outputs(
             outcomes = Outcomes.from_logits(calibration(arrays["tgt", "output"]), labels)
             scaling = calibration.scaling
             temperature = scaling.temperature if isinstance(scaling, TemperatureScaling) else None
-            found.append(
-                SavedScore(
-                    name, {key: of(outcomes) for key, of in CLASSIFIER_METRICS.items()}, temperature
-                )
-            )
+            metrics = {key: metric(outcomes) for key, metric in CLASSIFIER_METRICS.items()}
+            found.append(SavedScore(name, metrics, temperature))
     return found
 
 
@@ -114,12 +112,13 @@ def read_outputs(folder: Path) -> SavedArrays:
     """
     if not folder.is_dir():
         raise InputError(f"expected a folder of saved outputs, got {folder}")
-    found = {
-        (rows, kind): array
-        for rows in ("src_train", "src_val", "tgt", "mix")
-        for kind in ("feature", "output", "label")
-        if (array := next(_candidates(folder, rows, kind), None)) is not None
-    }
+    found: SavedArrays = {}
+    for rows, kind in product(
+        ("src_train", "src_val", "tgt", "mix"), ("feature", "output", "label")
+    ):
+        array = next(_candidates(folder, rows, kind), None)
+        if array is not None:
+            found[rows, kind] = array
     for rows in {rows for rows, _ in found}:
         counts = {
             f"{rows}_{kind}": len(array) for (each, kind), array in found.items() if each == rows

@@ -31,7 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {  # by data set
         "backbone_scale": 0.1,  # the backbone's learning rate relative to the head's
     },
 }
-SHARE = 0.75  # the fraction of a source's scenes to train on; TempScal uses the rest
+TRAINED_FRACTION = 0.75  # of a source's scenes; TempScal uses the rest
 # Height and width, as AdaptSegNet has them.
 FRAME_SIZES = {"cityscapes": (512, 1024), "gta5": (720, 1280), "synthia": (760, 1280)}
 STREET_CLASS_COUNTS = {"gta5": 19, "synthia": 16}
@@ -113,7 +113,7 @@ def split_source(task: Task, store: Store) -> tuple[Scenes, Scenes]:
 
     No more are held out than a target has.
     """
-    training, held_out = _scenes(task, task.source, store).split(SHARE, seed=task.seed)
+    training, held_out = _scenes(task, task.source, store).split(TRAINED_FRACTION, seed=task.seed)
     return training, held_out[: dict(task.options).get("scenes", len(held_out))]
 
 

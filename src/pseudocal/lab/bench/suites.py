@@ -56,9 +56,8 @@ class SuitePlan:
     scenario: Scenario = "closed-set"
     calibrators: tuple[str, ...] = ALL
     settings: tuple[tuple[str, Any], ...] = ()
-    quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = (
-        None  # three pairs, two methods
-    )
+    # three pairs, two methods
+    quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = None
     parts: tuple[SuitePlan, ...] = ()  # whose tasks come after its own, with its calibrators
 
     def suite(
@@ -153,7 +152,7 @@ PLANS: dict[str, SuitePlan] = {
         settings=FROZEN,
     ),
     "emoji-lambda": SuitePlan(
-        "the fraction of mixup, hard and soft labels",
+        "the sweep over lambda, with hard and soft labels",
         "emoji",
         tuple(permutations(EMOJI, 2)),
         ("source-only", "mcc", "bnm"),

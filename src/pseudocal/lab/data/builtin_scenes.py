@@ -175,8 +175,8 @@ def paste(
 def background(rng: Generator) -> ImageArray:
     """Two colours that run into each other along a random texture."""
     first, second = rng.integers(0, 256, size=(2, 3, 1, 1))
-    fraction = texture(rng)  # (size, size), from 0 to 256
-    mixed: ImageArray = ((first * fraction + second * (256 - fraction)) // 256).astype(np.uint8)
+    weight = texture(rng)  # (size, size), from 0 to 256
+    mixed: ImageArray = ((first * weight + second * (256 - weight)) // 256).astype(np.uint8)
     return mixed
 
 

@@ -19,9 +19,8 @@ from pseudocal.arrays import InputError
 
 ImageArray = NDArray[np.uint8]  # (n, channels, height, width)
 Ids = NDArray[np.int64]  # (n,)
-Selector = (
-    Any  # a slice, an array of numbers, or one number, which gives one image without the first axis
-)
+# A slice, an array of numbers, or one number, which gives one image without the first axis.
+Selector = Any
 
 MOST_CLASSES = 1_000_000
 

@@ -176,9 +176,8 @@ class MaskFiles:
     paths: Sequence[Path]
     size: Size | None = None
     table: NDArray[np.uint8] = field(default_factory=lambda: np.arange(65536).astype(np.uint8))
-    frames: Sequence[Path] | None = (
-        None  # whose sizes they must have, unless all are resized to one
-    )
+    # whose sizes they must have, unless all are resized to one
+    frames: Sequence[Path] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)

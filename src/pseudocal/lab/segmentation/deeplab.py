@@ -237,9 +237,8 @@ def load_deeplab(
     network = DeepLab(len(head), branches=branches, depths=depths)
     _check_shapes(network.state_dict(), tensors)
     lacking, unknown = network.load_state_dict(tensors, strict=False)
-    lacking = [
-        name for name in lacking if not name.endswith("num_batches_tracked")
-    ]  # older torch did not count
+    # older torch did not count batches
+    lacking = [name for name in lacking if not name.endswith("num_batches_tracked")]
     if lacking or unknown:
         raise InputError(
             f"expected the tensors of DeepLab-v2 on ResNet-101, got {len(lacking)} missing and "
@@ -253,9 +252,7 @@ def _read_checkpoint(path: Path) -> Mapping[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"expected a checkpoint, got {path}: no such file") from error
-    except (
-        Exception
-    ) as error:  # torch raises many kinds of errors for files that it cannot or will not read
+    except Exception as error:  # torch raises many kinds for files that it does not read
         raise InputError(
             f"expected a checkpoint of tensors only, got {path}, which is damaged or holds "
             "something else"
