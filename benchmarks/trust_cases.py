@@ -29,7 +29,7 @@ from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
 from pseudocal.lab.bench.store import load_arrays
 from pseudocal.lab.bench.suites import SMALL
-from pseudocal.lab.bench.views import View, domains_of, shown
+from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.mixup import partners
 from pseudocal.scaling import TemperatureScaling
@@ -167,7 +167,7 @@ def stored_case(family: str, task: Task, store: Store, *, with_surrogate: bool =
     tasks = [replace(task, seed=(task.seed + i) % SEEDS) for i in range(SEEDS)]
     logits = [load_arrays(store.folder(t) / "target.npz")["logits"] for t in tasks]
     images, view = domains_of(task, store)[1].inputs, View(LAM, task.seed)
-    mixed = [all_logits(load_classifier(t, store), shown(t, images, view)) for t in tasks]
+    mixed = [all_logits(load_classifier(t, store), network_inputs(t, images, view)) for t in tasks]
     partner = partners(len(logits[0]), seed=task.seed)
     surrogate = None
     if with_surrogate:  # its features take much longer than all else

@@ -14,8 +14,7 @@ from scipy.stats import wilcoxon
 from sklearn.metrics import roc_auc_score
 
 from pseudocal import fit_temperature
-from pseudocal.calibrators.baselines.atc import atc_accuracy
-from pseudocal.calibrators.baselines.doc import doc_accuracy
+from pseudocal.calibrators.baselines.accuracy import atc_accuracy, doc_accuracy
 from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.calibrators.trust import Trust
 from trust_cases import Case

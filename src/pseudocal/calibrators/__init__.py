@@ -1,19 +1,16 @@
 """Calibrators: each returns a `Calibration`, or logits if it changes the predictions themselves."""
 
 from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
-from pseudocal.calibrators.baselines.atc import atc, atc_accuracy
-from pseudocal.calibrators.baselines.cpcs import cpcs
-from pseudocal.calibrators.baselines.density import density_ratio
-from pseudocal.calibrators.baselines.doc import doc, doc_accuracy
-from pseudocal.calibrators.baselines.ensemble import Ensemble, ensemble
-from pseudocal.calibrators.baselines.matrixscal import matrixscal
-from pseudocal.calibrators.baselines.mc_dropout import mc_dropout
+from pseudocal.calibrators.baselines.accuracy import atc, atc_accuracy, doc, doc_accuracy
+from pseudocal.calibrators.baselines.ensembles import (
+    Ensemble,
+    ensemble,
+    mc_dropout,
+    pseudo_ensemble,
+)
+from pseudocal.calibrators.baselines.importance import cpcs, density_ratio, transcal
 from pseudocal.calibrators.baselines.oracle import oracle
-from pseudocal.calibrators.baselines.pseudo_ensemble import pseudo_ensemble
-from pseudocal.calibrators.baselines.tempscal import tempscal
-from pseudocal.calibrators.baselines.transcal import transcal
-from pseudocal.calibrators.baselines.uncalibrated import uncalibrated
-from pseudocal.calibrators.baselines.vectorscal import vectorscal
+from pseudocal.calibrators.baselines.scaling import matrixscal, tempscal, uncalibrated, vectorscal
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step

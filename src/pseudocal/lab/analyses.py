@@ -31,7 +31,7 @@ __all__ = ["LAMBDAS", "Correspondence", "Swept", "correspondence", "lambda_sweep
 
 @dataclass(frozen=True)
 class Correspondence:
-    """How often a mixup sample is right exactly when the real input of its larger fraction is.
+    """How often a mixup sample is right exactly when the real input of its larger part is.
 
     Attributes:
         rate: the fraction of mixup samples for which both are right or both are wrong.
@@ -52,7 +52,7 @@ class Swept:
     """PseudoCal at one lambda.
 
     Attributes:
-        lam: the fraction of the first input of a mixup sample.
+        lam: the weight of the larger input of a mixup sample.
         labels: the labels of the mixup samples: "hard" or "soft".
         temperature: the temperature found.
         log_se: the standard error of its logarithm.
@@ -80,7 +80,7 @@ def correspondence(
     batch_size: int = 128,
     seed: int = 0,
 ) -> Correspondence:
-    """Count the mixup samples that are right or wrong together with the real input of their larger part.
+    """How often a mixup sample is right exactly when the real input of its larger part is.
 
     This model predicts which of two numbers is larger, and a mixup sample has the same prediction
     as its larger part, so all mixup samples correspond. If every label is wrong, the model is
@@ -96,7 +96,7 @@ def correspondence(
         model: anything that `as_predictor` takes.
         target_inputs: one array.
         target_labels: `(n,)`, the true labels, which this evaluation needs.
-        lam: the fraction of the first input of a mixup sample.
+        lam: the weight of the larger input of a mixup sample.
         batch_size: the size of the batches that pairs are drawn in.
         seed: the seed of the pairs.
 
