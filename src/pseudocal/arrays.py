@@ -163,12 +163,14 @@ def as_maps(maps: ArrayLike) -> Maps:
 
 
 def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
-    """Convert to class indices `(n,)` that match `logits`."""
+    """Convert to class indices `(n,)` that match `logits`; True is the second of two classes."""
     array = np.asarray(labels)
+    if array.dtype == bool:
+        array = array.astype(np.int64)
     n, classes = logits.shape
     if array.shape != (n,):
         raise InputError(
-            f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}"
+            f"expected labels of shape ({n},), one for each row, got shape {array.shape}"
         )
     if not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"expected labels that are integers, got dtype {array.dtype}")

@@ -11,7 +11,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Logits, Probabilities, as_logits, check_rows, cores
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Logits,
+    Probabilities,
+    as_logits,
+    as_numpy,
+    check_rows,
+    cores,
+)
 
 CHUNK_NUMBERS = (
     1 << 17
@@ -162,10 +171,21 @@ def let_go(array: NDArray[Any], start: int, stop: int) -> None:
 
 
 def as_probabilities(probabilities: ArrayLike) -> Probabilities:
-    """Convert to a floating-point array `(n, classes)`; its values are checked chunk by chunk."""
-    array = np.asanyarray(probabilities)
-    if array.ndim != 2:
-        raise InputError(f"expected probabilities of shape (n, classes), got shape {array.shape}")
+    """Convert to a floating-point array `(n, classes)`; its values are checked chunk by chunk.
+
+    Probabilities of shape `(n,)` are those of the second of two classes.
+
+    >>> as_probabilities([0.25])
+    array([[0.75, 0.25]])
+    """
+    array = as_numpy(probabilities)
+    if array.ndim == 1:
+        return as_logits(np.stack([1 - array, array], axis=1))
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise InputError(
+            "expected probabilities of shape (n, classes), or of shape (n,) for the second of two "
+            f"classes, got shape {array.shape}"
+        )
     return as_logits(array)
 
 
