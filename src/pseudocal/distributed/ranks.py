@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.batches import fitting
+from pseudocal.batches import DEFAULT_BATCH_SIZE, fitting
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.evidence import Packed
 from pseudocal.calibrators.surrogate import PACKED as LESSONS
@@ -25,7 +25,12 @@ PACKED_NAMES = ("counts", "ceilings", "opinions", "mixup", "real", *LESSONS)
 
 
 def fit_across_ranks(
-    method: PseudoCal, model: Any, data: Any, *, second_opinion: Any = None, batch_size: int = 128
+    method: PseudoCal,
+    model: Any,
+    data: Any,
+    *,
+    second_opinion: Any = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> Calibration:
     """Calibrate on the data of all ranks of `torch.distributed`.
 

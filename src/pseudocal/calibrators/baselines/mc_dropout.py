@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Logits
-from pseudocal.batches import count, is_array, streamed, take
+from pseudocal.batches import DEFAULT_BATCH_SIZE, count, is_array, streamed, take
 from pseudocal.calibrators.baselines.ensemble import ensemble
 
 
 def mc_dropout(
-    model: Any, target_inputs: Any, *, passes: int = 10, batch_size: int = 128, seed: int = 0
+    model: Any,
+    target_inputs: Any,
+    *,
+    passes: int = 10,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    seed: int = 0,
 ) -> Logits:
     """The logits of the mean probability over several forward passes with active dropout layers.
 

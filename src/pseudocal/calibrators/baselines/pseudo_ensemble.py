@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators.baselines.ensemble import Ensemble, Mean
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.pseudocal import PseudoCal
@@ -17,7 +18,7 @@ def pseudo_ensemble(
     target_inputs: Any,
     *,
     mean: Mean = "probabilities",
-    batch_size: int = 128,
+    batch_size: int = DEFAULT_BATCH_SIZE,
     **settings: Any,
 ) -> Calibration:
     """The temperature that PseudoCal finds for the mean of several models.

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor
-from pseudocal.batches import batches_of
+from pseudocal.batches import DEFAULT_BATCH_SIZE, batches_of
 from pseudocal.calibrators import ensemble
 from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.bench.calibrators import COMPARED, MixupVariant
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, shown
+from pseudocal.lab.bench.views import View, domains_of, shown
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.mixup import STRATEGIES, Pairs, WithinBatch, with_different_classes
 from pseudocal.mixup.mixup import mixup
@@ -84,7 +84,9 @@ def _alternative(task: Task, how: MixupVariant, logits: Logits, store: Store) ->
     streams = Streams(task.seed)
     pairing = WithinBatch(streams)
     parts = []
-    for batch in batches_of(np.arange(len(logits)), BATCH_SIZE, streams.order()):  # of row numbers
+    for batch in batches_of(
+        np.arange(len(logits)), DEFAULT_BATCH_SIZE, streams.order()
+    ):  # of row numbers
         pairs = pairing.of(replace(batch, inputs=inputs[batch.rows]), logits[batch.rows])
         parts.append(strategy(predict, pairs, rng=streams.mixup_variant(batch.number)))
     labelled = [part for part in parts if len(part)]
