@@ -37,7 +37,7 @@ from pseudocal.mixup.mixup import check_lam, mixup
 from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
 from pseudocal.randomness import Streams
 
-ENOUGH_MIXUP_SAMPLES = 1000  # the partners that were drawn then move the temperature by 3%
+ENOUGH_MIXUP_SAMPLES = 1000  # the partners that were drawn then move the temperature by some 3%
 MOST_EPOCHS = 16  # a target of a dozen inputs has few different pairs
 
 
@@ -191,8 +191,8 @@ class PseudoCal:
         """How often each of `total` inputs is mixed.
 
         The temperature from m mixup samples varies by about 1 / sqrt(m) with the partners that were
-        drawn: by 8% for 150 inputs that are mixed once. Mixing them more often, up to 1,000 mixup
-        samples, reduces this to about 3%.
+        drawn: by 6% to 12% for 150 inputs that are mixed once. Mixing them more often, up to 1,000
+        mixup samples, reduces this to 2% to 4% (`docs/method.md`).
 
         >>> PseudoCal().epochs_for(150), PseudoCal().epochs_for(5000)
         (7, 1)

@@ -42,7 +42,7 @@ def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
         classes = predict(images).argmax(axis=1)
         np.testing.assert_array_equal(stored["labels"], classes[first])
         assert (classes[first] != classes[second]).all()
-    calibration = PseudoCal(seed=task.seed).fit(predict, images)
+    calibration = PseudoCal(seed=task.seed, epochs=1).fit(predict, images)
     assert done.scores(task)["pseudocal"]["temperature"] == pytest.approx(
         calibration.temperature, rel=1e-5
     )
@@ -54,7 +54,7 @@ def test_other_syntheses_are_those_of_the_whole_network_too(tiny, done, name, st
     settings: dict[str, Any] = {} if strategy else {"lam": 0.8, "labels": "soft"}
     chosen = STRATEGIES[strategy] if strategy else None
     images = domains_of(task, done)[1].inputs
-    calibration = PseudoCal(seed=task.seed, **settings).fit(
+    calibration = PseudoCal(seed=task.seed, epochs=1, **settings).fit(
         whole(task, done), images, strategy=chosen
     )
     assert done.scores(task)[name]["temperature"] == pytest.approx(
