@@ -192,7 +192,10 @@ def tripled():
 def test_a_surrogate_is_sent_to_workers_which_open_its_encoder_once():
     x = clusters(400, classes=12)[0]
     work = BlockWork(
-        PseudoCal(pairing="batch"), (Deferred(tripled), [Surrogate(Deferred(encoder))]), x
+        PseudoCal(pairing="batch"),
+        (Deferred(tripled), [Surrogate(Deferred(encoder))]),
+        x,
+        total=400,
     )
     on_worker = pickle.loads(pickle.dumps(work)).start()
     [block] = row_blocks(Streams(0).order().permutation(400), 128)
@@ -232,8 +235,9 @@ def test_a_surrogate_beside_a_model_leaves_the_verdict_to_the_model():
 
 def test_a_model_that_is_not_used_beside_a_surrogate_is_spoken_of():
     x, _, model = clusters(500)
-    alone = PseudoCal().fit(model, x, second_opinion=Surrogate()).trust
-    trust = PseudoCal().fit(model, x, second_opinion=[model, Surrogate()]).trust
+    method = PseudoCal(epochs=1)
+    alone = method.fit(model, x, second_opinion=Surrogate()).trust
+    trust = method.fit(model, x, second_opinion=[model, Surrogate()]).trust
     assert trust.reasons[0].startswith(
         "The second model makes 96% of the first one's mistakes as well"
     )

@@ -14,10 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Labelled, Logits, as_labels, as_logits, check_rows
+from pseudocal.arrays import (
+    InputError,
+    Labelled,
+    Logits,
+    as_labels,
+    as_logits,
+    as_weights,
+    check_rows,
+)
 from pseudocal.passes import block_starts
 from pseudocal.scaling import TemperatureScaling
-from pseudocal.scaling.temperature import BOUNDS, as_weights
+from pseudocal.scaling.temperature import BOUNDS
 
 STEP = 1e-4  # step in log T for a numerical derivative
 

@@ -54,7 +54,7 @@ class Step:
         opinions: What each second model says of the inputs and of the mixup samples; empty if there
             is none.
         passes: The number of inputs and mixup samples that all models predicted.
-        epoch: The number of the pass over the data, from 0.
+        epoch: How often the inputs were paired before.
         lessons: What a surrogate learns from the batch; empty if there is none.
 
     """
@@ -145,7 +145,7 @@ class Evidence:
             step: The step, as `PseudoCal.steps` yields it.
 
         """
-        self.epochs = step.epoch + 1
+        self.epochs = max(self.epochs, step.epoch + 1)
         self.forward_passes += step.passes
         self.pairs += step.pairs
         if self.pairs == 0 and len(self.shapes) < MOST_SHAPES and step.shape not in self.shapes:

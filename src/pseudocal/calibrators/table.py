@@ -13,6 +13,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits
+from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators.baselines.accuracy import atc, doc
 from pseudocal.calibrators.baselines.ensembles import ensemble, mc_dropout, pseudo_ensemble
 from pseudocal.calibrators.baselines.importance import cpcs, density_ratio, transcal
@@ -114,7 +115,7 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
 
 
 def _pseudocal(
-    model: Any, target_inputs: Any, *, batch_size: int = 128, **settings: Any
+    model: Any, target_inputs: Any, *, batch_size: int = DEFAULT_BATCH_SIZE, **settings: Any
 ) -> Calibration:
     return PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
 

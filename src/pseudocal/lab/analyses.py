@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor, as_labels
-from pseudocal.batches import count, cut, is_array, shuffled, take
+from pseudocal.batches import DEFAULT_BATCH_SIZE, count, cut, is_array, shuffled, take
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.mixup import Pairs, partners, with_different_classes
 from pseudocal.mixup.mixup import mixup
@@ -77,7 +77,7 @@ def correspondence(
     target_labels: ArrayLike,
     *,
     lam: float = 0.65,
-    batch_size: int = 128,
+    batch_size: int = DEFAULT_BATCH_SIZE,
     seed: int = 0,
 ) -> Correspondence:
     """How often a mixup sample is right exactly when the real input of its larger part is.
@@ -118,7 +118,7 @@ def lambda_sweep(
     target_labels: ArrayLike | None = None,
     *,
     lams: Sequence[float] = LAMBDAS,
-    batch_size: int = 128,
+    batch_size: int = DEFAULT_BATCH_SIZE,
     seed: int = 0,
 ) -> list[Swept]:
     """PseudoCal with hard and with soft labels at each lambda.

@@ -26,7 +26,7 @@ from pseudocal.arrays import (
     as_numpy,
     check_rows,
 )
-from pseudocal.batches import as_inputs, count, is_array, streamed, take
+from pseudocal.batches import DEFAULT_BATCH_SIZE, as_inputs, count, is_array, streamed, take
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.pseudocal import PseudoCal
 from pseudocal.maps import bands
@@ -113,7 +113,7 @@ def pseudo_ensemble(
     target_inputs: Any,
     *,
     mean: Mean = "probabilities",
-    batch_size: int = 128,
+    batch_size: int = DEFAULT_BATCH_SIZE,
     **settings: Any,
 ) -> Calibration:
     """The temperature that PseudoCal finds for the mean of several models.
@@ -140,7 +140,12 @@ def pseudo_ensemble(
 
 
 def mc_dropout(
-    model: Any, target_inputs: Any, *, passes: int = 10, batch_size: int = 128, seed: int = 0
+    model: Any,
+    target_inputs: Any,
+    *,
+    passes: int = 10,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    seed: int = 0,
 ) -> Logits:
     """The logits of the mean probability over several forward passes with active dropout layers.
 

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labelled, as_numpy, is_real, softmax
+from pseudocal.arrays import Floats, InputError, Labelled, as_numpy, as_weights, is_real, softmax
 from pseudocal.calibrators.baselines.scaling import tempscal
 from pseudocal.calibrators.baselines.search import bound_at, least, released
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import below_top, checked, confidences, match_confidence
 from pseudocal.extras import MissingExtraError
 from pseudocal.scaling import TemperatureScaling
-from pseudocal.scaling.temperature import as_weights
 
 LARGEST_LOG_RATIO = 100.0  # |log ratio| is clipped to this, so that its exponential is finite
 MOST_STEPS = 1000  # steps of the optimiser; standardised features take about 20

@@ -38,8 +38,8 @@ class MixupVariant:
     labels: Literal["hard", "soft"] = "hard"
 
     def method(self, seed: int) -> PseudoCal:
-        """Return PseudoCal with these settings."""
-        return PseudoCal(lam=self.lam, labels=self.labels, seed=seed)
+        """Return PseudoCal with these settings; as in the paper, each input is mixed once."""
+        return PseudoCal(lam=self.lam, labels=self.labels, seed=seed, epochs=1)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.batches import blend
+from pseudocal.batches import DEFAULT_BATCH_SIZE, blend
 from pseudocal.lab.adapt.backbones import Backbone, build_backbone, compute_features, features_key
 from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.runs import seeded
@@ -26,8 +26,6 @@ from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
 from pseudocal.mixup import partners
-
-BATCH_SIZE = 128  # inputs that are paired with each other, as in `PseudoCal.fit`
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class View:
 
     def partners(self, n: int) -> NDArray[np.intp]:
         """Return the partner of each of n images, as `PseudoCal(seed=seed).fit` pairs them."""
-        return partners(n, batch_size=BATCH_SIZE, seed=self.seed)
+        return partners(n, batch_size=DEFAULT_BATCH_SIZE, seed=self.seed)
 
 
 @dataclass(frozen=True, eq=False)

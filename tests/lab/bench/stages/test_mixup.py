@@ -44,7 +44,7 @@ def test_scores_are_those_of_the_whole_network_on_images(tiny, done, number):
         classes = predict(images).argmax(axis=1)
         np.testing.assert_array_equal(stored["labels"], classes[first])
         assert (classes[first] != classes[second]).all()
-    expected = PseudoCal(seed=task.seed).fit(predict, images)
+    expected = PseudoCal(seed=task.seed, epochs=1).fit(predict, images)
     assert done.scores(task)["pseudocal"]["temperature"] == pytest.approx(
         expected.temperature, rel=1e-5
     )
@@ -58,7 +58,7 @@ def test_a_pseudo_ensemble_is_pseudocal_on_the_ensemble(tiny, done):
     task = tiny.tasks[2]
     images = domains_of(task, done)[1].inputs
     members = tuple(as_predictor(whole(member, done)) for member in task.members())
-    expected = PseudoCal(seed=task.seed).fit(Ensemble(members), images)
+    expected = PseudoCal(seed=task.seed, epochs=1).fit(Ensemble(members), images)
     found = Calibration.load(done.folder(task) / "calibrations" / "pseudo-ensemble.json")
     assert found.method == "pseudo-ensemble"
     assert found.temperature == pytest.approx(expected.temperature, rel=1e-5)
@@ -71,7 +71,7 @@ def test_other_mixup_variants_are_those_of_the_whole_network_too(tiny, done, nam
     settings: dict[str, Any] = {} if strategy else {"lam": 0.8, "labels": "soft"}
     chosen = STRATEGIES[strategy] if strategy else None
     images = domains_of(task, done)[1].inputs
-    calibration = PseudoCal(seed=task.seed, **settings).fit(
+    calibration = PseudoCal(seed=task.seed, epochs=1, **settings).fit(
         whole(task, done), images, strategy=chosen
     )
     assert done.scores(task)[name]["temperature"] == pytest.approx(

@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from pseudocal.arrays import InputError, Labelled
+from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import (
     CALIBRATORS,
     Calibration,
@@ -33,7 +34,7 @@ from pseudocal.lab.bench.stages.mixup import models_behind, target_logits
 from pseudocal.lab.bench.stages.predict import load_classifier, write_outputs
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, network_inputs
+from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
@@ -90,7 +91,7 @@ def _conclude(task: Task, name: str, store: Store) -> Calibration:
     real = target_logits(models_behind(task, name, store), store)
     method = variant.method(task.seed)
     evidence = saved_evidence(method, real, Labelled(samples["logits"], samples["labels"]))
-    settings: dict[str, Any] = {"batch_size": BATCH_SIZE}
+    settings: dict[str, Any] = {"batch_size": DEFAULT_BATCH_SIZE}
     if variant.strategy != "PseudoCal":  # it has its own weights and labels
         settings |= {"lam": None, "labels": None, "strategy": variant.strategy}
     return replace(method.conclude(evidence, settings), method=name)

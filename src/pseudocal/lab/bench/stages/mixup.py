@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor
+from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import ensemble
 from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.bench.cached import CachedModel
@@ -21,7 +22,7 @@ from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import BATCH_SIZE, View, domains_of, network_inputs
+from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.lab.data import Indexable
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.mixup import STRATEGIES, Pairs, Strategy
@@ -76,7 +77,7 @@ def _mix(task: Task, tasks: Sequence[Task], variant: MixupVariant, store: Store)
     ]
     model = CachedModel(logits, _mean(mixed))
     method = variant.method(task.seed)
-    steps = list(method.steps(model, model.inputs, batch_size=BATCH_SIZE))
+    steps = list(method.steps(model, model.inputs, batch_size=DEFAULT_BATCH_SIZE))
     samples = _concatenated([step.mixup_samples for step in steps])
 
     # The row numbers of each sample. PseudoCal drops the pairs with one predicted class.
@@ -96,7 +97,7 @@ def _augment(task: Task, variant: MixupVariant, store: Store) -> NamedArrays:
 
     model = CachedModel(target_logits([task], store))
     method = variant.method(task.seed)
-    steps = method.steps(model, model.inputs, batch_size=BATCH_SIZE, strategy=on_inputs)
+    steps = method.steps(model, model.inputs, batch_size=DEFAULT_BATCH_SIZE, strategy=on_inputs)
     return _concatenated([step.mixup_samples for step in steps])
 
 

@@ -21,11 +21,16 @@ from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import evaluate_ensemble, evaluate_maps, fit_oracle
-from pseudocal.metrics import Outcomes, Reliability, accuracy, brier, ece, nll
+from pseudocal.metrics import Metric, Outcomes, Reliability, accuracy, brier, ece, nll
 from pseudocal.predictors import as_predictor
 from pseudocal.scaling import TemperatureScaling
 
-CLASSIFIER_METRICS = {"ece": ece, "nll": nll, "brier": brier, "accuracy": accuracy}
+CLASSIFIER_METRICS: dict[str, Metric] = {
+    "ece": ece,
+    "nll": nll,
+    "brier": brier,
+    "accuracy": accuracy,
+}
 
 
 class Scored(NamedTuple):
