@@ -1,7 +1,7 @@
 """Mean confidence as a function of the temperature, and its inverse.
 
 The mean confidence decreases with the temperature, from one to one over the number of classes. So
-there is one temperature for each accuracy in between, and a estimated accuracy on unlabelled data
+there is one temperature for each accuracy in between, and an estimated accuracy on unlabelled data
 calibrates the model on average.
 """
 
@@ -28,7 +28,7 @@ class Effect:
     Attributes:
         temperature: The temperature.
         confidence: The mean confidence on the target with it.
-        gap: That confidence minus the accuracy of the estimate: above zero the model is too sure.
+        gap: That confidence minus the estimated accuracy: above zero the model is overconfident.
 
     """
 
@@ -149,9 +149,8 @@ def nll_loss(labelled: Labelled) -> Callable[[float], float]:
 
     Mean of log sum_c exp(d_c / T) - d_y / T.
     """
-    from scipy.special import (
-        logsumexp,
-    )  # finite at negative temperatures too, which a released search tries
+    # finite at negative temperatures too, which a released search tries
+    from scipy.special import logsumexp
 
     below = below_top(labelled.logits)
     row = np.arange(len(labelled))

@@ -55,7 +55,7 @@ class Step:
             is none.
         passes: The number of inputs and mixup samples that all models predicted.
         epoch: The number of the pass over the data, from 0.
-        lessons: What a surrogate learns from the batch; empty if there is none.
+        surrogate_samples: What a surrogate learns from the batch; empty if there is none.
 
     """
 

@@ -39,7 +39,7 @@ from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.surrogate import Surrogate
-from pseudocal.calibrators.unmixed import unmixed_steps
+from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics.images import ImageRow
 from pseudocal.predictors import Checked
