@@ -34,7 +34,7 @@ from unittest.mock import patch
 import numpy as np
 
 from pseudocal.calibrators import accuracy_estimate, agreement
-from pseudocal.calibrators.consensus import consensus_of
+from pseudocal.calibrators.agreement import Consensus
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
@@ -80,7 +80,7 @@ def chosen(cases: Cases) -> tuple[float, float]:
 
 def off(case: Case) -> tuple[float, float]:
     """How far the estimate is from the accuracy, and how far its interval reaches."""
-    consensus = consensus_of(case.agreements[:1])
+    consensus = Consensus.of(case.agreements[:1])
     if consensus is None:
         return 0.0, 0.0
     return abs(

@@ -10,10 +10,10 @@ from unittest.mock import patch
 import numpy as np
 from scipy.stats import wilcoxon
 
-from pseudocal import Answers, Outcomes, ask, fit_temperature
+from pseudocal import LabelSample, Outcomes, fit_temperature, rows_to_label
 from pseudocal.calibrators import Prior, accuracy_estimate, refine, trust
+from pseudocal.calibrators.agreement import Consensus
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.refinement import agreement_width, priors_of
 from pseudocal.metrics import ece
 from trust_cases import Case
@@ -46,7 +46,7 @@ def errors(case: Case) -> dict[str, float]:
 
 def surrogate_temperature(case: Case) -> float:
     """From a surrogate; from mixup samples if it is no opinion of its own."""
-    consensus = consensus_of(case.surrogates)
+    consensus = Consensus.of(case.surrogates)
     return (
         case.mixing.temperature
         if consensus is None
@@ -143,7 +143,7 @@ def estimate_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
 
 def trust_in(case: Case, used: str = "surrogate") -> trust.Trust:
     """The verdict if the surrogate is the only second opinion."""
-    found, consensus = {"mixup": case.mixing}, consensus_of(case.surrogates)
+    found, consensus = {"mixup": case.mixing}, Consensus.of(case.surrogates)
     if consensus is not None:
         found["surrogate"] = match_confidence(case.logits, consensus.accuracy, consensus.error)
     used = used if used in found else "mixup"
@@ -197,10 +197,12 @@ def answers_table(cases: Cases) -> str:
         scores: dict[tuple[int, str], list[float]] = defaultdict(list)
         for case in {case.task: case for case in reversed(group)}.values():
             for n in (10, 20):
-                at = ask(case.logits, n)
+                at = rows_to_label(case.logits, n)
                 rest = np.setdiff1d(np.arange(len(case.labels)), at)
                 for name, priors in priors_by_name(case).items():
-                    scaling, _ = refine(case.logits, Answers(at, case.labels[at]), priors=priors)
+                    scaling, _ = refine(
+                        case.logits, LabelSample(at, case.labels[at]), priors=priors
+                    )
                     outcomes = Outcomes.from_logits(
                         case.logits[rest] / scaling.temperature, case.labels[rest]
                     )

@@ -195,7 +195,7 @@ ESTIMATES = (
 def predicted(case: Case, trust: Trust) -> dict[str, float]:
     """Estimated accuracy."""
     found = {
-        "estimated_accuracy": trust.estimated_accuracy.accuracy,
+        "estimated_accuracy": trust.estimated_accuracy.value,
         "raw agreement": case.agreements[0].rate,
         "PseudoCal's confidence": float(confidences(case.logits, case.mixing.temperature).mean()),
         "plain confidence": float(confidences(case.logits).mean()),

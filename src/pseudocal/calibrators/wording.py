@@ -6,6 +6,7 @@ in `TEMPLATES`.
 
 from __future__ import annotations
 
+import math
 import string
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
@@ -94,7 +95,9 @@ class Reason:
         try:
             sentence(self)
         except KeyError as error:
-            raise InputError(f"expected the number {error} of the reason {self.code}") from error
+            raise InputError(
+                f"expected the numbers of the reason {self.code}, got {brief(self.numbers)}"
+            ) from error
 
     def __str__(self) -> str:
         return sentence(self)
@@ -114,6 +117,8 @@ class Reason:
         try:
             code = ReasonCode(content["code"])
             numbers = {str(name): float(value) for name, value in content["numbers"].items()}
+            if not all(math.isfinite(value) for value in numbers.values()):
+                raise ValueError
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             raise InputError(
                 f"expected a reason with a known code and its numbers, got {brief(content)}"

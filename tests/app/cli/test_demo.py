@@ -17,8 +17,7 @@ from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.cli.demo import AGREEMENT, NONE, ORACLE, PSEUDOCAL, Demo, Shown, _above, run_demo
 from pseudocal.app.cli.demo_table import compare, lesson_lines, lines_of
 from pseudocal.calibrators import oracle, uncalibrated
-from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
-from pseudocal.calibrators.trust import Trust
+from pseudocal.calibrators.trust import AccuracyEstimate, Trust
 
 
 def check_agreement(lines: list[str], shown: list[Shown]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal import Calibration, ask
+from pseudocal import Calibration, rows_to_label
 
 GOOD, BAD = ("fine", "lovely", "superb"), ("awful", "dull", "poor")
 
@@ -143,7 +143,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
         truth = [row["label"] for row in csv.DictReader(file)]
     with (tmp_path / "answers.csv").open("w", newline="") as file:
         csv.writer(file).writerows(
-            [("file", "label"), *((row, truth[row]) for row in ask(logits, 40))]
+            [("file", "label"), *((row, truth[row]) for row in rows_to_label(logits, 40))]
         )
     assert not (tmp_path / "out" / "model").exists()
     done = pseudocal("refine", tmp_path / "out", tmp_path / "answers.csv")

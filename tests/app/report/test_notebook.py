@@ -11,8 +11,7 @@ import numpy as np
 
 from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app import Result
-from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
-from pseudocal.calibrators.trust import Trust
+from pseudocal.calibrators.trust import AccuracyEstimate, Trust
 from pseudocal.metrics import Outcomes, Reliability
 
 SETUP = """

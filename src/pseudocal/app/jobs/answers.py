@@ -34,8 +34,13 @@ from pseudocal.app.report.labelling import Question, guarded_cell, write_labelli
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE, LabelSample
-from pseudocal.calibrators.labels import RowNumbers, rows_to_label
+from pseudocal.calibrators.labels import (
+    CANNOT_TELL,
+    NONE_OF_THESE,
+    LabelSample,
+    RowNumbers,
+    rows_to_label,
+)
 
 TEMPLATE = "ask.csv"
 MOST_CELLS = 100  # columns of a row that are shown
