@@ -116,6 +116,7 @@ class Case:
             used,
             mixup_samples=len(self.mixup_samples),
             agreements=self.agreements[:opinions],
+            consensus=Consensus.of(self.agreements[:opinions]),
         )
 
     def ece(self, temperature: float) -> float:

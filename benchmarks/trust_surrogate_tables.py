@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import wilcoxon
 
 from pseudocal import LabelSample, Outcomes, fit_temperature, rows_to_label
-from pseudocal.calibrators import Prior, accuracy_estimate, refine, trust
+from pseudocal.calibrators import Prior, refine, trust
 from pseudocal.calibrators.agreement import Consensus
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.refinement import agreement_width, priors_of
@@ -89,7 +89,7 @@ def surrogate_tables(cases: Cases, *, choose: bool = True) -> Iterator[str]:
 
     """
     cases = usable(cases)
-    widths = dict.fromkeys(cases, accuracy_estimate.SURROGATE_BELOW_AND_ABOVE)
+    widths = dict.fromkeys(cases, trust.SURROGATE_BELOW_AND_ABOVE)
     if choose:
         widths = {name: chosen({n: g for n, g in cases.items() if n != name}) for name in cases}
         yield (
@@ -129,7 +129,7 @@ def estimate_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
             one: 100 * np.array([off(case, surrogate=one == "surrogate") for case in group])
             for one in ("surrogate", "2")
         }
-        with patch.object(accuracy_estimate, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
+        with patch.object(trust, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
             said = [trust_in(case).estimated_accuracy for case in group]
         covered = [f.low <= case.accuracy <= f.high for f, case in zip(said, group, strict=True)]
         width = np.median([100 * (f.high - f.low) for f in said])
@@ -148,7 +148,12 @@ def trust_in(case: Case, used: str = "surrogate") -> trust.Trust:
         found["surrogate"] = match_confidence(case.logits, consensus.accuracy, consensus.error)
     used = used if used in found else "mixup"
     return trust.judge(
-        case.real, found, used, mixup_samples=len(case.mixup_samples), agreements=case.surrogates
+        case.real,
+        found,
+        used,
+        mixup_samples=len(case.mixup_samples),
+        agreements=case.surrogates,
+        consensus=consensus,
     )
 
 
@@ -156,7 +161,7 @@ def verdict_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
     rows = []
     for used in ("surrogate", "mixup"):
         for family, group in cases.items():
-            with patch.object(accuracy_estimate, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
+            with patch.object(trust, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
                 verdicts = np.array([trust_in(case, used).verdict for case in group])
             found = [errors(case) for case in group]
             name = "surrogate" if used == "surrogate" else "PseudoCal"

@@ -92,7 +92,7 @@ CASES = {  # the reason: what is judged, the verdict, and what must be true then
     ReasonCode.TEMPERATURE_AT_BOUND: (
         lambda: judge(rows(), {"mixup": all_wrong()}, "mixup", mixup_samples=1000),
         "do not apply",
-        lambda t, n: n == {"temperature": BOUNDS[1]} == t.temperatures | n,
+        lambda t, n: n["temperature"] == t.temperatures["mixup"] == BOUNDS[1],
     ),
     ReasonCode.ONE_CLASS: (
         lambda: trust_of(rows(largest=0.97), agreements=[two(0.5)]),

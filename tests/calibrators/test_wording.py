@@ -15,7 +15,7 @@ COUNTS = {"labels": 1234.0, "more": 1234.0, "models": 3.0, "classes": 1000.0}
 
 def example(code):
     """A reason with each number of its sentence."""
-    numbers = {}
+    numbers: dict[str, float] = {}
     for _, name, spec, _ in string.Formatter().parse(TEMPLATES[code]):
         if name and not spec:  # a range
             numbers |= {f"{name}_low": 0.123, f"{name}_high": 0.987}

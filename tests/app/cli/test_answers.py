@@ -170,7 +170,7 @@ def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features
     answers = write(tmp_path / "answers.csv", drawn(out, truth, 30))
     pseudocal("refine", out, answers)
     done = pseudocal(*words, "-o", both, "--answers", answers, "--json")
-    assert json.loads(done.out)["answers"]["answers"] == 30
+    assert json.loads(done.out)["answers"]["labels"] == 30
     one, other = content(out), content(both)
     differ = {name for name in one if one[name] != other[name]}
     assert differ <= {

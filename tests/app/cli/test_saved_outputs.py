@@ -66,7 +66,7 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     )  # from the file, into the same folder
     assert {path.name: path.read_bytes() for path in out.iterdir()} == first
     summary = json.loads(pseudocal("refine", out, answers, "--json").out)
-    assert (summary["estimated_accuracy"], summary["answers"]["answers"]) == (None, 60)
+    assert (summary["estimated_accuracy"], summary["answers"]["labels"]) == (None, 60)
 
 
 def test_without_pyarrow_answers_are_used_all_the_same(

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, rows_to_label
+from pseudocal.calibrators import Reason, ReasonCode
 
 GOOD, BAD = ("fine", "lovely", "superb"), ("awful", "dull", "poor")
 
@@ -94,8 +95,8 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
         in done.out
     )
     assert "verdict: caution" in done.out
-    why = "Texts are not mixed: temperatures from mixed texts often made the confidences worse in our tests."
-    assert f"{why} So nothing was fitted" in done.out
+    why = (Reason(ReasonCode.TEXTS_NOT_MIXED), Reason(ReasonCode.NOTHING_FITTED))
+    assert all(f"  {reason}\n" in done.out for reason in why)
     assert "no estimate" in done.out
     assert " after" not in done.out.split("verdict")[0]
     report = (tmp_path / "out" / "report.html").read_text()

@@ -21,6 +21,7 @@ from pseudocal.app.report import (
     row_chunks,
 )
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
 from pseudocal.calibrators.trust import AccuracyEstimate, Trust, Verdict
@@ -42,10 +43,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def make_trust(verdict: Verdict = "apply") -> Trust:
-    reasons = (
-        f"Two models agree on 62% of the inputs, says {NASTY}.",
-        "A second reason, somewhat longer than the first.",
-    )
+    reasons = (Reason(ReasonCode.MIXUP_AGREES, {"mixup": 2.9}), Reason(ReasonCode.MIXUP_ONLY))
     effects = {
         "none": Effect(1.0, 0.83, 0.25),
         "mixup": Effect(2.9, 0.6, 0.02),

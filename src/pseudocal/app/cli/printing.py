@@ -140,7 +140,7 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
     if answers := short["answers"]:
         accuracy, before, after = (answers[key] for key in ("accuracy", "gap_before", "gap_after"))
         yield (
-            f"measured on {count_of_answers(answers['answers'], short['unit'])}: accuracy {accuracy['value']:.0%}, "
+            f"measured on {count_of_answers(answers['labels'], short['unit'])}: accuracy {accuracy['value']:.0%}, "
             f"90% interval {accuracy['low']:.0%} to {accuracy['high']:.0%}"
         )
         points = f"{100 * before['value']:+.0f} points before, {100 * after['value']:+.0f} after"
