@@ -55,7 +55,8 @@ def calibration_html(calibration: Any) -> str:
     if measured is not None:
         known = measured.accuracy
         lines.append(
-            f"measured accuracy: {known.value:.0%}, 90% interval {known.low:.0%} to {known.high:.0%}"
+            f"measured accuracy: {known.value:.0%}, "
+            f"90% interval {known.low:.0%} to {known.high:.0%}"
         )
     elif trust is not None and trust.estimated_accuracy.known:
         estimate = trust.estimated_accuracy

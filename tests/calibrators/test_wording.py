@@ -50,7 +50,7 @@ def test_each_reason_survives_json(code):
 def test_numbers_agree_with_their_nouns_and_ranges_collapse():
     numbers = {"labels": 1.0, "low": 0.5, "high": 2.0, "more": 1.0}
     assert str(Reason(ReasonCode.LABELS_UNDECIDED, numbers)) == (
-        "From 1 label, T is between 0.50 and 2.00, which includes no calibration (T = 1). "
+        "From 1 label, T is between 0.5 and 2, which includes no calibration (T = 1). "
         "About 1 more label would settle the verdict."
     )
     numbers = {"agreement_low": 0.621, "agreement_high": 0.624, "accuracy": 0.46}

@@ -78,7 +78,8 @@ class Opinion:
 def count_agreement(logits: Logits, its: Logits) -> Opinion:
     """Count on which real inputs two models agree.
 
-    >>> opinion = count_agreement(np.array([[2.0, 0.0], [2.0, 0.0]]), np.array([[9.0, 0.0], [0.0, 9.0]]))
+    >>> logits = np.array([[2.0, 0.0], [2.0, 0.0]])
+    >>> opinion = count_agreement(logits, np.array([[9.0, 0.0], [0.0, 9.0]]))
     >>> opinion.inputs.tolist(), opinion.agreed.tolist()
     ([2.0, 0.0], [1.0, 0.0])
     """
@@ -127,7 +128,7 @@ def find_mistakes(
 
 
 def certain_errors(predicted: Classes, of_inputs: Sequence[Classes]) -> NDArray[np.bool_]:
-    """Which mixup samples are predicted as a class that no model predicts for either of their inputs.
+    """Which mixup samples get a class that no model predicts for either of their inputs.
 
     >>> certain_errors(np.array([2, 2, 1]), [np.array([0, 0, 0]), np.array([1, 2, 1])])
     array([ True, False, False])
@@ -156,11 +157,11 @@ def _by_class(predicted: Classes, weights: Iterable[NDArray[Any]], classes: int)
 
 
 def expected_accuracy(a: float, r: float, *, surrogate: bool = False) -> float:
-    """The accuracy that agreement `a` and the fraction `r` of shared mistakes on mixup samples imply.
+    """The accuracy that agreement `a` and the fraction `r` of shared mistakes imply.
 
     Of 60% agreement and 20% shared mistakes, kappa is (0.6 - 0.2) / (1 - 0.2) = 0.5; a fifth of the
-    way to 0.6 is 0.52. A surrogate has learned mistakes that mixup samples do not show, so for it the
-    accuracy is a little below kappa.
+    way to 0.6 is 0.52. A surrogate has learned mistakes that mixup samples do not show, so for it
+    the accuracy is a little below kappa.
 
     >>> round(expected_accuracy(0.6, 0.2), 4), round(expected_accuracy(0.9, 0.2), 4), expected_accuracy(0.1, 0.2)
     (0.52, 0.88, 0.0)
@@ -271,7 +272,8 @@ def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
     mistakes, half count as shared.
 
     >>> real = Labelled(np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), np.array([0, 0]))
-    >>> agreement_of(count_agreement(real.logits, np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])), real).rate
+    >>> opinion = count_agreement(real.logits, np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+    >>> agreement_of(opinion, real).rate
     0.5
 
     Args:

@@ -181,7 +181,7 @@ class Calibration:
         return replace(found, versions=versions()).without_refused()
 
     def without_refused(self) -> Calibration:
-        """The same with T = 1 instead of a temperature that should not be applied, now `refused`."""
+        """The same with T = 1 if the temperature should not be applied; `refused` keeps it."""
         if self.verdict != "do not apply" or self.settings.get("on_unreliable") != "identity":
             return self
         fitted = self._temperature_scaling

@@ -60,7 +60,9 @@ def mean_confidence(rows: Labelled, temperature: float) -> float:
 
 
 def nearer(accuracy: float, before: float, after: float, error: float) -> float:
-    """The probability that the accuracy, known up to a standard error, is nearer to `after` than to `before`.
+    """The probability that the accuracy is nearer to `after` than to `before`.
+
+    The accuracy is known up to a standard error.
 
     >>> round(nearer(0.6, before=0.9, after=0.6, error=0.1), 3), nearer(0.75, before=0.9, after=0.6, error=0.1)
     (0.933, 0.5)

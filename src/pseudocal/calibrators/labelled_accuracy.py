@@ -72,7 +72,8 @@ def accuracy_interval(sample: CheckedRows) -> Interval:
 
     Twenty right predictions with a confidence of 80%:
 
-    >>> twenty = CheckedRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10**9, np.arange(20))
+    >>> right = np.ones(20, dtype=bool)
+    >>> twenty = CheckedRows(right, np.full(20, 0.8), 0.8, 0.16, 10**9, np.arange(20))
     >>> print(accuracy_interval(twenty))
     1.0000 [0.8609, 1.0000]
 
@@ -114,7 +115,7 @@ def interval_of_alike(
     confidence is 86.09% where that happens in 5%.
 
     >>> log_t = np.linspace(-1.0, 1.0, 2001)
-    >>> log_chance = -20 * np.log1p(np.exp(-2.0 * np.exp(-log_t)))        # of two classes, logits of 2 and 0
+    >>> log_chance = -20 * np.log1p(np.exp(-2.0 * np.exp(-log_t)))  # two classes, logits 2 and 0
     >>> low, high = interval_of_alike((-0.9, -0.5), log_t, log_chance, right=True)
     >>> low, round(1 / (1 + math.exp(-2.0 * math.exp(-high))), 4)
     (-0.9, 0.8609)
@@ -157,12 +158,13 @@ def effective_sample_size(sample: CheckedRows, weight: float) -> float:
 
     How many independent ones would estimate the accuracy as well.
 
-    >>> same = CheckedRows(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
+    >>> right = np.array([True, False] * 10)
+    >>> same = CheckedRows(right, np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
     >>> round(effective_sample_size(same, 0.0), 3)
     20.0
     >>> twins = np.repeat(np.arange(10), 2)
     >>> pairs = CheckedRows(np.repeat([True, False], 10), np.full(20, 0.5), 0.5, 0.25, 10**9, twins)
-    >>> round(effective_sample_size(pairs, 0.0), 1)             # ten pairs, each both right or both wrong
+    >>> round(effective_sample_size(pairs, 0.0), 1)  # ten pairs, each both right or both wrong
     8.1
     """
     n = len(sample.right)

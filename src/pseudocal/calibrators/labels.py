@@ -3,9 +3,9 @@
 A few labelled rows should represent all of them. Rows are ordered by predicted class and within it
 by confidence, so that neighbours are similar. The rows to label are spread evenly along that order,
 at multiples of the golden ratio from a random start. This has three consequences. Each row is
-equally likely to be chosen, so no weights are needed. A few rows cover groups of classes, many cover
-each class and its range of confidences. And the first n rows do not depend on n: with more rows the
-existing labels stay valid, and all of them together are spread about as evenly as if they had been
+equally likely to be chosen, so no weights are needed. A few rows cover groups of classes, many
+cover each class and its range of confidences. And the first n rows do not depend on n: with more
+rows the existing labels stay valid, and all of them together are spread about as evenly as if they had been
 drawn at once.
 """
 
@@ -45,7 +45,9 @@ def rows_to_label(
 
     With eight rows of two classes, four cover each class twice:
 
-    >>> logits = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [0.0, 4.0]]
+    >>> logits = np.array(
+    ...     [[1, 0], [2, 0], [3, 0], [4, 0], [0, 1], [0, 2], [0, 3], [0, 4]], dtype=float
+    ... )
     >>> rows_to_label(logits, 4)
     array([6, 2, 5, 3])
 
@@ -80,12 +82,12 @@ def rows_to_label(
 
 
 def labelling_order(logits: Logits) -> RowNumbers:
-    """Row numbers by predicted class, and within each class by confidence, rising and falling in turn.
+    """Row numbers by predicted class, and within it by confidence, rising and falling in turn.
 
     The turns make neighbours of two classes similar too. With confidences of 73%, 88% and 95% for
     both classes:
 
-    >>> labelling_order(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]))
+    >>> labelling_order(np.array([[1.0, 0], [2, 0], [3, 0], [0, 1], [0, 2], [0, 3]]))
     array([0, 1, 2, 5, 4, 3])
     """
     confidence = confidences(logits)

@@ -71,7 +71,9 @@ def warn_if_unreliable(trust: Trust | None) -> None:
 
 @dataclass(frozen=True)
 class AccuracyEstimate:
-    """The estimated accuracy on the target, with a 90% interval that includes the error of the method.
+    """The estimated accuracy on the target, with a 90% interval.
+
+    The interval includes the error of the method.
 
     >>> estimate = AccuracyEstimate(0.58, 0.46, 0.7)
     >>> estimate.low <= estimate.value <= estimate.high
@@ -152,11 +154,12 @@ class Trust:
     >>> Trust.from_dict(trust.to_dict()) == trust
     True
     >>> print(*trust.reasons)
-    T was fitted on mixup samples only; the accuracy estimate is just the calibrated mean confidence.
+    T was fitted on mixup samples only; the accuracy estimate is just the calibrated mean
+    confidence.
 
     Attributes:
         verdict: `"apply"`, `"caution"` or `"do not apply"`.
-        reasons: The reasons for the verdict, the weightiest first; `str` gives the sentence of each.
+        reasons: The reasons for the verdict, the worst first; `str` gives the sentence of each.
         estimated_accuracy: The estimated accuracy on the target.
         evidence: The numbers that the verdict is based on, by name.
         score: How doubtful the temperature is, from -0.5 to 0.5: that it does harm, leaves the
@@ -231,7 +234,10 @@ def judge(
     >>> logits = np.tile(np.eye(10) * 50, (100, 1))
     >>> real = Labelled(logits, logits.argmax(axis=1))
     >>> agreement = Agreement(classes=10, rows=1000, rate=0.5, shared=0.0, mistakes=100.0)
-    >>> found = {"mixup": TemperatureScaling(22.0, log_se=0.02), "agreement": TemperatureScaling(22.8)}
+    >>> found = {
+    ...     "mixup": TemperatureScaling(22.0, log_se=0.02),
+    ...     "agreement": TemperatureScaling(22.8),
+    ... }
     >>> opinions = {"agreements": [agreement], "consensus": Consensus((agreement,))}
     >>> trust = judge(real, found, "agreement", mixup_samples=900, **opinions)
     >>> trust.verdict, round(trust.estimated_accuracy.value, 2)

@@ -1,7 +1,7 @@
 """The reasons of a verdict, and the sentence for each of them.
 
-A decision is data: `trust.py` and `measured.py` decide with a `ReasonCode` and numbers. All wording is
-in `TEMPLATES`.
+A decision is data: `trust.py` and `measured.py` give a `ReasonCode` and numbers. All wording is in
+`TEMPLATES`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ UNKNOWN_ERRORS = (
     "No mixup sample was certainly misclassified, so the fraction of {of} errors is unknown. "
     "The estimated accuracy is about {{accuracy:.0%}}."
 )
-FROM_LABELS = "From {labels:labels}, T is between {low:.2f} and {high:.2f}"
+FROM_LABELS = "From {labels:labels}, T is between {low:.3g} and {high:.3g}"
 
 TEMPLATES: dict[ReasonCode, str] = {
     ReasonCode.TEMPERATURE_AT_BOUND: (
@@ -225,7 +225,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "consistent errors of the model, and with poor features the estimated accuracy is too low. "
         "Add a second model, or label about 50 inputs."
     ),
-    ReasonCode.SURROGATE_UNUSED: "The surrogate was not used because there is a usable second model.",
+    ReasonCode.SURROGATE_UNUSED: (
+        "The surrogate was not used because there is a usable second model."
+    ),
     ReasonCode.LOWERS_CONFIDENCE: (
         "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to the estimated "
         "accuracy."
@@ -239,7 +241,9 @@ TEMPLATES: dict[ReasonCode, str] = {
         "tell whether T = {temperature:.3g} is better than none."
     ),
     ReasonCode.MIXUP_AGREES: "The mixup estimate points the same way (T = {mixup:.3g}).",
-    ReasonCode.MIXUP_UNDECIDED: "The mixup estimate is too close to 1 to confirm it (T = {mixup:.3g}).",
+    ReasonCode.MIXUP_UNDECIDED: (
+        "The mixup estimate is too close to 1 to confirm it (T = {mixup:.3g})."
+    ),
     ReasonCode.MIXUP_DISAGREES: (
         "The mixup estimate points the other way (T = {mixup:.3g}). Label about 50 inputs to find "
         "out which is right."
@@ -294,10 +298,10 @@ TEMPLATES: dict[ReasonCode, str] = {
         "{gap_before:points} to {gap_after:points} points."
     ),
     ReasonCode.LABELS_OUTSIDE_INTERVAL: (
-        FROM_LABELS + ". T = {temperature:.2f} is outside, but closer than no calibration (T = 1)."
+        FROM_LABELS + ". T = {temperature:.3g} is outside, but closer than no calibration (T = 1)."
     ),
     ReasonCode.LABELS_FURTHER: (
-        FROM_LABELS + ". T = {temperature:.2f} is further from that than no calibration (T = 1)."
+        FROM_LABELS + ". T = {temperature:.3g} is further from that than no calibration (T = 1)."
     ),
 }
 
@@ -309,7 +313,7 @@ def sentence(reason: Reason) -> str:
 
     >>> numbers = {"labels": 20.0, "low": 0.8, "high": 1.5, "more": 1.0}
     >>> sentence(Reason(ReasonCode.LABELS_UNDECIDED, numbers))
-    'From 20 labels, T is between 0.80 and 1.50, which includes no calibration (T = 1). About 1 more
+    'From 20 labels, T is between 0.8 and 1.5, which includes no calibration (T = 1). About 1 more
     label would settle the verdict.'
 
     Args:

@@ -215,7 +215,7 @@ def test_answers_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
 
 def test_in_python_it_is_a_warning_and_the_result_is_short(collapsed, features, tmp_path):
     with pytest.warns(
-        UnreliableCalibrationWarning, match="should not be applied: One of 3 classes takes"
+        UnreliableCalibrationWarning, match="should not be applied: One of 3 classes gets"
     ):
         result = calibrate(collapsed["onnx"], features, tmp_path / "out")
     assert repr(result) == f"Result(do not apply, T = 1.000, in {tmp_path / 'out'})"
