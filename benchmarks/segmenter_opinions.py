@@ -28,7 +28,6 @@ from camvid import read, trained_unet
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
-from pseudocal.calibrators.accuracy_estimate import NORMAL_90, TOGETHER
 from pseudocal.calibrators.agreement import (
     Opinion,
     agreement_of,
@@ -37,6 +36,7 @@ from pseudocal.calibrators.agreement import (
     count_mistakes,
 )
 from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.trust import NORMAL_90, TOGETHER
 from pseudocal.lab.bench import Store, Task, built_in
 from pseudocal.lab.bench.segmentation_tasks import target_scenes
 from pseudocal.lab.bench.stages import make_model

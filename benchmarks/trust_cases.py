@@ -16,6 +16,7 @@ from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.agreement import (
     Agreement,
+    Consensus,
     Opinion,
     agreement_of,
     certain_errors,
@@ -23,7 +24,6 @@ from pseudocal.calibrators.agreement import (
     count_mistakes,
 )
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
@@ -98,7 +98,7 @@ class Case:
 
     def found(self, opinions: int = 1) -> dict[str, TemperatureScaling]:
         """The temperature of each estimator."""
-        consensus = consensus_of(self.agreements[:opinions])
+        consensus = Consensus.of(self.agreements[:opinions])
         if consensus is None:
             return {"mixup": self.mixing}
         return {
@@ -116,6 +116,7 @@ class Case:
             used,
             mixup_samples=len(self.mixup_samples),
             agreements=self.agreements[:opinions],
+            consensus=Consensus.of(self.agreements[:opinions]),
         )
 
     def ece(self, temperature: float) -> float:

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from pseudocal import (
-    Answers,
     Calibration,
     InputError,
+    LabelSample,
     PseudoCal,
     TemperatureScaling,
-    ask,
     binary_logits,
     fit_matrix,
     fit_temperature,
     fit_vector,
+    rows_to_label,
     softmax,
 )
 from pseudocal.arrays import Labelled
@@ -49,7 +49,7 @@ TAKES_LOGITS = {
     "matrix": lambda z: fit_matrix(z, LABELS),
     "apply": CALIBRATION,
     "outcomes": lambda z: Outcomes.from_logits(z, LABELS),
-    "ask": lambda z: ask(z, 5),
+    "rows to label": lambda z: rows_to_label(z, 5),
     "oracle": lambda z: oracle(z, LABELS),
     "labelled": lambda z: oracle(Labelled(z, LABELS)),
     "model": lambda z: Checked(lambda x: z)(LOGITS),
@@ -63,8 +63,8 @@ TAKES_LABELS = {
     "probabilities": lambda y: Outcomes.from_probabilities(softmax(LOGITS), y),
     "classwise": lambda y: classwise_ece(softmax(LOGITS), y),
     "oracle": lambda y: oracle(LOGITS, y),
-    "answers": lambda y: Answers(np.arange(N), y),
-    "rows": lambda y: Answers(y, np.zeros(N, dtype=int)),
+    "label sample": lambda y: LabelSample(np.arange(N), y),
+    "rows": lambda y: LabelSample(y, np.zeros(N, dtype=int)),
 }
 TAKES_WEIGHTS = {
     "temperature": lambda w: fit_temperature(LOGITS, LABELS, weights=w),
@@ -77,7 +77,7 @@ TAKES_GROUPS = {
     "temperature": lambda g: fit_temperature(LOGITS, LABELS, groups=g),
     "pairs": lambda g: fit_temperature(LOGITS, LABELS, groups=np.ma.stack([g, g], axis=1)),
     "bootstrap": lambda g: bootstrap(accuracy, OUTCOMES, groups=g, resamples=20),
-    "ask": lambda g: ask(LOGITS, 5, groups=g),
+    "rows to label": lambda g: rows_to_label(LOGITS, 5, groups=g),
     "oracle": lambda g: oracle(LOGITS, LABELS, groups=g),
 }
 TAKES_MORE = {

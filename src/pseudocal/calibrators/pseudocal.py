@@ -1,14 +1,14 @@
 """PseudoCal: calibrate a model with nothing but the model and unlabelled target data.
 
 `PseudoCal.steps` is the method: predict a batch, pair its inputs, mix the pairs, predict the mixup
-samples. `fit` is a fold over the steps. `mixup_variant/mixup.py` makes the mixup samples and labels
+samples. `fit` is a fold over the steps. `mixup/mixup.py` makes the mixup samples and labels
 them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
@@ -20,22 +20,33 @@ from pseudocal.arrays import (
     Labelled,
     Logits,
     Maps,
+    Predictor,
     check_choice,
     check_pixels_per_image,
 )
-from pseudocal.batches import DEFAULT_BATCH_SIZE, batches_of, count, fitting, is_array, is_stream
+from pseudocal.batches import (
+    DEFAULT_BATCH_SIZE,
+    Batch,
+    batches_of,
+    count,
+    fitting,
+    is_array,
+    is_stream,
+)
+from pseudocal.calibrators.agreement import Consensus
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.consensus import consensus_of
+from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
 from pseudocal.calibrators.surrogate import Surrogate, SurrogateCollector
-from pseudocal.calibrators.trust import judge, warn_if_unreliable
+from pseudocal.calibrators.trust import AccuracyEstimate, Trust, judge, warn_if_unreliable
+from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.maps import predicted, sampled
 from pseudocal.mixup import AnywhereBefore, Pairing, Strategy, WithinBatch
 from pseudocal.mixup.mixup import check_lam, mixup
 from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
 from pseudocal.randomness import Streams
+from pseudocal.scaling import TemperatureScaling
 
 SAMPLES = 5 / 8  # of the memory, for logits of mixup samples and of inputs
 PARTNERS = 1 / 4  # of the memory, for earlier inputs of a stream; the rest is for working copies
@@ -158,7 +169,7 @@ class PseudoCal:
             evidence, settings = collect_in_blocks(
                 self, models, data, executor, batch_size=batch_size, strategy=strategy
             )
-        if strategy is not None:  # it has its own share and labels
+        if strategy is not None:  # it has its own weight and labels
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         calibration = self.conclude(evidence, settings)
         if self.on_unreliable == "warn":
@@ -301,9 +312,10 @@ class PseudoCal:
         settings = asdict(self) | {"epochs": evidence.epochs} | (settings or {})
         if evidence.mixup_samples.seen == 0:
             raise InputError(evidence.why_no_mixup_samples(settings.get("strategy")))
-        real, agreements = evidence.real.labelled, evidence.agreements
+        real = evidence.real.labelled
+        agreements = evidence.agreements
         found = {"mixup": evidence.temperature()}
-        consensus = consensus_of(agreements)
+        consensus = Consensus.of(agreements)
         if consensus is not None:
             found[consensus.estimator] = match_confidence(
                 real.logits, consensus.accuracy, consensus.error
@@ -314,7 +326,12 @@ class PseudoCal:
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(
-            real, found, used, mixup_samples=evidence.mixup_samples.seen, agreements=agreements
+            real,
+            found,
+            used,
+            mixup_samples=evidence.mixup_samples.seen,
+            agreements=agreements,
+            consensus=consensus,
         )
         estimates = {name: each.temperature for name, each in found.items() if not each.bound}
         fitted = Calibration(
@@ -338,14 +355,8 @@ class PseudoCal:
             raise InputError(
                 "expected Surrogate() or Surrogate(features) as a second opinion, got the class Surrogate"
             )
-        if (
-            len(
-                surrogates := [
-                    second for second in models_in(second_opinion) if isinstance(second, Surrogate)
-                ]
-            )
-            > 1
-        ):
+        surrogates = [each for each in models_in(second_opinion) if isinstance(each, Surrogate)]
+        if len(surrogates) > 1:
             raise InputError(
                 f"expected at most one surrogate among the second opinions, got {len(surrogates)}"
             )
@@ -395,6 +406,47 @@ class PseudoCal:
 
 
 NO_MIXUP = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
+
+
+def unmixed_steps(predict: Predictor, batches: Iterable[Batch]) -> Iterator[Step]:
+    """Steps for inputs that cannot be mixed, such as texts: they are predicted only.
+
+    Args:
+        predict: The model.
+        batches: The inputs.
+
+    """
+    for batch in batches:
+        logits = predict(batch.inputs)
+        if logits.ndim != 2:
+            raise InputError(
+                f"expected one class for each input that cannot be mixed, got logits {logits.shape}"
+            )
+        yield Step(
+            batch.rows,
+            shape=tuple(batch.inputs.shape[1:]),
+            real=Labelled(logits, logits.argmax(axis=1)),
+            pairs=0,
+            mixup_samples=NO_MIXUP,
+            opinions=(),
+            passes=count(batch.inputs),
+        )
+
+
+def unmixed_calibration(evidence: Evidence, settings: dict[str, Any], why: Reason) -> Calibration:
+    """Conclude from steps without mixup samples: T = 1, and a verdict of caution.
+
+    Args:
+        evidence: What the steps add up to.
+        settings: The settings for the record of the run.
+        why: Why nothing was mixed.
+
+    """
+    confidence = float(confidences(evidence.real.labelled.logits).mean())
+    known = {"confidence before": confidence, "confidence after": confidence, "mixup_samples": 0.0}
+    reasons = (why, Reason(ReasonCode.NOTHING_FITTED))
+    trust = Trust("caution", reasons, AccuracyEstimate(confidence, 0.0, 1.0), known)
+    return Calibration("none", TemperatureScaling(1.0), settings, evidence.counts, trust=trust)
 
 
 def _checked(model: Any, binary: bool) -> Checked:

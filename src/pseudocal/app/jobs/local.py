@@ -38,8 +38,8 @@ from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence, Step
+from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
-from pseudocal.calibrators.unmixed import unmixed_steps
 from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics.images import ImageRow
 from pseudocal.predictors import Checked

@@ -35,10 +35,11 @@ from pseudocal.app.models.model import SECOND_ONLY, OpenModel
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
 from pseudocal.batches import fitting
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.randomness import Streams
 
-NO_MIXED_IDS = "Token ids are not mixed: they are numbers of words, and what lies between two of them is another word."
-NO_MIXED_TEXTS = "Texts are not mixed: temperatures from mixed texts often made the confidences worse in our tests."
+NO_MIXED_IDS = Reason(ReasonCode.TOKEN_IDS_NOT_MIXED)
+NO_MIXED_TEXTS = Reason(ReasonCode.TEXTS_NOT_MIXED)
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
 
 Models = tuple[OpenModel, ...]  # the one to calibrate, and any second opinions
@@ -51,14 +52,14 @@ class OpenData(NamedTuple):
         inputs: the inputs.
         preparation: a description of how they are prepared for the model.
         assumed: settings of the preparation that neither the user nor the model gave.
-        unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
+        unmixed: why the inputs cannot be mixed; None if they can.
 
     """
 
     inputs: InputSet
     preparation: str
     assumed: tuple[str, ...] = ()
-    unmixed: str | None = None
+    unmixed: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Setup:
         masks: labels for every pixel, for evaluation only.
         views: the images for all models, if a second opinion wants them prepared differently.
         assumed: settings that neither the user nor the model gave.
-        unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
+        unmixed: why the inputs cannot be mixed; None if they can.
 
     """
 
@@ -90,7 +91,7 @@ class Setup:
     masks: Masks | None = None
     views: ImageViews | None = None
     assumed: tuple[str, ...] = ()
-    unmixed: str | None = None
+    unmixed: Reason | None = None
 
     @property
     def read_by_models(self) -> InputSet:
