@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pseudocal.app.inputs.csv_cells import plain_cell
-from pseudocal.app.inputs.csv_tables import NUMBER
-from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.jobs.kept_target import spot_name
 from pseudocal.app.report.labelling import OTHER_ANSWERS, answer_labels
 from pseudocal.arrays import InputError

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from pseudocal.app.inputs import open_inputs
-from pseudocal.app.inputs.csv_cells import csv_cell, plain_cell
-from pseudocal.app.inputs.csv_tables import NUMBER
-from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.app.inputs.tables import ARRAYS, NUMBER, csv_cell, plain_cell, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.jobs.answer_file import (
     GivenAnswer,
@@ -144,7 +142,9 @@ def _check_drawn(given: list[GivenAnswer], rows: RowNumbers, kept: KeptTarget, p
         f"expected answers to the first {len(rows)} questions in {path}, got none for {skipped!r} and one for "
         f"{strange.name!r} in line {strange.line}, which is not among them: inputs that were chosen in another way are "
         'no fair sample, and nothing can be concluded from them about the rest. Answer "cannot tell" rather than leave '
-        'a question out; if someone else drew the inputs at random, give drawn_by="random"'
+        "a question out, unless someone else drew the inputs at random",
+        setting="drawn_by",
+        value='"random"',
     )
 
 

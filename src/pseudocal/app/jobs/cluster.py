@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
-from pseudocal.app.inputs.addresses import files_of_rows
-from pseudocal.app.inputs.blocks import InputBlock, Shard, shards
-from pseudocal.app.inputs.image_sets import RemoteImageSet
-from pseudocal.app.inputs.input_sets import opinion_names
+from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
+from pseudocal.app.inputs.images import RemoteImageSet
+from pseudocal.app.inputs.sets import opinion_names
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks, as_opinion
@@ -228,17 +227,19 @@ def _image(inputs: InputSet, name: str) -> Path | None:
 
 def _planned(job: Job, models: Models) -> tuple[Setup, BlockPlan]:
     """Find out what the data is: images, an array or a table, or files of rows."""
-    asked = {f'labels="{job.labels}"': job.labels, 'table="csv"': job.table == "csv"}
-    for name in (name for name, value in asked.items() if value):
+    if job.labels is not None:
+        raise InputError(f"a cluster reads no labels, got {job.labels}", setting="labels")
+    if job.table == "csv":
         raise InputError(
-            f"expected predictions as parquet files and no labels on a cluster, got {name}"
+            "a cluster writes its predictions as parquet", setting="table", value='"parquet"'
         )
     if job.answers is not None and (
         "://" in job.data or job.predict == "seen" or files_of_rows(job.data)
     ):
         what = "files of rows, addresses and inputs that are not predicted"
         raise InputError(
-            f'expected no answers about {what}, got answers="{job.answers}" for {job.data}'
+            f"expected no answers about {what}, got {job.answers} for {job.data}",
+            setting="answers",
         )
     model, *seconds = models
     if files := files_of_rows(job.data):

@@ -250,15 +250,18 @@ def read_job(path: Path, *, out: Path | None = None, trust: bool = False) -> Job
             **({name: _value(name, hints[name], value) for name, value in content.items()} | given)
         )
     except InputError as error:
-        raise InputError(f"{error} in {path}") from error
+        raise error.reworded(f"{error.message} in {path}") from error
     if out is None and not is_inside(job.out, path.parent):
         raise InputError(
-            f"expected out in the folder of {path}, got {job.out}: give out=FOLDER to write elsewhere"
+            f"the results {job.out} are outside of the folder of {path}",
+            setting="out",
+            value="FOLDER",
         )
     if job.ray not in (None, "local") and not trust:
         raise UntrustedError(
-            f"expected a job of this machine in {path}, got the cluster {job.ray}, which could run code here: "
-            "say that you trust it with trust=True"
+            f"{path} names the cluster {job.ray}, which could run code here: look at it first",
+            setting="trust",
+            value="True",
         )
     return job
 

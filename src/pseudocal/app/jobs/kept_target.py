@@ -312,8 +312,10 @@ def check_paths(target: Target, folder: Path, trust_paths: bool) -> None:
     outside = [path for path in named if not is_inside(path, folder)]
     if outside and not trust_paths and not target.signed:
         raise InputError(
-            f"expected files of {folder} alone, since you did not write it on this machine, got {brief(outside[0])} "
-            f"in target.json: look at it, then give trust_paths=True"
+            f"expected files of {folder} alone, since you did not write it on this machine, got "
+            f"{brief(outside[0])} in target.json: look at it first",
+            setting="trust_paths",
+            value="True",
         )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.inputs.input_sets import opinion_names
+from pseudocal.app.inputs.sets import opinion_names
 from pseudocal.app.inputs.tables import read_array
 from pseudocal.app.jobs.answers import refined_by
 from pseudocal.app.jobs.job import JOB_FILE, DrawnBy, Job, Note, Result, Tick

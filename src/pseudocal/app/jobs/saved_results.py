@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.jobs.saved_outputs import saved_array, saved_classes
 from pseudocal.app.jobs.staging import finish
@@ -84,7 +84,7 @@ def score_files(
         scored: Any = _scored_maps(values, labels, loaded)
     else:
         classes = saved_classes(logits) or _classes_beside(calibration)
-        truth = read_labels(labels, [str(i) for i in range(len(values))], classes)
+        truth = read_ground_truth(labels, [str(i) for i in range(len(values))], classes)
         scored = _scored_rows(values, truth, loaded)
     rows = [to_json(row) for row in measure(*scored)]
     return [{key: value for key, value in row.items() if value is not None} for row in rows]

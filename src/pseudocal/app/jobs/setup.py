@@ -21,15 +21,13 @@ from pseudocal.app.inputs import (
     preprocessing_for,
     preprocessing_of_second,
 )
-from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
-from pseudocal.app.inputs.image_sets import RemoteImageSet
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES
-from pseudocal.app.inputs.input_sets import check_found, holds_images, opinion_names, refuse_shards
-from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
+from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES, RemoteImageSet
+from pseudocal.app.inputs.sets import check_found, holds_images, opinion_names
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
-from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model
 from pseudocal.app.models.model import SECOND_ONLY, OpenModel
 from pseudocal.app.report.predictions import Target
@@ -124,7 +122,7 @@ class Setup:
         """The class of each input, for evaluation only."""
         assert self.job.labels is not None
         names = [self.inputs.name(i) for i in range(len(self.inputs))]
-        return read_labels(self.job.labels, names, self.classes)
+        return read_ground_truth(self.job.labels, names, self.classes)
 
     def check(self, real: Labelled) -> None:
         """Check the job against the first outputs of the model, so that it does not fail at the end."""

@@ -19,7 +19,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.inputs.input_sets import opinion_names
+from pseudocal.app.inputs.sets import opinion_names
 from pseudocal.app.jobs.job import (
     FOUND_ANYWHERE,
     JOB_FILE,

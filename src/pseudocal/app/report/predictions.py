@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.csv_cells import csv_cell
+from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.app.models.files import Meaning
 from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.report.record import from_json, to_json

@@ -1,4 +1,4 @@
-"""Unlabelled inputs from images, arrays or tables, and the threads that read them ahead of the model."""
+"""Sets of unlabelled inputs: images, arrays and tables, and threads that read them ahead."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from typing import Any, Protocol, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import files_of_rows
-from pseudocal.app.inputs.image_sets import ImageSet
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES, ImageSet
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
     ARRAYS,
@@ -34,9 +32,8 @@ from pseudocal.predictors import models_in
 from pseudocal.skipped import Skipped, one_line
 from pseudocal.stored import ChangedFileError, StoredArray
 
-CHECKED_AT_ONCE = (
-    2**31
-)  # bytes: a larger array is not checked when it is opened, only while the model reads it
+# bytes: a larger array is not checked when it is opened, only while the model reads it
+CHECKED_AT_ONCE = 2**31
 BATCHES_AHEAD = 2
 
 
@@ -100,14 +97,13 @@ class ArraySet:
 
     def read(self, i: int) -> NDArray[Any]:
         """Read row i in the dtype of the model, if it is sparse with all its zeros."""
-        row = (
-            self.array[[i]].toarray()[0]
-            if hasattr(self.array, "tocsr")
-            else np.asarray(self.array[i])
-        )
-        return row.astype(
-            self.dtype if np.issubdtype(self.dtype, np.floating) or not self.mixed else np.float32
-        )
+        if hasattr(self.array, "tocsr"):
+            row = self.array[[i]].toarray()[0]
+        else:
+            row = np.asarray(self.array[i])
+        if self.mixed and not np.issubdtype(self.dtype, np.floating):
+            return row.astype(np.float32)
+        return row.astype(self.dtype)
 
     def cast(self) -> str:
         """Say it if whole numbers become floats: pixels from 0 to 255 are often wanted from 0 to 1.
@@ -152,17 +148,16 @@ def opinion_names(given: Any, data: str) -> list[str]:
         data: the data of the job.
 
     """
-    usual = "efficientnet-lite2" if "://" in data or holds_images(data) else "columns"
-    names = [f"surrogate:{usual}" if name == "surrogate" else name for name in models_in(given)]
-    return [
-        _found_anywhere(name) if name.startswith(("surrogate:", "zero-shot:")) else name
-        for name in names
-    ]
-
-
-def _found_anywhere(name: str) -> str:
-    kind, _, file = name.partition(":")
-    return f"{kind}:{Path(file).resolve()}" if file and Path(file).exists() else name
+    names = list[str]()
+    for name in models_in(given):
+        if name == "surrogate":
+            images = "://" in data or holds_images(data)
+            name = "surrogate:efficientnet-lite2" if images else "surrogate:columns"
+        kind, _, file = name.partition(":")
+        if kind in ("surrogate", "zero-shot") and file and Path(file).exists():
+            name = f"{kind}:{Path(file).resolve()}"
+        names.append(name)
+    return names
 
 
 def open_inputs(
@@ -202,7 +197,8 @@ def open_inputs(
 def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | StoredArray:
     if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
         raise InputError(
-            f"expected an array with one input per row, got {array.dtype} of shape {array.shape} in {path}"
+            f"expected an array with one input per row, got {array.dtype} of shape {array.shape} "
+            f"in {path}"
         )
     if array.nbytes < CHECKED_AT_ONCE:
         check_finite(array, path)
@@ -218,18 +214,17 @@ def _images(data: str, preprocessing: Preprocessing, stdin: TextIO) -> ImageSet:
             if p.suffix.lower() in IMAGE_SUFFIXES and _visible(p, path) and p.is_file()
         )
         if not found:
-            raise InputError(
-                f"expected a folder with images ({', '.join(sorted(IMAGE_SUFFIXES))}), got {data} with none"
-            )
+            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+            raise InputError(f"the folder {data} has no images ({suffixes})")
         return ImageSet(found, path, preprocessing)
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise InputError(
-            f"expected a folder or a list of images, since pairs of them are mixed, got one image {data}"
+            f"{data} is one image: give a folder or a list of images, since pairs are mixed"
         )
     base = Path.cwd() if data == "-" else path.parent
     listed = [base / line for line in _lines(stdin if data == "-" else path)]
     if not listed:
-        raise InputError(f"expected a list of paths, one per line, got {data}, which is empty")
+        raise InputError(f"the list of images {data} is empty: write one path per line")
     return ImageSet(listed, base, preprocessing)
 
 
@@ -242,7 +237,7 @@ def _lines(source: Path | TextIO) -> list[str]:
         text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.read()
     except UnicodeDecodeError as error:
         name = source if isinstance(source, Path) else "standard input"
-        raise InputError(f"expected a text file of paths, got {name}, which is not text") from error
+        raise InputError(f"expected a list of paths, got {name}, which is not text") from error
     return [line for line in text.splitlines() if line.strip()]
 
 
@@ -298,25 +293,9 @@ def _gather(
             raise
         except Exception as error:  # a remote store may raise anything
             unreadable.add(inputs.name(int(i)), one_line(error))
-    if len({x.shape for _, x in read}) > 1:
-        raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
+    shapes = {x.shape for _, x in read}
+    if len(shapes) > 1:
+        raise InputError(f"inputs have different shapes, {sorted(shapes)}: resize them")
     rows = np.array([i for i, _ in read], dtype=np.intp)
-    return Batch(batch.number, rows, np.stack([x for _, x in read]) if read else None)
-
-
-def refuse_shards(data: str) -> None:
-    """Refuse data that only workers can read.
-
-    An address, a pattern, or a folder of files of rows.
-    """
-    path = Path(data)
-    if "://" in data or ("*" in data and not path.exists()):
-        raise InputError(
-            f'expected ray="local", or the address of a cluster, to read an address or a pattern, got {data} without it'
-        )
-    files = files_of_rows(data) if path.is_dir() else []
-    if files:
-        what = ", ".join(sorted({Path(file).suffix.lower() for file in files}))
-        raise InputError(
-            f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it'
-        )
+    stacked = np.stack([x for _, x in read]) if read else None
+    return Batch(batch.number, rows, stacked)
