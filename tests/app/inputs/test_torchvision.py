@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from pseudocal.app.inputs import ImageViews, Preprocessing, preprocessing_for
-from pseudocal.app.inputs.images import ImageSet, decode_image
+from pseudocal.app.inputs.images import decode_image
+from pseudocal.app.inputs.sets import ImageSet
 
 FILTERS = {"bilinear": 2, "bicubic": 3}
 LITE = (127 / 255, 128 / 255)  # mean and std of EfficientNet-Lite

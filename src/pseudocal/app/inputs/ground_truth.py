@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.images import ImageSet, mask_size, read_mask, size_of_image
-from pseudocal.app.inputs.sets import InputSet
+from pseudocal.app.inputs.images import mask_size, read_mask, size_of_image
+from pseudocal.app.inputs.sets import ImageSet, InputSet
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     NUMBER,

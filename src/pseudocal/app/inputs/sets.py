@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import math
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES, ImageSet
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
     ARRAYS,
@@ -25,12 +28,15 @@ from pseudocal.app.inputs.tables import (
     read_sparse,
     read_table,
 )
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.batches import Batch
-from pseudocal.extras import MissingExtraError
-from pseudocal.predictors import models_in
+from pseudocal.extras import MissingExtraError, require
+from pseudocal.predictors import Deferred, as_predictor, models_in
 from pseudocal.skipped import Skipped, one_line
 from pseudocal.stored import ChangedFileError, StoredArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 # bytes: a larger array is not checked when it is opened, only while the model reads it
 CHECKED_AT_ONCE = 2**31
@@ -97,6 +103,7 @@ class ArraySet:
 
     def read(self, i: int) -> NDArray[Any]:
         """Read row i in the dtype of the model, if it is sparse with all its zeros."""
+        row: NDArray[Any]
         if hasattr(self.array, "tocsr"):
             row = self.array[[i]].toarray()[0]
         else:
@@ -118,6 +125,164 @@ class ArraySet:
     def image_file(self, i: int) -> Path | None:
         """Return None: a row is not an image."""
         return None
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Image files.
+
+    Attributes:
+        paths: the files.
+        root: the folder that names are relative to.
+        preprocessing: what happens to an image before the model sees it.
+
+    """
+
+    paths: list[Path]
+    root: Path
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def name(self, i: int) -> str:
+        """Return the path of image i, relative to the root if it is inside it."""
+        path = self.paths[i]
+        if path.is_relative_to(self.root):
+            path = path.relative_to(self.root)
+        # on Linux a name may be invalid Unicode
+        return str(path).encode("utf-8", "replace").decode("utf-8")
+
+    def decoded(self, i: int) -> Image:
+        """Decode image i."""
+        return decode_image(self.paths[i])
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Decode and preprocess image i."""
+        return self.preprocessing.array_of(self.decoded(i))
+
+    def image_file(self, i: int) -> Path | None:
+        """Return the file of image i."""
+        return self.paths[i]
+
+
+@dataclass(frozen=True)
+class RemoteImageSet:
+    """Images at addresses that fsspec can reach, named by their address.
+
+    Attributes:
+        urls: the addresses.
+        preprocessing: what happens to an image before the model sees it.
+
+    """
+
+    urls: list[str]
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    def name(self, i: int) -> str:
+        """Return the address of image i."""
+        return self.urls[i]
+
+    def decoded(self, i: int) -> Image:
+        """Fetch and decode image i."""
+        with require("fsspec", "ray").open(self.urls[i], "rb") as file:
+            content: bytes = file.read()
+        return decode_image(io.BytesIO(content))
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Fetch, decode and preprocess image i."""
+        return self.preprocessing.array_of(self.decoded(i))
+
+    def image_file(self, i: int) -> Path | None:
+        """Return None: there is no local file."""
+        return None
+
+
+@dataclass(frozen=True)
+class ImageViews:
+    """Images for several models that want them preprocessed differently.
+
+    Each image is decoded once, and the arrays of all models are one row. Resizing, cropping and
+    normalising are affine, apart from the rounding of pixels to whole numbers. A weighted sum of two
+    rows is therefore the row of a weighted sum of two images: mixup samples are the same images for
+    all models.
+
+    Attributes:
+        image_files: the images as the first model wants them.
+        others: what happens to an image before each of the other models sees it.
+
+    """
+
+    image_files: ImageSet | RemoteImageSet
+    others: tuple[Preprocessing, ...]
+
+    def __len__(self) -> int:
+        return len(self.image_files)
+
+    def name(self, i: int) -> str:
+        """Return the name of image i."""
+        return self.image_files.name(i)
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Decode image i once, and preprocess it for each model."""
+        image = self.image_files.decoded(i)
+        return np.concatenate([one.array_of(image).ravel() for one in self._preprocessings()])
+
+    def image_file(self, i: int) -> Path | None:
+        """Return the file of image i."""
+        return self.image_files.image_file(i)
+
+    def split(self, *models: Any) -> list[Any]:
+        """Return the models as functions of rows with all views.
+
+        Models that workers open stay such.
+
+        Args:
+            models: the model that takes the first view, then the others.
+
+        """
+        predictors = list[Any]()
+        start = 0
+        for model, one in zip(models, self._preprocessings(), strict=True):
+            make = partial(_view_predictor, model, start, one.shape)
+            predictors.append(Deferred(make) if isinstance(model, Deferred) else make())
+            start += math.prod(one.shape)
+        return predictors
+
+    def _preprocessings(self) -> tuple[Preprocessing, ...]:
+        return (self.image_files.preprocessing, *self.others)
+
+
+def _view_predictor(model: Any, start: int, shape: tuple[int, ...]) -> ViewPredictor:
+    return ViewPredictor(as_predictor(model), start, shape)
+
+
+@dataclass(frozen=True)
+class ViewPredictor:
+    """A model that takes one of the views of a row.
+
+    >>> ViewPredictor(lambda x: x, 1, (2, 1))(np.array([[1.0, 2.0, 3.0]]))
+    array([[[2.],
+            [3.]]])
+
+    Attributes:
+        predict: the model.
+        start: the first column of its view.
+        shape: the shape of the view.
+
+    """
+
+    predict: Predictor
+    start: int
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Inputs, /) -> Any:
+        """Predict one batch of rows."""
+        end = self.start + math.prod(self.shape)
+        return self.predict(x[:, self.start : end].reshape(-1, *self.shape))
 
 
 def holds_images(data: str) -> bool:

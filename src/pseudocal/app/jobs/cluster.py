@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
-from pseudocal.app.inputs.images import RemoteImageSet
-from pseudocal.app.inputs.sets import opinion_names
+from pseudocal.app.inputs.sets import RemoteImageSet, opinion_names
 from pseudocal.app.jobs.job import Job, Tick
 from pseudocal.app.jobs.kept_parts import join_kept
 from pseudocal.app.jobs.local import Predicted, Ticks, as_opinion

@@ -23,8 +23,8 @@ from pseudocal.app.inputs import (
 )
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
 from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES, RemoteImageSet
-from pseudocal.app.inputs.sets import check_found, holds_images, opinion_names
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.sets import RemoteImageSet, check_found, holds_images, opinion_names
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
 from pseudocal.app.jobs.job import USUAL_BATCH, Job
