@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy.special import softmax as reference
 
 from pseudocal import InputError, binary_logits, softmax
+from pseudocal.app.models.model import UntrustedError
 from pseudocal.arrays import as_logits, looks_like_probabilities
+from pseudocal.stored import ChangedFileError
 
 
 def test_softmax_agrees_with_scipy_and_keeps_the_precision():
@@ -47,3 +51,18 @@ def test_tensors_are_logits_too():
     z = torch.tensor([[1.0, 2.0]], requires_grad=True)
     assert np.array_equal(as_logits(z), [[1.0, 2.0]])
     assert as_logits(z.to(torch.bfloat16)).dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", [InputError, UntrustedError, ChangedFileError])
+def test_an_error_keeps_its_setting_when_it_is_pickled(kind):
+    error = kind("two arrays", setting="field", value="NAME")
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert (again.message, again.setting, again.value) == ("two arrays", "field", "NAME")
+    assert str(again) == "two arrays; set field=NAME"
+    assert str(error.reworded("three arrays")) == "three arrays; set field=NAME"
+
+
+def test_an_error_without_a_setting_is_its_message():
+    error = pickle.loads(pickle.dumps(InputError("two arrays")))
+    assert (str(error), error.setting, error.value) == ("two arrays", None, None)

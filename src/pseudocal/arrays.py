@@ -3,9 +3,9 @@
 All numbers are NumPy arrays. A model's inputs are opaque: they are only indexed by rows and mixed
 with `+` and `*`.
 
-The library raises two exceptions of its own. `InputError` means that an argument is invalid and
-reads `expected ..., got ...`. `MissingExtraError`, in `extras`, means that an optional package is
-not installed.
+The library raises two exceptions of its own. `InputError` means that an argument or a file is
+invalid: it says what is wrong, and then what to do. `MissingExtraError`, in `extras`, means that an
+optional package is not installed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,49 @@ Inputs = Any  # what the model takes, several at once: indexable by rows, closed
 
 
 TEMPERATURES = (1e-10, 1e10)  # those that logits can be divided by in float32 without overflowing
-ONE_LOGIT = "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a model"
+ONE_LOGIT = (
+    "one logit per row is two columns: pseudocal.binary_logits(z), or PseudoCal(binary=True) for a "
+    "model"
+)
 
 
 class InputError(ValueError):
-    """An argument or a file is invalid."""
+    """An argument or a file is invalid.
+
+    >>> print(InputError("two.npz holds the arrays x, y", setting="field", value="NAME"))
+    two.npz holds the arrays x, y; set field=NAME
+    >>> print(InputError("expected at least 2 inputs per batch, got 1", setting="batch_size"))
+    expected at least 2 inputs per batch, got 1 (batch_size)
+
+    Args:
+        message: What is wrong.
+        setting: The parameter to change; None if there is none.
+        value: What to set it to, as it is written in Python: `(224, 224)`, `"logits"`, `True`, or a
+            placeholder such as `NAME`.
+
+    """
+
+    def __init__(self, message: str, *, setting: str | None = None, value: str | None = None):
+        super().__init__(message)
+        self.message = message
+        self.setting = setting
+        self.value = value
+
+    def __str__(self) -> str:
+        if self.setting is None:
+            return self.message
+        if self.value is None:
+            return f"{self.message} ({self.setting})"
+        return f"{self.message}; set {self.setting}={self.value}"
+
+    def reworded(self, message: str) -> InputError:
+        """The same error with another message.
+
+        Args:
+            message: What is wrong.
+
+        """
+        return type(self)(message, setting=self.setting, value=self.value)
 
 
 class Predictor(Protocol):
@@ -121,8 +159,9 @@ def binary_logits(logit: ArrayLike) -> Logits:
         z = z[:, 0]
     if z.ndim != 1:
         raise InputError(
-            f"expected one logit per row, got shape {z.shape}: several independent sigmoids (multi-label) are not "
-            "one distribution over classes; calibrate each as a separate binary model"
+            f"expected one logit per row, got shape {z.shape}: several independent sigmoids "
+            "(multi-label) are not one distribution over classes; calibrate each as a separate "
+            "binary model"
         )
     return np.stack([np.zeros_like(z), z], axis=1)
 
@@ -185,9 +224,9 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
     if low < 0 or high >= classes:
         row = int(np.argmax((array < 0) | (array >= classes)))
         raise InputError(f"expected labels from 0 to {classes - 1}, got {array[row]} in row {row}")
-    return (
-        array.astype(np.int64) if array.dtype == np.uint64 else array
-    )  # adding uint64 to int64 would give floats
+    if array.dtype == np.uint64:  # adding uint64 to int64 would give floats
+        return array.astype(np.int64)
+    return array
 
 
 def as_weights(weights: ArrayLike, n: int) -> NDArray[np.float64]:
@@ -217,7 +256,9 @@ def check_rows(logits: Logits, rows: NDArray[np.intp] | None = None) -> None:
     top = logits.max(axis=1)
     if not np.isfinite(top).all():
         i = int(np.argmin(np.isfinite(top)))
-        what = "NaN" if np.isnan(top[i]) else "+inf" if top[i] > 0 else "-inf for every class"
+        what = "NaN"
+        if np.isinf(top[i]):
+            what = "+inf" if top[i] > 0 else "-inf for every class"
         row = i if rows is None else int(rows[i])
         raise InputError(
             f"expected logits below +inf, one of them finite in each row, got {what} in row {row}"
@@ -244,7 +285,8 @@ def check_pixels_per_image(count: int | None) -> None:
     whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
     if count is not None and (not whole or count < 1):
         raise InputError(
-            f"expected at least one pixel of each image, a whole number, or None for all, got {count!r}"
+            "expected at least one pixel of each image, a whole number, or None for all, got "
+            f"{count!r}"
         )
 
 
@@ -255,20 +297,19 @@ def check_choice(name: str, value: str, *choices: str) -> None:
 
 
 def as_numpy(array: Any, name: str = "values") -> NDArray[Any]:
-    """Convert an array or a tensor to NumPy, on whatever device it is and whether or not it requires a gradient.
+    """Convert an array or a tensor to NumPy.
 
-    Masked values are refused; the error calls the array by its `name`.
+    A tensor may be on any device and may require a gradient. Masked values are refused; the error calls the array by its `name`.
     """
-    if hasattr(
-        array, "detach"
-    ):  # a torch tensor; NumPy has no bfloat16, and float32 holds it exactly
+    if hasattr(array, "detach"):  # a torch tensor
         array = array.detach().cpu()
-        array = array.float() if str(array.dtype) == "torch.bfloat16" else array
+        if str(array.dtype) == "torch.bfloat16":  # which NumPy lacks; float32 holds it exactly
+            array = array.float()
     return np.asanyarray(unmasked(array, name))
 
 
 def unmasked(array: Any, name: str) -> Any:
-    """The same array, as a plain one if it is a masked array without a masked value; reject masked values.
+    """Reject masked values; return a masked array without any as a plain array.
 
     >>> unmasked(np.ma.array([1, 2], mask=[False, True]), "labels")
     Traceback (most recent call last):
@@ -284,8 +325,8 @@ def unmasked(array: Any, name: str) -> Any:
     masked = int(np.ma.getmaskarray(array).sum())
     if masked:
         raise InputError(
-            f"expected {name} without masked values, got {masked} masked of {array.size}: drop the rows that have "
-            "masked values first, in all arrays alike"
+            f"expected {name} without masked values, got {masked} masked of {array.size}: drop the "
+            "rows that have masked values first, in all arrays alike"
         )
     return array.data
 
@@ -293,8 +334,8 @@ def unmasked(array: Any, name: str) -> Any:
 def is_integer(array: NDArray[Any]) -> bool:
     """Whether an array holds integers; NumPy counts time differences among them.
 
-    >>> is_integer(np.array([1])), is_integer(np.array([1], "timedelta64[s]")), is_integer(np.array([True]))
-    (True, False, False)
+    >>> is_integer(np.array([1])), is_integer(np.array([1], "timedelta64[s]"))
+    (True, False)
     """
     return array.dtype.kind in "iu"
 

@@ -18,7 +18,7 @@ class Skipped:
     Traceback (most recent call last):
     pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png:
     truncated; \
-give max_bad=SHARE to allow more
+set max_bad=FRACTION
 
     Attributes:
         total: The number of inputs or blocks in the run.
@@ -40,7 +40,9 @@ give max_bad=SHARE to allow more
             first, why = next(iter(self.why.items()))
             raise InputError(
                 f"expected at most {self.most * 100:g}% of {self.total} {self.what}, "
-                f"got {len(self.why)}: {first}: {why}; give max_bad=SHARE to allow more"
+                f"got {len(self.why)}: {first}: {why}",
+                setting="max_bad",
+                value="FRACTION",
             )
 
     def update(self, why: Mapping[str, str]) -> None:

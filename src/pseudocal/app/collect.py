@@ -32,14 +32,17 @@ from pseudocal.app.inputs import (
     preprocessing_of_second,
     read_batches,
 )
-from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, files_at
-from pseudocal.app.inputs.image_sets import RemoteImageSet
+from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
+from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
-from pseudocal.app.inputs.input_sets import check_found, holds_images, opinion_names, refuse_shards
-from pseudocal.app.inputs.labels import read_labels as read_ground_truth
+from pseudocal.app.inputs.sets import (
+    RemoteImageSet,
+    check_found,
+    holds_images,
+    opinion_names,
+)
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.job import BATCH_SIZE, Job, Note, Tick, write_job
-from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model

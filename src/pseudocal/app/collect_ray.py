@@ -42,9 +42,8 @@ from pseudocal.app.collect import (
     write_plan,
 )
 from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
-from pseudocal.app.inputs.addresses import files_of_rows
-from pseudocal.app.inputs.blocks import InputBlock, Shard, shards
-from pseudocal.app.inputs.input_sets import opinion_names
+from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
+from pseudocal.app.inputs.sets import opinion_names
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
 from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, small_maps

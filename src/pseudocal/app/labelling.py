@@ -8,9 +8,7 @@ from pathlib import Path
 
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs import open_inputs
-from pseudocal.app.inputs.csv_cells import csv_cell
-from pseudocal.app.inputs.csv_tables import NUMBER
-from pseudocal.app.inputs.tables import ARRAYS, read_array
+from pseudocal.app.inputs.tables import ARRAYS, NUMBER, csv_cell, read_array
 from pseudocal.app.inputs.texts import NO_INPUTS, read_descriptions
 from pseudocal.app.label_files import (
     KnownNames,

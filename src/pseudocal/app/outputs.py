@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.collect import check_class_count
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
-from pseudocal.app.inputs.labels import read_labels as read_ground_truth
+from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     TABLES,

@@ -22,9 +22,10 @@ ROW = np.array([[0, 100, 255]], dtype=np.uint8)
 def values(path, channels=3):
     """An image as a model of its own size sees it, from 0 to 255, channels last."""
     width, height = size_of_image(path)
-    return Preprocessing(
+    preprocessing = Preprocessing(
         (height, width), channels=channels, layout="nhwc", scale=1.0, resize="stretch"
-    ).read(path)
+    )
+    return preprocessing.array_of(decode_image(path))
 
 
 def saved(image, path, **settings):
@@ -81,7 +82,7 @@ def test_other_floats_are_refused_by_name(tmp_path, bad):
     path = saved(Image.fromarray(np.array([bad], dtype=np.float32)), tmp_path / "ct.tif")
     with pytest.raises(
         InputError,
-        match=r"expected floating-point pixels from 0 \(black\) to 1 .*, got .* in .*ct.tif",
+        match=r"ct.tif has pixels from .*: scale them from 0 \(black\) to 1",
     ):
         decode_image(path)
 
@@ -90,23 +91,21 @@ def test_32_bit_whole_numbers_are_refused_by_name(tmp_path):
     path = saved(Image.fromarray(np.array([[0, 70000]], dtype=np.int32)), tmp_path / "deep.tif")
     with pytest.raises(
         InputError,
-        match=r"expected 8-bit, 16-bit or floating-point pixels, got .*deep.tif with 'I'",
+        match=r"deep.tif has 'I' pixels: save 8-bit, 16-bit or floating-point pixels",
     ):
         decode_image(path)
 
 
 def test_lab_colour_is_refused_by_name(tmp_path):
     path = saved(Image.new("LAB", (2, 2)), tmp_path / "lab.tif")
-    with pytest.raises(InputError, match=r"got .*lab.tif with 'LAB' pixels"):
+    with pytest.raises(InputError, match=r"lab.tif has 'LAB' pixels"):
         decode_image(path)
 
 
 def test_several_pages_are_refused_and_of_an_animation_the_first_is_read(tmp_path):
     first, second = (Image.new("L", (2, 2), value) for value in (10, 200))
     path = saved(first, tmp_path / "stack.tif", save_all=True, append_images=[second])
-    with pytest.raises(
-        InputError, match=r"expected one image in a file, got 2 pages in .*stack.tif"
-    ):
+    with pytest.raises(InputError, match=r"stack.tif has 2 pages"):
         decode_image(path)
     path = saved(first, tmp_path / "moving.gif", save_all=True, append_images=[second])
     np.testing.assert_array_equal(values(path), grey(np.full((2, 2), 10)))
@@ -216,7 +215,7 @@ def test_a_mask_in_colour_is_refused(tmp_path):
     for read in (read_mask, mask_size):
         with pytest.raises(
             InputError,
-            match=r"expected a mask with one integer per pixel, got .*a.png with RGB pixels",
+            match=r"the mask .*a.png has RGB pixels: save one integer per pixel",
         ):
             read(path)
 
@@ -230,15 +229,15 @@ def test_what_is_no_image_is_named(tmp_path):
     (tmp_path / "half.png").write_bytes(whole.read_bytes()[:1000])
     os.mkfifo(tmp_path / "pipe.png")
     for name, why in (
-        ("text.png", "not a known image format"),
+        ("text.png", "is not an image in a known format"),
         ("half.png", "truncated"),
         ("none.png", "no such file"),
     ):
-        with pytest.raises(InputError, match=rf"expected an image.*, got .*{name}.*{why}"):
+        with pytest.raises(InputError, match=rf"an image.*{name}.*{why}|{name} {why}"):
             decode_image(tmp_path / name)
     with pytest.raises(InputError, match=r"expected an image, got .*pipe.png: a pipe or a device"):
         decode_image(tmp_path / "pipe.png")
-    with pytest.raises(InputError, match="expected an image that can be read, got its content"):
+    with pytest.raises(InputError, match="its content is not an image"):
         decode_image(io.BytesIO(b"hello"))
 
 
@@ -247,9 +246,7 @@ def test_what_is_no_image_is_named(tmp_path):
 def test_a_image_that_declares_too_many_pixels_is_not_decoded(tmp_path, monkeypatch, times):
     path = saved(Image.new("L", (40, 30)), tmp_path / "bomb.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
-    with pytest.raises(
-        InputError, match=r"expected an image of at most [\d,]+ pixels, got .*bomb.png"
-    ):
+    with pytest.raises(InputError, match=r"bomb.png has more than [\d,]+ pixels"):
         decode_image(path)
 
 

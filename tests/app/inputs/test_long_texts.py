@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pseudocal.app.inputs.input_sets import read_batches
-from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.sets import read_batches
 from pseudocal.app.inputs.tables import read_columns
 from pseudocal.app.inputs.texts import open_texts
 from pseudocal.batches import unread_batches
@@ -88,7 +88,7 @@ def test_labels_with_one_long_class_name_take_little_memory(tmp_path, suffix):
             csv.writer(file).writerows([("file", "label"), *zip(names, labels, strict=True)])
     else:
         path.write_text("\n".join(labels))
-    numbers, used = peak(lambda: read_labels(path, names, ["cat", LONG.strip()]))
+    numbers, used = peak(lambda: read_ground_truth(path, names, ["cat", LONG.strip()]))
     assert numbers.tolist() == [0] * (ROWS - 1) + [1]
     assert used < LIMIT
 

@@ -83,32 +83,28 @@ def test_a_dataset_of_ray_in_its_own_blocks(ray, model):
 def test_what_cannot_be_read_says_where_it_is(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{}]), allow_pickle=True)
     np.save(tmp_path / "flat.npy", np.zeros(3))
-    with pytest.raises(InputError, match=r"without pickles, got .*objects.npy"):
+    with pytest.raises(InputError, match=r"objects.npy holds a pickle"):
         shards(tmp_path / "objects.npy")[0].read()
-    with pytest.raises(InputError, match=f"got file://{tmp_path}/objects.npy"):
+    with pytest.raises(InputError, match=f"file://{tmp_path}/objects.npy holds a pickle"):
         shards(f"file://{tmp_path}/objects.npy")[0].read()
     with pytest.raises(InputError, match=r"got float64 of shape \(3,\)"):
         shards(tmp_path / "flat.npy")[0].read()
     np.savez(tmp_path / "cut.npz", x=np.zeros((99, 3)))
     (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:500])
-    with pytest.raises(
-        InputError, match=r"expected a whole NumPy file, got .*cut.npz, which is truncated"
-    ):
+    with pytest.raises(InputError, match=r"cut.npz is truncated"):
         shards(tmp_path / "cut.npz")[0].read()
     np.savez_compressed(tmp_path / "worn.npz", x=np.random.default_rng(0).normal(size=(99, 3)))
     worn = bytearray((tmp_path / "worn.npz").read_bytes())
     worn[200:900] = bytes(700)
     (tmp_path / "worn.npz").write_bytes(worn)
-    with pytest.raises(InputError, match=r"worn.npz, which is truncated or damaged"):
+    with pytest.raises(InputError, match=r"worn.npz is truncated or damaged"):
         shards(tmp_path / "worn.npz")[0].read()
-    for content, what in ((b"hello", "not one"), (b"", "empty")):
+    for content, what in ((b"hello", "not a NumPy file"), (b"", "empty")):
         (tmp_path / "text.npy").write_bytes(content)
-        with pytest.raises(
-            InputError, match=rf"expected a NumPy file, got .*text.npy, which is {what}"
-        ):
+        with pytest.raises(InputError, match=rf"text.npy is {what}"):
             shards(tmp_path / "text.npy")[0].read()
     with pytest.raises(InputError, match="no such file"):
         shards(tmp_path / "missing.npy")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="got none in"):
+    with pytest.raises(InputError, match="has no files that end in"):
         shards(tmp_path / "empty")

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from pseudocal.app.inputs import ImageViews, Preprocessing, preprocessing_for
-from pseudocal.app.inputs.image_sets import ImageSet
+from pseudocal.app.inputs.images import decode_image
+from pseudocal.app.inputs.sets import ImageSet
 
 FILTERS = {"bilinear": 2, "bicubic": 3}
 LITE = (127 / 255, 128 / 255)  # mean and std of EfficientNet-Lite
@@ -69,24 +70,21 @@ def test_photographs_are_prepared_as_by_hand(photographs, given, resize, crop, i
     assert assumed == []
     mean, std = preprocessing.mean, preprocessing.std
     for path in photographs:
-        ours, theirs = (
-            preprocessing.read(path),
-            by_hand(path, resize, crop, interpolation, mean, std),
-        )
+        ours = preprocessing.array_of(decode_image(path))
+        theirs = by_hand(path, resize, crop, interpolation, mean, std)
         assert np.abs(ours - theirs).max() <= 1e-3 * (theirs.max() - theirs.min())
 
 
 def test_a_row_with_two_views_holds_both_and_mixup_as_the_images_do(photographs):
-    first, second = (
-        Preprocessing((32, 32), mean=(0.5,), std=(0.25,)),
-        Preprocessing((20, 24), layout="nhwc"),
-    )
+    first = Preprocessing((32, 32), mean=(0.5,), std=(0.25,))
+    second = Preprocessing((20, 24), layout="nhwc")
+    images = [decode_image(path) for path in photographs[:3]]
     views = ImageViews(ImageSet(photographs, photographs[0].parent, first), (second,))
     one, other = views.split(lambda x: x, lambda x: x)
     rows = np.stack([views.read(i) for i in range(3)])
     assert views.name(1) == photographs[1].name
-    np.testing.assert_array_equal(one(rows), [first.read(path) for path in photographs[:3]])
-    np.testing.assert_array_equal(other(rows), [second.read(path) for path in photographs[:3]])
+    np.testing.assert_array_equal(one(rows), [first.array_of(image) for image in images])
+    np.testing.assert_array_equal(other(rows), [second.array_of(image) for image in images])
     mix = 0.65 * rows[0] + 0.35 * rows[1]
     np.testing.assert_allclose(
         other(mix[None])[0], 0.65 * other(rows)[0] + 0.35 * other(rows)[1], rtol=1e-6

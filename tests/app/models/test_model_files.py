@@ -10,6 +10,7 @@ import pytest
 
 from pseudocal import InputError
 from pseudocal.app.inputs import Preprocessing
+from pseudocal.app.inputs.images import decode_image
 from pseudocal.app.models.files import kind_of, open_model
 from pseudocal.app.models.hugging_face import preprocessing_of
 from pseudocal.app.models.model import Chunked
@@ -58,7 +59,9 @@ def test_images_are_prepared_as_transformers_does(name, settings, tmp_path):
     processor = getattr(transformers, name)(**settings)
     theirs = np.asarray(processor(Image.open(path), return_tensors="np")["pixel_values"])[0]
     np.testing.assert_allclose(
-        Preprocessing(**preprocessing_of(processor.to_dict())).read(path), theirs, atol=2e-6
+        Preprocessing(**preprocessing_of(processor.to_dict())).array_of(decode_image(path)),
+        theirs,
+        atol=2e-6,
     )
 
 

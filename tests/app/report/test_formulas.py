@@ -19,8 +19,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pseudocal.app.inputs.csv_cells import AT_START, WITHIN, csv_cell
-from pseudocal.app.inputs.labels import read_labels
+from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.tables import AT_START, WITHIN, csv_cell
 from pseudocal.app.jobs.answer_file import read_answers
 from pseudocal.app.jobs.answers import ask_about
 from pseudocal.app.report.predictions import Confidences, Target, row_table, write_predictions
@@ -98,7 +98,9 @@ def test_predictions_hold_no_formula_and_name_their_inputs_as_labels(names, clas
         )
         assert formulas(path) == []
         with_labels(path, Path(folder) / "labels.csv")
-        assert read_labels(Path(folder) / "labels.csv", names).tolist() == list(range(len(names)))
+        assert read_ground_truth(Path(folder) / "labels.csv", names).tolist() == list(
+            range(len(names))
+        )
 
 
 @given(different_names)

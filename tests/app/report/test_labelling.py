@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal.app.inputs.csv_cells import plain_cell
+from pseudocal.app.inputs.tables import plain_cell
 from pseudocal.app.report import labelling
 from pseudocal.app.report.images import image_within
 from pseudocal.app.report.labelling import (

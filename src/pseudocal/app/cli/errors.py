@@ -16,7 +16,6 @@ With `--exit-code` every verdict but `apply` has a code of its own: see `VERDICT
 from __future__ import annotations
 
 import errno
-import re
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError
@@ -28,63 +27,68 @@ INPUT = 3
 OUTPUT = 4
 MISSING = 5
 INTERRUPTED = 130
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
-SETTING_NAMES = (
-    "answers|binary|classes|drawn_by|features|field|labels|layout|max_bad|max_samples|out|outputs?|ray|resize|size|table"
-    "|text|trust|trust_paths"
-)
-SETTING = re.compile(
-    rf'(?<=\s)({SETTING_NAMES})=("[^"]*"|\([^)]*\)|\w+(?:,\w+)*)'
-)  # how errors name a setting
-# flags whose name differs from the setting's
-OTHER_FLAGS = {"drawn_by": "--labels-are", "table": "--format", "trust": "--trust-model"}
-SPELLED_OUT = {"classes": "--classes FILE", "size": "--size HEIGHTxWIDTH"}
+# flags whose name differs from that of the setting
+FLAGS = {
+    "drawn_by": "--labels-are",
+    "logits_tensor": "--output",
+    "output_type": "--outputs",
+    "table": "--format",
+    "trust": "--trust-model",
+}
+# values that are written differently on the command line and in Python
+VALUES = {"classes": "FILE", "size": "HEIGHTxWIDTH"}
 MODEL_FAILED = "pseudocal: while the model predicted"
 
 
 def explain(error: BaseException) -> tuple[int, str]:
     """Return the exit code and the line for an error.
 
-    >>> explain(InputError("expected a folder, got a file"))
-    (3, 'expected a folder, got a file')
+    >>> explain(InputError("the images have no size", setting="size", value="(224, 224)"))
+    (3, 'the images have no size; pass --size HEIGHTxWIDTH')
     """
-    text = " ".join(str(error).split()) or type(error).__name__
-    note = next((n for n in getattr(error, "__notes__", ()) if n.startswith(MODEL_FAILED)), None)
+    text = one_paragraph(str(error)) or type(error).__name__
+    notes = [note for note in getattr(error, "__notes__", ()) if note.startswith(MODEL_FAILED)]
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
     if isinstance(error, InputError):
-        return INPUT, SETTING.sub(_flag, text)
+        return INPUT, one_paragraph(with_flag(error))
     if isinstance(error, MissingExtraError):
         return MISSING, text
-    if isinstance(error, OutputError) or getattr(error, "errno", None) in (
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EROFS,
-    ):
+    if isinstance(error, OutputError) or getattr(error, "errno", None) in DISK_ERRORS:
         return OUTPUT, text
-    if note:
-        return (
-            INPUT,
-            f"expected a model that runs, got {type(error).__name__} {note.partition(': ')[2]}: {text[:300]}",
-        )
+    if notes:
+        where = notes[0].partition(": ")[2]
+        failed = f"expected a model that runs, got {type(error).__name__} {where}: {text[:300]}"
+        return INPUT, failed
     if isinstance(error, OSError):
         return INPUT, text
-    return (
-        BUG,
-        f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)",
-    )
+    bug = f"unexpected {type(error).__name__}: {text[:300]} (run again with --debug and report it)"
+    return BUG, bug
 
 
-def _flag(setting: re.Match[str]) -> str:
-    """Turn a setting of the library into a flag of the command.
+def one_paragraph(text: str) -> str:
+    """A text without line breaks."""
+    return " ".join(text.split())
 
-    >>> SETTING.sub(_flag, "give max_bad=SHARE to allow more")
-    'give --max-bad SHARE to allow more'
-    >>> SETTING.sub(_flag, 'give size=(height, width), output="z", outputs="logits" or binary=True, features=a,b')
-    'give --size HEIGHTxWIDTH, --output z, --outputs logits or --binary, --features a,b'
+
+def with_flag(error: InputError) -> str:
+    """The message of an error, and the flag to change.
+
+    >>> with_flag(InputError("two arrays", setting="field", value="NAME"))
+    'two arrays; pass --field NAME'
+    >>> with_flag(InputError("one number per row", setting="binary", value="True"))
+    'one number per row; pass --binary'
+    >>> with_flag(InputError("expected at least 2, got 1", setting="batch_size"))
+    'expected at least 2, got 1 (--batch-size)'
     """
-    name, value = setting.groups()
-    if name in SPELLED_OUT:
-        return SPELLED_OUT[name]
-    flag = OTHER_FLAGS.get(name, f"--{name.replace('_', '-')}")
-    return flag if value in ("True", "False") else f"{flag} {value}".replace('"', "")
+    if error.setting is None:
+        return error.message
+    flag = FLAGS.get(error.setting, "--" + error.setting.replace("_", "-"))
+    if error.value is None:
+        return f"{error.message} ({flag})"
+    if error.value == "True":
+        return f"{error.message}; pass {flag}"
+    value = VALUES.get(error.setting, error.value.replace('"', ""))
+    return f"{error.message}; pass {flag} {value}"

@@ -1,9 +1,18 @@
-"""Unlabelled inputs from files: folders of images, lists of paths, arrays and tables."""
+"""Unlabelled inputs from files, and ground truth to evaluate with."""
 
-from pseudocal.app.inputs.image_sets import ImageSet, ImageViews
-from pseudocal.app.inputs.image_settings import preprocessing_for, preprocessing_of_second
-from pseudocal.app.inputs.input_sets import ArraySet, InputSet, open_inputs, read_batches
-from pseudocal.app.inputs.preprocessing import Preprocessing
+from pseudocal.app.inputs.preprocessing import (
+    Preprocessing,
+    preprocessing_for,
+    preprocessing_of_second,
+)
+from pseudocal.app.inputs.sets import (
+    ArraySet,
+    ImageSet,
+    ImageViews,
+    InputSet,
+    open_inputs,
+    read_batches,
+)
 
 __all__ = [
     "ArraySet",

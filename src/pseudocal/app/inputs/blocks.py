@@ -1,6 +1,6 @@
-"""The blocks of a target that a worker reads by itself.
+"""Blocks of a target that a worker reads by itself: local or remote files, or part of a set.
 
-Local or remote files of rows, or part of a set of inputs.
+A folder, a pattern or an address stands for files of rows, which are read one at a time.
 """
 
 from __future__ import annotations
@@ -8,19 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import SHARD_SUFFIXES, fetch_to, files_at
-from pseudocal.app.inputs.input_sets import InputSet, read_batches
-from pseudocal.app.inputs.tables import REAL, read_array, read_table
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.sets import InputSet, read_batches
+from pseudocal.app.inputs.tables import ARRAYS, REAL, check_regular, read_array, read_table
 from pseudocal.arrays import InputError
 from pseudocal.batches import Batch
 from pseudocal.calibrators.blocks import Contents, RowBlock
+from pseudocal.extras import MissingExtraError, require
 from pseudocal.skipped import Skipped
+
+SHARD_SUFFIXES = (*sorted(ARRAYS), ".parquet")  # of files of rows
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,11 @@ class Shard:
             return self._rows(Path(self.url))
         with TemporaryDirectory(prefix="pseudocal-") as folder:
             local = Path(folder) / self.url.rpartition("/")[2]
-            fetch_to(self.url, local)
+            _fetch(self.url, local)
             try:
                 return self._rows(local)
             except InputError as error:
-                raise InputError(str(error).replace(str(local), self.url)) from error
+                raise error.reworded(error.message.replace(str(local), self.url)) from error
 
     def _rows(self, path: Path) -> NDArray[Any]:
         if path.suffix == ".parquet":
@@ -70,11 +74,13 @@ class Shard:
         array = np.asarray(read_array(path, self.field))
         if array.ndim < 2 or array.dtype.kind not in REAL:
             raise InputError(
-                f"expected one input per row, got {array.dtype} of shape {array.shape} in {self.url}"
+                f"expected one input per row, got {array.dtype} of shape {array.shape} in "
+                f"{self.url}"
             )
-        return array.astype(
-            self.dtype or (array.dtype if array.dtype.kind == "f" else np.float32), copy=False
-        )
+        dtype: Any = self.dtype
+        if dtype is None:
+            dtype = array.dtype if array.dtype.kind == "f" else np.float32
+        return array.astype(dtype, copy=False)
 
 
 def shards(
@@ -102,22 +108,19 @@ def shards(
             float type otherwise.
 
     """
-    urls = (
-        files_at(str(files), SHARD_SUFFIXES)
-        if isinstance(files, str | Path)
-        else [str(file) for file in files]
-    )
-    kept = None if columns is None else tuple(columns)
+    if isinstance(files, str | Path):
+        urls = files_at(str(files), SHARD_SUFFIXES)
+    else:
+        urls = [str(file) for file in files]
     if not urls:
-        raise InputError(
-            f"expected files that end in {', '.join(SHARD_SUFFIXES)}, got none in {files}"
-        )
+        raise InputError(f"{files} has no files that end in {', '.join(SHARD_SUFFIXES)}")
+    kept = None if columns is None else tuple(columns)
     return [Shard(url, field, kept, dtype) for url in urls]
 
 
 @dataclass(frozen=True)
 class InputBlock(RowBlock):
-    """Some batches of a set of inputs. Inputs that cannot be read are left out and reported.
+    """Some batches of a set of inputs. Unreadable inputs are skipped and reported.
 
     >>> from pseudocal.app.inputs import ArraySet
     >>> inputs = ArraySet(np.array([[1.0], [2.0], [3.0]]))
@@ -150,3 +153,98 @@ class InputBlock(RowBlock):
         )
         names = [source.name(int(i)) for batch in batches for i in batch.rows]
         return Contents(batches, names, unreadable.why)
+
+
+class MissingFilesystemError(MissingExtraError):
+    """The package that fsspec needs for this kind of address is not installed."""
+
+    def __init__(self, url: str, wanted: ImportError) -> None:
+        ImportError.__init__(
+            self,
+            f"expected the package for {url.partition('://')[0]}:// addresses, got none: {wanted}",
+        )
+
+
+def files_of_rows(data: str) -> list[str]:
+    """List the files of rows if the data is a folder, a pattern or an address of such files."""
+    if "://" not in data and "*" not in data and not Path(data).is_dir():
+        return []
+    files = files_at(data, SHARD_SUFFIXES)
+    if files and Path(data).is_dir():
+        suffixes = {path.suffix.lower() for path in Path(data).rglob("*")}
+        if suffixes & IMAGE_SUFFIXES:
+            return []
+    return files
+
+
+def files_at(where: str, suffixes: tuple[str, ...]) -> list[str]:
+    """List the files of a folder, a pattern or an address.
+
+    They are sorted, so blocks are the same everywhere.
+
+    Args:
+        where: a folder, a file, a pattern with `*`, or an address such as "s3://bucket/folder".
+        suffixes: the file name suffixes to keep.
+
+    """
+    if "://" in where:
+        return _remote(where, suffixes)
+    path = Path(where)
+    found: Iterable[Path]
+    if path.is_dir():
+        found = path.iterdir()
+    elif "*" in where:
+        base = Path(path.anchor) if path.is_absolute() else Path()
+        found = base.glob(str(path.relative_to(base)))
+    else:
+        check_regular(path, "a folder, a pattern or a file of inputs")
+        found = iter([path])
+    return sorted(
+        str(p) for p in found if p.name.lower().endswith(suffixes) and not p.name.startswith(".")
+    )
+
+
+def _fetch(url: str, path: Path) -> None:
+    """Copy a remote file to `path`."""
+    with require("fsspec", "ray").open(url, "rb") as remote, path.open("wb") as local:
+        copyfileobj(remote, local, 2**20)
+
+
+def _remote(where: str, suffixes: tuple[str, ...]) -> list[str]:
+    fsspec = require("fsspec", "ray")
+    try:
+        fs, path = fsspec.core.url_to_fs(where)
+        if "*" in path:
+            found = fs.glob(path)
+        elif fs.isdir(path):
+            found = fs.find(path)
+        else:
+            found = [path]
+    except ImportError as error:
+        raise MissingFilesystemError(where, error) from error
+    except Exception as error:  # clients of remote stores may raise anything
+        why = " ".join(str(error).split())[:300]
+        raise InputError(f"the files at {where} cannot be listed: {why}") from error
+    return sorted(fs.unstrip_protocol(name) for name in found if name.lower().endswith(suffixes))
+
+
+def refuse_shards(data: str) -> None:
+    """Refuse data that only workers can read.
+
+    An address, a pattern, or a folder of files of rows.
+    """
+    path = Path(data)
+    if "://" in data or ("*" in data and not path.exists()):
+        raise InputError(
+            f"{data} is an address or a pattern, which only a cluster reads",
+            setting="ray",
+            value='"local"',
+        )
+    files = files_of_rows(data) if path.is_dir() else []
+    if files:
+        what = ", ".join(sorted({Path(file).suffix.lower() for file in files}))
+        raise InputError(
+            f"{data} is a folder of files of rows ({what}), which only a cluster reads",
+            setting="ray",
+            value='"local"',
+        )

@@ -1,17 +1,17 @@
-"""Decode images, for the application and for the lab.
+"""Decode images and masks.
 
-How each pixel format is read, and which way is up.
+How each pixel format is read:
 
-| pixels                           | read as |
-|----------------------------------|---------|
-| 8-bit grey or colour, 1-bit      | as they are |
-| palette                          | the colours of the palette |
-| CMYK, YCbCr                      | RGB as Pillow converts it, without a colour profile |
-| transparency                     | dropped: the colour below it counts, as in most training pipelines |
-| 16-bit grey                      | 0 to 65535 becomes 0 to 255, fractions are kept |
-| 16-bit colour                    | the upper 8 bits of each number |
-| floating-point grey              | 0 to 1 becomes 0 to 255; other values are refused |
-| 32-bit or signed integers, L*a*b*, a TIFF of several pages | refused: the file does not say what is black or white |
+| pixels | read as |
+|---|---|
+| 8-bit grey or colour, 1-bit | stored |
+| palette | the colours of the palette |
+| CMYK, YCbCr | RGB as Pillow converts it, without a colour profile |
+| transparency | dropped: the colour below it counts, as in most training pipelines |
+| 16-bit grey | 0 to 65535 becomes 0 to 255, fractions are kept |
+| 16-bit colour | the upper 8 bits of each number |
+| floating-point grey | 0 to 1 becomes 0 to 255; other values are refused |
+| 32-bit or signed integers, L*a*b*, several pages | refused: black and white are unknown |
 
 EXIF rotation is applied. Only the first frame of an animation is read.
 """
@@ -37,25 +37,18 @@ if TYPE_CHECKING:
 IMAGE_SUFFIXES = frozenset(
     {".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 )
-ORIENTATION = 0x0112  # the EXIF tag
-TURNS = (
-    None,
-    None,
-    0,
-    3,
-    1,
-    5,
-    4,
-    6,
-    2,
-)  # Pillow's code of the transposition for each value of the tag
+# the EXIF tag, and Pillow's code of the transposition for each of its values
+ORIENTATION = 0x0112
+TURNS = (None, None, 0, 3, 1, 5, 4, 6, 2)
 GREYS = {"1", "L"}
 COLOURS = {"CMYK", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr"}
 SIXTEEN_BIT = {"I;16", "I;16B", "I;16L", "I;16N"}
 
 
 def decode_image(source: Path | BinaryIO, *, least: int | None = None) -> Image:
-    """Decode an image and turn it upright: mode "RGB" or "L", or mode "F" with values from 0 to 255.
+    """Decode an image and turn it upright.
+
+    The mode is "RGB" or "L", or "F" with values from 0 to 255.
 
     Args:
         source: the file, or its content.
@@ -67,7 +60,7 @@ def decode_image(source: Path | BinaryIO, *, least: int | None = None) -> Image:
         name = _name(source)
         pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         if pages > 1:
-            raise InputError(f"expected one image in a file, got {pages} pages in {name}")
+            raise InputError(f"{name} has {pages} pages: save each as an image file")
         if least is not None:
             image.draft("RGB", (least, least))
         image.load()
@@ -88,12 +81,15 @@ def size_of_image(path: Path) -> tuple[int, int]:
         if image.format == "TIFF":  # Pillow rotates it while decoding
             image.load()
         width, height = image.size
-        late = (
-            image.format == "PNG" and "exif" not in image.info
-        )  # Pillow would decode all pixels to look after them
-        if width == height or (late and b"eXIf" not in path.read_bytes()):
+        if width == height:
             return (width, height)
-        return (height, width) if _orientation(image) >= 5 else (width, height)
+        # EXIF may follow the pixels of a PNG, and Pillow would decode them to look for it
+        exif_may_follow = image.format == "PNG" and "exif" not in image.info
+        if exif_may_follow and b"eXIf" not in path.read_bytes():
+            return (width, height)
+        if _orientation(image) >= 5:
+            return (height, width)
+        return (width, height)
 
 
 def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
@@ -107,10 +103,11 @@ def read_mask(path: Path, size: tuple[int, int] | None = None) -> NDArray[Any]:
     """
     with _open_mask(path) as image:
         image.load()
-        upright = _upright(image, _orientation(image))
-        return np.asarray(
-            upright if size is None else upright.resize((size[1], size[0]), resample=0)
-        )
+        mask = _upright(image, _orientation(image))
+        if size is not None:
+            height, width = size
+            mask = mask.resize((width, height), resample=0)
+        return np.asarray(mask)
 
 
 def mask_size(path: Path) -> tuple[int, int]:
@@ -124,7 +121,7 @@ def _open_mask(path: Path) -> Iterator[Image]:
     with _open(path, "a mask") as image:
         if len(image.getbands()) != 1 or image.mode == "F":
             raise InputError(
-                f"expected a mask with one integer per pixel, got {path} with {image.mode} pixels"
+                f"the mask {path} has {image.mode} pixels: save one integer per pixel, its class"
             )
         yield image
 
@@ -140,14 +137,12 @@ def _open(source: Path | BinaryIO, what: str = "an image") -> Iterator[Image]:
     limit = pillow.MAX_IMAGE_PIXELS
     if isinstance(source, Path):
         check_regular(source, what)
-    # Pillow only warns between its limit and twice that; here both are refused before anything is
-    # decoded
+    # between its limit and twice that Pillow only warns; here both are refused before decoding
     bombs = (pillow.DecompressionBombError, pillow.DecompressionBombWarning)
-    try:  # given a path, Pillow maps some TIFFs into memory and then rotates them wrongly
-        with (
-            source.open("rb") if isinstance(source, Path) else source as file,
-            pillow.open(file) as image,
-        ):
+    try:
+        # given a path, Pillow maps some TIFFs into memory and then rotates them wrongly
+        stream = source.open("rb") if isinstance(source, Path) else source
+        with stream as file, pillow.open(file) as image:
             if limit is not None and image.width * image.height > limit:
                 raise pillow.DecompressionBombError(f"{image.width} x {image.height}")
             yield image
@@ -155,36 +150,34 @@ def _open(source: Path | BinaryIO, what: str = "an image") -> Iterator[Image]:
         raise
     except bombs as error:
         raise InputError(
-            f"expected {what} of at most {limit:,} pixels, got {name} ({error})"
+            f"{name} has more than {limit:,} pixels ({error}): make it smaller"
         ) from error
     except require("PIL", "cli").UnidentifiedImageError as error:
-        raise InputError(
-            f"expected {what} that can be read, got {name}: not a known image format"
-        ) from error
+        raise InputError(f"{name} is not {what} in a known format") from error
     except Exception as error:  # decoders may raise anything on a broken file
-        raise InputError(
-            f"expected {what} that can be read, got {name}: {one_line(error)}"
-        ) from error
+        raise InputError(f"{what} cannot be read: {name}: {one_line(error)}") from error
 
 
 def _plain(image: Image, name: str) -> Image:
     """Convert an image to mode "RGB", "L" or "F", as the table at the top of this file says."""
     if image.mode in GREYS:
         return image.convert("L")
-    if image.mode in COLOURS:  # a palette with an alpha value for each colour must go through RGBA
-        return (image.convert("RGBA") if "transparency" in image.info else image).convert("RGB")
+    if image.mode in COLOURS:
+        if "transparency" in image.info:  # a palette with alpha values must go through RGBA
+            image = image.convert("RGBA")
+        return image.convert("RGB")
     if image.mode in SIXTEEN_BIT or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return _grey(np.asarray(image, dtype=np.float32) / np.float32(257))
     if image.mode != "F":
         raise InputError(
-            f"expected 8-bit, 16-bit or floating-point pixels, got {name} with {image.mode!r} pixels"
+            f"{name} has {image.mode!r} pixels: save 8-bit, 16-bit or floating-point pixels"
         )
     values = np.asarray(image)
     low = values.min()
     high = values.max()
     if not (low >= 0 and high <= 1):  # also true for NaN
         raise InputError(
-            f"expected floating-point pixels from 0 (black) to 1 (white), got {low} to {high} in {name}"
+            f"{name} has pixels from {low} to {high}: scale them from 0 (black) to 1 (white)"
         )
     return _grey(values * np.float32(255))
 

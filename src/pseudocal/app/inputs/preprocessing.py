@@ -1,30 +1,35 @@
-"""What happens to an image before the model sees it: resize, crop, scale, normalise and lay out."""
+"""What happens to an image before the model sees it: resize, crop, scale, normalise and lay out.
+
+The settings come from the shape of the model's input, from what came with the model, and from the
+user.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.images import decode_image
 from pseudocal.arrays import InputError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 LONGEST_SIDE = 10_000  # pixels
-FILTERS = {
-    "nearest": 0,
-    "lanczos": 1,
-    "bilinear": 2,
-    "bicubic": 3,
-    "box": 4,
-    "hamming": 5,
-}  # Pillow's codes
+# Pillow's codes
+FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
+NORMALISATIONS: dict[str, dict[str, tuple[float, ...]]] = {
+    "imagenet": {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)},
+    "minus-one-one": {"mean": (0.5,), "std": (0.5,)},
+    "zero-one": {"mean": (0.0,), "std": (1.0,)},
+}
+# settings that stand for others: see `preprocessing_for`
+SHORTHANDS = ("crop_pct", "interpolation", "normalisation")
+
+Shape = tuple[int | None, ...]  # of one input of a model; None where unknown
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,9 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if len(self.size) != 2 or min(self.size) < 1 or max(self.size) > LONGEST_SIDE:
-            raise InputError(f"expected an image size from 1 to {LONGEST_SIDE}, got {self.size}")
+            raise InputError(
+                f"expected an image size from 1 to {LONGEST_SIDE}, got {self.size}", setting="size"
+            )
         if self.edge is not None and not 1 <= self.edge <= LONGEST_SIDE:
             raise InputError(
                 f"expected a shorter side from 1 to {LONGEST_SIDE} before the crop, got {self.edge}"
@@ -71,15 +78,18 @@ class Preprocessing:
         for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):
             if len(values) not in (1, self.channels):
                 raise InputError(
-                    f"expected {name} as 1 or {self.channels} numbers, got {len(values)}: {values}"
+                    f"expected 1 or {self.channels} numbers, got {len(values)}: {values}",
+                    setting=name,
                 )
             if not all(math.isfinite(v) for v in values):
-                raise InputError(f"expected {name} as finite numbers, got {values}")
+                raise InputError(f"expected finite numbers, got {values}", setting=name)
         if 0 in self.std:
-            raise InputError(f"expected a std without zero, got {self.std}")
+            raise InputError(f"pixels cannot be divided by zero: {self.std}", setting="std")
         if self.resample not in FILTERS.values():
             raise InputError(
-                f"expected a Pillow filter code from 0 to {max(FILTERS.values())}, got {self.resample}"
+                f"expected a Pillow filter code from 0 to {max(FILTERS.values())}, got "
+                f"{self.resample}",
+                setting="resample",
             )
 
     @property
@@ -89,16 +99,9 @@ class Preprocessing:
         >>> Preprocessing((32, 48)).shape, Preprocessing((32, 48), layout="nhwc").shape
         ((3, 32, 48), (32, 48, 3))
         """
-        return (self.channels, *self.size) if self.layout == "nchw" else (*self.size, self.channels)
-
-    def read(self, image_file: Path | BinaryIO) -> NDArray[np.float32]:
-        """Read one image as an array (channels, height, width), or (height, width, channels) for "nhwc".
-
-        Args:
-            image_file: the file, or its content.
-
-        """
-        return self.array_of(decode_image(image_file))
+        if self.layout == "nchw":
+            return (self.channels, *self.size)
+        return (*self.size, self.channels)
 
     def array_of(self, image: Image) -> NDArray[np.float32]:
         """Turn a decoded image into an array.
@@ -115,7 +118,9 @@ class Preprocessing:
         gain = np.float32(self.scale) / np.asarray(self.std, dtype=np.float32)
         values *= gain
         values -= np.divide(self.mean, self.std).astype(np.float32)
-        return np.ascontiguousarray(values.transpose(2, 0, 1) if self.layout == "nchw" else values)
+        if self.layout == "nchw":
+            values = values.transpose(2, 0, 1)
+        return np.ascontiguousarray(values)
 
     def cuts(self, across: int, down: int) -> bool:
         """Whether part of an image is cropped away.
@@ -158,8 +163,9 @@ class Preprocessing:
     def _cut(self, whole: tuple[int, int]) -> tuple[int, int, int, int]:
         """Return the part of a resized image that the model sees: its centre."""
         height, width = self.size
-        halves = ((whole[0] - width) / 2, (whole[1] - height) / 2)
-        left, top = (round(half) if self.centre == "even" else math.floor(half) for half in halves)
+        to_integer = round if self.centre == "even" else math.floor
+        left = to_integer((whole[0] - width) / 2)
+        top = to_integer((whole[1] - height) / 2)
         return left, top, left + width, top + height
 
     def _whole(self, across: int, down: int) -> tuple[int, int]:
@@ -171,10 +177,11 @@ class Preprocessing:
         height, width = self.size
         if self.resize == "stretch":
             return (width, height)
-        least = (self.edge, self.edge) if self.edge else (width, height)
-        if least[0] * down >= least[1] * across:  # the width decides
-            return (least[0], max(least[1], least[0] * down // across))
-        return (max(least[0], least[1] * across // down), least[1])
+        if self.edge:
+            width = height = self.edge
+        if width * down >= height * across:  # the width decides
+            return (width, max(height, width * down // across))
+        return (max(width, height * across // down), height)
 
     def words(self) -> str:
         """Describe the preprocessing in words.
@@ -183,15 +190,180 @@ class Preprocessing:
         'resized to cover 32 x 48, centre crop, bilinear, pixels / 255, mean 0.5, std 0.5, nchw'
         """
         height, width = self.size
-        fit = f"stretched to {height} x {width}"
-        if self.resize == "crop":
+        if self.resize == "stretch":
+            fit = f"stretched to {height} x {width}"
+        elif self.edge or height == width:
+            fit = f"shorter side to {self.edge or height}, centre crop {height} x {width}"
+        else:
             fit = f"resized to cover {height} x {width}, centre crop"
-            if self.edge or height == width:
-                fit = f"shorter side to {self.edge or height}, centre crop {height} x {width}"
-        mean, std = (", ".join(f"{v:.4g}" for v in values) for values in (self.mean, self.std))
-        wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
         name = next(name for name, code in FILTERS.items() if code == self.resample)
-        scaled = (
-            "pixels / 255" if math.isclose(self.scale, 1 / 255) else f"pixels * {self.scale:.3g}"
+        scaled = f"pixels * {self.scale:.3g}"
+        if math.isclose(self.scale, 1 / 255):
+            scaled = "pixels / 255"
+        wrap = "{}" if len(self.mean) == len(self.std) == 1 else "({})"
+        mean = wrap.format(", ".join(f"{value:.4g}" for value in self.mean))
+        std = wrap.format(", ".join(f"{value:.4g}" for value in self.std))
+        return f"{fit}, {name}, {scaled}, mean {mean}, std {std}, {self.layout}"
+
+
+def preprocessing_for(
+    shape: Shape | None, known: dict[str, Any], given: dict[str, Any]
+) -> tuple[Preprocessing, list[str]]:
+    """Decide how images are preprocessed, and name the settings that had to be assumed.
+
+    >>> preprocessing, assumed = preprocessing_for((3, 32, 32), {}, {"mean": (0.5,)})
+    >>> preprocessing.size, preprocessing.layout, assumed
+    ((32, 32), 'nchw', ['std', 'resize'])
+
+    Args:
+        shape: the shape of one input of the model, None where unknown. The lowest priority.
+        known: settings of `Preprocessing` that came with the model. They override `shape`.
+        given: settings that the user gave. They override everything else. Beside those of
+            `Preprocessing` there are `interpolation`, the name of a filter, `normalisation`, the
+            name of a mean and a standard deviation, and `crop_pct`, the fraction of the shorter
+            side that is left by the crop, as in timm.
+
+    """
+    given = _spelled_out(given)
+    fraction = given.pop("crop_pct", None)
+    if shape is not None and len(shape) != 3:
+        raise InputError(
+            f"the model takes inputs of shape {shape}, not images: use one that takes images"
         )
-        return f"{fit}, {name}, {scaled}, mean {wrap.format(mean)}, std {wrap.format(std)}, {self.layout}"
+    settings = _from_shape(shape, given.get("layout")) | known | given
+    if "size" not in settings:
+        raise InputError(
+            "the model does not say how large its images are", setting="size", value="(224, 224)"
+        )
+    if fraction is not None:
+        settings |= {"resize": "crop", "edge": math.floor(min(settings["size"]) / fraction)}
+    made = _made(settings)
+    _check_shape(made, shape, known, "the model")
+    if "edge" in given and given["edge"] < min(made.size):
+        raise InputError(
+            f"expected a shorter side of at least {min(made.size)}, the crop, got {given['edge']}"
+        )
+    return made, [name for name in ("layout", "mean", "std", "resize") if name not in settings]
+
+
+def preprocessing_of_second(
+    first: Preprocessing,
+    shape: Shape | None,
+    known: dict[str, Any],
+    given: dict[str, Any],
+) -> Preprocessing:
+    """Decide how images are preprocessed for a second model.
+
+    As for the first, but for what is known of the second.
+
+    If it takes another size, the shorter side before the crop changes in proportion.
+
+    >>> first = Preprocessing((224, 224), edge=256, mean=(0.5,), std=(0.5,))
+    >>> preprocessing_of_second(first, (260, 260, 3), {}, {}).words()
+    'shorter side to 297, centre crop 260 x 260, bilinear, pixels / 255, mean 0.5, std 0.5, nhwc'
+
+    Args:
+        first: how they are preprocessed for the first model.
+        shape: the shape of one input of the second model, None where unknown.
+        known: settings that came with the second model.
+        given: settings that the user gave for the second model.
+
+    """
+    given = _spelled_out(given)
+    if shape is not None and len(shape) != 3:
+        raise InputError(
+            f"the second opinion takes inputs of shape {shape}, not images: use one that does"
+        )
+    own: dict[str, Any] = {}
+    if shape is not None and not _same_shape(first.shape, shape):
+        own = _from_shape(shape, given.get("layout"))
+    own |= known | given
+    fraction = own.pop("crop_pct", None)
+    size = own.get("size", first.size)
+    if fraction is not None:
+        own["edge"] = math.floor(min(size) / fraction)
+    elif first.edge is not None and "edge" not in own:
+        own["edge"] = first.edge * min(size) // min(first.size)
+    made = _made(asdict(first) | own)
+    _check_shape(made, shape, known, "the second opinion")
+    return made
+
+
+def _check_shape(made: Preprocessing, shape: Shape | None, known: dict[str, Any], who: str) -> None:
+    """Refuse settings for other images than a model takes, unless it came with settings."""
+    if shape is not None and not known and not _same_shape(made.shape, shape):
+        raise InputError(
+            f"{who} takes images of shape {shape}, the settings give {made.shape}", setting="size"
+        )
+
+
+def _made(settings: dict[str, Any]) -> Preprocessing:
+    try:
+        return Preprocessing(**settings)
+    except TypeError:
+        known = [*(field.name for field in fields(Preprocessing)), *SHORTHANDS]
+        unknown = sorted(set(settings) - set(known))
+        raise InputError(
+            f"expected settings among {', '.join(known)}, got {', '.join(unknown)}"
+        ) from None
+
+
+def _same_shape(shape: tuple[int, ...], wanted: Shape) -> bool:
+    return len(shape) == len(wanted) and all(
+        w in (s, None) for s, w in zip(shape, wanted, strict=True)
+    )
+
+
+def _spelled_out(given: dict[str, Any]) -> dict[str, Any]:
+    """Replace names by what they stand for.
+
+    >>> _spelled_out({"interpolation": "bicubic", "normalisation": "minus-one-one", "std": (0.25,)})
+    {'mean': (0.5,), 'std': (0.25,), 'resample': 3}
+    """
+    settings = dict(given)
+    normalisation = settings.pop("normalisation", None)
+    if normalisation is not None:
+        if normalisation not in NORMALISATIONS:
+            known = ", ".join(NORMALISATIONS)
+            raise InputError(
+                f"expected normalisation as {known}, or a mean and a std, MEAN/STD, got "
+                f"{normalisation!r}"
+            )
+        settings = NORMALISATIONS[normalisation] | settings
+    interpolation = settings.pop("interpolation", None)
+    if interpolation is not None:
+        if interpolation not in FILTERS:
+            raise InputError(
+                f"expected interpolation as {', '.join(FILTERS)}, got {interpolation!r}"
+            )
+        settings["resample"] = FILTERS[interpolation]
+    fraction = settings.get("crop_pct")
+    if fraction is not None and not 0 < fraction <= 1:
+        raise InputError(
+            f"expected a fraction above 0 and up to 1, got {fraction}", setting="crop_pct"
+        )
+    return settings
+
+
+def _from_shape(shape: Shape | None, layout: str | None) -> dict[str, Any]:
+    """Read the layout, the channels and the size from the shape of one input."""
+    if shape is None:
+        return {}
+    first = shape[0] in (1, 3)
+    last = shape[2] in (1, 3)
+    if layout is None and first == last:
+        raise InputError(
+            f"the model's input of shape {shape} does not show whether channels are first or last",
+            setting="layout",
+            value='"nchw" or "nhwc"',
+        )
+    if layout is None:
+        layout = "nchw" if first else "nhwc"
+    if layout == "nchw":
+        channels, height, width = shape
+    else:
+        height, width, channels = shape
+    settings: dict[str, Any] = {"layout": layout, "channels": channels or 3}
+    if height is not None and width is not None:
+        settings["size"] = (height, width)
+    return settings

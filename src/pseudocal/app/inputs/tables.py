@@ -1,15 +1,25 @@
-"""Read arrays and tables from files, and check them: no pickles, no NaN, real numbers only."""
+"""Arrays and tables: read them from .npy, .npz, .csv and .parquet files, and check them.
+
+No pickle is opened. Inputs are finite real numbers.
+
+Text cells of the CSV files that we write are guarded: a spreadsheet takes a cell that begins with
+`=`, `+`, `-` or `@` for a formula, and so do some with the full-width variants of these. It may read
+a file with another separator than we write, and then a cell begins within ours: after a semicolon, a
+bar, a tab or a line break. So an apostrophe goes in front of each place where a formula could begin.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+import math
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.csv_tables import check_header, read_csv
 from pseudocal.arrays import InputError
 from pseudocal.extras import MissingExtraError, require
 from pseudocal.skipped import one_line
@@ -19,10 +29,26 @@ ARRAYS = frozenset({".npy", ".npz"})
 TABLES = frozenset({".csv", ".parquet"})
 # the kinds of NumPy dtypes that are real numbers: no complex numbers, dates or time differences
 REAL = "fiu"
-NPY, NPZ = b"\x93NUMPY", b"PK"  # the first bytes of the files
+# the first bytes of files
+NPY = b"\x93NUMPY"
+NPZ = b"PK"
 PICKLE_START = b"\x80"
-CHECKED_TOGETHER = 2**24  # bytes of rows that are read at a time to be checked
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+CHECKED_TOGETHER = 2**24  # bytes of rows that are read at a time to be checked
+NUMBER = re.compile(r"[+-]?[0-9]{1,18}")  # a whole number that fits into 64 bits
+MISSING = frozenset({"", "#N/A", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"})
+# characters; the standard library stops at 2**17, which a long document exceeds
+LONGEST_CELL = 2**24
+
+FORMULA = "=+\\-@\uff1d\uff0b\uff0d\uff20"  # with the full-width variants; for a character class
+# quotation marks, apostrophes and spaces before a formula
+LEADING = "[ \x0b\x0c\xa0\u3000\ufeff\"']*"
+SEPARATOR = "[;|\t\r\n]"  # where a cell begins; our own comma is always within quotation marks
+# of the text; a spreadsheet may remove a tab or a line break there
+AT_START = f"^(?={LEADING}[{FORMULA}\t\r\n])"
+WITHIN = f"({SEPARATOR})(?={LEADING}[{FORMULA}])"
+GUARD_AT_START = re.compile(AT_START.replace("^", "^'", 1))
+GUARD_WITHIN = re.compile(WITHIN.replace(")", ")'", 1))
 
 
 def check_regular(path: Path, what: str) -> None:
@@ -37,15 +63,14 @@ def check_regular(path: Path, what: str) -> None:
         what: what the file should hold, for the error message.
 
     """
-    if not path.is_file():
-        got = (
-            "a folder"
-            if path.is_dir()
-            else "a pipe or a device"
-            if path.exists()
-            else "no such file"
-        )
-        raise InputError(f"expected {what}, got {path}: {got}")
+    if path.is_file():
+        return
+    got = "no such file"
+    if path.is_dir():
+        got = "a folder"
+    elif path.exists():
+        got = "a pipe or a device"
+    raise InputError(f"expected {what}, got {path}: {got}")
 
 
 def read_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArray:
@@ -64,7 +89,9 @@ def read_array(path: Path, field: str | None = None) -> NDArray[Any] | StoredArr
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
                 return np.asarray(arrays[_field(list(arrays), field, path)])
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)  # only its header is read here
-        return StoredArray.of_map(mapped) if mapped.ndim else np.load(path, allow_pickle=False)
+        if mapped.ndim == 0:
+            return np.array(mapped)
+        return StoredArray.of_map(mapped)
     except InputError:
         raise
     except Exception as error:  # a damaged header or archive may raise anything
@@ -102,7 +129,8 @@ def read_sparse(path: Path) -> Any:
         raise InputError(f"expected a sparse matrix, got {path}: {one_line(error)}") from error
     if matrix.dtype.kind not in REAL or 0 in matrix.shape:
         raise InputError(
-            f"expected a sparse matrix with one input per row, got {matrix.dtype} of shape {matrix.shape}"
+            f"expected a sparse matrix with one input per row, got {matrix.dtype} of shape "
+            f"{matrix.shape} in {path}"
         )
     check_finite(matrix.data[:, None], path)
     return matrix
@@ -115,22 +143,22 @@ def _what_is_wrong(path: Path, head: bytes, error: str) -> str:
     """
     known = head.startswith((NPY, NPZ))
     if head.startswith(PICKLE_START) or (known and "object" in error.lower()):
-        return f"expected a NumPy file without pickles, got {path}, which holds one"
+        return f"{path} holds a pickle, which could run code: save arrays of numbers or texts"
     if known and "encrypted" in error:
-        return f"expected a NumPy file that is not encrypted, got {path}"
+        return f"{path} is encrypted: decrypt it first"
     if known:
-        return f"expected a whole NumPy file, got {path}, which is truncated or damaged: {error}"
-    return f"expected a NumPy file, got {path}, which is {'not one' if head else 'empty'}"
+        return f"{path} is truncated or damaged: {error}"
+    if not head:
+        return f"{path} is empty"
+    return f"{path} is not a NumPy file"
 
 
 def _field(fields: list[str], field: str | None, path: Path) -> str:
     if field is None and len(fields) == 1:
         return fields[0]
     if field not in fields:
-        held = ", ".join(fields) or "nothing"
-        raise InputError(
-            f"expected the name of an array in {path}, which holds {held}, got {field}: give field=NAME"
-        )
+        held = ", ".join(fields) or "(none)"
+        raise InputError(f"{path} holds the arrays {held}", setting="field", value="NAME")
     return str(field)
 
 
@@ -140,21 +168,18 @@ def read_columns(path: Path) -> dict[str, NDArray[Any]]:
     is_csv = path.suffix.lower() == ".csv"
     if is_csv:
         _check_encoding(path)
-    read = read_csv if is_csv else _read_parquet
     try:
-        columns = read(path)
+        columns = _read_csv(path) if is_csv else _read_parquet(path)
     except MissingExtraError:
         raise
-    except (
-        Exception
-    ) as error:  # Arrow's own errors, csv.Error, OSError for a damaged file, UnicodeDecodeError
-        raise InputError(f"expected a table, got {path}: {one_line(error)}") from error
+    except Exception as error:  # of Arrow, csv.Error, OSError, UnicodeDecodeError
+        raise InputError(f"the table {path} cannot be read: {one_line(error)}") from error
     names = [name for name, _ in columns]
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise InputError(f"expected columns with different names, got {twice!r} twice in {path}")
+        raise InputError(f"{path} has two columns {twice!r}: rename one")
     if is_csv:
-        check_header(path, names)
+        _check_header(path, names)
     return dict(columns)
 
 
@@ -170,7 +195,7 @@ def _check_encoding(path: Path) -> None:
     with path.open("rb") as file:
         head = file.read(4096)
     if head.startswith(UTF_16) or b"\0" in head:
-        raise InputError(f"expected a CSV file in UTF-8, got {path}, which is UTF-16 or not text")
+        raise InputError(f"{path} is UTF-16 or not text: save it as UTF-8")
 
 
 def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
@@ -186,18 +211,21 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
     missing = [name for name in names if name not in table]
     if missing:
         raise InputError(
-            f"expected the columns {', '.join(missing)} in {path}, got {', '.join(table)}"
+            f"{path} has no columns {', '.join(missing)}, but {', '.join(table)}",
+            setting="features",
         )
     if not names or len(table[names[0]]) == 0:
-        raise InputError(f"expected a table with rows of numbers, got none in {path}")
-    not_numeric = [
-        f"{name} ({_kind(table[name])})" for name in names if table[name].dtype.kind not in REAL
-    ]
+        raise InputError(f"the table {path} has no rows")
+    not_numeric = [name for name in names if table[name].dtype.kind not in REAL]
     if not_numeric:
-        others = "" if columns is not None else "name the features with features=a,b,c, or "
+        shown = ", ".join(f"{name} ({_kind(table[name])})" for name in not_numeric)
+        wrong = f"columns of {path} are not numeric: {shown}"
+        if len(not_numeric) < len(names):
+            raise InputError(wrong, setting="features", value="NAMES")
         raise InputError(
-            f"expected numeric columns, got {', '.join(not_numeric)} in {path}: {others}"
-            f"give text={not_numeric[0].split(' (')[0]} for a model of texts"
+            f"{wrong}; if the model takes texts, name their column",
+            setting="text",
+            value=f'"{not_numeric[0]}"',
         )
     array = np.stack([table[name].astype(np.float64) for name in names], axis=1)
     check_finite(array, path, names)
@@ -224,3 +252,122 @@ def check_finite(
             raise InputError(
                 f"expected finite numbers, got {got} in row {start + row}, {where} of {path}"
             )
+
+
+def _read_csv(path: Path) -> list[tuple[str, NDArray[Any]]]:
+    """Read the columns of a CSV file with their names, which are in its first line.
+
+    A column of whole numbers is int64, one of other numbers float64, with NaN for an empty cell.
+    All others are texts, as they are.
+
+    Args:
+        path: the file, in UTF-8.
+
+    """
+    csv.field_size_limit(LONGEST_CELL)
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file, strict=True)
+        names = next(reader, [])
+        if len(names) == 1 and ";" in names[0]:  # its numbers may have commas too
+            raise ValueError("semicolons between the cells: save it with commas")
+        rows: list[list[str]] = []
+        for row in reader:
+            if row and len(row) != len(names):
+                raise ValueError(
+                    f"{len(row)} cells in line {reader.line_num}, {len(names)} in the first line"
+                )
+            if row:
+                rows.append(row)
+    if not names:
+        raise ValueError("an empty file")
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return [(name.strip(), typed_column(cells)) for name, cells in zip(names, columns, strict=True)]
+
+
+def typed_column(cells: tuple[str, ...]) -> NDArray[Any]:
+    """Return the cells of a column as numbers, if they are numbers or missing, or else as texts.
+
+    >>> typed_column(("1", "-2")), typed_column(("0.5", "")), typed_column(("1_0", "NA"))
+    (array([ 1, -2]), array([0.5, nan]), array(['1_0', 'NA'], dtype=object))
+    """
+    plain = [cell.strip() for cell in cells]
+    if plain and all(NUMBER.fullmatch(cell) for cell in plain):
+        return np.array([int(cell) for cell in plain], dtype=np.int64)
+    texts = text_array(cells)
+    if all(cell in MISSING for cell in plain) or any("_" in cell for cell in plain):
+        return texts
+    try:
+        return np.array(
+            [math.nan if cell in MISSING else float(cell) for cell in plain], dtype=np.float64
+        )
+    except ValueError:
+        return texts
+
+
+def text_array(texts: Sequence[str]) -> NDArray[np.object_]:
+    """Return texts as an array of Python strings.
+
+    A NumPy string array would take as much memory for each text as for the longest.
+
+    >>> text_array(["a", "bc"])
+    array(['a', 'bc'], dtype=object)
+    """
+    array = np.empty(len(texts), dtype=object)
+    array[:] = texts
+    return array
+
+
+def _check_header(path: Path, names: list[str]) -> None:
+    """Refuse a first line of measurements: it would be lost as names of the columns.
+
+    >>> _check_header(Path("p.csv"), ["0", "1"])
+    >>> _check_header(Path("p.csv"), ["0.25", "0.75"])
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: the first line of p.csv holds numbers (0.25, 0.75): put the names of
+    the columns there
+
+    Args:
+        path: the file, for the error message.
+        names: what its first line holds.
+
+    """
+    if not names or all(name.isdigit() for name in names):
+        return
+    if all(typed_column((name,)).dtype.kind in "if" for name in names):
+        raise InputError(
+            f"the first line of {path} holds numbers ({', '.join(names[:5])}): put the names of the "
+            "columns there"
+        )
+
+
+def csv_cell(text: str) -> str:
+    """A text as a cell of a CSV file: guarded, and quoted unless it is empty.
+
+    >>> csv_cell("a.png"), csv_cell('12" tube'), csv_cell("")
+    ('"a.png"', '"12"" tube"', '')
+    """
+    if not text:
+        return ""
+    return '"' + guarded_cell(text).replace('"', '""') + '"'
+
+
+def guarded_cell(text: str) -> str:
+    """A text in which no spreadsheet finds a formula; `plain_cell` gives the text back.
+
+    >>> guarded_cell("=1+1.png"), guarded_cell("a;=1+1;.png")
+    ("'=1+1.png", "a;'=1+1;.png")
+    >>> guarded_cell("'=1"), guarded_cell("'80s.png")
+    ("''=1", "'80s.png")
+    """
+    return re.sub(AT_START, "'", re.sub(WITHIN, r"\1'", text))
+
+
+def plain_cell(text: str) -> str:
+    """The text that `guarded_cell` has guarded. Other texts stay as they are.
+
+    >>> plain_cell("'=1+1.png"), plain_cell("a;'=1+1;.png")
+    ('=1+1.png', 'a;=1+1;.png')
+    >>> plain_cell("''-a"), plain_cell("'80s"), plain_cell("=1")
+    ("'-a", "'80s", '=1')
+    """
+    return GUARD_AT_START.sub("", GUARD_WITHIN.sub(r"\1", text))

@@ -13,10 +13,8 @@ from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import TABLES, check_regular, read_columns
 from pseudocal.arrays import InputError
 
-USUAL_COLUMN = (
-    "text"  # of a table, if the user names none; the lines of a text file are called so too
-)
-
+# the column of a table, if the user names none; the lines of a text file are called so too
+USUAL_COLUMN = "text"
 NO_INPUTS = ("file", "label")  # columns that name the inputs and say what they are
 
 
@@ -32,10 +30,12 @@ def read_lines(path: Path, what: str = "a text file") -> list[str]:
     try:
         text = path.read_text(encoding="utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"expected {what} in UTF-8, got {path}, which is not") from error
+        raise InputError(f"{path} is not {what} in UTF-8") from error
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    if "\0" in text or lines == [""]:
-        raise InputError(f"expected {what}, got {path}, which is {'not text' if text else 'empty'}")
+    if lines == [""]:
+        raise InputError(f"expected {what}, got {path}, which is empty")
+    if "\0" in text:
+        raise InputError(f"expected {what}, got {path}, which is not text")
     return lines
 
 
@@ -44,7 +44,9 @@ def read_descriptions(path: Path) -> dict[str, Any]:
 
     The columns of a table by name, or `text` for the lines of a text file.
     """
-    return read_columns(path) if path.suffix.lower() in TABLES else {"text": read_lines(path)}
+    if path.suffix.lower() in TABLES:
+        return read_columns(path)
+    return {"text": read_lines(path)}
 
 
 @dataclass(frozen=True)
@@ -88,18 +90,20 @@ def open_texts(path: Path, column: str | None) -> TextSet:
 
     """
     described = read_descriptions(path)
-    name = (
-        column if column is not None and path.suffix.lower() in TABLES else _usual_column(described)
-    )
-    if name not in described:
+    is_table = path.suffix.lower() in TABLES
+    if column is None or not is_table:
+        column = _usual_column(described)
+    if column not in described:
         raise InputError(
-            f"expected the column of texts in {path}, text=NAME, got {name!r}, with columns {', '.join(described)}"
+            f"{path} has no column {column!r}, but {', '.join(described)}",
+            setting="text",
+            value="NAME",
         )
-    texts = ["" if text is None else text for text in list(described[name])]
+    texts = ["" if text is None else text for text in described[column]]
     other = next((text for text in texts if not isinstance(text, str)), None)
     if other is not None:
-        raise InputError(f"expected texts in column {name!r} of {path}, got {other!r}")
-    return TextSet(texts, name if path.suffix.lower() in TABLES else None)
+        raise InputError(f"expected texts in column {column!r} of {path}, got {other!r}")
+    return TextSet(texts, column if is_table else None)
 
 
 def _usual_column(described: dict[str, Any]) -> str:
@@ -110,7 +114,9 @@ def _usual_column(described: dict[str, Any]) -> str:
     """
     others = [name for name in described if str(name).strip().lower() not in NO_INPUTS]
     texts = [name for name in others if _holds_texts(described[name])]
-    return texts[0] if USUAL_COLUMN not in described and len(texts) == 1 else USUAL_COLUMN
+    if USUAL_COLUMN not in described and len(texts) == 1:
+        return texts[0]
+    return USUAL_COLUMN
 
 
 def _holds_texts(column: Any) -> bool:
@@ -129,6 +135,8 @@ def refuse_texts(data: str) -> None:
     first = read_lines(path, "a text file of paths")[0]
     if not (path.parent / first).exists() and Path(first).suffix.lower() not in IMAGE_SUFFIXES:
         raise InputError(
-            f"expected a list of images, one path per line, got {path}, which begins with {first[:60]!r}: "
-            "if it holds texts, give text=text"
+            f"expected a list of images, one path per line, got {path}, which begins with "
+            f"{first[:60]!r}; if these are texts, name them",
+            setting="text",
+            value='"text"',
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.inputs.csv_cells import AT_START, WITHIN
+from pseudocal.app.inputs.tables import AT_START, WITHIN
 from pseudocal.app.report.images import image_within, marked_within
 from pseudocal.app.report.page import templates
 from pseudocal.arrays import InputError

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.csv_cells import csv_cell
+from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.arrays import Floats, Logits, softmax
 from pseudocal.calibrators import Calibration
 from pseudocal.extras import require

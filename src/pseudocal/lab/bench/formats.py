@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from pseudocal.app.inputs.csv_cells import csv_cell
+from pseudocal.app.inputs.tables import csv_cell
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore

@@ -1,21 +1,22 @@
-"""Unlabelled inputs from images, arrays or tables, and the threads that read them ahead of the model."""
+"""Sets of unlabelled inputs: images, arrays and tables, and threads that read them ahead."""
 
 from __future__ import annotations
 
+import io
+import math
 import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.addresses import files_of_rows
-from pseudocal.app.inputs.image_sets import ImageSet
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
     ARRAYS,
@@ -27,16 +28,18 @@ from pseudocal.app.inputs.tables import (
     read_sparse,
     read_table,
 )
-from pseudocal.arrays import InputError
+from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.batches import Batch
-from pseudocal.extras import MissingExtraError
-from pseudocal.predictors import models_in
+from pseudocal.extras import MissingExtraError, require
+from pseudocal.predictors import Deferred, as_predictor, models_in
 from pseudocal.skipped import Skipped, one_line
 from pseudocal.stored import ChangedFileError, StoredArray
 
-CHECKED_AT_ONCE = (
-    2**31
-)  # bytes: a larger array is not checked when it is opened, only while the model reads it
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+# bytes: a larger array is not checked when it is opened, only while the model reads it
+CHECKED_AT_ONCE = 2**31
 BATCHES_AHEAD = 2
 
 
@@ -100,14 +103,14 @@ class ArraySet:
 
     def read(self, i: int) -> NDArray[Any]:
         """Read row i in the dtype of the model, if it is sparse with all its zeros."""
-        row = (
-            self.array[[i]].toarray()[0]
-            if hasattr(self.array, "tocsr")
-            else np.asarray(self.array[i])
-        )
-        return row.astype(
-            self.dtype if np.issubdtype(self.dtype, np.floating) or not self.mixed else np.float32
-        )
+        row: NDArray[Any]
+        if hasattr(self.array, "tocsr"):
+            row = self.array[[i]].toarray()[0]
+        else:
+            row = np.asarray(self.array[i])
+        if self.mixed and not np.issubdtype(self.dtype, np.floating):
+            return row.astype(np.float32)
+        return row.astype(self.dtype)
 
     def cast(self) -> str:
         """Say it if whole numbers become floats: pixels from 0 to 255 are often wanted from 0 to 1.
@@ -122,6 +125,164 @@ class ArraySet:
     def image_file(self, i: int) -> Path | None:
         """Return None: a row is not an image."""
         return None
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """Image files.
+
+    Attributes:
+        paths: the files.
+        root: the folder that names are relative to.
+        preprocessing: what happens to an image before the model sees it.
+
+    """
+
+    paths: list[Path]
+    root: Path
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def name(self, i: int) -> str:
+        """Return the path of image i, relative to the root if it is inside it."""
+        path = self.paths[i]
+        if path.is_relative_to(self.root):
+            path = path.relative_to(self.root)
+        # on Linux a name may be invalid Unicode
+        return str(path).encode("utf-8", "replace").decode("utf-8")
+
+    def decoded(self, i: int) -> Image:
+        """Decode image i."""
+        return decode_image(self.paths[i])
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Decode and preprocess image i."""
+        return self.preprocessing.array_of(self.decoded(i))
+
+    def image_file(self, i: int) -> Path | None:
+        """Return the file of image i."""
+        return self.paths[i]
+
+
+@dataclass(frozen=True)
+class RemoteImageSet:
+    """Images at addresses that fsspec can reach, named by their address.
+
+    Attributes:
+        urls: the addresses.
+        preprocessing: what happens to an image before the model sees it.
+
+    """
+
+    urls: list[str]
+    preprocessing: Preprocessing
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    def name(self, i: int) -> str:
+        """Return the address of image i."""
+        return self.urls[i]
+
+    def decoded(self, i: int) -> Image:
+        """Fetch and decode image i."""
+        with require("fsspec", "ray").open(self.urls[i], "rb") as file:
+            content: bytes = file.read()
+        return decode_image(io.BytesIO(content))
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Fetch, decode and preprocess image i."""
+        return self.preprocessing.array_of(self.decoded(i))
+
+    def image_file(self, i: int) -> Path | None:
+        """Return None: there is no local file."""
+        return None
+
+
+@dataclass(frozen=True)
+class ImageViews:
+    """Images for several models that want them preprocessed differently.
+
+    Each image is decoded once, and the arrays of all models are one row. Resizing, cropping and
+    normalising are affine, apart from the rounding of pixels to whole numbers. A weighted sum of two
+    rows is therefore the row of a weighted sum of two images: mixup samples are the same images for
+    all models.
+
+    Attributes:
+        image_files: the images as the first model wants them.
+        others: what happens to an image before each of the other models sees it.
+
+    """
+
+    image_files: ImageSet | RemoteImageSet
+    others: tuple[Preprocessing, ...]
+
+    def __len__(self) -> int:
+        return len(self.image_files)
+
+    def name(self, i: int) -> str:
+        """Return the name of image i."""
+        return self.image_files.name(i)
+
+    def read(self, i: int) -> NDArray[Any]:
+        """Decode image i once, and preprocess it for each model."""
+        image = self.image_files.decoded(i)
+        return np.concatenate([one.array_of(image).ravel() for one in self._preprocessings()])
+
+    def image_file(self, i: int) -> Path | None:
+        """Return the file of image i."""
+        return self.image_files.image_file(i)
+
+    def split(self, *models: Any) -> list[Any]:
+        """Return the models as functions of rows with all views.
+
+        Models that workers open stay such.
+
+        Args:
+            models: the model that takes the first view, then the others.
+
+        """
+        predictors = list[Any]()
+        start = 0
+        for model, one in zip(models, self._preprocessings(), strict=True):
+            make = partial(_view_predictor, model, start, one.shape)
+            predictors.append(Deferred(make) if isinstance(model, Deferred) else make())
+            start += math.prod(one.shape)
+        return predictors
+
+    def _preprocessings(self) -> tuple[Preprocessing, ...]:
+        return (self.image_files.preprocessing, *self.others)
+
+
+def _view_predictor(model: Any, start: int, shape: tuple[int, ...]) -> ViewPredictor:
+    return ViewPredictor(as_predictor(model), start, shape)
+
+
+@dataclass(frozen=True)
+class ViewPredictor:
+    """A model that takes one of the views of a row.
+
+    >>> ViewPredictor(lambda x: x, 1, (2, 1))(np.array([[1.0, 2.0, 3.0]]))
+    array([[[2.],
+            [3.]]])
+
+    Attributes:
+        predict: the model.
+        start: the first column of its view.
+        shape: the shape of the view.
+
+    """
+
+    predict: Predictor
+    start: int
+    shape: tuple[int, ...]
+
+    def __call__(self, x: Inputs, /) -> Any:
+        """Predict one batch of rows."""
+        end = self.start + math.prod(self.shape)
+        return self.predict(x[:, self.start : end].reshape(-1, *self.shape))
 
 
 def holds_images(data: str) -> bool:
@@ -152,17 +313,16 @@ def opinion_names(given: Any, data: str) -> list[str]:
         data: the data of the job.
 
     """
-    usual = "efficientnet-lite2" if "://" in data or holds_images(data) else "columns"
-    names = [f"surrogate:{usual}" if name == "surrogate" else name for name in models_in(given)]
-    return [
-        _found_anywhere(name) if name.startswith(("surrogate:", "zero-shot:")) else name
-        for name in names
-    ]
-
-
-def _found_anywhere(name: str) -> str:
-    kind, _, file = name.partition(":")
-    return f"{kind}:{Path(file).resolve()}" if file and Path(file).exists() else name
+    names = list[str]()
+    for name in models_in(given):
+        if name == "surrogate":
+            images = "://" in data or holds_images(data)
+            name = "surrogate:efficientnet-lite2" if images else "surrogate:columns"
+        kind, _, file = name.partition(":")
+        if kind in ("surrogate", "zero-shot") and file and Path(file).exists():
+            name = f"{kind}:{Path(file).resolve()}"
+        names.append(name)
+    return names
 
 
 def open_inputs(
@@ -202,7 +362,8 @@ def open_inputs(
 def _rows(array: NDArray[Any] | StoredArray, path: Path) -> NDArray[Any] | StoredArray:
     if array.ndim < 2 or len(array) == 0 or array.dtype.kind not in REAL:
         raise InputError(
-            f"expected an array with one input per row, got {array.dtype} of shape {array.shape} in {path}"
+            f"expected an array with one input per row, got {array.dtype} of shape {array.shape} "
+            f"in {path}"
         )
     if array.nbytes < CHECKED_AT_ONCE:
         check_finite(array, path)
@@ -218,18 +379,17 @@ def _images(data: str, preprocessing: Preprocessing, stdin: TextIO) -> ImageSet:
             if p.suffix.lower() in IMAGE_SUFFIXES and _visible(p, path) and p.is_file()
         )
         if not found:
-            raise InputError(
-                f"expected a folder with images ({', '.join(sorted(IMAGE_SUFFIXES))}), got {data} with none"
-            )
+            suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+            raise InputError(f"the folder {data} has no images ({suffixes})")
         return ImageSet(found, path, preprocessing)
     if path.suffix.lower() in IMAGE_SUFFIXES:
         raise InputError(
-            f"expected a folder or a list of images, since pairs of them are mixed, got one image {data}"
+            f"{data} is one image: give a folder or a list of images, since pairs are mixed"
         )
     base = Path.cwd() if data == "-" else path.parent
     listed = [base / line for line in _lines(stdin if data == "-" else path)]
     if not listed:
-        raise InputError(f"expected a list of paths, one per line, got {data}, which is empty")
+        raise InputError(f"the list of images {data} is empty: write one path per line")
     return ImageSet(listed, base, preprocessing)
 
 
@@ -242,7 +402,7 @@ def _lines(source: Path | TextIO) -> list[str]:
         text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source.read()
     except UnicodeDecodeError as error:
         name = source if isinstance(source, Path) else "standard input"
-        raise InputError(f"expected a text file of paths, got {name}, which is not text") from error
+        raise InputError(f"expected a list of paths, got {name}, which is not text") from error
     return [line for line in text.splitlines() if line.strip()]
 
 
@@ -298,25 +458,9 @@ def _gather(
             raise
         except Exception as error:  # a remote store may raise anything
             unreadable.add(inputs.name(int(i)), one_line(error))
-    if len({x.shape for _, x in read}) > 1:
-        raise InputError(f"expected inputs of one shape, got {sorted({x.shape for _, x in read})}")
+    shapes = {x.shape for _, x in read}
+    if len(shapes) > 1:
+        raise InputError(f"inputs have different shapes, {sorted(shapes)}: resize them")
     rows = np.array([i for i, _ in read], dtype=np.intp)
-    return Batch(batch.number, rows, np.stack([x for _, x in read]) if read else None)
-
-
-def refuse_shards(data: str) -> None:
-    """Refuse data that only workers can read.
-
-    An address, a pattern, or a folder of files of rows.
-    """
-    path = Path(data)
-    if "://" in data or ("*" in data and not path.exists()):
-        raise InputError(
-            f'expected ray="local", or the address of a cluster, to read an address or a pattern, got {data} without it'
-        )
-    files = files_of_rows(data) if path.is_dir() else []
-    if files:
-        what = ", ".join(sorted({Path(file).suffix.lower() for file in files}))
-        raise InputError(
-            f'expected ray="local" to read a folder of files of rows ({what}), got {data} without it'
-        )
+    stacked = np.stack([x for _, x in read]) if read else None
+    return Batch(batch.number, rows, stacked)

@@ -1,1 +1,0 @@
-"""Jobs: take the names of files, write a folder of results."""
