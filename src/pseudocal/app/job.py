@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, get_type_hints
 import tomli_w
 
 from pseudocal.app.inputs.tables import check_regular
-from pseudocal.app.models.files import OutputType
+from pseudocal.app.models.files import Meaning as OutputType
 from pseudocal.app.models.model import UntrustedError
 from pseudocal.app.records import convert
 from pseudocal.arrays import InputError
@@ -24,7 +24,6 @@ from pseudocal.files import brief, is_inside, own_file, replacing
 from pseudocal.skipped import one_line
 
 Sampling = Literal["stratified", "random"]
-BATCH_SIZE = 64  # inputs per forward pass, unless the user says how many
 DEFAULT_METHOD = PseudoCal()
 NULL = "none"  # TOML has no null
 CONSENT = ("job_file", "trust")  # never written to a file
