@@ -93,7 +93,7 @@ def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     np.testing.assert_array_equal(model.predict(x), x[:, :3])
     (tmp_path / "out").mkdir()
-    assert model.ship(2.0, tmp_path / "out", x) == ["model.onnx"]
+    assert model.export(2.0, tmp_path / "out", x) == ["model.onnx"]
     np.testing.assert_array_equal(
         open_model(str(tmp_path / "out" / "model.onnx")).predict(x), x[:, :3] / 2
     )

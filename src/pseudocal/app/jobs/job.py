@@ -13,7 +13,7 @@ from typing import Any, Literal, get_type_hints
 
 from pseudocal.app.inputs import Preprocessing
 from pseudocal.app.inputs.tables import check_regular
-from pseudocal.app.models.files import Meaning
+from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import UntrustedError
 from pseudocal.app.report import Report
 from pseudocal.app.report.headline import headline
@@ -115,7 +115,7 @@ class Job:
     preprocessing: dict[str, Any] = field(default_factory=dict)
     second_preprocessing: dict[str, Any] = field(default_factory=dict)
     output: str | None = None
-    outputs: Meaning | None = None
+    outputs: OutputType | None = None
     binary: bool = False
     features: tuple[str, ...] | None = None
     text: str | None = None

@@ -30,8 +30,8 @@ from pseudocal.app.jobs.made_here import remove
 from pseudocal.app.jobs.saved_outputs import standing
 from pseudocal.app.jobs.setup import Models, open_models
 from pseudocal.app.jobs.staging import PARTS, staged, write_job
-from pseudocal.app.models.files import AsLogits, Meaning, kind_of, open_model
-from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER
+from pseudocal.app.models.files import AsLogits, OutputType, kind_of, open_model
+from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import (
     AboutModel,
@@ -167,7 +167,7 @@ def job_steps(job: Job, models: Models | None = None) -> Generator[Note | Tick, 
         with run.connected():
             evidence, record = yield from run.collect()
             calibration = _concluded(job, run.setup.unmixed, evidence, record)
-            files, why_none = _ship(job.outputs, run.setup.model, calibration, aside, run.probe())
+            files, why_none = _export(job.outputs, run.setup.model, calibration, aside, run.probe())
             if job.answers is None or calibration.refused is None:  # else answers may bring one
                 yield from map(Note, why_none)
             predicted: Predicted = yield from run.predict(calibration, evidence)
@@ -245,7 +245,7 @@ def _refined(
     ):
         probe = np.array(read_array(own_file(folder, PROBE_FILE)))
         model = model or _opened_again(kept, probe, trust=trust, device=device)
-        files, why_none = _ship(kept.target.outputs, model, calibration, aside, probe)
+        files, why_none = _export(kept.target.outputs, model, calibration, aside, probe)
         yield from map(Note, why_none)
     for name in set(MODEL_FILES) - set(files):  # of a calibration that was not published
         remove(aside / name)
@@ -273,9 +273,14 @@ def _refined(
 def _opened_again(kept: KeptTarget, probe: Inputs, *, trust: bool, device: str) -> OpenModel:
     """The model of a calibration, which must still say what it said then."""
     target = kept.target
-    meaning: dict[str, Any] = {"outputs": target.outputs, "binary": target.binary}
+    meaning: dict[str, Any] = {"output_type": target.outputs, "binary": target.binary}
     model = open_model(
-        target.model, trust=trust, typed=False, device=device, output=target.output, **meaning
+        target.model,
+        trust=trust,
+        typed=False,
+        device=device,
+        logits_tensor=target.output,
+        **meaning,
     )
     try:
         said, then = kept.said_of(AsLogits(model.predict, **meaning)(probe))
@@ -325,14 +330,18 @@ def _concluded(
     return replace(calibration, versions=calibration.versions | runtimes)
 
 
-def _ship(
-    outputs: Meaning | None, model: OpenModel, calibration: Calibration, aside: Path, probe: Inputs
+def _export(
+    outputs: OutputType | None,
+    model: OpenModel,
+    calibration: Calibration,
+    aside: Path,
+    probe: Inputs,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Write the model with the temperature inside if the format allows it.
 
     Return its files, or why there are none.
     """
-    if model.ship is None or (calibration.method == "none" and calibration.measured is None):
+    if model.export is None or (calibration.method == "none" and calibration.measured is None):
         return (), ()
     if outputs == "probabilities" and model.kind != "onnx":
         return (), (
@@ -342,7 +351,7 @@ def _ship(
         return (), (
             "no calibrated model is written: the temperature that was fitted should not be applied",
         )
-    return tuple(model.ship(calibration.temperature, aside, probe)), ()
+    return tuple(model.export(calibration.temperature, aside, probe)), ()
 
 
 def _write_results(report: Report, aside: Path) -> None:
@@ -355,7 +364,7 @@ def _write_results(report: Report, aside: Path) -> None:
 
 
 def _about_model(job: Job, model: OpenModel, files: tuple[str, ...]) -> AboutModel:
-    inside = model.kind == "onnx" and model.output is None
+    inside = model.kind == "onnx" and model.logits_tensor is None
     recipe = (
         "huggingface-text" if model.kind == "huggingface" and model.expects.text else model.kind
     )
@@ -364,7 +373,7 @@ def _about_model(job: Job, model: OpenModel, files: tuple[str, ...]) -> AboutMod
         title=Path(job.model).name,
         kind=model.kind,
         recipe="onnx-inside" if inside else recipe,
-        output=model.output,
+        output=model.logits_tensor,
         notes=model.notes,
         files=files,
     )

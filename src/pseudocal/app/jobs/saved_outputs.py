@@ -20,7 +20,7 @@ from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.jobs.kept_target import KeptTarget
 from pseudocal.app.jobs.setup import check_count
 from pseudocal.app.jobs.staging import staged
-from pseudocal.app.models.files import AsLogits, Meaning
+from pseudocal.app.models.files import AsLogits, OutputType
 from pseudocal.app.report import AboutData, AboutModel, Report, Timing, timing_since
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Logits, check_rows
@@ -36,7 +36,7 @@ def keep_outputs(
     out: str | Path,
     *,
     inputs: str | Path | None = None,
-    outputs: Meaning | None = None,
+    outputs: OutputType | None = None,
     binary: bool = False,
     field: str | None = None,
     classes: Iterable[str] = (),

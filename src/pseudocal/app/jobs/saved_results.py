@@ -17,7 +17,7 @@ from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.tables import ARRAYS, read_array
 from pseudocal.app.jobs.saved_outputs import saved_array, saved_classes
 from pseudocal.app.jobs.staging import finish
-from pseudocal.app.models.files import AsLogits, Meaning
+from pseudocal.app.models.files import AsLogits, OutputType
 from pseudocal.app.report import Report, measure, row_chunks, write_page
 from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
 from pseudocal.app.report.predictions import Target
@@ -44,7 +44,7 @@ TELLING_ROWS = (
 
 
 def load_outputs(
-    path: Path, *, outputs: Meaning | None = None, field: str | None = None
+    path: Path, *, outputs: OutputType | None = None, field: str | None = None
 ) -> Logits | Maps | StoredArray:
     """Open logits `(n, classes)`, or those of every pixel.
 
@@ -70,7 +70,7 @@ def score_files(
     labels: Path,
     calibration: Path | None,
     *,
-    outputs: Meaning | None,
+    outputs: OutputType | None,
     field: str | None,
 ) -> list[dict[str, Any]]:
     """Compute metrics of saved logits, and of the calibrated ones if there is a calibration.
@@ -153,7 +153,12 @@ def _scored_maps(
 
 
 def apply_file(
-    calibration: Calibration, logits: Path, out: Path, *, outputs: Meaning | None, field: str | None
+    calibration: Calibration,
+    logits: Path,
+    out: Path,
+    *,
+    outputs: OutputType | None,
+    field: str | None,
 ) -> tuple[int, ...]:
     """Write calibrated probabilities, a few rows or one image at a time.
 

@@ -185,7 +185,12 @@ def reading(job: Job) -> dict[str, Any]:
     """Return the settings for opening the models and reading their outputs."""
     named = {} if job.architecture is None else {"architecture": job.architecture}
     consent = {"trust": job.trust, "typed": job.job_file is None}
-    return {"output": job.output, "outputs": job.outputs, "binary": job.binary, **consent, **named}
+    outputs = {
+        "logits_tensor": job.output,
+        "output_type": job.outputs,
+        "binary": job.binary,
+    }
+    return outputs | consent | named
 
 
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:

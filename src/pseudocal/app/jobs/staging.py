@@ -38,7 +38,7 @@ from pseudocal.app.jobs.made_here import (
     remove_made_here,
 )
 from pseudocal.app.jobs.setup import Setup
-from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD
+from pseudocal.app.models.hugging_face import MODEL_FOLDER, MODEL_RECORD
 from pseudocal.files import OutputError, check_writable, locked, replacing, writing
 
 # the folder that workers write to, and how it is known

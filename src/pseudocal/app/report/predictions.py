@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.tables import csv_cell
-from pseudocal.app.models.files import Meaning
+from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.report.record import from_json, to_json
 from pseudocal.app.report.signature import is_signed, signature_of
@@ -124,7 +124,7 @@ class Target:
     labels: tuple[int, ...] | None
     model: str
     output: str | None
-    outputs: Meaning | None
+    outputs: OutputType | None
     binary: bool
     saved: bool = False
     signature: str | None = None

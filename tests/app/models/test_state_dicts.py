@@ -19,13 +19,13 @@ transformers = pytest.importorskip("transformers")
 
 from torch import Tensor, nn  # noqa: E402
 
-from pseudocal.app.models.architectures import (  # noqa: E402
+from pseudocal.app.models.state_dicts import (  # noqa: E402
     import_backbone,
     import_classifier,
+    open_state_dict,
     read_state_dict,
     with_temperature,
 )
-from pseudocal.app.models.state_dict_file import open_state_dict  # noqa: E402
 from pseudocal.arrays import InputError  # noqa: E402
 
 CLASSES = 7
@@ -114,8 +114,8 @@ def test_torchvision_and_timm(body, images, tmp_path) -> None:
     )
     model = open_state_dict(tmp_path / "a.pth", architecture="resnet50")
     (tmp_path / "out").mkdir()
-    assert model.ship is not None
-    assert model.ship(2.5, tmp_path / "out", images.numpy()) == ["model.pth"]
+    assert model.export is not None
+    assert model.export(2.5, tmp_path / "out", images.numpy()) == ["model.pth"]
     shipped = torch.load(tmp_path / "out" / "model.pth", weights_only=True)
     assert shipped.keys() == tensors.keys()
     torch.testing.assert_close(shipped["fc.weight"], tensors["fc.weight"] / 2.5)
