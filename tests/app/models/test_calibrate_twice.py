@@ -187,7 +187,7 @@ def test_names_that_are_taken_are_not_given_again(tmp_path, x, where, activation
         constants=constants,
         classes=1 if binary else 3,
     )
-    options = {} if activation == "Identity" else {"outputs": "probabilities", "binary": binary}
+    options = {} if activation == "Identity" else {"output_type": "probabilities", "binary": binary}
     for _ in range(2):
         path = exported_again(path, 2.0, x, tmp_path, **options)
     graph = onnx.load(path).graph
