@@ -237,8 +237,8 @@ def open_models(job: Job, *, device: str | None = None) -> Models:
 def reading(job: Job) -> dict[str, Any]:
     """The settings for opening the models and reading their outputs."""
     settings: dict[str, Any] = {
-        "output": job.logits_tensor,
-        "outputs": job.output_type,
+        "logits_tensor": job.logits_tensor,
+        "output_type": job.output_type,
         "binary": job.binary,
         "trust": job.trust,
         "typed": job.job_file is None,

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypedDict, get_type_hints
 import tomli_w
 
 from pseudocal.app.inputs.tables import check_regular
-from pseudocal.app.models.files import Meaning as OutputType
+from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import UntrustedError
 from pseudocal.app.records import convert
 from pseudocal.arrays import InputError

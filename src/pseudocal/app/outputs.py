@@ -24,8 +24,7 @@ from pseudocal.app.inputs.tables import (
     read_table,
 )
 from pseudocal.app.inputs.texts import read_descriptions
-from pseudocal.app.models.files import AsLogits
-from pseudocal.app.models.files import Meaning as OutputType
+from pseudocal.app.models.files import AsLogits, OutputType
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
 from pseudocal.app.report import Report, measure, write_page

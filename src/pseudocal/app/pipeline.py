@@ -18,7 +18,7 @@ from pseudocal.app.collect import Models, collect, open_models, plan
 from pseudocal.app.export import reopen_model, why_not_exported
 from pseudocal.app.job import DEFAULT_METHOD, ImageSettings, Job, Note, Sampling, Tick
 from pseudocal.app.label_files import read_labels
-from pseudocal.app.models.files import Meaning as OutputType
+from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER, MODEL_RECORD
+from pseudocal.app.models.hugging_face import MODEL_FOLDER, MODEL_RECORD
 from pseudocal.app.run import (
     CALIBRATION,
     COLLECTED,

@@ -39,9 +39,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.tables import map_array, read_array
-from pseudocal.app.models.files import CODE
-from pseudocal.app.models.files import Meaning as OutputType
-from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER
+from pseudocal.app.models.files import CODE, OutputType
+from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import SECOND_ONLY
 from pseudocal.app.pixels import PixelSample, load_shown_maps
 from pseudocal.app.records import decode_json, encode_json
