@@ -28,13 +28,13 @@ from pseudocal.app.inputs.input_sets import check_found, holds_images, opinion_n
 from pseudocal.app.inputs.labels import read_labels
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
-from pseudocal.app.jobs.job import USUAL_BATCH, Job
+from pseudocal.app.jobs.job import Job
 from pseudocal.app.jobs.masks import Masks, open_masks
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model
 from pseudocal.app.models.model import SECOND_ONLY, OpenModel
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
-from pseudocal.batches import fitting
+from pseudocal.batches import DEFAULT_BATCH_SIZE, fitting
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.randomness import Streams
 
@@ -106,7 +106,7 @@ class Setup:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was found or assumed when the model and the data were opened."""
-        usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
+        usual = self.batch_size == (self.job.batch_size or DEFAULT_BATCH_SIZE)
         fewer = (
             ()
             if usual
@@ -254,8 +254,10 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
         return job.batch_size
     for i in range(min(TRIES, len(inputs))):
         with suppress(Exception):  # inputs that cannot be read are counted later
-            return fitting(model.predict, inputs.read(i)[None], USUAL_BATCH, job.method.memory)
-    return USUAL_BATCH
+            return fitting(
+                model.predict, inputs.read(i)[None], DEFAULT_BATCH_SIZE, job.method.memory
+            )
+    return DEFAULT_BATCH_SIZE
 
 
 def open_data(job: Job, model: OpenModel) -> OpenData:
