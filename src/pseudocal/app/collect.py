@@ -582,7 +582,7 @@ def record_of(plan: Plan, rows: NDArray[np.intp], seconds: float) -> RunRecord:
 def about_model(job: Job, model: OpenModel) -> AboutModel:
     """Describe the model for the record and the report."""
     recipe = model.kind
-    if model.kind == "onnx" and model.output is None:
+    if model.kind == "onnx" and model.logits_tensor is None:
         recipe = "onnx-inside"
     elif model.kind == "huggingface" and model.expects.text:
         recipe = "huggingface-text"
@@ -592,7 +592,7 @@ def about_model(job: Job, model: OpenModel) -> AboutModel:
         title=Path(job.model).name,
         kind=model.kind,
         recipe=recipe,
-        output=model.output,
+        output=model.logits_tensor,
         notes=model.notes,
     )
 
