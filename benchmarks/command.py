@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 import pseudocal
 from pseudocal.app.inputs import Preprocessing, open_inputs
-from pseudocal.app.models.onnx_file import open_onnx
+from pseudocal.app.models.onnx import open_onnx
 
 ROUNDS = 3
 PREPROCESSING = Preprocessing((224, 224), mean=(0.498,), std=(0.502,))

@@ -404,6 +404,20 @@ def test_nothing_in_fit_takes_labels():
     assert "labels" not in inspect.signature(Checked.__call__).parameters
 
 
+def test_steps_carry_the_logits_of_second_models_once():
+    x = target(100)
+    other = lambda x: 2 * model(x)  # noqa: E731
+    steps = list(PseudoCal(epochs=2).steps(model, x, second_opinion=[other, model], batch_size=50))
+    assert [step.epoch for step in steps] == [0, 1, 0, 1]
+    for step in steps[::2]:
+        first, second = step.second_logits
+        np.testing.assert_array_equal(first, 2 * step.logits)
+        np.testing.assert_array_equal(second, step.logits)
+    assert [step.second_logits for step in steps[1::2]] == [(), ()]
+    alone = next(PseudoCal().steps(model, x))
+    assert list(alone.second_logits) == []
+
+
 def test_fit_is_a_fold_over_steps():
     x = target(1000)
     method = PseudoCal(seed=5)

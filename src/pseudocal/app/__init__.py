@@ -1,13 +1,20 @@
 """The application: takes the names of a model file and of a data set, and writes a run folder."""
 
-from pseudocal.app.inputs.blocks import Shard, shards
-from pseudocal.app.job import Job
-from pseudocal.app.labelling import label
-from pseudocal.app.models.files import model_file
-from pseudocal.app.outputs import collect_outputs
-from pseudocal.app.pipeline import calibrate, conclude, refine
-from pseudocal.app.render import Result, render
-from pseudocal.app.run import Run
+from pseudocal.extras import MissingExtraError
+
+try:
+    from pseudocal.app.inputs.blocks import Shard, shards
+    from pseudocal.app.job import Job
+    from pseudocal.app.labelling import label
+    from pseudocal.app.models.files import model_file
+    from pseudocal.app.outputs import collect_outputs
+    from pseudocal.app.pipeline import calibrate, conclude, refine
+    from pseudocal.app.render import Result, render
+    from pseudocal.app.run import Run
+except ModuleNotFoundError as error:
+    if error.name not in ("msgspec", "tomli_w"):
+        raise
+    raise MissingExtraError(error.name, "cli") from error
 
 __all__ = [
     "Job",

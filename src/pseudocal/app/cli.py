@@ -20,7 +20,7 @@ import typer
 
 from pseudocal.app.cli_bench import bench, train
 from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
-from pseudocal.app.job import BATCH_SIZE, ImageSettings, Job, Sampling, read_job
+from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
 from pseudocal.app.labelling import label as write_labelling_page
 from pseudocal.app.models.files import OutputType
 from pseudocal.app.options import (
@@ -52,6 +52,7 @@ from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps
 from pseudocal.app.progress import print_result, score_lines, show_progress
 from pseudocal.app.run import LABEL_TABLE, Run
 from pseudocal.arrays import InputError
+from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
 from pseudocal.extras import MissingExtraError
@@ -396,7 +397,7 @@ def calibrate(
         option(
             group=PERFORMANCE,
             min=2,
-            help=f"inputs per forward pass (default: {BATCH_SIZE}; large segmentation models: as "
+            help=f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: as "
             "many as fit in memory)",
         ),
     ] = None,

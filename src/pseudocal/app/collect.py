@@ -42,7 +42,7 @@ from pseudocal.app.inputs.sets import (
     opinion_names,
 )
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
-from pseudocal.app.job import BATCH_SIZE, Job, Note, Tick, write_job
+from pseudocal.app.job import Job, Note, Tick, write_job
 from pseudocal.app.label_files import check_label_file
 from pseudocal.app.models.encoders import COLUMNS
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model
@@ -61,8 +61,8 @@ from pseudocal.app.run import (
     save_pixels,
     save_run,
 )
-from pseudocal.arrays import InputError, Inputs, Labelled, Predictor, cores
-from pseudocal.batches import Batch, fitting, unread_batches
+from pseudocal.arrays import InputError, Inputs, Labelled, Maps, Predictor, cores
+from pseudocal.batches import DEFAULT_BATCH_SIZE, Batch, fitting, unread_batches
 from pseudocal.calibrators.evidence import Step
 from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
@@ -152,7 +152,7 @@ class Plan:
         if self.views is not None:
             for other in self.views.others:
                 yield Note(f"for the second opinion: {other.words()}")
-        if self.batch_size != (self.job.batch_size or BATCH_SIZE):
+        if self.batch_size != (self.job.batch_size or DEFAULT_BATCH_SIZE):
             yield Note(f"{self.batch_size} inputs per forward pass: more would not fit into memory")
 
     @cached_property
@@ -237,8 +237,8 @@ def open_models(job: Job, *, device: str | None = None) -> Models:
 def reading(job: Job) -> dict[str, Any]:
     """The settings for opening the models and reading their outputs."""
     settings: dict[str, Any] = {
-        "output": job.logits_tensor,
-        "outputs": job.output_type,
+        "logits_tensor": job.logits_tensor,
+        "output_type": job.output_type,
         "binary": job.binary,
         "trust": job.trust,
         "typed": job.job_file is None,
@@ -280,8 +280,8 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
         return job.batch_size
     for i in range(min(TRIES, len(inputs))):
         with suppress(Exception):  # inputs that cannot be read are counted later
-            return fitting(model.predict, inputs.read(i)[None], BATCH_SIZE, job.method.memory)
-    return BATCH_SIZE
+            return fitting(model.predict, inputs.read(i)[None], DEFAULT_BATCH_SIZE, job.method.memory)
+    return DEFAULT_BATCH_SIZE
 
 
 def open_data(job: Job, model: OpenModel) -> Data:
@@ -392,9 +392,10 @@ def collect(plan: Plan, folder: Path) -> Progress:
                 plan.check(step.real)
                 is_segmentation = step.real.groups is not None
                 background.submit(warm_up)  # while the model predicts
-            _write(writer, step)
             evidence.add(step)
-            yield Tick("calibrating", len(step.rows), len(plan.order))
+            if step.epoch == 0:  # later epochs mix the same inputs again
+                _write(writer, step)
+                yield Tick("calibrating", len(step.rows), len(plan.order))
             if evidence.converged(job.method.tolerance):
                 break
         if job.predict == "all":
@@ -424,7 +425,7 @@ class Probe:
 
     def __init__(self) -> None:
         self.rows: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self._inputs: Any = None
+        self._inputs: Inputs | None = None
 
     def watch(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """Pass batches on, and keep the first inputs."""
@@ -437,7 +438,7 @@ class Probe:
     def inputs(self, plan: Plan) -> Inputs:
         """The inputs as the model takes them."""
         if plan.views is None:
-            return self._inputs  # type: ignore[no-any-return]
+            return self._inputs
         return plan.views.of_first(self._inputs)
 
 
@@ -458,7 +459,8 @@ def _steps(plan: Plan, first: Any, seconds: list[Any], batches: Iterator[Batch])
     """The steps of the method, without mixup samples if the inputs cannot be mixed."""
     if plan.data.not_mixed is not None:
         return unmixed_steps(first, batches)
-    return plan.job.method.steps(first, batches, second_opinion=seconds)
+    total = len(plan.order)
+    return plan.job.method.steps(first, batches, second_opinion=seconds, total=total)
 
 
 def _write(writer: LogitWriter, step: Step) -> None:
@@ -481,13 +483,15 @@ def _sample_pixels(
 ) -> Generator[Tick, None, None]:
     """Predict the images again, and keep some pixels of each: all logits are too large to store."""
     samples = list[PixelSample]()
-    shown = []
+    shown = list[tuple[Maps, NDArray[Any] | None]]()
     with closing(_batches(plan, rows, unreadable)) as batches:
         for batch in batches:
             maps = predict(batch.inputs)
             for i, image in zip(batch.rows.tolist(), maps, strict=True):
                 mask = None if plan.masks is None else plan.masks[i]
-                samples.append(sample_of_image(plan, i, np.asarray(image), mask))
+                samples.append(
+                    sample_of_image(plan.inputs, i, np.asarray(image), len(plan.order), mask)
+                )
                 if len(shown) < SHOWN_MAPS:
                     shown.append(small_maps(image, mask))
             yield Tick("predicting", len(batch.rows), len(rows))
@@ -495,15 +499,24 @@ def _sample_pixels(
 
 
 def sample_of_image(
-    plan: Plan, i: int, image: Any, mask: NDArray[Any] | None = None
+    inputs: InputSet, i: int, image: Maps, total: int, mask: NDArray[Any] | None = None
 ) -> PixelSample:
-    """The pixels to keep of image i."""
+    """The pixels to keep of image i.
+
+    Args:
+        inputs: the images.
+        i: the number of the image.
+        image: its logits `(classes, height, width)`.
+        total: the number of images.
+        mask: the true class of each pixel, for evaluation only.
+
+    """
     return PixelSample.of(
         image,
         image_row(image, 1.0),
         i,
-        most=pixels_each(len(plan.order), len(image)),
-        frame=frame_of(plan.inputs, i),
+        most=pixels_each(total, len(image)),
+        frame=frame_of(inputs, i),
         mask=mask,
     )
 
@@ -569,7 +582,7 @@ def record_of(plan: Plan, rows: NDArray[np.intp], seconds: float) -> RunRecord:
 def about_model(job: Job, model: OpenModel) -> AboutModel:
     """Describe the model for the record and the report."""
     recipe = model.kind
-    if model.kind == "onnx" and model.output is None:
+    if model.kind == "onnx" and model.logits_tensor is None:
         recipe = "onnx-inside"
     elif model.kind == "huggingface" and model.expects.text:
         recipe = "huggingface-text"
@@ -579,7 +592,7 @@ def about_model(job: Job, model: OpenModel) -> AboutModel:
         title=Path(job.model).name,
         kind=model.kind,
         recipe=recipe,
-        output=model.output,
+        output=model.logits_tensor,
         notes=model.notes,
     )
 

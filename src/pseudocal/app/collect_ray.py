@@ -170,7 +170,7 @@ class CollectWork:
         batch_size: inputs per forward pass.
         out: the folder of the files, which every worker can write to.
         mixed: whether mixup samples are made and predicted.
-        plan: for a segmentation model, which keeps some pixels of each image.
+        total: the number of inputs of all blocks; None if they have not been counted.
 
     """
 
@@ -179,7 +179,7 @@ class CollectWork:
     source: Any
     batch_size: int
     out: Path
-    plan: Plan | None
+    total: int | None
     mixed: bool = True
 
     def start(self) -> WorkOnBlock:
@@ -215,8 +215,11 @@ class CollectWork:
             second_opinion=seconds,
             batch_size=self.batch_size,
             part=None if contents.numbered else number,
+            total=self.total,
         ):
             evidence.add(step)
+            if step.epoch > 0:  # which mixes the same inputs again
+                continue
             rows.append(step.rows)
             if step.logits is not None:
                 logits.append([step.logits, *step.second_logits])
@@ -245,12 +248,14 @@ class CollectWork:
             return {"rows": numbers, "logits": first, **named}
         if not rows:
             return {"rows": numbers}
-        assert self.plan is not None
+        if self.total is None:
+            raise InputError("a segmentation model needs images, not files of rows")
         samples = []
         kept = []
         for batch in _batches_of(contents, self.batch_size):
             for i, image in zip(batch.rows.tolist(), predict(batch.inputs), strict=True):
-                samples.append(sample_of_image(self.plan, i, np.asarray(image)))
+                sample = sample_of_image(self.source, i, np.asarray(image), self.total)
+                samples.append(sample)
                 kept.append(i)
         return {"rows": np.array(kept), **PixelSample.concatenate(samples).arrays()}
 
@@ -277,6 +282,9 @@ class Parts:
 
     def __init__(self, out: Path, blocks: BlockPlan, executor: RayExecutor) -> None:
         plan = blocks.plan
+        method = plan.job.method
+        if blocks.shards and method.epochs is None:
+            method = replace(method, epochs=1)
         self.out = out
         self.evidence: Evidence = plan.job.method.empty_evidence()
         self.merged = 0  # blocks whose evidence counts
@@ -285,12 +293,12 @@ class Parts:
         self._blocks = blocks
         self._executor = executor
         self._work = CollectWork(
-            method_for_blocks(plan.job.method, len(blocks.blocks)),
+            method_for_blocks(method, len(blocks.blocks)),
             _sent_models(plan),
             sendable(blocks.source),
             plan.batch_size,
             out,
-            None if blocks.shards else plan,
+            None if blocks.shards else len(plan.order),
         )
         self._prepare()
 

@@ -17,7 +17,7 @@ from pseudocal.skipped import one_line
 
 def why_not_exported(run: Run, calibration: Calibration, model: OpenModel) -> str | None:
     """Why no calibrated model can be written, for the user; None if it can, or need not be said."""
-    if model.ship is None or not _is_fitted(calibration):
+    if model.export is None or not _is_fitted(calibration):
         return None
     if run.record.output_type == "probabilities" and model.kind != "onnx":
         return f"no model exported: the {model.kind} returns probabilities, not logits"
@@ -36,11 +36,11 @@ def export(run: Run, calibration: Calibration, model: OpenModel, folder: Path) -
         folder: where to write it.
 
     """
-    if model.ship is None or not _is_fitted(calibration):
+    if model.export is None or not _is_fitted(calibration):
         return ()
     if why_not_exported(run, calibration, model) is not None:
         return ()
-    return tuple(model.ship(calibration.temperature, folder, run.probe()))
+    return tuple(model.export(calibration.temperature, folder, run.probe()))
 
 
 def _is_fitted(calibration: Calibration) -> bool:
@@ -57,11 +57,11 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     name = record.model.name
     if record.saved or kind_of(name) == "callable":
         return None
-    meaning: dict[str, Any] = {"outputs": record.output_type, "binary": record.binary}
+    meaning: dict[str, Any] = {"output_type": record.output_type, "binary": record.binary}
     model = open_model(
-        name, trust=trust, typed=False, device=device, output=record.logits_tensor, **meaning
+        name, trust=trust, typed=False, device=device, logits_tensor=record.logits_tensor, **meaning
     )
-    if model.ship is None:
+    if model.export is None:
         return None
     try:
         found, collected = run.compare(AsLogits(model.predict, **meaning)(run.probe()))

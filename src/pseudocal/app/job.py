@@ -24,7 +24,6 @@ from pseudocal.files import brief, is_inside, own_file, replacing
 from pseudocal.skipped import one_line
 
 Sampling = Literal["stratified", "random"]
-BATCH_SIZE = 64  # inputs per forward pass, unless the user says how many
 DEFAULT_METHOD = PseudoCal()
 NULL = "none"  # TOML has no null
 CONSENT = ("job_file", "trust")  # never written to a file

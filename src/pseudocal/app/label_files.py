@@ -11,8 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pseudocal.app.inputs.tables import NUMBER, plain_cell
-from pseudocal.app.inputs.tables import check_regular
+from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.job import Sampling
 from pseudocal.app.report.labelling import NOT_A_CLASS, label_texts
 from pseudocal.app.run import Run, pixel_name

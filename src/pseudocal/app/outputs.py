@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.collect import check_class_count
-from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.ground_truth import read_ground_truth
+from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.tables import (
     ARRAYS,
     TABLES,
@@ -27,8 +27,9 @@ from pseudocal.app.inputs.texts import read_descriptions
 from pseudocal.app.models.files import AsLogits, OutputType
 from pseudocal.app.publishing import finish_publishing, publishing
 from pseudocal.app.records import to_plain
-from pseudocal.app.report import Report, measure, row_chunks, write_page
+from pseudocal.app.report import Report, measure, write_page
 from pseudocal.app.report.comparison import ComparedLine, comparison, line_of
+from pseudocal.app.report.predictions import row_chunks
 from pseudocal.app.run import (
     CALIBRATION,
     LOGITS,

@@ -15,7 +15,7 @@ import numpy as np
 from pseudocal.app.export import export
 from pseudocal.app.inputs.tables import ARRAYS
 from pseudocal.app.inputs.texts import open_texts
-from pseudocal.app.models.hugging_face_folder import MODEL_FOLDER
+from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import Report, report_of, write_report
 from pseudocal.app.report.card import card_of

@@ -54,6 +54,8 @@ class Step:
         passes: The number of inputs and mixup samples that all models predicted.
         epoch: How often the inputs were paired before.
         surrogate_samples: What a surrogate learns from the batch; empty if there is none.
+        second_logits: The logits of each second model for the inputs, of shape `(n, classes)`;
+            empty if there is none, and in every epoch but the first.
 
     """
 
@@ -66,6 +68,7 @@ class Step:
     passes: int
     epoch: int = 0
     surrogate_samples: Sequence[SurrogateBatch] = ()
+    second_logits: Sequence[Logits] = ()
 
     def __repr__(self) -> str:
         return f"Step({len(self.rows)} inputs, {self.pairs} pairs, {len(self.mixup_samples)} mixup samples, epoch {self.epoch})"

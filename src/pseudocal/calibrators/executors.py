@@ -199,6 +199,26 @@ def block_order(seed: int, n: int) -> NDArray[np.intp]:
     return Streams(seed).blocks().permutation(n)
 
 
+def method_for_blocks(method: PseudoCal, blocks: int) -> PseudoCal:
+    """The settings for one of many blocks: a smaller sample, no early stop, pairs within a batch.
+
+    The samples of all blocks together take at most four times the memory of the method, or 8 MiB
+    for each block.
+
+    >>> from pseudocal import PseudoCal
+    >>> small = method_for_blocks(PseudoCal(memory=2**29, tolerance=0.02), 64)
+    >>> small.memory == 2**29 * 4 // 64, small.tolerance, small.pairing
+    (True, None, 'batch')
+
+    Args:
+        method: The settings of the calibration.
+        blocks: The number of blocks.
+
+    """
+    memory = min(method.memory, max(ALWAYS_SENT, 4 * method.memory // blocks))
+    return replace(method, memory=memory, tolerance=None, pairing="batch")
+
+
 class Merging:
     """Merge the evidence of each block, in order, until the tolerance is reached.
 
@@ -208,13 +228,10 @@ class Merging:
 
     def __init__(self, work: BlockWork, blocks: Sequence[Block], executor: Executor) -> None:
         method = work.method
-        sample = min(method.memory, max(ALWAYS_SENT, 4 * method.memory // len(blocks)))
         self._tolerance = method.tolerance
         epochs = 1 if method.epochs is None and work.total is None else method.epochs
-        self._work = replace(
-            work,
-            method=replace(method, memory=sample, tolerance=None, pairing="batch", epochs=epochs),
-        )
+        block_method = method_for_blocks(replace(method, epochs=epochs), len(blocks))
+        self._work = replace(work, method=block_method)
         self._blocks, self._executor = blocks, executor
         self._skipped = Skipped(len(blocks), executor.max_bad, "blocks to fail")
         self._unreadable = unreadable_in(blocks, executor.max_bad)

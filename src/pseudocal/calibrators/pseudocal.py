@@ -297,6 +297,7 @@ class PseudoCal:
                     after - before,
                     epoch,
                     surrogate_samples,
+                    second_logits=others if epoch == 0 else (),
                 )
                 before = after
             pairing.keep(batch, outputs, classes)

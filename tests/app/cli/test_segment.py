@@ -465,7 +465,7 @@ def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(netw
             tmp_path / "named.pt"
         )
     opened = open_torchscript(tmp_path / "named.pt")
-    assert opened.ship(2.0, tmp_path, x) == ["model.pt"]
+    assert opened.export(2.0, tmp_path, x) == ["model.pt"]
     np.testing.assert_allclose(
         open_torchscript(tmp_path / "model.pt").predict(x), opened.predict(x) / 2, atol=1e-6
     )

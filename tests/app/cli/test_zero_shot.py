@@ -146,7 +146,7 @@ def test_logits_are_the_scaled_cosines_of_the_encoder(kind, encoders):
 
 def test_it_returns_logits_whatever_the_model_returns(encoders):
     found = open_model(
-        f"zero-shot:{encoders['clip']}", classes=NAMES, outputs="probabilities", binary=True
+        f"zero-shot:{encoders['clip']}", classes=NAMES, output_type="probabilities", binary=True
     )
     x = np.zeros((2, 3, SIDE, SIDE), dtype=np.float32)
     np.testing.assert_array_equal(logits_reader(found, "probabilities", True)(x), found.predict(x))

@@ -70,11 +70,11 @@ def metadata(path):
     return {each.key: each.value for each in found}
 
 
-def shipped_again(path, temperature, x, tmp_path, **options):
+def exported_again(path, temperature, x, tmp_path, **options):
     """Export a file with a temperature; return the new file."""
     folder = tmp_path / f"after {Path(path).stem} {len(list(tmp_path.iterdir()))}"
     folder.mkdir()
-    open_model(path, **options).ship(temperature, folder, x)
+    open_model(path, **options).export(temperature, folder, x)
     onnx.checker.check_model(str(folder / "model.onnx"), full_check=True)
     return str(folder / "model.onnx")
 
@@ -105,9 +105,9 @@ def test_the_command_calibrates_a_file_three_times(tmp_path, x):
 
 
 def test_another_temperature_replaces_the_constant(tmp_path, x):
-    once = shipped_again(saved(tmp_path / "model.onnx"), 1.7, x, tmp_path)
-    twice = shipped_again(once, 0.6, x, tmp_path)
-    thrice = shipped_again(twice, 2.3, x, tmp_path)
+    once = exported_again(saved(tmp_path / "model.onnx"), 1.7, x, tmp_path)
+    twice = exported_again(once, 0.6, x, tmp_path)
+    thrice = exported_again(twice, 2.3, x, tmp_path)
     assert len(onnx.load(once).graph.node) == len(onnx.load(thrice).graph.node) == 3
     original = open_model(str(tmp_path / "model.onnx")).predict(x)
     np.testing.assert_allclose(
@@ -116,13 +116,13 @@ def test_another_temperature_replaces_the_constant(tmp_path, x):
 
 
 def test_a_constant_that_the_metadata_contradicts_counts(tmp_path, x):
-    once = shipped_again(saved(tmp_path / "model.onnx"), 2.0, x, tmp_path)
+    once = exported_again(saved(tmp_path / "model.onnx"), 2.0, x, tmp_path)
     model = onnx.load(once)
     for each in model.metadata_props:
         if each.key == "pseudocal_temperature":
             each.value = "77"
     onnx.save(model, once)
-    twice = shipped_again(once, 3.0, x, tmp_path)
+    twice = exported_again(once, 3.0, x, tmp_path)
     assert metadata(twice)["pseudocal_temperature"] == "6.0"
 
 
@@ -132,8 +132,8 @@ def test_half_precision_keeps_the_digits_of_the_first_temperature(tmp_path, x):
     model = onnx.load(path)
     model.graph.node[1].attribute.append(onnx.helper.make_attribute("to", onnx.TensorProto.FLOAT16))
     onnx.save(model, path)
-    path = shipped_again(path, 1.0001, x, tmp_path)  # 1 in half precision
-    path = shipped_again(path, 1.5, x, tmp_path)
+    path = exported_again(path, 1.0001, x, tmp_path)  # 1 in half precision
+    path = exported_again(path, 1.5, x, tmp_path)
     assert float(metadata(path)["pseudocal_temperature"]) == pytest.approx(1.50015, rel=1e-12)
 
 
@@ -142,11 +142,13 @@ def test_probabilities_can_be_calibrated_twice(tmp_path, x, binary):
     classes = 1 if binary else 3
     activation = [("Sigmoid" if binary else "Softmax", ["z"], ["y"])]
     path = saved(tmp_path / "model.onnx", after=activation, classes=classes)
-    z = open_model(path, output="z").predict(x).astype(np.float64) / (1.7 * 0.9)
+    z = open_model(path, logits_tensor="z").predict(x).astype(np.float64) / (1.7 * 0.9)
     for temperature in (1.7, 0.9):
-        path = shipped_again(path, temperature, x, tmp_path, outputs="probabilities", binary=binary)
+        path = exported_again(
+            path, temperature, x, tmp_path, output_type="probabilities", binary=binary
+        )
     expected = 1 / (1 + np.exp(-z)) if binary else np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
-    found = open_model(path, outputs="probabilities", binary=binary).predict(x)
+    found = open_model(path, output_type="probabilities", binary=binary).predict(x)
     np.testing.assert_allclose(found, expected, atol=1e-4)  # a sigmoid is clipped
     assert float(metadata(path)["pseudocal_temperature"]) == pytest.approx(1.7 * 0.9)
 
@@ -185,9 +187,9 @@ def test_names_that_are_taken_are_not_given_again(tmp_path, x, where, activation
         constants=constants,
         classes=1 if binary else 3,
     )
-    options = {} if activation == "Identity" else {"outputs": "probabilities", "binary": binary}
+    options = {} if activation == "Identity" else {"output_type": "probabilities", "binary": binary}
     for _ in range(2):
-        path = shipped_again(path, 2.0, x, tmp_path, **options)
+        path = exported_again(path, 2.0, x, tmp_path, **options)
     graph = onnx.load(path).graph
     tensors = [name for node in graph.node for name in node.output] + [
         each.name for each in graph.initializer
@@ -204,7 +206,7 @@ def test_a_division_whose_constant_others_read_is_left_alone(tmp_path, x):
     ]
     path = saved(tmp_path / "model.onnx", after=after, constants=["pseudocal_temperature"])
     before = open_model(path).predict(x)
-    other = open_model(path, output="other").predict(x)
-    path = shipped_again(path, 2.0, x, tmp_path)
+    other = open_model(path, logits_tensor="other").predict(x)
+    path = exported_again(path, 2.0, x, tmp_path)
     np.testing.assert_allclose(open_model(path).predict(x), before / 2, rtol=1e-6)
-    np.testing.assert_array_equal(open_model(path, output="other").predict(x), other)
+    np.testing.assert_array_equal(open_model(path, logits_tensor="other").predict(x), other)

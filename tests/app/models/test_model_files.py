@@ -93,7 +93,7 @@ def test_a_graph_that_onnxruntime_runs_is_enough(tmp_path):
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     np.testing.assert_array_equal(model.predict(x), x[:, :3])
     (tmp_path / "out").mkdir()
-    assert model.ship(2.0, tmp_path / "out", x) == ["model.onnx"]
+    assert model.export(2.0, tmp_path / "out", x) == ["model.onnx"]
     np.testing.assert_array_equal(
         open_model(str(tmp_path / "out" / "model.onnx")).predict(x), x[:, :3] / 2
     )
@@ -103,7 +103,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
     whole = small_graph(("MatMul", "x", "y"))
     for end in range(1, len(whole)):
         (tmp_path / "cut.onnx").write_bytes(whole[:end])
-        with pytest.raises(InputError, match=r"^expected an? (ONNX file|graph)"):
+        with pytest.raises(InputError, match=r"not ONNX|the graph"):
             open_model(str(tmp_path / "cut.onnx"))
 
 
@@ -128,5 +128,5 @@ def test_a_file_that_is_cut_anywhere_is_refused(tmp_path):
 )
 def test_a_graph_that_cannot_run_is_refused(tmp_path, broken):
     (tmp_path / "broken.onnx").write_bytes(broken())
-    with pytest.raises(InputError, match=r"^expected an? (ONNX file|graph)[^\n]*$"):
+    with pytest.raises(InputError, match=r"^[^\n]*(not ONNX|the graph)[^\n]*$"):
         open_model(str(tmp_path / "broken.onnx"))

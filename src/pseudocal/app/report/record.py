@@ -5,14 +5,11 @@ It is saved as `report.json`, and the page is drawn from it.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, fields, is_dataclass
-from enum import StrEnum
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
+from pseudocal.app.records import decode_json, encode_json, to_plain
 from pseudocal.app.report.sections import (
     AboutFit,
     Bins,
@@ -30,21 +27,6 @@ from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError
 from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.trust import Trust
-from pseudocal.files import brief, load_json, replacing
-
-REPORT_FORMAT = "pseudocal-report"
-REPORT_VERSION = 4
-LARGEST_NUMBER, LARGEST_WHOLE = (
-    1e300,
-    2**63,
-)  # the largest numbers that a report may hold; NaN and inf are refused
-WORDS = {
-    str: "text",
-    int: "a whole number",
-    float: "a finite number",
-    bool: "true or false",
-    NoneType: "null",
-}
 
 
 @dataclass(frozen=True)
@@ -89,6 +71,8 @@ class Report:
     versions: dict[str, str]
     timing: Timing
     facts: tuple[Fact, ...] = ()
+    format: Literal["pseudocal-report"] = "pseudocal-report"
+    format_version: Literal[5] = 5
 
     def __repr__(self) -> str:
         return f"Report({self.model.title} on {self.data.name}: {self.verdict}, T = {self.calibration.temperature:.3f})"
@@ -122,37 +106,9 @@ class Report:
         return "inputs" if self.segmentation is None else "pixels"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return {"format": REPORT_FORMAT, "format_version": REPORT_VERSION, **to_json(self)}
-
-    @classmethod
-    def from_dict(cls, content: Any) -> Report:
-        """Rebuild a report from `to_dict`.
-
-        Other formats or versions, and missing or mistyped fields, are refused.
-
-        >>> Report.from_dict({"format": "pseudocal-report", "format_version": 99})
-        Traceback (most recent call last):
-        pseudocal.arrays.InputError: expected a report of format version 4, got 99
-
-        Args:
-            content: JSON values, as `to_dict` returned them.
-
-        """
-        if not isinstance(content, dict) or content.get("format") != REPORT_FORMAT:
-            got = content.get("format") if isinstance(content, dict) else content
-            raise InputError(f"expected a file of format {REPORT_FORMAT}, got {repr(got)[:80]}")
-        version = content.get("format_version")
-        if version != REPORT_VERSION or isinstance(version, bool):
-            raise InputError(
-                f"expected a report of format version {REPORT_VERSION}, got {repr(version)[:80]}"
-            )
-        rest = {
-            key: value for key, value in content.items() if key not in ("format", "format_version")
-        }
-        report: Report = from_json(cls, rest, "report")
-        check_consistent(report)
-        return report
+        """The report as JSON values."""
+        content: dict[str, Any] = to_plain(self)
+        return content
 
     def save(self, path: Path) -> None:
         """Write the report as JSON, under a temporary name that is then renamed.
@@ -161,23 +117,19 @@ class Report:
             path: the file.
 
         """
-        with replacing(path) as aside:
-            aside.write_text(
-                json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n", encoding="utf-8"
-            )
+        encode_json(path, self)
 
     @classmethod
     def load(cls, path: Path) -> Report:
         """Read what `save` wrote."""
         if not path.exists():
-            raise InputError(
-                f"expected the folder of a calibration, with {path.name}, got {path.parent}"
-            )
-        content = load_json(path, "a report file")
+            raise InputError(f"{path.parent} has no {path.name}: it is no folder of a calibration")
+        report = decode_json(path, cls, "a report")
         try:
-            return cls.from_dict(content)
+            check_consistent(report)
         except InputError as error:
             raise InputError(f"{error} in {path}") from error
+        return report
 
 
 def check_consistent(report: Report) -> None:
@@ -248,108 +200,3 @@ def _check_images(*addresses: str | None) -> None:
     for address in addresses:
         if address is not None and not address.startswith("data:image/"):
             raise InputError(f"expected an image as a data URL, got {address[:80]!r}")
-
-
-def to_json(value: Any) -> Any:
-    """Turn a dataclass and everything in it into JSON values.
-
-    >>> from pseudocal.app.report.sections import Fact
-    >>> to_json((Fact("note", "Few."), None))
-    [{'level': 'note', 'text': 'Few.'}, None]
-    """
-    if is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, dict):
-        return {key: to_json(part) for key, part in value.items()}
-    return [to_json(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def from_json(kind: Any, value: Any, where: str) -> Any:
-    """Rebuild a value of the type `kind` from JSON values.
-
-    >>> from_json(tuple[float, ...], [1, 0.5], "edges")
-    (1.0, 0.5)
-    >>> from_json(dict[str, int], {"inputs": "many"}, "data")
-    Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected a whole number as data.inputs, got 'many'
-
-    Args:
-        kind: a dataclass, `str`, `int`, `float`, `bool`, `Any`, or a `Literal`, an optional, a
-            tuple or a dictionary.
-        value: the value that `json.loads` returned.
-        where: the name of the value, for error messages.
-
-    """
-    if kind is Any:
-        return value
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        codes = tuple(code.value for code in kind)
-        return kind(value) if _among(value, codes) else _refuse("a known code", value, where)
-    if is_dataclass(kind):
-        return _dataclass(kind, value, where)
-    origin = get_origin(kind)
-    parts = get_args(kind)
-    if origin is Literal:
-        return (
-            value
-            if _among(value, parts)
-            else _refuse("one of " + ", ".join(map(repr, parts)), value, where)
-        )
-    if origin in (UnionType, Union):  # the latter of a Literal
-        [other] = [part for part in parts if part is not NoneType]
-        return None if value is None else from_json(other, value, where)
-    if origin is tuple:
-        return _tuple(parts, value, where)
-    if origin is dict:
-        pairs = value.items() if isinstance(value, dict) else _refuse("an object", value, where)
-        return {key: from_json(parts[1], part, f"{where}.{key}") for key, part in pairs}
-    return _plain(kind, value, where)
-
-
-def _dataclass(kind: Any, value: Any, where: str) -> Any:
-    hints = _hints(kind)
-    if not isinstance(value, dict):
-        _refuse("an object", value, where)
-    if missing := [name for name in hints if name not in value]:
-        raise InputError(f"expected {where} with the field {missing[0]!r}, got none")
-    if unknown := [name for name in value if name not in hints]:
-        raise InputError(f"expected {where} with the fields {', '.join(hints)}, got {unknown[0]!r}")
-    return kind(
-        **{name: from_json(hint, value[name], f"{where}.{name}") for name, hint in hints.items()}
-    )
-
-
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
-
-
-def _tuple(parts: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    many = parts[-1] is Ellipsis
-    if not isinstance(value, list) or not (many or len(value) == len(parts)):
-        _refuse("a list" if many else f"a list of {len(parts)}", value, where)
-    kinds = [parts[0]] * len(value) if many else parts
-    return tuple(
-        from_json(kind, part, f"{where}[{i}]")
-        for i, (kind, part) in enumerate(zip(kinds, value, strict=True))
-    )
-
-
-def _plain(kind: type, value: Any, where: str) -> Any:
-    """Check text, a number or a boolean; an integer is accepted as a float."""
-    number = type(value) in (int, float) and abs(value) <= (
-        LARGEST_NUMBER if kind is float else LARGEST_WHOLE
-    )
-    if kind is float and number:
-        return float(value)
-    fits = type(value) is kind and kind is not float and (kind is not int or number)
-    return value if fits else _refuse(WORDS[kind], value, where)
-
-
-def _among(value: Any, options: tuple[Any, ...]) -> bool:
-    return any(type(value) is type(option) and value == option for option in options)
-
-
-def _refuse(expected: str, value: Any, where: str) -> Any:
-    raise InputError(f"expected {expected} as {where}, got {brief(value)}")

@@ -2,7 +2,7 @@
 // Names of files, columns and classes are others' text: they are set with textContent, never as markup.
 const FEW = 10; // classes: as many as there are digits; more are searched
 const SHOWN = 1000; // classes at a time
-const { questions, classes, labels, others, guards } = JSON.parse(document.getElementById("data").textContent);
+const { chosen, unit, classes, labels, others, guards } = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
 const search = element("search");
 const few = classes.length <= FEW;
@@ -13,14 +13,14 @@ const choices = classes.map((text, i) => choice(text, labels[i], few ? keys[i] :
 const otherChoices = others.map((text, i) => choice(text, text, freeKey(["?*&", "-!#"][i])));
 const byLabel = new Map([...choices, ...otherChoices].map((one) => [one.label, one]));
 
-const answers = questions.map((question) => stored(question.key)); // labels, undefined where there is none yet
-const past = []; // what was answered before each change: [question, label]
-let at = 0; // the question that is shown; past the last one is the end
+const given = chosen.map((input) => stored(input.key)); // labels, undefined where there is none yet
+const past = []; // the label before each change: [input, label]
+let at = 0; // the input that is shown; past the last one is the end
 let matches = choices;
 let marked; // the match that Enter takes, if any
 let saved = ""; // the file as it was saved last
 
-// --- answers, and where they are kept
+// --- labels, and where they are kept
 
 function stored(key) {
   try {
@@ -33,10 +33,10 @@ function stored(key) {
 }
 
 function put(i, label) {
-  answers[i] = label;
+  given[i] = label;
   try {
-    if (label === undefined) localStorage.removeItem(questions[i].key);
-    else localStorage.setItem(questions[i].key, label);
+    if (label === undefined) localStorage.removeItem(chosen[i].key);
+    else localStorage.setItem(chosen[i].key, label);
   } catch {
     warn();
   }
@@ -46,9 +46,9 @@ function warn() {
   element("warning").hidden = false;
 }
 
-function answer(label) {
-  if (at === questions.length) return;
-  past.push([at, answers[at]]);
+function give(label) {
+  if (at === chosen.length) return;
+  past.push([at, given[at]]);
   put(at, label);
   go(nextOpen(at));
 }
@@ -61,22 +61,22 @@ function undo() {
 }
 
 function nextOpen(from) {
-  const open = [...questions.keys()].filter((i) => answers[i] === undefined);
-  return open.find((i) => i > from) ?? open[0] ?? questions.length;
+  const open = [...chosen.keys()].filter((i) => given[i] === undefined);
+  return open.find((i) => i > from) ?? open[0] ?? chosen.length;
 }
 
 // --- the file
 
 function cell(text) {
-  // or a spreadsheet would calculate it: see csv_cells.py
+  // or a spreadsheet would calculate it: see csv_cell in tables.py
   const guarded = text.replace(new RegExp(guards.within, "g"), "$1'").replace(new RegExp(guards.start), "'");
   return `"${guarded.replaceAll('"', '""')}"`;
 }
 
 function table() {
-  const header = questions[0].pixel ? ["file", "y", "x", "label"] : ["file", "label"];
-  const rows = questions.flatMap(({ name, pixel }, i) =>
-    answers[i] === undefined ? [] : [[name, ...(pixel ?? []).map(String), answers[i]]],
+  const header = chosen[0].pixel ? ["file", "y", "x", "label"] : ["file", "label"];
+  const rows = chosen.flatMap(({ name, pixel }, i) =>
+    given[i] === undefined ? [] : [[name, ...(pixel ?? []).map(String), given[i]]],
   );
   return [header, ...rows].map((row) => row.map(cell).join(",") + "\r\n").join("");
 }
@@ -85,11 +85,11 @@ function save() {
   saved = table();
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([saved], { type: "text/csv" }));
-  link.download = "answers.csv";
+  link.download = "labels.csv";
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   show();
-  say(`Saved ${count(done())} as answers.csv.`);
+  say(`Saved ${count(done())} as labels.csv.`);
 }
 
 // --- what is shown
@@ -98,7 +98,7 @@ function choice(text, label, key) {
   const button = made("button", text);
   button.type = "button";
   button.addEventListener("click", (event) => {
-    if (event.detail < 2) answer(label); // the second click of a double click would answer the next question
+    if (event.detail < 2) give(label); // the second click of a double click would label the next input
   });
   if (key) {
     const sign = made("kbd", key);
@@ -117,11 +117,11 @@ function made(tag, text, name = "") {
 }
 
 function done() {
-  return answers.filter((label) => label !== undefined).length;
+  return given.filter((label) => label !== undefined).length;
 }
 
 function count(n) {
-  return n === 1 ? "1 answer" : `${n} answers`;
+  return n === 1 ? "1 label" : `${n} labels`;
 }
 
 function say(text) {
@@ -129,47 +129,47 @@ function say(text) {
 }
 
 function go(i) {
-  at = Math.max(0, Math.min(i, questions.length));
+  at = Math.max(0, Math.min(i, chosen.length));
   search.value = "";
   show();
   find();
   element("classes").scrollTop = 0;
-  if (at === questions.length) element("save").focus();
+  if (at === chosen.length) element("save").focus();
   else if (!few && fine) search.focus({ preventScroll: true });
-  say(at === questions.length ? element("prompt").textContent : element("where").textContent);
+  say(at === chosen.length ? element("prompt").textContent : element("where").textContent);
 }
 
 function show() {
-  const ended = at === questions.length;
+  const ended = at === chosen.length;
   element("work").hidden = ended;
   element("end").hidden = !ended;
-  element("prompt").textContent = ended ? summary() : questions[at].pixel ? "What is at the mark?" : "What is this?";
-  element("where").textContent = ended ? "Your answers" : `Question ${at + 1} of ${questions.length}`;
-  element("count").textContent = `${done()} of ${questions.length} answered`;
+  element("prompt").textContent = ended ? summary() : chosen[at].pixel ? "What is at the mark?" : "What is this?";
+  element("where").textContent = ended ? "Your labels" : `Label ${chosen.length} ${unit}: ${at + 1} of ${chosen.length}`;
+  element("count").textContent = `${done()} of ${chosen.length} labelled`;
   element("bar").value = done();
   element("back").disabled = at === 0;
   element("next").disabled = ended;
-  element("next").firstChild.data = answers[at] === undefined ? "Skip " : "Next ";
+  element("next").firstChild.data = given[at] === undefined ? "Skip " : "Next ";
   element("undo").disabled = !past.length;
   element("save").disabled = !done();
-  element("save").classList.toggle("ready", done() === questions.length && saved !== table());
+  element("save").classList.toggle("ready", done() === chosen.length && saved !== table());
   showGap();
   if (ended) showEnd();
-  else showQuestion(questions[at]);
+  else showInput(chosen[at]);
 }
 
-// A file that was saved with an answer after an open question: the answers are no fair sample.
+// A file with a label after an input without one: the labels are no fair sample.
 function showGap() {
-  const open = answers.indexOf(undefined);
+  const open = given.indexOf(undefined);
   element("gap").hidden = open < 0 || done() <= open || saved !== table();
   element("gap").textContent =
-    `Question ${open + 1} is open and a later one is not: pseudocal refine refuses such a file. ` +
-    `Answer it, if only with "${others[0]}", and save again.`;
+    `Input ${open + 1} has no label and a later one has: pseudocal refine refuses such a file. ` +
+    `Label it, if only with "${others[0]}", and save again.`;
 }
 
-function showQuestion(question) {
-  const { image, crop, cells, unreadable } = question;
-  const name = called(question);
+function showInput(input) {
+  const { image, crop, cells, unreadable } = input;
+  const name = called(input);
   showImage(element("image"), image, `The image to label: ${name}`);
   showImage(element("crop"), crop, "The same, enlarged around the mark");
   element("unreadable").hidden = !unreadable;
@@ -177,8 +177,8 @@ function showQuestion(question) {
   element("row").scrollTop = 0;
   element("row").querySelector("tbody").replaceChildren(...cells.map(cellRow));
   element("name").textContent = name;
-  for (const { label, button } of byLabel.values()) button.setAttribute("aria-pressed", label === answers[at]);
-  const next = questions[at + 1]?.image;
+  for (const { label, button } of byLabel.values()) button.setAttribute("aria-pressed", label === given[at]);
+  const next = chosen[at + 1]?.image;
   if (next) new Image().src = next; // decoded before it is needed
 }
 
@@ -202,32 +202,32 @@ function cellRow([column, value]) {
 }
 
 function summary() {
-  const open = questions.length - done();
-  return open ? `${open} of ${questions.length} still open` : `All ${questions.length} answered`;
+  const open = chosen.length - done();
+  return open ? `${open} of ${chosen.length} without a label` : `All ${chosen.length} labelled`;
 }
 
 function showEnd() {
-  const unsure = others.map((text) => [answers.filter((label) => label === text).length, text]).filter(([n]) => n);
+  const unsure = others.map((text) => [given.filter((label) => label === text).length, text]).filter(([n]) => n);
   element("end-text").textContent =
-    (saved === table() ? "Saved among this browser's downloads. " : "Save them as answers.csv: pseudocal refine reads it. ") +
+    (saved === table() ? "Saved among this browser's downloads. " : "Save them as labels.csv: pseudocal refine reads it. ") +
     (unsure.length ? `${unsure.map(([n, text]) => `${n} × ${text}`).join(", ")}. ` : "") +
-    "Choose a question below to answer it again.";
-  element("review").replaceChildren(...questions.map(reviewed));
+    "Choose an input below to label it again.";
+  element("review").replaceChildren(...chosen.map(reviewed));
 }
 
-function reviewed(question, i) {
+function reviewed(input, i) {
   const button = document.createElement("button");
   button.type = "button";
-  if (question.image) {
+  if (input.image) {
     const image = made("img", "");
     image.alt = "";
     image.loading = "lazy";
-    image.src = question.crop ?? question.image;
+    image.src = input.crop ?? input.image;
     button.append(image);
   }
-  const said = answers[i];
+  const said = given[i];
   const text = said === undefined ? made("span", "open", "said open") : made("span", byLabel.get(said).text, "said");
-  text.append(made("span", called(question), "name"));
+  text.append(made("span", called(input), "name"));
   button.append(text);
   button.addEventListener("click", () => go(i));
   const item = document.createElement("li");
@@ -288,7 +288,7 @@ function freeKey(some) {
 
 function nothing() {}
 
-// What a key does here; undefined leaves it to the browser. A key that is held down answers once.
+// What a key does here; undefined leaves it to the browser. A key that is held down labels once.
 function action(event) {
   const { key, repeat } = event;
   if (event.altKey || event.isComposing) return undefined;
@@ -302,17 +302,17 @@ function action(event) {
     if (key === "ArrowRight") return () => go(at + 1);
     if (key === "Backspace") return repeat ? nothing : () => go(at - 1); // held down, it has just deleted a text
     const chosen = [...byLabel.values()].find((one) => one.key === key);
-    if (chosen) return repeat ? nothing : () => answer(chosen.label);
+    if (chosen) return repeat ? nothing : () => give(chosen.label);
   }
   const onButton = document.activeElement instanceof HTMLButtonElement;
   if (onButton && (key === "Enter" || key === " ")) return repeat ? nothing : undefined;
-  return few || at === questions.length ? undefined : searchAction(key, repeat);
+  return few || at === chosen.length ? undefined : searchAction(key, repeat);
 }
 
 function searchAction(key, repeat) {
   if (key === "ArrowDown") return () => markNext(1);
   if (key === "ArrowUp") return () => markNext(-1);
-  if (key === "Enter") return repeat || !marked ? nothing : () => answer(marked.label);
+  if (key === "Enter") return repeat || !marked ? nothing : () => give(marked.label);
   if (key === "Escape") {
     search.value = "";
     return find;

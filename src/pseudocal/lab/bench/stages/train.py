@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.architectures import import_classifier, read_state_dict
+from pseudocal.app.models.state_dicts import import_classifier, read_state_dict
 from pseudocal.arrays import InputError
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.backbones import build_backbone

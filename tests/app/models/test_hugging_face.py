@@ -130,7 +130,7 @@ def test_settings_on_the_hub_are_checked_before_anything_is_loaded(folder, unrea
         return str(folder / file) if (folder / file).exists() else None
 
     monkeypatch.setattr("transformers.utils.hub.cached_file", find)
-    with pytest.raises(InputError, match="select no code, got '_attn_implementation'"):
+    with pytest.raises(InputError, match=r"^'_attn_implementation' = .* selects code: remove it$"):
         open_model("hf:acme/model")
     assert unreached == []
 
@@ -142,7 +142,7 @@ def test_a_folder_with_the_name_of_a_hub_model_is_not_taken_for_it(
     shutil.copytree(folder, "acme/model")
     with pytest.raises(
         InputError,
-        match="expected a name on the hub, got hf:acme/model, and acme/model is also here",
+        match="hf:acme/model is on the hub, and acme/model is also here",
     ):
         open_model("hf:acme/model")
     assert unreached == []
@@ -169,13 +169,9 @@ def test_a_folder_with_the_name_of_a_hub_model_is_not_taken_for_it(
 )
 def test_settings_that_select_code_are_refused(folder, unreached, settings):
     change(folder / "config.json", settings)
-    with pytest.raises(
-        InputError, match=r"^expected settings that select no code, got .* in config.json of "
-    ):
+    with pytest.raises(InputError, match=r" in config.json of .* selects code"):
         open_model(str(folder))
-    with pytest.raises(
-        InputError, match=r"^expected settings that select no code, got .* in config.json of "
-    ):
+    with pytest.raises(InputError, match=r" in config.json of .* selects code"):
         open_model(f"surrogate:{folder}")
     assert unreached == []
 
@@ -184,14 +180,14 @@ def test_code_that_a_tokenizer_selects_is_refused(folder, unreached):
     change(
         folder / "tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["evil.Tokenizer", None]}}
     )
-    with pytest.raises(InputError, match=r"got 'auto_map' = .* in tokenizer_config.json of "):
+    with pytest.raises(InputError, match=r"'auto_map' = .* in tokenizer_config.json of "):
         open_model(str(folder))
     assert unreached == []
 
 
 def test_adapters_are_refused_since_they_name_another_model(folder, unreached):
     change(folder / "adapter_config.json", {"base_model_name_or_path": "evil/model"})
-    with pytest.raises(InputError, match=r"expected a whole model, got .* with an adapter"):
+    with pytest.raises(InputError, match=r"is an adapter, not a whole model"):
         open_model(str(folder))
     assert unreached == []
 
@@ -230,7 +226,7 @@ def test_links_that_leave_the_folder_are_refused(folder, tmp_path, unreached, na
     else:
         secret.mkdir()
     (folder / name).symlink_to(secret)
-    with pytest.raises(InputError, match=rf"got .*{name}, a link that leaves it"):
+    with pytest.raises(InputError, match=rf"{name} is a link that leaves "):
         open_model(str(folder))
     assert unreached == []
 
@@ -239,7 +235,7 @@ def test_a_link_to_a_link_that_leaves_the_folder_is_refused(folder, tmp_path, un
     (folder / "tokenizer.json").rename(tmp_path / "secret")
     (folder / "one").symlink_to(tmp_path / "secret")
     (folder / "tokenizer.json").symlink_to("one")
-    with pytest.raises(InputError, match="a link that leaves it"):
+    with pytest.raises(InputError, match="a link that leaves"):
         open_model(str(folder))
     assert unreached == []
 
@@ -247,7 +243,7 @@ def test_a_link_to_a_link_that_leaves_the_folder_is_refused(folder, tmp_path, un
 def test_a_fifo_in_a_folder_is_refused(folder, unreached):
     (folder / "tokenizer.json").unlink()
     os.mkfifo(folder / "tokenizer.json")
-    with pytest.raises(InputError, match=r"tokenizer.json, a pipe or a device"):
+    with pytest.raises(InputError, match=r"tokenizer.json is a pipe or a device"):
         open_model(str(folder))
 
 
@@ -270,12 +266,12 @@ def test_files_outside_that_settings_name_are_refused(folder, tmp_path, unreache
     change(folder / "model.safetensors.index.json", {"weight_map": {"a": "../secret.safetensors"}})
     with pytest.raises(
         InputError,
-        match=r"got ../secret.safetensors in model.safetensors.index.json, which is outside",
+        match=r"model.safetensors.index.json names ../secret.safetensors, which is outside",
     ):
         open_model(str(folder))
     (folder / "model.safetensors.index.json").unlink()
     change(folder / "tokenizer_config.json", {"vocab_file": str(tmp_path / "secret.safetensors")})
-    with pytest.raises(InputError, match=r"in tokenizer_config.json, which is outside"):
+    with pytest.raises(InputError, match=r"tokenizer_config.json names .*, which is outside"):
         open_model(str(folder))
     assert unreached == []
 

@@ -1,4 +1,6 @@
-"""State dicts of others, read into networks of ours; only tensors are read from a file, never code.
+"""State dicts of ResNets and ViTs: weights without a network, so the user names the architecture.
+
+Only tensors are read from a file, never code.
 
 - torchvision, timm: `layer1.0.conv1.weight`, `fc.weight`, or `blocks.0.norm1.weight`,
   `head.weight`.
@@ -14,23 +16,27 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from pseudocal.app.models.architectures.networks import ARCHITECTURES, ResNet, VisionTransformer
-from pseudocal.arrays import InputError
+from pseudocal.app.models.model import Expects, OpenModel, check_exported
+from pseudocal.app.models.networks import ARCHITECTURES, ResNet, VisionTransformer
+from pseudocal.arrays import InputError, Inputs
+from pseudocal.predictors.torch_module import TorchPredictor
+
+# torchvision's evaluation: the shorter side is resized to the second, the centre is cropped
+SIDE = 224
+EDGE = 256
 
 IMAGENET_NORMAL = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 HALF_NORMAL = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-WRAPPERS = (
-    "state_dict",
-    "model_state_dict",
-    "model",
-    "net",
-)  # keys under which training scripts put a state dict
+# keys under which training scripts put a state dict
+WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 # from names in files to ours: the first that fits; None for what the classifier does not use
 RULES = tuple(
     (re.compile(pattern), ours)
@@ -67,13 +73,47 @@ TORCHVISION_VIT = tuple(
         (r"\.mlp\.(?:3|linear_2)\.", ".mlp.fc2."),
     )
 )
-HEAD_KINDS = {  # (bottleneck, batch norm, ReLU, weight norm) -> the name of such a head
+# (bottleneck, batch norm, ReLU, weight norm) -> the name of such a head
+HEAD_KINDS = {
     (False, False, False, False): "direct",
     (True, False, False, False): "linear",
     (True, True, False, False): "batchnorm",
     (True, True, False, True): "weightnorm",
     (True, True, True, False): "relu",
 }
+
+
+def open_state_dict(path: Path, architecture: str, *, device: str = "cpu", **_: Any) -> OpenModel:
+    """Open a file of tensors.
+
+    Args:
+        path: the file.
+        architecture: a name in `ARCHITECTURES`.
+        device: where the network runs.
+
+    """
+    imported = import_classifier(read_state_dict(path), architecture)
+    mean, std = imported.normal
+    predict = TorchPredictor(imported.network.to(device))
+
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        """Write the tensors under their names; SHOT's three files become one."""
+        content = BytesIO()  # on a full disk torch would abort the process
+        torch.save(with_temperature(read_state_dict(path), temperature), content)
+        target = folder / "model.pth"
+        target.write_bytes(content.getbuffer())
+        again = open_state_dict(target, architecture)
+        check_exported(again.predict(probe), predict(probe) / temperature, "state dict")
+        return [target.name]
+
+    preprocessing = {"size": (SIDE, SIDE), "edge": EDGE, "mean": mean, "std": std}
+    return OpenModel(
+        kind="state dict",
+        predict=predict,
+        expects=Expects((3, SIDE, SIDE), "float32", preprocessing=preprocessing),
+        notes=(f"{architecture}: {imported.about}",),
+        export=export,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +144,13 @@ class Imported:
     @property
     def about(self) -> str:
         """What was read, in one line."""
-        unused = (
-            f", {len(self.left)} left over ({', '.join(self.left[:3])})"
-            if self.left
-            else ", none left over"
+        unused = "none left over"
+        if self.left:
+            unused = f"{len(self.left)} left over ({', '.join(self.left[:3])})"
+        return (
+            f"{self.mapped} tensors mapped, none missing, {unused}; {self.classes} classes, "
+            f"{self.head} head"
         )
-        return f"{self.mapped} tensors mapped, none missing{unused}; {self.classes} classes, {self.head} head"
 
 
 def read_state_dict(path: str | Path) -> dict[str, Tensor]:
@@ -122,18 +163,19 @@ def read_state_dict(path: str | Path) -> dict[str, Tensor]:
 
     """
     path = Path(path)
-    if re.search(r"_F(?=[_.])", path.name):
-        parts = {
-            part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1))
-            for part in "FBC"
-        }
-        if all(part.exists() for part in parts.values()):
-            return {
-                f"net{part}.{name}": x
-                for part, file in parts.items()
-                for name, x in _tensors(file).items()
-            }
-    return _tensors(path)
+    if re.search(r"_F(?=[_.])", path.name) is None:
+        return _tensors(path)
+    parts = {
+        part: path.with_name(re.sub(r"_F(?=[_.])", f"_{part}", path.name, count=1))
+        for part in "FBC"
+    }
+    if not all(file.exists() for file in parts.values()):
+        return _tensors(path)
+    tensors = {}
+    for part, file in parts.items():
+        for name, tensor in _tensors(file).items():
+            tensors[f"net{part}.{name}"] = tensor
+    return tensors
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
@@ -145,19 +187,18 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         return {name.removeprefix("module."): tensor for name, tensor in load_file(path).items()}
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        Exception
-    ) as error:  # torch raises many kinds of errors for files that it cannot or will not read
+    except Exception as error:  # of many kinds, for files that torch cannot or will not read
         raise InputError(
-            f"expected a state dict, a file of tensors only, got {path}, which is damaged or holds something else: "
-            "save model.state_dict() rather than the model"
+            f"the state dict {path} is damaged or holds more than tensors: save model.state_dict() "
+            "rather than the model"
         ) from error
     for wrapper in WRAPPERS:
         if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
             content = content[wrapper]
     if not isinstance(content, dict) or not content:
         raise InputError(
-            f"expected a state dict, tensors by their names, got {path} with a {type(content).__name__}"
+            f"{path} holds a {type(content).__name__} instead of tensors by their names: save "
+            "model.state_dict()"
         )
     return {name.removeprefix("module."): x for name, x in content.items() if isinstance(x, Tensor)}
 
@@ -195,43 +236,46 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     _, weight = above.get("weight", above.get("parametrizations.weight.original1", ("", None)))
     if weight is None or weight.ndim != 2:
         raise InputError(
-            f"expected the weights of a classifier, fc, head or netC, beside {architecture}, got none"
+            f"the state dict has no weights of a classifier (fc, head or netC) beside {architecture}"
         )
+    batch_norm = "1.running_mean" in below
     relu = any(name.startswith("relu-bottleneck.") for name in named)
-    facts = bool(below), "1.running_mean" in below, relu, "weight" not in above
-    if facts not in HEAD_KINDS:
+    normalised = "weight" not in above
+    head = HEAD_KINDS.get((bool(below), batch_norm, relu, normalised))
+    if head is None:
         raise InputError(
             f"expected a head among {', '.join(HEAD_KINDS.values())}, got one of {sorted(above)}"
         )
-    layers: list[nn.Module] = []
+    bottleneck = nn.Sequential()
     if below:
         width, inputs = below["0.weight"][1].shape
-        layers = [
-            nn.Linear(inputs, width),
-            *([nn.BatchNorm1d(width)] * facts[1]),
-            *([nn.ReLU()] * facts[2]),
-        ]
-    bottleneck = _loaded(nn.Sequential(*layers), below, "the bottleneck")
-    linear: nn.Module = nn.Linear(weight.shape[1], weight.shape[0])
-    linear = weight_norm(linear) if facts[3] else linear
+        bottleneck.append(nn.Linear(inputs, width))
+        if batch_norm:
+            bottleneck.append(nn.BatchNorm1d(width))
+        if relu:
+            bottleneck.append(nn.ReLU())
+    classes, width = weight.shape
+    linear: nn.Module = nn.Linear(width, classes)
+    if normalised:
+        linear = weight_norm(linear)
     network = nn.Sequential()
-    parts = {
-        "backbone": backbone,
-        "bottleneck": bottleneck,
-        "classifier": _loaded(linear, above, "the classifier"),
-    }
-    for name, module in parts.items():
-        network.add_module(name, module)
+    network.add_module("backbone", backbone)
+    network.add_module("bottleneck", _loaded(bottleneck, below, "the bottleneck"))
+    network.add_module("classifier", _loaded(linear, above, "the classifier"))
     used = {original for original, _ in named.values()}
-    left = tuple(name for name in tensors if name not in used)
-    kind, (classes, width) = HEAD_KINDS[facts], weight.shape
     return Imported(
-        network.eval(), kind, width, classes, _normal(named, architecture), len(used), left
+        network=network.eval(),
+        head=head,
+        width=width,
+        classes=classes,
+        normal=_normal(named, architecture),
+        mapped=len(used),
+        left=tuple(name for name in tensors if name not in used),
     )
 
 
 def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[str, Tensor]:
-    """Return a state dict, by the same names, whose classifier gives the logits divided by a temperature.
+    """Return a state dict of the same names whose classifier divides the logits by a temperature.
 
     >>> kept = with_temperature({"fc.weight": torch.ones(2, 3), "conv1.weight": torch.ones(1)}, 2.0)
     >>> kept["fc.weight"][0], kept["conv1.weight"]
@@ -243,15 +287,12 @@ def with_temperature(tensors: Mapping[str, Tensor], temperature: float) -> dict[
 
     """
     ours = {original: name for name, (original, _) in _named(tensors).items()}
-    divided = {  # of a classifier with weight norm the lengths, not the directions
-        name
-        for name, own in ours.items()
-        if own.startswith("classifier.") and not own.endswith(".original1")
-    }
-    return {
-        name: tensor / temperature if name in divided else tensor
-        for name, tensor in tensors.items()
-    }
+    divided = dict(tensors)
+    for name, own in ours.items():
+        # of a classifier with weight norm the lengths are divided, not the directions
+        if own.startswith("classifier.") and not own.endswith(".original1"):
+            divided[name] = tensors[name] / temperature
+    return divided
 
 
 Named = dict[str, tuple[str, Tensor]]  # our name -> the name in the file, the tensor
@@ -296,9 +337,8 @@ def _bottleneck(named: Named) -> Named:
 
 def _build(architecture: str) -> ResNet | VisionTransformer:
     if architecture not in ARCHITECTURES:
-        raise InputError(
-            f"expected an architecture among {', '.join(ARCHITECTURES)}, got {architecture!r}"
-        )
+        known = ", ".join(ARCHITECTURES)
+        raise InputError(f"expected {known}, got {architecture!r}", setting="architecture")
     return ARCHITECTURES[architecture]()
 
 
@@ -312,19 +352,19 @@ def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
         if name in given and given[name][1].shape != own.shape:
             original, tensor = given[name]
             raise InputError(
-                f"expected {original} of shape {tuple(own.shape)}, as {what} has it, got {tuple(tensor.shape)}"
+                f"{original} has shape {tuple(tensor.shape)}, but {tuple(own.shape)} in {what}"
             )
     missing = [
         name for name in wanted if name not in given and not name.endswith("num_batches_tracked")
     ]
     if missing:
         raise InputError(
-            f"expected the tensors of {what}, got {len(missing)} missing, the first {missing[0]}"
+            f"{len(missing)} tensors of {what} are missing in the state dict, the first {missing[0]}"
         )
     more = [original for name, (original, _) in given.items() if name not in wanted]
     if more:
         raise InputError(
-            f"expected the tensors of {what}, got {len(more)} more, the first {more[0]}"
+            f"{len(more)} tensors of the state dict are not part of {what}, the first {more[0]}"
         )
     module.load_state_dict({name: tensor for name, (_, tensor) in given.items()}, strict=False)
     return module
@@ -339,4 +379,6 @@ def _normal(named: Named, architecture: str) -> tuple[tuple[float, ...], tuple[f
         name.startswith("blocks.") or name.endswith(".attn.qkv.weight")
         for name, _ in named.values()
     )
-    return HALF_NORMAL if architecture.startswith("vit") and timm else IMAGENET_NORMAL
+    if timm and architecture.startswith("vit"):
+        return HALF_NORMAL
+    return IMAGENET_NORMAL

@@ -22,22 +22,23 @@ def open_skops(path: Path, **_: Any) -> OpenModel:
         unknown = skops.get_untrusted_types(file=path)
         model = None if unknown else skops.load(path)
     except Exception as error:  # a damaged file may raise anything
-        raise InputError(
-            f"expected a skops file, got {path}, which cannot be read: {one_line(error)}"
-        ) from error
+        raise InputError(f"the skops file {path} cannot be read: {one_line(error)}") from error
     if unknown:
         raise InputError(
-            f"expected types that skops trusts, got {', '.join(unknown)} in {path}: "
-            "if you trust the file, load it in your own code and pass that as module:function"
+            f"{path} holds types that skops does not trust, {', '.join(unknown)}: if you trust the "
+            "file, load it in your own code and pass that as module:function"
         )
-    if not hasattr(model, "predict_proba") and not hasattr(model, "decision_function"):
-        raise InputError(f"expected a classifier, got a {type(model).__name__} in {path}")
+    if not is_classifier(model):
+        raise InputError(f"{path} holds a {type(model).__name__}, not a classifier")
     try:
         return of_classifier(model)
     except Exception as error:  # attributes that scikit-learn would not write
-        raise InputError(
-            f"expected a fitted classifier in {path}, got {one_line(error)}"
-        ) from error
+        raise InputError(f"{path} holds no fitted classifier: {one_line(error)}") from error
+
+
+def is_classifier(model: Any) -> bool:
+    """Whether an object predicts probabilities or decision values, as scikit-learn names them."""
+    return hasattr(model, "predict_proba") or hasattr(model, "decision_function")
 
 
 def of_classifier(model: Any) -> OpenModel:

@@ -58,7 +58,7 @@ class ResNet(nn.Module):
 
 
 class ResidualUnit(nn.Module):
-    """Two convolutions of 3 x 3 or, where the output is wider than they are, one between two of 1 x 1."""
+    """Two convolutions of 3 x 3, or one between two of 1 x 1 where the output is wider."""
 
     def __init__(self, before: int, width: int, after: int, *, stride: int = 1) -> None:
         super().__init__()

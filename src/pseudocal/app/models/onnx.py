@@ -1,0 +1,507 @@
+"""ONNX: run a file with onnxruntime, and write it with the temperature inside its graph.
+
+The tensor of logits keeps its name, so anything that reads it, a service or a softmax further down
+the graph, gets the calibrated logits without a change. The original tensor is renamed
+`<name>_uncalibrated`.
+
+A calibrated graph can be calibrated again: the temperatures multiply. Every new name differs from
+all names in the graph and its subgraphs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pseudocal.app.models.model import SIGMOID_EPS, Chunked, Expects, OpenModel, check_exported
+from pseudocal.arrays import Floats, InputError, Inputs, Predictor
+from pseudocal.extras import require
+from pseudocal.skipped import one_line
+
+DTYPES = {
+    "tensor(double)": "float64",
+    "tensor(float)": "float32",
+    "tensor(float16)": "float16",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+    "tensor(uint8)": "uint8",
+}
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+SOFTMAXES = {"Sigmoid", "Softmax"}
+# allowed between a softmax and an output
+PASSED = {"Cast", "Flatten", "Identity", "Reshape", "Squeeze"}
+# the name of the constant, and the key of the record in the metadata
+TEMPERATURE = "pseudocal_temperature"
+TENSOR = "pseudocal_tensor"  # the key of the calibrated tensor's name
+# p^(1/T), normalised, is softmax(log p / T), in which a class of probability zero keeps probability
+# zero. For a single sigmoid it is sigmoid(logit(p) / T).
+DIVISION: list[tuple[str, ...]] = [("Div", "temperature")]
+POWER: list[tuple[str, ...]] = [("Log",), ("Div", "temperature"), ("Softmax",)]
+POWER_OF_SIGMOID: list[tuple[str, ...]] = [
+    ("Max", "floor"),
+    ("Min", "ceiling"),
+    ("Logit",),
+    ("Div", "temperature"),
+    ("Sigmoid",),
+]
+
+
+def open_onnx(
+    path: Path,
+    *,
+    device: str = "cpu",
+    logits_tensor: str | None = None,
+    output_type: str | None = None,
+    binary: bool = False,
+) -> OpenModel:
+    """Open an ONNX file.
+
+    Args:
+        path: the file.
+        device: "cpu" or "cuda".
+        logits_tensor: the tensor that holds the logits, an output of the graph or one inside it;
+            None for the only output.
+        output_type: whether that tensor holds "logits" or "probabilities"; None for logits, refused
+            if a softmax made it.
+        binary: whether the model returns one number per row, for the second of two classes.
+
+    """
+    model = _load(path)
+    name = _choose(model, logits_tensor)
+    hidden = name not in [output.name for output in model.graph.output]
+    logits = None if hidden else softmax_input(model, name)
+    if logits is not None and output_type is None:
+        raise InputError(
+            f"the output {name!r} is a softmax of {logits!r} in the graph: calibrate that tensor, or "
+            "say that the outputs are probabilities",
+            setting="logits_tensor",
+            value=f'"{logits}"',
+        )
+    probabilities = output_type == "probabilities"
+    predict, entry = _predictor(_with_output(model, name) if hidden else path, name, device)
+
+    def export(temperature: float, folder: Path, probe: Inputs) -> list[str]:
+        target = folder / "model.onnx"
+        calibrated = calibrated_graph(
+            model, name, temperature, probabilities=probabilities, binary=binary
+        )
+        target.write_bytes(calibrated.SerializeToString())
+        source = _with_output(calibrated, name) if hidden else target
+        after, _ = _predictor(source, name, "cpu")
+        expected = predict(probe)
+        if probabilities:
+            expected = _power(expected, 1 / temperature, binary)
+        else:
+            expected = expected / temperature
+        check_exported(after(probe), expected, "graph")
+        return [target.name]
+
+    return OpenModel(
+        kind="onnx",
+        predict=predict,
+        expects=Expects(_row_shape(entry), DTYPES[entry.type]),
+        logits_tensor=None if hidden or probabilities else name,
+        notes=(
+            f"input {entry.name!r} {_shown(entry.shape)}",
+            f"{output_type or 'logits'} in {name!r}",
+        ),
+        export=export,
+    )
+
+
+@dataclass(frozen=True)
+class OnnxPredictor:
+    """Run one output of a session; mixed images are rounded if the graph takes integers.
+
+    Attributes:
+        session: the session of onnxruntime.
+        entry: the name of the graph's input.
+        output: the name of the output to compute.
+        dtype: the name of the input's dtype.
+
+    """
+
+    session: Any
+    entry: str
+    output: str
+    dtype: str
+
+    def __call__(self, x: Inputs, /) -> Floats:
+        """Predict one batch of arrays."""
+        x = np.asarray(x)
+        if np.issubdtype(self.dtype, np.integer) and np.issubdtype(x.dtype, np.floating):
+            x = np.rint(x)
+        x = np.ascontiguousarray(x, dtype=self.dtype)
+        (values,) = self.session.run([self.output], {self.entry: x})
+        return np.asarray(values)
+
+
+def _load(path: Path) -> Any:
+    onnx = require("onnx", "onnx")
+    _ = require("onnxruntime", "onnx")
+    try:
+        return onnx.load(path)
+    except Exception as error:  # protobuf raises its own errors, a missing data file others
+        raise InputError(f"{path} is damaged or not ONNX: {one_line(error)}") from error
+
+
+def _choose(model: Any, logits_tensor: str | None) -> str:
+    """The name of the tensor that holds the logits."""
+    outputs: dict[str, str] = {each.name: _shown(_dims(each)) for each in model.graph.output}
+    if logits_tensor is not None:
+        inside = {name for node in model.graph.node for name in node.output}
+        if logits_tensor not in outputs and logits_tensor not in inside:
+            raise InputError(
+                f"the graph has no tensor {logits_tensor!r}; its outputs are {', '.join(outputs)}",
+                setting="logits_tensor",
+                value="NAME",
+            )
+        return logits_tensor
+    if not outputs:
+        raise InputError("the graph of the ONNX file has no outputs")
+    if len(outputs) > 1:
+        listed = ", ".join(f"{name} {shape}" for name, shape in outputs.items())
+        raise InputError(
+            f"the graph has {len(outputs)} outputs, {listed}: say which holds the logits",
+            setting="logits_tensor",
+            value="NAME",
+        )
+    return next(iter(outputs))
+
+
+def _with_output(model: Any, name: str) -> bytes:
+    """Return the model with one of its inner tensors as an additional output."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    copy.graph.output.append(
+        onnx.helper.make_tensor_value_info(name, inner_type(model, name), None)
+    )
+    return bytes(copy.SerializeToString())
+
+
+def _session(model: Path | bytes, device: str) -> Any:
+    import onnxruntime as ort
+
+    provider = PROVIDERS.get(device.split(":")[0])
+    if provider not in ort.get_available_providers():
+        raise InputError(
+            f"onnxruntime cannot run on {device!r}, but with {ort.get_available_providers()}",
+            setting="device",
+        )
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    # spinning threads would take the cores from those that decode the next images
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        source = model if isinstance(model, bytes) else str(model)
+        # a fallback would print
+        return ort.InferenceSession(source, options, providers=[provider], enable_fallback=0)
+    except Exception as error:
+        raise InputError(f"onnxruntime cannot run the graph: {one_line(error)}") from error
+
+
+def _only_input(session: Any) -> Any:
+    entries = session.get_inputs()
+    if len(entries) != 1:
+        raise InputError(f"expected a graph with one input, got {[e.name for e in entries]}")
+    if entries[0].type not in DTYPES:
+        raise InputError(f"expected a numeric input, got {entries[0].type}")
+    return entries[0]
+
+
+def _predictor(model: Path | bytes, name: str, device: str) -> tuple[Predictor, Any]:
+    """Return a predictor of the tensor `name`, and the description of the model's input."""
+    session = _session(model, device)
+    entry = _only_input(session)
+    predict = OnnxPredictor(session, entry.name, name, DTYPES[entry.type])
+    batch_size = entry.shape[0] if entry.shape else None
+    if isinstance(batch_size, int):
+        return Chunked(predict, batch_size), entry
+    return predict, entry
+
+
+def _power(p: Floats, power: float, binary: bool) -> Floats:
+    """Raise probabilities to a power and normalise them, as the calibrated graph does."""
+    if binary:
+        p = np.clip(p, SIGMOID_EPS, 1 - SIGMOID_EPS).astype(np.float64)
+        return np.asarray(p**power / (p**power + (1 - p) ** power))
+    p = p.astype(np.float64) ** power
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+
+def _row_shape(entry: Any) -> tuple[int | None, ...] | None:
+    return tuple(d if isinstance(d, int) else None for d in entry.shape[1:]) or None
+
+
+def _dims(value: Any) -> list[Any]:
+    return [d.dim_value or d.dim_param or None for d in value.type.tensor_type.shape.dim]
+
+
+def _shown(shape: list[Any]) -> str:
+    return "(" + ", ".join(str(d if isinstance(d, int) else "?") for d in shape) + ")"
+
+
+def softmax_input(model: Any, name: str) -> str | None:
+    """Return the tensor that a softmax or sigmoid turns into the output `name`.
+
+    None if there is no such node.
+    """
+    producers = {out: node for node in model.graph.node for out in node.output}
+    for _ in range(len(model.graph.node)):  # a damaged graph may have cycles
+        node = producers.get(name)
+        if node is None or not node.input:
+            return None
+        if node.op_type in SOFTMAXES:
+            return str(node.input[0])
+        if node.op_type not in PASSED:
+            return None
+        name = node.input[0]
+    return None
+
+
+def inner_type(model: Any, name: str) -> int:
+    """Return the element type of a tensor in the graph; float32 if it cannot be inferred."""
+    import onnx
+
+    declared = _declared_type(model, name)
+    if declared is None:
+        declared = _declared_type(onnx.shape_inference.infer_shapes(model), name)
+    return int(onnx.TensorProto.FLOAT) if declared is None else declared
+
+
+def _declared_type(model: Any, name: str) -> int | None:
+    """Return the element type that a graph states for a tensor; 0 means undefined."""
+    for value in [*model.graph.output, *model.graph.value_info]:
+        if value.name == name and value.type.tensor_type.elem_type:
+            return int(value.type.tensor_type.elem_type)
+    return None
+
+
+def calibrated_graph(
+    model: Any, name: str, temperature: float, *, probabilities: bool = False, binary: bool = False
+) -> Any:
+    """Copy the model and calibrate its tensor `name`.
+
+    Logits are divided by T, probabilities raised to 1/T.
+
+    Logits that are already divided by a temperature T1 are divided by T1 * T instead; no node is
+    added.
+
+    Args:
+        model: the ONNX model.
+        name: the tensor of logits or probabilities.
+        temperature: the temperature T.
+        probabilities: whether the tensor holds probabilities.
+        binary: whether it holds one number per row, for the second of two classes.
+
+    """
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    constant = None if probabilities else _temperature_of(copy.graph, name)
+    earlier = _recorded(model, name)
+    if constant is None:
+        steps = DIVISION
+        if probabilities:
+            steps = POWER_OF_SIGMOID if binary else POWER
+        _insert(onnx, copy, name, temperature, steps)
+    else:
+        stored = onnx.numpy_helper.to_array(constant)
+        # the constant is what counts; the record has more digits
+        if np.array(earlier, stored.dtype) != stored:
+            earlier = float(stored)
+        product = np.array(earlier * temperature, stored.dtype).reshape(stored.shape)
+        constant.CopyFrom(onnx.numpy_helper.from_array(product, constant.name))
+    _record(copy, name, earlier * temperature)
+    return copy
+
+
+def _temperature_of(graph: Any, name: str) -> Any | None:
+    """Return the constant that an earlier calibration divides the tensor `name` by, or None.
+
+    Multiplying the constant is right for any division by a positive number that nothing else reads.
+    """
+    divisions = [
+        node for node in graph.node if node.op_type == "Div" and list(node.output) == [name]
+    ]
+    if len(divisions) != 1 or not divisions[0].input[1].startswith(TEMPERATURE):
+        return None
+    key = divisions[0].input[1]
+    constants = [each for each in graph.initializer if each.name == key]
+    nodes = [node for inner in _graphs(graph) for node in inner.node]
+    readers = [name for node in nodes for name in node.input if name == key]
+    exposed = {value.name for value in [*graph.input, *graph.output]}
+    if len(constants) != 1 or len(readers) != 1 or key in exposed:
+        return None
+    return constants[0] if _is_temperature(constants[0]) else None
+
+
+def _is_temperature(constant: Any) -> bool:
+    """Whether a constant is one positive number of 16, 32 or 64 bits inside the file."""
+    import onnx
+
+    floats = (onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE)
+    if constant.data_type not in floats or constant.external_data:
+        return False
+    value = onnx.numpy_helper.to_array(constant)
+    return value.size == 1 and math.isfinite(value.item()) and value.item() > 0
+
+
+def _recorded(model: Any, name: str) -> float:
+    """Return the temperature in the metadata, 1 if there is none for this tensor."""
+    found = {each.key: each.value for each in model.metadata_props}
+    if found.get(TENSOR, name) != name:
+        return 1.0
+    try:
+        temperature = float(found.get(TEMPERATURE, "1"))
+    except ValueError:
+        return 1.0
+    return temperature if math.isfinite(temperature) and temperature > 0 else 1.0
+
+
+def _record(model: Any, name: str, temperature: float) -> None:
+    """Write the temperature into the metadata, over an earlier one."""
+    kept = [each for each in model.metadata_props if each.key not in (TEMPERATURE, TENSOR)]
+    others = [(each.key, each.value) for each in kept]
+    del model.metadata_props[:]
+    for key, value in [*others, (TEMPERATURE, repr(float(temperature))), (TENSOR, name)]:
+        model.metadata_props.add(key=key, value=value)
+
+
+def _insert(
+    onnx: Any, model: Any, name: str, temperature: float, steps: list[tuple[str, ...]]
+) -> None:
+    """Insert nodes between the node that makes the tensor `name` and all that read it."""
+    names = FreshNames(model.graph)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(inner_type(model, name))
+    axis = _class_axis(model, name)
+    old = names.new(f"{name}_uncalibrated")
+    place = _rename_output(model.graph, name, old)
+    values = {
+        "temperature": temperature,
+        "floor": SIGMOID_EPS,
+        "ceiling": 1 - SIGMOID_EPS,
+        "one": 1.0,
+    }
+    needed = {constant for _, *constants in steps for constant in constants}
+    if ("Logit",) in steps:
+        needed.add("one")
+    constants = {key: names.new(f"pseudocal_{key}") for key in values if key in needed}
+    for key, unique in constants.items():
+        model.graph.initializer.append(
+            onnx.numpy_helper.from_array(np.array(values[key], dtype), unique)
+        )
+    for offset, node in enumerate(_chain(onnx, steps, old, name, constants, names, axis)):
+        model.graph.node.insert(place + 1 + offset, node)
+
+
+class FreshNames:
+    """Names that nothing in a graph has.
+
+    Args:
+        graph: the graph; names of its subgraphs count too.
+
+    """
+
+    def __init__(self, graph: Any) -> None:
+        self._taken = {name for inner in _graphs(graph) for name in _names(inner)}
+
+    def new(self, wanted: str) -> str:
+        """Return the wanted name, or the first free one of `<wanted>_2`, `<wanted>_3` and so on."""
+        name = wanted
+        number = 2
+        while name in self._taken:
+            name = f"{wanted}_{number}"
+            number += 1
+        self._taken.add(name)
+        return name
+
+
+def _graphs(graph: Any) -> Iterator[Any]:
+    """The graph and the graphs inside its nodes, at any depth."""
+    waiting = [graph]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        for node in found.node:
+            for attribute in node.attribute:
+                waiting += attribute.graphs
+                if attribute.HasField("g"):
+                    waiting.append(attribute.g)
+
+
+def _names(graph: Any) -> Iterator[str]:
+    """All names in one graph: of tensors, constants and nodes."""
+    for value in [*graph.input, *graph.output, *graph.value_info, *graph.initializer]:
+        yield value.name
+    for sparse in graph.sparse_initializer:
+        yield sparse.values.name
+    for node in graph.node:
+        yield node.name
+        yield from node.input
+        yield from node.output
+
+
+def _class_axis(model: Any, name: str) -> int:
+    """Return the axis of the classes: the last one, or the second of four for segmentation."""
+    values = [*model.graph.output, *model.graph.value_info]
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
+    return 1 if ranks.get(name) == 4 else -1
+
+
+def _chain(
+    onnx: Any,
+    steps: list[tuple[str, ...]],
+    start: str,
+    end: str,
+    constants: dict[str, str],
+    names: FreshNames,
+    axis: int,
+) -> list[Any]:
+    """Make a chain of nodes from the tensor `start` to the tensor `end`."""
+
+    def node(op: str, inputs: list[str], output: str, **settings: Any) -> Any:
+        return onnx.helper.make_node(
+            op, inputs, [output], name=names.new(f"pseudocal_{op.lower()}"), **settings
+        )
+
+    nodes = []
+    value = start
+    for i, (op, *used) in enumerate(steps):
+        result = end if i == len(steps) - 1 else names.new(f"{start}_{i}")
+        if op == "Logit":  # log(p / (1 - p)), which ONNX has no operator for
+            rest = names.new(f"{result}_rest")
+            odds = names.new(f"{result}_odds")
+            nodes.append(node("Sub", [constants["one"], value], rest))
+            nodes.append(node("Div", [value, rest], odds))
+            nodes.append(node("Log", [odds], result))
+        else:
+            settings = {"axis": axis} if op == "Softmax" else {}
+            nodes.append(node(op, [value, *(constants[key] for key in used)], result, **settings))
+        value = result
+    return nodes
+
+
+def _rename_output(graph: Any, name: str, new: str) -> int:
+    """Rename a tensor where it is produced, not where it is read.
+
+    Return the position of the producing node.
+    """
+    for position, node in enumerate(graph.node):
+        for i, output in enumerate(node.output):
+            if output == name:
+                node.output[i] = new
+                return position
+    raise InputError(
+        f"the tensor {name!r} is an input or a constant of the graph: name one that a node makes",
+        setting="logits_tensor",
+        value="NAME",
+    )
