@@ -89,7 +89,8 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
 
 def _for_runs(method: PseudoCal) -> PseudoCal:
     """The settings of a run: inputs are shuffled, so pairs within a batch are as good as any."""
-    if method.pairing != DEFAULT_METHOD.pairing or method.on_unreliable != "warn":
+    pairings = (DEFAULT_METHOD.pairing, "batch")  # the latter in the file of an earlier run
+    if method.pairing not in pairings or method.on_unreliable not in ("warn", "identity"):
         raise InputError(
             "a run pairs inputs within batches and replaces an unreliable temperature by T = 1: "
             "leave pairing and on_unreliable at their defaults",
