@@ -60,7 +60,7 @@ def counted(found: set[str]) -> Iterator[None]:
 
 def command(*arguments: str) -> None:
     """Run the command in this process; a failure shows what it printed."""
-    from pseudocal.app.cli.app import app
+    from pseudocal.app.cli import app
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
