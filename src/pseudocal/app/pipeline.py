@@ -88,15 +88,16 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
 
 
 def _for_runs(method: PseudoCal) -> PseudoCal:
-    """The settings of a run: inputs are shuffled, so pairs within a batch are as good as any."""
-    pairings = (DEFAULT_METHOD.pairing, "batch")  # the latter in the file of an earlier run
-    if method.pairing not in pairings or method.on_unreliable not in ("warn", "identity"):
-        raise InputError(
-            "a run pairs inputs within batches and replaces an unreliable temperature by T = 1: "
-            "leave pairing and on_unreliable at their defaults",
-            setting="method",
-        )
-    return replace(method, pairing="batch", on_unreliable="identity")
+    """The method with the defaults of a run; what the user has chosen stays.
+
+    Inputs are shuffled, so pairs within a batch are as good as any. A temperature that should not be
+    applied is not written to any file.
+    """
+    return replace(
+        method,
+        pairing=method.pairing or "batch",
+        on_unreliable=method.on_unreliable or "identity",
+    )
 
 
 def _collected(

@@ -86,7 +86,8 @@ class PseudoCal:
         tolerance: Stop as soon as the standard error of log T is below this. 0.02 takes some
             thousand mixup samples, however large the data; None uses all data.
         pairing: For a stream: draw partners from "anywhere" in the batches seen so far, which is
-            safe for sorted streams, or from the same "batch", as in the paper.
+            safe for sorted streams, or from the same "batch", as in the paper. None is "anywhere",
+            and "batch" in a run of the application, which shuffles its inputs.
         binary: Whether the model returns one logit z per input, which stands for the two logits (0,
             z).
         pixels_per_image: For a segmentation model: how many pixels of each image to sample; None
@@ -96,7 +97,8 @@ class PseudoCal:
             "auto", which is agreement where there is a usable second opinion and mixup samples
             where there is none.
         on_unreliable: What to do with a temperature that should not be applied: "warn", or return
-            the "identity", T = 1, and keep the other as `Calibration.refused`.
+            the "identity", T = 1, and keep the other as `Calibration.refused`. None is "warn", and
+            "identity" in a run of the application.
 
     """
 
@@ -106,18 +108,18 @@ class PseudoCal:
     seed: int = 0
     memory: int = 2**29
     tolerance: float | None = None
-    pairing: Literal["anywhere", "batch"] = "anywhere"
+    pairing: Literal["anywhere", "batch"] | None = None
     binary: bool = False
     pixels_per_image: int | None = 20_000
     estimator: Literal["auto", "mixup", "agreement"] = "auto"
-    on_unreliable: Literal["warn", "identity"] = "warn"
+    on_unreliable: Literal["warn", "identity"] | None = None
 
     def __post_init__(self) -> None:
         check_lam(self.lam)
         check_choice("labels", self.labels, "hard", "soft")
-        check_choice("pairing", self.pairing, "anywhere", "batch")
+        check_choice("pairing", self.pairing or "anywhere", "anywhere", "batch")
         check_choice("estimator", self.estimator, "auto", "mixup", "agreement")
-        check_choice("on_unreliable", self.on_unreliable, "warn", "identity")
+        check_choice("on_unreliable", self.on_unreliable or "warn", "warn", "identity")
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
         if self.seed < 0:
@@ -172,7 +174,7 @@ class PseudoCal:
         if strategy is not None:  # it has its own weight and labels
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         calibration = self.conclude(evidence, settings)
-        if self.on_unreliable == "warn":
+        if self.on_unreliable != "identity":
             warn_if_unreliable(calibration.trust)
         return calibration
 
