@@ -95,7 +95,7 @@ def answered(folder: Path, dusk: Scenes, n: int) -> Path:
     asked = n
     while True:
         pseudocal.app.ask(folder / "out", asked)
-        with (folder / "out" / "ask.csv").open(newline="", encoding="utf-8") as file:
+        with (folder / "out" / "to-label.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         labels = [
             int(dusk.masks[int(Path(row["file"]).stem), int(row["y"]), int(row["x"])])
@@ -107,11 +107,11 @@ def answered(folder: Path, dusk: Scenes, n: int) -> Path:
         asked += missing
     for row, label in zip(rows, labels, strict=True):
         row["label"] = "cannot tell" if label == IGNORED else str(label)
-    with (folder / "answers.csv").open("w", newline="", encoding="utf-8") as file:
+    with (folder / "labels.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    return folder / "answers.csv"
+    return folder / "labels.csv"
 
 
 def said_by(result: Result | None) -> str:

@@ -1,6 +1,6 @@
 """The script `pseudocal`, outside the package.
 
-Ctrl-C while that is imported ends in one line too.
+Ctrl-C while the package is imported, and a missing package, end in one line too.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ import sys
 def command() -> int:
     """Import the command and run it."""
     try:
-        from pseudocal.app.cli import command as run
+        try:
+            from pseudocal.app.cli import command as run
+        except ModuleNotFoundError as error:
+            from pseudocal.extras import MissingExtraError
 
+            missing = MissingExtraError(error.name or "typer", "cli")
+            sys.stderr.write(f"pseudocal: {missing}\n")
+            return 5
         return run()
     except KeyboardInterrupt:
         sys.stderr.write("pseudocal: interrupted\n")

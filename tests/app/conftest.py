@@ -1,11 +1,21 @@
-"""A browser to look at pages."""
+"""A browser, a model that counts what it is asked, and the command as a function or a child."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
+
+import pseudocal
+from pseudocal.app.cli import main
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -35,3 +45,80 @@ def browser():
         browser = p.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
+
+
+SOURCE = str(Path(pseudocal.__file__).parents[1])
+CHILD = os.environ | {"PYTHONPATH": SOURCE}
+WRITTEN = {
+    "job.toml",
+    "logits.npy",
+    "probe.npy",
+    "run.json",
+    "calibration.json",
+    "predictions.csv",
+    "report.html",
+    "report.json",
+}
+
+
+def rows(size: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(size, 5)).astype(np.float32)
+
+
+@pytest.fixture
+def features(tmp_path) -> Path:
+    np.save(tmp_path / "x.npy", rows(400))
+    return tmp_path / "x.npy"
+
+
+@pytest.fixture
+def passes(monkeypatch) -> list[int]:
+    """A model, `staging_model:predict`, and how many inputs it was asked about, call by call."""
+    seen: list[int] = []
+    weights = np.random.default_rng(1).normal(size=(5, 3))
+
+    def predict(x):
+        seen.append(len(x))
+        return 3 * x @ weights
+
+    holder = ModuleType("staging_model")
+    holder.predict = predict  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "staging_model", holder)
+    return seen
+
+
+@pytest.fixture
+def calibrate(passes, features, capsys):
+    def run(out: Path, *more: object, data: Path = features) -> tuple[int, str]:
+        words = [
+            "calibrate",
+            "staging_model:predict",
+            data,
+            "-o",
+            out,
+            "-q",
+            "--format",
+            "csv",
+            *more,
+        ]
+        code = main([str(word) for word in words])
+        return code, capsys.readouterr().err
+
+    return run
+
+
+def names(out: Path) -> set[str]:
+    return {path.name for path in out.iterdir()}
+
+
+def seed_of(out: Path) -> tuple[int, int]:
+    """The seeds of the runs that wrote calibration.json and report.json."""
+    calibration, report = (
+        json.loads((out / name).read_text()) for name in ("calibration.json", "report.json")
+    )
+    return calibration["settings"]["seed"], report["settings"]["seed"]
+
+
+def in_child(words: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pseudocal", *words]
+    return subprocess.run(command, env=CHILD, capture_output=True, text=True, **more)

@@ -57,7 +57,7 @@ def test_apply_writes_probabilities(pseudocal, saved):
 def test_apply_takes_probabilities(pseudocal, saved):
     np.save(saved / "p.npy", softmax(np.load(saved / "z.npy")))
     files = (saved / "calibration.json", saved / "p.npy", "-o", saved / "q.npy")
-    assert pseudocal("apply", *files, "--outputs", "probabilities").code == 0
+    assert pseudocal("apply", *files, "--output-type", "probabilities").code == 0
     np.testing.assert_allclose(
         np.load(saved / "q.npy"), softmax(np.load(saved / "z.npy") / 3), rtol=1e-9
     )
@@ -92,11 +92,11 @@ def test_probabilities_are_not_taken_for_logits(pseudocal, saved, monkeypatch, w
     done = pseudocal(*words.split())
     assert (
         done.code,
-        "which look like probabilities: give --outputs probabilities" in done.err,
+        "which look like probabilities: give --output-type probabilities" in done.err,
     ) == (3, True)
     assert not (saved / "q.npy").exists()
-    assert pseudocal(*words.split(), "--outputs", "probabilities").code == 0
-    assert pseudocal(*words.split(), "--outputs", "logits").code == 0
+    assert pseudocal(*words.split(), "--output-type", "probabilities").code == 0
+    assert pseudocal(*words.split(), "--output-type", "logits").code == 0
 
 
 @pytest.mark.parametrize("pixels", [(), (2, 3)])

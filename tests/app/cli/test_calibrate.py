@@ -260,7 +260,7 @@ def test_labels_add_measurements(pseudocal, tabular, classifier, features, tmp_p
             features,
             "-o",
             tmp_path / "out",
-            "--labels",
+            "--ground-truth",
             tmp_path / name,
             "--json",
         )
@@ -289,7 +289,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(
         "report.html",
         "report.json",
     }
-    assert set(os.listdir(out)) == expected | {"job.toml", "logits.npy", "probe.npy", "target.json"}
+    assert set(os.listdir(out)) == expected | {"job.toml", "logits.npy", "probe.npy", "run.json"}
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 

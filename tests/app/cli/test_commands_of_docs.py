@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from pseudocal import softmax
-from pseudocal.app.cli.app import app
+from pseudocal.app.cli import app
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -157,9 +157,9 @@ def write(path: Path, rows: list[Any]) -> None:
 
 def answer(folder: Path) -> None:
     """Fill in the questions about a folder, as a person would who sees the first class everywhere."""
-    with (folder / "ask.csv").open(newline="", encoding="utf-8") as file:
+    with (folder / "to-label.csv").open(newline="", encoding="utf-8") as file:
         names = [row["file"] for row in csv.DictReader(file)]
-    write(Path("answers.csv"), [["file", "label"], *([name, "0"] for name in names)])
+    write(Path("labels.csv"), [["file", "label"], *([name, "0"] for name in names)])
 
 
 def make_ready(words: list[str], pseudocal: Any) -> None:
@@ -168,21 +168,28 @@ def make_ready(words: list[str], pseudocal: Any) -> None:
     folders = [
         Path(word)
         for word in words[1:]
-        if word.endswith("/") and name in ("ask", "refine", "report")
+        if word.endswith("/") and name in ("label", "refine", "report")
     ]
     folders += [Path(word).parent for word in words[1:] if word.endswith("calibration.json")]
     for folder in folders:
         if folder.name == "probabilities":
             done = pseudocal(
-                "ask", "probabilities.csv", "--outputs", "probabilities", "-o", folder, "-n", 40
+                "label",
+                "probabilities.csv",
+                "--output-type",
+                "probabilities",
+                "-o",
+                folder,
+                "-n",
+                40,
             )
             assert done.code == 0, done.err
             answer(folder)
-            assert pseudocal("refine", folder, "answers.csv").code == 0
+            assert pseudocal("refine", folder, "labels.csv").code == 0
         elif not folder.exists():
             assert pseudocal("calibrate", "model.onnx", "images", "-o", folder).code == 0
     if name == "refine":
-        assert pseudocal("ask", folders[0], "-n", 20).code == 0
+        assert pseudocal("label", folders[0], "-n", 20).code == 0
         answer(folders[0])
 
 

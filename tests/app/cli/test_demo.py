@@ -14,8 +14,19 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, TemperatureScaling
-from pseudocal.app.cli.demo import AGREEMENT, NONE, ORACLE, PSEUDOCAL, Demo, Shown, _above, run_demo
-from pseudocal.app.cli.demo_table import compare, lesson_lines, lines_of
+from pseudocal.app.demo import (
+    AGREEMENT,
+    NONE,
+    ORACLE,
+    PSEUDOCAL,
+    Demo,
+    Shown,
+    _above,
+    compare,
+    lesson_lines,
+    lines_of,
+    run_demo,
+)
 from pseudocal.calibrators import Reason, ReasonCode, oracle, uncalibrated
 from pseudocal.calibrators.trust import AccuracyEstimate, Trust
 

@@ -250,11 +250,11 @@ def test_names_of_another_number_of_classes(where, ray, refused, tabular, featur
 def test_labels_that_do_not_fit(refused, tabular, features, tmp_path):
     np.save(tmp_path / "y.npy", np.zeros(3, dtype=int))
     assert "400 labels" in refused(
-        "calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy"
+        "calibrate", tabular["onnx"], features, "--ground-truth", tmp_path / "y.npy"
     )
     np.save(tmp_path / "y.npy", np.full(400, 7))
     assert "from 0 to 2" in refused(
-        "calibrate", tabular["onnx"], features, "--labels", tmp_path / "y.npy"
+        "calibrate", tabular["onnx"], features, "--ground-truth", tmp_path / "y.npy"
     )
 
 
@@ -273,7 +273,7 @@ def test_labels_of_a_classifier_are_read_after_its_first_batch_and_mixup(
     ):
         sizes.clear()
         assert said in refused(
-            "calibrate", tabular["callable"], features, "--labels", tmp_path / name
+            "calibrate", tabular["callable"], features, "--ground-truth", tmp_path / name
         )
         assert len(sizes) == batches
 

@@ -60,7 +60,7 @@ def test_images_with_hostile_names(pseudocal, tmp_path, monkeypatch):
         tmp_path / "images",
         "--size",
         8,
-        "--outputs",
+        "--output-type",
         "logits",
         "--format",
         "csv",
@@ -68,16 +68,16 @@ def test_images_with_hostile_names(pseudocal, tmp_path, monkeypatch):
     done = pseudocal("calibrate", *words, "-o", out)
     assert done.code == 0, done.err
     assert formulas(out / "predictions.csv") == []
-    assert pseudocal("ask", out, "-n", len(NAMES)).code == 0
-    assert formulas(out / "ask.csv") == []
-    fill_in(out / "ask.csv")
-    done = pseudocal("refine", out, out / "ask.csv")
+    assert pseudocal("label", out, "-n", len(NAMES)).code == 0
+    assert formulas(out / "to-label.csv") == []
+    fill_in(out / "to-label.csv")
+    done = pseudocal("refine", out, out / "to-label.csv")
     assert done.code == 0, done.err
     assert f"measured on {len(NAMES)} answers" in done.out
-    assert set(json.loads((out / "target.json").read_text())["names"]) == set(NAMES)
+    assert set(json.loads((out / "run.json").read_text())["names"]) == set(NAMES)
     fill_in(out / "predictions.csv")
     done = pseudocal(
-        "calibrate", *words, "-o", tmp_path / "again", "--labels", out / "predictions.csv"
+        "calibrate", *words, "-o", tmp_path / "again", "--ground-truth", out / "predictions.csv"
     )
     assert done.code == 0, done.err
 
@@ -87,9 +87,9 @@ def test_texts_with_formulas(pseudocal, tmp_path):
     with (tmp_path / "texts.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("=text;=1", "more"), *((name, name) for name in NAMES)])
     done = pseudocal(
-        "ask",
+        "label",
         tmp_path / "logits.npy",
-        "--outputs",
+        "--output-type",
         "logits",
         "--inputs",
         tmp_path / "texts.csv",
@@ -97,4 +97,4 @@ def test_texts_with_formulas(pseudocal, tmp_path):
         8,
     )
     assert done.code == 0, done.err
-    assert formulas(tmp_path / "logits" / "ask.csv") == []
+    assert formulas(tmp_path / "logits" / "to-label.csv") == []

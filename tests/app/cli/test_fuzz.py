@@ -22,7 +22,7 @@ ROWS, CLASSES = 24, 3
 READERS = [
     *(Reader(name, calibrate(data=name)) for name in ("x.npy", "x.npz", "x.csv", "x.parquet")),
     *(
-        Reader(name, calibrate("fuzz_model:predict", "x.npy", "--labels", name))
+        Reader(name, calibrate("fuzz_model:predict", "x.npy", "--ground-truth", name))
         for name in ("y.npy", "y.csv", "y.txt")
     ),
     Reader("names.txt", calibrate("fuzz_model:predict", "x.npy", "--classes", "names.txt")),

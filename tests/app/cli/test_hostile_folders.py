@@ -171,7 +171,7 @@ def run_of(kind: str, folder: Path) -> Run:
         np.save(folder / "outputs.npy", rng.normal(size=(30, CLASSES)) * 3)
         (folder / "inputs.txt").write_text("".join(f"line {i}\n" for i in range(30)))
         words = [
-            "ask",
+            "label",
             folder / "outputs.npy",
             "-o",
             out,
@@ -181,9 +181,9 @@ def run_of(kind: str, folder: Path) -> Run:
             10,
         ]
     assert main([str(word) for word in words]) == 0
-    assert main(["ask", str(out), "-n", "10"]) == 0
-    answers = folder / "answers.csv"
-    with (out / "ask.csv").open(newline="") as file:
+    assert main(["label", str(out), "-n", "10"]) == 0
+    answers = folder / "labels.csv"
+    with (out / "to-label.csv").open(newline="") as file:
         asked = list(csv.DictReader(file))
     with answers.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(asked[0]))
@@ -237,7 +237,7 @@ class Hostile:
         return {
             "report": ("report", self.out),
             "compare": ("report", self.out, self.run.out, "-o", other),
-            "ask": ("ask", self.out, "-n", 12, *more),
+            "label": ("label", self.out, "-n", 12, *more),
             "refine": ("refine", self.out, self.run.answers, *more),
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
@@ -307,7 +307,7 @@ def replace_by_link(path: Path, target: Path | str) -> None:
 
 FILES = (
     *(
-        "ask.csv",
+        "to-label.csv",
         "calibration.json",
         "job.toml",
         "label.html",
@@ -315,7 +315,7 @@ FILES = (
         "model.onnx",
         "pixels.npz",
     ),
-    *("predictions.csv", "probe.npy", "report.html", "report.json", "target.json"),
+    *("predictions.csv", "probe.npy", "report.html", "report.json", "run.json"),
 )
 
 
@@ -365,7 +365,11 @@ def test_a_folder_that_was_not_made_here_is_neither_moved_nor_swept(name, hostil
         (one.out / name).mkdir(exist_ok=True)
         replace_by_link(one.out / name / "logits.npy", one.mine / "logits.npy")
         (one.out / name / ("notes.txt" if not marked else ".pseudocal")).write_text("theirs")
-        for words in (("report", one.out), ("ask", one.out), ("refine", one.out, one.run.answers)):
+        for words in (
+            ("report", one.out),
+            ("label", one.out),
+            ("refine", one.out, one.run.answers),
+        ):
             assert one.check(*words, capsys=capsys) == 4
         assert (one.out / name / "notes.txt").read_text() == "theirs"
 
@@ -389,13 +393,13 @@ def test_a_link_at_the_temporary_name_of_a_page_is_not_written_through(hostile, 
 )
 def test_something_else_in_the_place_of_a_file(what, hostile, capsys):
     for name in (
-        "ask.csv",
+        "to-label.csv",
         "calibration.json",
         "job.toml",
         "logits.npy",
         "probe.npy",
         "report.json",
-        "target.json",
+        "run.json",
     ):
         one = hostile()
         path = one.out / name
@@ -459,11 +463,11 @@ def test_a_record_names_no_code(name, kind, hostile, capsys):
     """Not even with all consent that there is."""
     for more in ((), ("--trust-model", "--trust-paths")):
         one = hostile(kind)
-        change_json(one.out / "target.json", {"model": name})
+        change_json(one.out / "run.json", {"model": name})
         code = one.check("refine", ".", one.run.answers, *more, capsys=capsys)
         if name.startswith(("surrogate", "zero-shot")):
             assert code == 3
-        one.check("ask", ".", *(word for word in more if word == "--trust-paths"), capsys=capsys)
+        one.check("label", ".", *(word for word in more if word == "--trust-paths"), capsys=capsys)
 
 
 @pytest.mark.parametrize("name", CODE_NAMES[:3])
@@ -490,7 +494,7 @@ def test_the_current_folder_is_not_searched_in_a_process_of_its_own(start, hosti
     """
     one = hostile()
     change_job(one.out / "job.toml", {"model": "evil:main"})
-    change_json(one.out / "target.json", {"model": "surrogate:evil:main"})
+    change_json(one.out / "run.json", {"model": "surrogate:evil:main"})
     for name in ("onnxruntime", "jinja2") if "-m" in start else ():
         (one.out / f"{name}.py").write_text(CANARY)
     source = str(Path(sys.modules["pseudocal"].__file__ or "").parents[1])
@@ -550,18 +554,18 @@ PATHS = ("mine/photo.png", "mine/secret/id_rsa", "mine/logits.npy", "nowhere.png
 def test_paths_that_leave_the_folder_are_not_read(path, absolute, hostile, capsys):
     one = hostile()
     named = str(one.place / path) if absolute else os.path.join("..", path)
-    names = json.loads((one.out / "target.json").read_text())["names"]
+    names = json.loads((one.out / "run.json").read_text())["names"]
     for change in (
         {"image_files": [named] * len(names)},
         {"image_files": None, "data": named},
         {"model": named},
     ):
-        shutil.copy(one.run.out / "target.json", one.out)
+        shutil.copy(one.run.out / "run.json", one.out)
         change_json(
-            one.out / "target.json",
+            one.out / "run.json",
             {"image_files": None, "data": None, "model": "evil:main"} | change,
         )
-        assert one.check("ask", one.out, capsys=capsys) == 3
+        assert one.check("label", one.out, capsys=capsys) == 3
         assert one.check("refine", one.out, one.run.answers, capsys=capsys) == 3
 
 
@@ -571,7 +575,7 @@ def test_a_folder_of_somebody_else_needs_consent_to_its_paths_and_ones_own_none(
 ):
     own = os.environ["XDG_STATE_HOME"]
     one = hostile(kind)
-    for words in (("ask", one.out, "-n", 10), ("refine", one.out, one.run.answers)):
+    for words in (("label", one.out, "-n", 10), ("refine", one.out, one.run.answers)):
         assert main([str(word) for word in words]) == 3
         said = capsys.readouterr().err
         assert said.endswith("give --trust-paths\n")
@@ -594,9 +598,9 @@ def test_without_a_place_for_the_key_a_folder_is_calibrated_all_the_same(
         main(["calibrate", "rows_model:predict", str(one.source / "x.npy"), "-o", str(new), "-q"])
         == 0
     )
-    assert json.loads((new / "target.json").read_text())["signature"] is None
-    assert main(["ask", str(new), "-n", "10"]) == 3
-    assert main(["ask", str(new), "-n", "10", "--trust-paths"]) == 0
+    assert json.loads((new / "run.json").read_text())["signature"] is None
+    assert main(["label", str(new), "-n", "10"]) == 3
+    assert main(["label", str(new), "-n", "10", "--trust-paths"]) == 0
 
 
 def test_names_of_model_files_in_a_report_delete_nothing(hostile, capsys):
@@ -738,13 +742,13 @@ VALUES: tuple[Any, ...] = (
 def test_a_record_with_odd_values(kind, key, hostile, capsys):
     one = hostile(kind)
     for value in VALUES:
-        shutil.copy(one.run.out / "target.json", one.out)
-        change_json(one.out / "target.json", {key: value})
+        shutil.copy(one.run.out / "run.json", one.out)
+        change_json(one.out / "run.json", {key: value})
         if isinstance(value, str):  # trusted, it would be read
-            one.check("ask", one.out, "-n", 10, capsys=capsys)
+            one.check("label", one.out, "-n", 10, capsys=capsys)
             one.check("refine", one.out, one.run.answers, capsys=capsys)
         else:
-            one.check("ask", one.out, "-n", 10, "--trust-paths", capsys=capsys)
+            one.check("label", one.out, "-n", 10, "--trust-paths", capsys=capsys)
             one.check("refine", one.out, one.run.answers, "--trust-paths", capsys=capsys)
 
 
@@ -753,24 +757,24 @@ def test_data_that_are_too_short(kind, hostile, capsys):
     one = hostile("texts" if kind == "arrays" else kind)
     if kind == "arrays":
         np.save(one.out / "data.npy", np.zeros((2, 3)))
-        change_json(one.out / "target.json", {"data": str(one.out / "data.npy"), "field": None})
+        change_json(one.out / "run.json", {"data": str(one.out / "data.npy"), "field": None})
     else:
         (one.out / "data.csv").write_text("text\nonly one\n")
-        change_json(one.out / "target.json", {"data": str(one.out / "data.csv")})
-    assert one.check("ask", one.out, "-n", 10, "--trust-paths", capsys=capsys) == 3
+        change_json(one.out / "run.json", {"data": str(one.out / "data.csv")})
+    assert one.check("label", one.out, "-n", 10, "--trust-paths", capsys=capsys) == 3
     one.check("refine", one.out, one.run.answers, "--trust-paths", capsys=capsys)
 
 
 @pytest.mark.parametrize("labels", [-5, 7, 2**62])
 def test_labels_that_are_no_classes(labels, hostile, capsys):
     one = hostile()
-    names = json.loads((one.out / "target.json").read_text())["names"]
-    change_json(one.out / "target.json", {"labels": [labels] * len(names)})
-    assert one.check("ask", one.out, "--trust-paths", capsys=capsys) == 3
+    names = json.loads((one.out / "run.json").read_text())["names"]
+    change_json(one.out / "run.json", {"labels": [labels] * len(names)})
+    assert one.check("label", one.out, "--trust-paths", capsys=capsys) == 3
     assert one.check("refine", one.out, one.run.answers, "--trust-paths", capsys=capsys) == 3
 
 
-@pytest.mark.parametrize("name", ["calibration.json", "report.json", "target.json", "job.toml"])
+@pytest.mark.parametrize("name", ["calibration.json", "report.json", "run.json", "job.toml"])
 @pytest.mark.parametrize(
     "content",
     [
@@ -847,7 +851,7 @@ ARRAYS: dict[str, Callable[[Path], None]] = {
 def test_arrays_that_are_something_else(name, damage, hostile, capsys):
     one = hostile()
     ARRAYS[damage](one.out / name)
-    for what in ("ask", "refine", "evaluate"):
+    for what in ("label", "refine", "evaluate"):
         one.check(*one.commands("--trust-paths")[what], capsys=capsys)
 
 
@@ -868,7 +872,7 @@ def test_pixels_that_are_something_else(name, hostile, capsys):
         with np.load(one.run.out / "pixels.npz") as file:
             columns = dict(file)
         np.savez(one.out / "pixels.npz", **(columns | {name: odd(columns[name])}))
-        for what in ("ask", "refine"):
+        for what in ("label", "refine"):
             one.check(*one.commands("--trust-paths")[what], capsys=capsys)
     for damage in ("cut", "empty", "pickled"):
         shutil.copy(one.run.out / "pixels.npz", one.out)
@@ -880,7 +884,7 @@ def test_pixels_that_are_something_else(name, hostile, capsys):
             )
         else:
             ARRAYS[damage](one.out / "pixels.npz")
-        for what in ("ask", "refine"):
+        for what in ("label", "refine"):
             one.check(*one.commands("--trust-paths")[what], capsys=capsys)
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from pseudocal import Calibration, InputError, PseudoCal
 from pseudocal.app import Job
-from pseudocal.app.jobs.job import read_job
-from pseudocal.app.jobs.staging import job_text
+from pseudocal.app.job import read_job
+from pseudocal.app.publishing import job_text
 
 
 def content(out: Path) -> dict[str, bytes]:
     return {
-        name: (out / name).read_bytes() for name in ("logits.npy", "predictions.csv", "target.json")
+        name: (out / name).read_bytes() for name in ("logits.npy", "predictions.csv", "run.json")
     }
 
 

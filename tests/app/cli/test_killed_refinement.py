@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pseudocal.app.jobs.staging import DECIDED, STAGED, finish
+from pseudocal.app.publishing import DECIDED, STAGED, finish
 
 SEGMENTER = """
 def predict(x):
@@ -75,9 +75,9 @@ def asked(pseudocal, tmp_path, monkeypatch) -> Path:
         "24x32",
     )
     assert pseudocal("calibrate", *words, "--resize", "stretch", "--format", "csv").code == 0
-    assert pseudocal("ask", tmp_path / "old", "-n", 10).code == 0
-    lines = (tmp_path / "old" / "ask.csv").read_text().splitlines()
-    (tmp_path / "answers.csv").write_text(
+    assert pseudocal("label", tmp_path / "old", "-n", 10).code == 0
+    lines = (tmp_path / "old" / "to-label.csv").read_text().splitlines()
+    (tmp_path / "labels.csv").write_text(
         "\n".join([lines[0], *(f"{line}{i % 3}" for i, line in enumerate(lines[1:]))])
     )
     return tmp_path
@@ -91,7 +91,7 @@ def killed(folder: Path, moments: list[int]) -> dict[int, int]:
     """Refine a copy of the old folder for each moment; return how each run ended."""
     given = [
         str(folder / "old"),
-        str(folder / "answers.csv"),
+        str(folder / "labels.csv"),
         str(folder),
         ",".join(map(str, moments)),
     ]
@@ -106,7 +106,7 @@ def check_killed(folder: Path, moments: list[int], pseudocal) -> set[str]:
     ends = killed(folder, moments)
     old = content(folder / "old")
     shutil.copytree(folder / "old", folder / "new")
-    assert pseudocal("refine", folder / "new", folder / "answers.csv").code == 0
+    assert pseudocal("refine", folder / "new", folder / "labels.csv").code == 0
     new, found = content(folder / "new"), set()
     assert new["calibration.json"] != old["calibration.json"]
     assert new["predictions.csv"] != old["predictions.csv"]

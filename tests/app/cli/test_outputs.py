@@ -66,11 +66,13 @@ def test_of_several_outputs_one_is_chosen(pseudocal, export, features, plain, tm
     assert done.code == 3
     assert "--output NAME, got none, with 2 outputs: logits (?, 3), mean (?)" in done.err
     assert (
-        pseudocal("calibrate", path, features, "-o", tmp_path / "out", "--output", "nothing").code
+        pseudocal(
+            "calibrate", path, features, "-o", tmp_path / "out", "--logits-tensor", "nothing"
+        ).code
         == 3
     )
     done = pseudocal(
-        "calibrate", path, features, "-o", tmp_path / "out", "--output", "logits", "--json"
+        "calibrate", path, features, "-o", tmp_path / "out", "--logits-tensor", "logits", "--json"
     )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
 
@@ -82,7 +84,7 @@ def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, t
     assert "which is a softmax in the graph" in done.err
     inner = done.err.split("give --output ")[1].split(" to ")[0]
     done = pseudocal(
-        "calibrate", path, features, "-o", tmp_path / "inner", "--output", inner, "--json"
+        "calibrate", path, features, "-o", tmp_path / "inner", "--logits-tensor", inner, "--json"
     )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-6)
     (after,) = run_onnx(tmp_path / "inner" / "model.onnx", features)
@@ -92,7 +94,14 @@ def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, t
 def test_probabilities_are_served_by_their_logarithm(pseudocal, export, features, plain, tmp_path):
     path = export(lambda z: z.softmax(dim=1), ["probabilities"])
     done = pseudocal(
-        "calibrate", path, features, "-o", tmp_path / "out", "--outputs", "probabilities", "--json"
+        "calibrate",
+        path,
+        features,
+        "-o",
+        tmp_path / "out",
+        "--output-type",
+        "probabilities",
+        "--json",
     )
     assert json.loads(done.out)["temperature"] == pytest.approx(plain, rel=1e-3)
     (after,) = run_onnx(tmp_path / "out" / "model.onnx", features)
@@ -104,7 +113,7 @@ def test_a_callable_that_gives_probabilities_is_asked_about(pseudocal, features,
     vars(module)["black_box"] = lambda x: softmax(module.predict(x))
     done = pseudocal("calibrate", "tabular_model:black_box", features, "-o", tmp_path / "out")
     assert done.code == 3
-    assert "--outputs probabilities" in done.err
+    assert "--output-type probabilities" in done.err
     for outputs, expected in (("probabilities", plain), ("logits", None)):
         done = pseudocal(
             "calibrate",
@@ -112,7 +121,7 @@ def test_a_callable_that_gives_probabilities_is_asked_about(pseudocal, features,
             features,
             "-o",
             tmp_path / "out",
-            "--outputs",
+            "--output-type",
             outputs,
             "--json",
         )
@@ -127,7 +136,7 @@ def test_one_number_for_two_classes(end, pseudocal, export, features, tmp_path):
     logit = lambda z: 3 * (z[:, 1:2] - z[:, 0:1])  # noqa: E731
     path = export(logit if end == "logit" else lambda z: logit(z).sigmoid(), ["y"])
     assert pseudocal("calibrate", path, features, "-o", tmp_path / "out").code == 3
-    given = ["--binary"] + (["--outputs", "probabilities"] if end == "sigmoid" else [])
+    given = ["--binary"] + (["--output-type", "probabilities"] if end == "sigmoid" else [])
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out", *given, "--json")
     assert done.code == 0, done.err
     temperature = json.loads(done.out)["temperature"]

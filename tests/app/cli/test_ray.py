@@ -49,7 +49,7 @@ def test_rows_of_an_array(ray, pseudocal, tabular, features, tmp_path):
         "probe.npy",
         "report.html",
         "report.json",
-        "target.json",
+        "run.json",
     }
     assert [p.name for p in (there / "predictions").glob("kept-*")] == []
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", there).code == 0
@@ -65,33 +65,33 @@ def test_answers_do_the_same_as_in_one_process(ray, pseudocal, tabular, features
         np.load(there / "logits.npy"), np.load(here / "logits.npy"), rtol=1e-5, atol=1e-5
     )
     for out in (here, there):
-        assert pseudocal("ask", out, "-n", 30).code == 0
-    assert (there / "ask.csv").read_text() == (here / "ask.csv").read_text()
-    names = (here / "ask.csv").read_text().split()[1:]
-    answers = tmp_path / "answers.csv"
+        assert pseudocal("label", out, "-n", 30).code == 0
+    assert (there / "to-label.csv").read_text() == (here / "to-label.csv").read_text()
+    names = (here / "to-label.csv").read_text().split()[1:]
+    answers = tmp_path / "labels.csv"
     answers.write_text(
         "\n".join(["file,label", *(f"{name}{i % 3}" for i, name in enumerate(names))])
     )
     for out in (here, there):
         assert pseudocal("refine", out, answers).code == 0
     done = pseudocal(
-        "calibrate", tabular["onnx"], features, "-o", both, *on_ray, "--answers", answers
+        "calibrate", tabular["onnx"], features, "-o", both, *on_ray, "--labels", answers
     )
     assert done.code == 0, done.err
     for out in (there, both):
         assert temperature(out) == pytest.approx(temperature(here), rel=1e-4)
         assert "measured on 30 answers" in (out / "report.html").read_text()
-        assert {p.name for p in out.iterdir()} - {"ask.csv", "label.html"} == {
+        assert {p.name for p in out.iterdir()} - {"to-label.csv", "label.html"} == {
             p.name for p in here.iterdir()
         } - {
-            "ask.csv",
+            "to-label.csv",
             "label.html",
         }
     folder = tmp_path / "rows"
     folder.mkdir()
     np.savez(folder / "0.npz", np.load(features))
     done = pseudocal(
-        "calibrate", tabular["onnx"], folder, "-o", tmp_path / "no", *on_ray, "--answers", answers
+        "calibrate", tabular["onnx"], folder, "-o", tmp_path / "no", *on_ray, "--labels", answers
     )
     assert (done.code, "expected no answers about files of rows" in done.err) == (3, True)
 
@@ -253,7 +253,7 @@ def test_what_only_workers_read_asks_for_them(pseudocal, tabular, tmp_path):
 
 
 def test_what_a_cluster_cannot_do_is_said(pseudocal, tabular, features, tmp_path):
-    for option in (["--format", "csv"], ["--labels", "y.npy"]):
+    for option in (["--format", "csv"], ["--ground-truth", "y.npy"]):
         result = pseudocal(
             "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", *option
         )

@@ -19,7 +19,7 @@ import pytest
 
 from pseudocal import Calibration, UnreliableCalibrationWarning, rows_to_label, softmax
 from pseudocal.app import calibrate
-from pseudocal.app.cli.errors import BUG, INPUT, INTERRUPTED, MISSING, OUTPUT, USAGE, VERDICT_CODES
+from pseudocal.app.errors import BUG, INPUT, INTERRUPTED, MISSING, OUTPUT, USAGE, VERDICT_CODES
 
 SHIPPED = {
     "onnx": "model.onnx",
@@ -59,7 +59,7 @@ def check_refused(out: Path, used: str = "mixup") -> Calibration:
         "calibration.json",
         "report.json",
         "report.html",
-        "target.json",
+        "run.json",
         "logits.npy",
         "probe.npy",
         "job.toml",
@@ -180,11 +180,11 @@ def test_on_a_cluster(ray, predict, pseudocal, tabular, collapsed, features, tmp
 
 def answers_of(out: Path, labels: np.ndarray, n: int) -> Path:
     rows = rows_to_label(np.load(out / "logits.npy"), n)
-    with (out.parent / "answers.csv").open("w", newline="") as file:
+    with (out.parent / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(
             [("file", "label"), *((int(row), int(labels[row])) for row in rows)]
         )
-    return out.parent / "answers.csv"
+    return out.parent / "labels.csv"
 
 
 def test_answers_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
@@ -197,7 +197,7 @@ def test_answers_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
     logits = np.load(out / "logits.npy")
     labels = (logits / 3 + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(axis=1)
     answers = answers_of(out, labels, 60)
-    both = ("calibrate", collapsed["onnx"], features, "-o", tmp_path / "both", "--answers", answers)
+    both = ("calibrate", collapsed["onnx"], features, "-o", tmp_path / "both", "--labels", answers)
     for folder, words in ((out, ("refine", out, answers)), (tmp_path / "both", both)):
         done = pseudocal(*words)
         assert done.code == 0, done.err

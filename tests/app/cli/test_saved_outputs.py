@@ -44,11 +44,11 @@ def answered(
 
 def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, truth, tmp_path):
     np.save(tmp_path / "logits.npy", logits)
-    done = pseudocal("ask", tmp_path / "logits.npy", "-n", 60)
+    done = pseudocal("label", tmp_path / "logits.npy", "-n", 60)
     out = tmp_path / "logits"
     assert done.code == 0, done.err
-    assert f"pseudocal refine {out} answers.csv" in done.out
-    answers = answered(tmp_path / "answers.csv", logits, truth, [str(i) for i in range(N)])
+    assert f"pseudocal refine {out} labels.csv" in done.out
+    answers = answered(tmp_path / "labels.csv", logits, truth, [str(i) for i in range(N)])
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
     assert "measured on 60 answers" in done.out
@@ -75,7 +75,7 @@ def test_without_pyarrow_answers_are_used_all_the_same(
     """The extras cli and onnx do not bring it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     np.save(tmp_path / "logits.npy", logits)
-    answers = answered(tmp_path / "answers.csv", logits, truth, [str(i) for i in range(N)])
+    answers = answered(tmp_path / "labels.csv", logits, truth, [str(i) for i in range(N)])
     done = pseudocal("refine", tmp_path / "logits.npy", answers)
     assert done.code == 0, done.err
     assert len((tmp_path / "logits" / "predictions.csv").read_text().splitlines()) == N + 1
@@ -89,12 +89,12 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
         *([name, f"It was, er,\n<b>{name}</b>", "good"] for name in names),
     ]
     inputs = write(tmp_path / "reviews.csv", shown)
-    refused = pseudocal("ask", table, "--inputs", inputs, "-o", tmp_path / "out")
+    refused = pseudocal("label", table, "--inputs", inputs, "-o", tmp_path / "out")
     assert refused.code == 3
-    assert "look like probabilities: give --outputs probabilities" in refused.err
+    assert "look like probabilities: give --output-type probabilities" in refused.err
     assert not (tmp_path / "out").exists()
-    options = ["--outputs", "probabilities", "-o", tmp_path / "out"]
-    done = pseudocal("ask", table, "-n", 20, "--inputs", inputs, *options)
+    options = ["--output-type", "probabilities", "-o", tmp_path / "out"]
+    done = pseudocal("label", table, "-n", 20, "--inputs", inputs, *options)
     assert done.code == 0, done.err
     page = (tmp_path / "out" / "label.html").read_text()
     assert "It was, er,\\n" in page
@@ -102,7 +102,7 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     assert '"label", "good"' not in page  # the answer is not given away
     assert '"classes": ["bad", "fair", "good"]' in page  # the names of the columns
     said = np.array(["bad", "fair", "good"])[truth]
-    answers = answered(tmp_path / "answers.csv", logits, said, names)
+    answers = answered(tmp_path / "labels.csv", logits, said, names)
     done = pseudocal("refine", tmp_path / "out", answers)
     assert done.code == 0, done.err
     rows = rows_to_label(np.load(tmp_path / "out" / "logits.npy"), 60)
@@ -121,7 +121,7 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
 
 def test_a_table_without_names_of_columns_is_refused(pseudocal, logits, tmp_path):
     table = write(tmp_path / "p.csv", softmax(logits).tolist())
-    done = pseudocal("ask", table, "--outputs", "probabilities")
+    done = pseudocal("label", table, "--output-type", "probabilities")
     assert done.code == 3
     assert (
         f"expected the names of the columns in the first line of {table}, got numbers: " in done.err
@@ -134,7 +134,7 @@ def test_images_that_a_table_names_are_shown(pseudocal, image_files, logits, tmp
     inputs = write(
         image_files / "names.csv", [["file"], *([path.relative_to(image_files)] for path in files)]
     )
-    done = pseudocal("ask", tmp_path / "z.npy", "-n", 3, "--inputs", inputs)
+    done = pseudocal("label", tmp_path / "z.npy", "-n", 3, "--inputs", inputs)
     inputs.unlink()
     assert done.code == 0, done.err
     assert (tmp_path / "z" / "label.html").read_text().count('"image": "data:image/') == 3
@@ -153,7 +153,7 @@ def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, log
         "--classes",
         tmp_path / "classes.txt",
     ]
-    done = pseudocal("ask", tmp_path / "z.npz", "-n", 5, *options)
+    done = pseudocal("label", tmp_path / "z.npz", "-n", 5, *options)
     assert done.code == 0, done.err
     np.testing.assert_array_equal(np.load(tmp_path / "z" / "logits.npy")[:, 1], logits[:, 0])
     page = (tmp_path / "z" / "label.html").read_text()
@@ -181,31 +181,31 @@ def test_what_does_not_fit_is_named(pseudocal, logits, tmp_path, monkeypatch, ar
     np.save("z.npy", logits)
     Path("few.txt").write_text("a\nb\n")
     write(Path("twice.csv"), [["file"], *[["a"]] * N])
-    done = pseudocal("ask", "z.npy", *arguments)
+    done = pseudocal("label", "z.npy", *arguments)
     assert done.code == 3
     assert message in done.err
 
 
 def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logits, tmp_path):
     np.save(tmp_path / "z.npy", logits)
-    assert pseudocal("ask", tmp_path / "z.npy").code == 0
+    assert pseudocal("label", tmp_path / "z.npy").code == 0
     np.save(tmp_path / "z.npy", logits + 1e-3)
     assert (
         "expected a folder without the results of other outputs"
-        in pseudocal("ask", tmp_path / "z.npy").err
+        in pseudocal("label", tmp_path / "z.npy").err
     )
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out").code == 0
     assert (
         f"got {tmp_path / 'out'}"
-        in pseudocal("ask", tmp_path / "z.npy", "-o", tmp_path / "out").err
+        in pseudocal("label", tmp_path / "z.npy", "-o", tmp_path / "out").err
     )
-    refused = pseudocal("ask", tmp_path / "out", "--inputs", tmp_path / "z.npy")
+    refused = pseudocal("label", tmp_path / "out", "--inputs", tmp_path / "z.npy")
     assert (refused.code, "expected a file of saved outputs with --inputs" in refused.err) == (
         3,
         True,
     )
     np.save(tmp_path / "maps.npy", np.zeros((2, 3, 4, 4)))
-    assert "expected outputs of shape (n, classes)" in pseudocal("ask", tmp_path / "maps.npy").err
+    assert "expected outputs of shape (n, classes)" in pseudocal("label", tmp_path / "maps.npy").err
 
 
 def test_maps_of_pixels_are_scored_and_calibrated(pseudocal, tmp_path):
@@ -229,7 +229,7 @@ def test_maps_of_pixels_are_scored_and_calibrated(pseudocal, tmp_path):
     np.save(tmp_path / "p.npy", calibration.probabilities(2 * maps))
     both = [("maps.npy", "logits"), ("p.npy", "probabilities")]
     for name, outputs in both:
-        options = ["-o", tmp_path / "q.npy", "--outputs", outputs]
+        options = ["-o", tmp_path / "q.npy", "--output-type", outputs]
         assert pseudocal("apply", tmp_path / "c.json", tmp_path / name, *options).code == 0
         np.testing.assert_allclose(
             np.load(tmp_path / "q.npy"), calibration.probabilities(maps), rtol=1e-4

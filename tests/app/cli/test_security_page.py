@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from pseudocal.app.cli.app import app
-from pseudocal.app.jobs.answers import TEMPLATE
-from pseudocal.app.jobs.staging import DECIDED, FOLDERS, PARTS, RESULTS, STAGED
+from pseudocal.app.cli import app
 from pseudocal.app.models.files import CAN_RUN_CODE, OPENERS
 from pseudocal.app.models.model import SECOND_ONLY
+from pseudocal.app.publishing import DECIDED, FOLDERS, PARTS, RESULTS, STAGED
+from pseudocal.app.run import LABEL_TABLE
 
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
 CONSENT = re.compile(r"--trust-[a-z]+")
@@ -92,4 +92,4 @@ def test_every_file_of_a_result_folder_is_in_the_table():
     listed = {
         name.rstrip("/") for row in table() if row.what.startswith("OUT:") for name in row.names
     }
-    assert listed == {*RESULTS, *FOLDERS, PARTS, TEMPLATE, STAGED, DECIDED}
+    assert listed == {*RESULTS, *FOLDERS, PARTS, LABEL_TABLE, STAGED, DECIDED}

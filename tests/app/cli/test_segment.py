@@ -190,7 +190,7 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
         patches,
         tmp_path / "b",
         *PREPARED,
-        "--labels",
+        "--ground-truth",
         patches / "masks",
     )
     assert masked.scaling == plain.scaling
@@ -262,36 +262,42 @@ def masks(patches, tmp_path) -> Path:
 def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(
     refused, patches, masks, tmp_path
 ):
-    refused("nowhere: no such file", "--labels", tmp_path / "nowhere", batches=0)
-    refused("one integer per pixel", "--labels", patches / "images", batches=0)
+    refused("nowhere: no such file", "--ground-truth", tmp_path / "nowhere", batches=0)
+    refused("one integer per pixel", "--ground-truth", patches / "images", batches=0)
     np.save(tmp_path / "few.npy", np.zeros((39, 16, 16), np.uint8))
     refused(
         "expected masks of shape (40, height, width), got (39,",
-        "--labels",
+        "--ground-truth",
         tmp_path / "few.npy",
         batches=0,
     )
     np.save(tmp_path / "real.npy", np.zeros((40, 16, 16)))
     refused(
-        "masks that are integers, got dtype float64", "--labels", tmp_path / "real.npy", batches=0
+        "masks that are integers, got dtype float64",
+        "--ground-truth",
+        tmp_path / "real.npy",
+        batches=0,
     )
-    cut = ("--labels", masks, "--resize", "crop")
+    cut = ("--ground-truth", masks, "--resize", "crop")
     refused("expected --resize stretch with masks", *cut, "--size", "16x20", batches=0)
     Image.new("L", (16, 32)).save(masks / "03.png")
     found = (
         f"expected a mask of 16 x 16 pixels, as its image has, got 32 x 16 in {masks / '03.png'}"
     )
-    refused(found, "--labels", masks, batches=0)
+    refused(found, "--ground-truth", masks, batches=0)
     (masks / "02.png").write_text("no image")
     refused(
-        f"expected a mask that can be read, got {masks / '02.png'}", "--labels", masks, batches=0
+        f"expected a mask that can be read, got {masks / '02.png'}",
+        "--ground-truth",
+        masks,
+        batches=0,
     )
     for i in (3, 7, 11, 20):
         (masks / f"{i:02}.png").unlink()
     three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
     refused(
         f"expected a mask for each of 40 images, got 4 missing: {three}, ...",
-        "--labels",
+        "--ground-truth",
         masks,
         batches=0,
     )
@@ -301,28 +307,31 @@ def test_what_depends_on_the_model_is_refused_after_its_first_batch_and_mixup(
     refused, masks, tmp_path
 ):
     (tmp_path / "a.csv").write_text("file,label\n00.png,1\n")
-    refused("expected the columns file, y, x and label", "--answers", tmp_path / "a.csv", batches=2)
+    refused("expected the columns file, y, x and label", "--labels", tmp_path / "a.csv", batches=2)
     names = tmp_path / "names.txt"
     names.write_text("road\nsky\n")
     refused("expected names of 3 classes, got 2", "--classes", names, batches=2)
     names.write_text("road\n" * 40)
     refused(
-        "expected a folder with a mask per image, or an .npy of masks", "--labels", names, batches=2
+        "expected a folder with a mask per image, or an .npy of masks",
+        "--ground-truth",
+        names,
+        batches=2,
     )
     many = np.zeros((40, 16, 16), np.uint8)
     many[5, 4, 7] = 9
     np.save(tmp_path / "many.npy", many)
     said = f"expected labels from 0 to 2 or the ignored one, got 9 at (4, 7) in mask 5 of {tmp_path / 'many.npy'}"
-    refused(said, "--labels", tmp_path / "many.npy", batches=2)
+    refused(said, "--ground-truth", tmp_path / "many.npy", batches=2)
     Image.fromarray(many[5]).save(masks / "31.png")
-    refused(f"got 9 at (4, 7) in {masks / '31.png'}", "--labels", masks, batches=2)
+    refused(f"got 9 at (4, 7) in {masks / '31.png'}", "--ground-truth", masks, batches=2)
 
 
 def test_masks_in_which_all_is_ignored_measure_nothing(pseudocal, segmenters, patches, tmp_path):
     ignored = tmp_path / "ignored.npy"
     np.save(ignored, np.full((40, 16, 16), 255, dtype=np.uint8))
     images = (segmenters["onnx"], patches / "images", "-o", tmp_path / "out")
-    done = pseudocal("calibrate", *images, *PREPARED, "--labels", ignored)
+    done = pseudocal("calibrate", *images, *PREPARED, "--ground-truth", ignored)
     assert done.code == 3
     assert "expected at least one pixel that is not ignored, got none in 40 images" in done.err
     assert not (tmp_path / "out").exists()
@@ -333,13 +342,13 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
     for path in (patches / "masks").iterdir():
         bits = np.asarray(Image.open(path)) == 1
         Image.fromarray(bits).save(tmp_path / "bits" / path.name)
-    options = (*PREPARED, "--resize", "crop", "--labels", tmp_path / "bits")
+    options = (*PREPARED, "--resize", "crop", "--ground-truth", tmp_path / "bits")
     _, content = calibrated(pseudocal, segmenters["onnx"], patches, tmp_path / "out", *options)
     np.save(
         tmp_path / "bits.npy",
         np.stack([np.asarray(Image.open(tmp_path / f"bits/{i:02}.png")) for i in range(40)]),
     )
-    labels = ("--labels", tmp_path / "bits.npy")
+    labels = ("--ground-truth", tmp_path / "bits.npy")
     _, same = calibrated(
         pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels
     )
@@ -352,9 +361,9 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
 
     out = tmp_path / "out"
     first, _ = calibrated(pseudocal, segmenters["onnx"], patches, out, *PREPARED)
-    assert pseudocal("ask", out, "-n", 30).code == 0
-    header, *questions = (out / "ask.csv").read_text().splitlines()
-    answers = tmp_path / "answers.csv"
+    assert pseudocal("label", out, "-n", 30).code == 0
+    header, *questions = (out / "to-label.csv").read_text().splitlines()
+    answers = tmp_path / "labels.csv"
     answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
@@ -383,21 +392,21 @@ def test_workers_keep_the_same_pixels_and_answers_do_the_same(
     np.testing.assert_allclose(other.logits, one.logits, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(other.pixels.before, one.pixels.before, rtol=1e-6)
     for folder in (here, there):
-        assert pseudocal("ask", folder, "-n", 30).code == 0
-    assert (there / "ask.csv").read_text() == (here / "ask.csv").read_text()
-    header, *questions = (here / "ask.csv").read_text().splitlines()
-    answers = tmp_path / "answers.csv"
+        assert pseudocal("label", folder, "-n", 30).code == 0
+    assert (there / "to-label.csv").read_text() == (here / "to-label.csv").read_text()
+    header, *questions = (here / "to-label.csv").read_text().splitlines()
+    answers = tmp_path / "labels.csv"
     answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
     for folder in (here, there):
         assert pseudocal("refine", folder, answers).code == 0
-    calibrated(pseudocal, segmenters["onnx"], patches, both, *on_ray, "--answers", answers)
+    calibrated(pseudocal, segmenters["onnx"], patches, both, *on_ray, "--labels", answers)
     wanted = Calibration.load(here / "calibration.json")
     for folder in (there, both):
         found = Calibration.load(folder / "calibration.json")
         assert found.temperature == pytest.approx(wanted.temperature, rel=1e-4)
         assert found.measured.verdict == wanted.measured.verdict
         names = [
-            {path.name for path in out.iterdir()} - {"ask.csv", "label.html"}
+            {path.name for path in out.iterdir()} - {"to-label.csv", "label.html"}
             for out in (here, folder)
         ]
         assert names[0] == names[1]

@@ -15,7 +15,7 @@ import pytest
 
 import pseudocal
 from pseudocal.app.cli import command
-from pseudocal.app.jobs.local import warm_up
+from pseudocal.app.collect import warm_up
 from pseudocal.app.report.page import templates
 
 
@@ -42,7 +42,7 @@ def test_the_command_starts_without_what_it_needs_later_or_never():
         "scipy.special",
         "torch",
     )
-    code = f"import sys, pseudocal.app.cli.app; print([m for m in {later!r} if m in sys.modules])"
+    code = f"import sys, pseudocal.app.cli; print([m for m in {later!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
@@ -81,7 +81,7 @@ import runpy
 
 runpy.run_module("pseudocal", run_name="__main__", alter_sys=True)
 """
-FIRST, LATER = ("numpy", "scipy", "pseudocal.scaling"), ("pseudocal.app.cli.main", "typer")
+FIRST, LATER = ("numpy", "scipy", "pseudocal.scaling"), ("pseudocal.app.cli", "typer")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
     assert done.code == 0, done.err
     assert "120 texts of the column 'review', as they are" in done.err
     assert (
-        f"next: a few answers of a person tell more: pseudocal ask {tmp_path / 'out'} -n 20"
+        f"next: a few answers of a person tell more: pseudocal label {tmp_path / 'out'} -n 20"
         in done.out
     )
     assert "verdict: caution" in done.out
@@ -129,25 +129,25 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
         with torch.inference_mode():
             alone = model(**tokenizer(texts_of(reviews)[i], return_tensors="pt")).logits.numpy()
         np.testing.assert_allclose(logits[[i]], alone, atol=1e-4)
-    assert pseudocal("ask", tmp_path / "out", "-n", 40).code == 0
+    assert pseudocal("label", tmp_path / "out", "-n", 40).code == 0
     page = (tmp_path / "out" / "label.html").read_text()
     assert '["review", "a ' in page
     assert [
         column for column in ("label", "id") if f'["{column}", ' in page
     ] == []  # the model was not given them
-    with (tmp_path / "out" / "ask.csv").open(newline="", encoding="utf-8") as file:
+    with (tmp_path / "out" / "to-label.csv").open(newline="", encoding="utf-8") as file:
         asked = list(csv.DictReader(file))
     assert [row["review"] for row in asked] == [
         texts_of(reviews)[int(row["file"])] for row in asked
     ]
     with reviews.open(newline="", encoding="utf-8") as file:
         truth = [row["label"] for row in csv.DictReader(file)]
-    with (tmp_path / "answers.csv").open("w", newline="") as file:
+    with (tmp_path / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(
             [("file", "label"), *((row, truth[row]) for row in rows_to_label(logits, 40))]
         )
     assert not (tmp_path / "out" / "model").exists()
-    done = pseudocal("refine", tmp_path / "out", tmp_path / "answers.csv")
+    done = pseudocal("refine", tmp_path / "out", tmp_path / "labels.csv")
     assert done.code == 0, done.err
     assert "measured on 40 answers" in done.out
     refined = Calibration.load(tmp_path / "out" / "calibration.json")
@@ -170,9 +170,9 @@ def test_a_table_of_questions_is_filled_in_beside_its_texts(pseudocal, tmp_path)
     with (tmp_path / "texts.csv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("Label", "review"), *(("bad", text) for text in texts)])
     done = pseudocal(
-        "ask",
+        "label",
         tmp_path / "logits.npy",
-        "--outputs",
+        "--output-type",
         "logits",
         "--inputs",
         tmp_path / "texts.csv",
@@ -180,16 +180,16 @@ def test_a_table_of_questions_is_filled_in_beside_its_texts(pseudocal, tmp_path)
         4,
     )
     assert done.code == 0, done.err
-    with (tmp_path / "logits" / "ask.csv").open(newline="", encoding="utf-8") as file:
+    with (tmp_path / "logits" / "to-label.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["file", "label", "review"]  # another label would give the answer away
     shown = {row["file"]: row["review"] for row in rows}
     assert shown == {"0": "'=1+1; fine", "1": texts[1], "2": texts[2], "3": texts[3]}  # no formula
-    with (tmp_path / "logits" / "ask.csv").open("w", newline="", encoding="utf-8") as file:
+    with (tmp_path / "logits" / "to-label.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(row | {"label": int(row["file"]) % 2} for row in rows)
-    done = pseudocal("refine", tmp_path / "logits", tmp_path / "logits" / "ask.csv")
+    done = pseudocal("refine", tmp_path / "logits", tmp_path / "logits" / "to-label.csv")
     assert done.code == 0, done.err
     assert "measured on 4 answers" in done.out
     assert "<span>two lines</span>" in (tmp_path / "logits" / "report.html").read_text()
@@ -202,7 +202,7 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
     (tmp_path / "reviews.txt").write_text(
         "\n".join(text.replace("\n", " ") for text in texts_of(reviews)) + "\n"
     )
-    options = ("-o", tmp_path / "out", "--labels", tmp_path / "labels.txt", "--json")
+    options = ("-o", tmp_path / "out", "--ground-truth", tmp_path / "labels.txt", "--json")
     done = pseudocal("calibrate", bert, tmp_path / "reviews.txt", *options)
     assert done.code == 0, done.err
     assert {row["metric"] for row in json.loads(done.out)["measured"]} >= {"ece", "accuracy"}
@@ -320,7 +320,7 @@ def test_sparse_rows_are_those_of_the_array(pseudocal, tabular, features, tmp_pa
         Calibration.load(tmp_path / name / "calibration.json") for name in ("dens", "rows")
     )
     assert one.temperature == other.temperature
-    assert pseudocal("ask", tmp_path / "rows", "-n", 3).code == 0
+    assert pseudocal("label", tmp_path / "rows", "-n", 3).code == 0
 
 
 def test_a_function_without_arguments_makes_the_model_once(

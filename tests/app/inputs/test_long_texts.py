@@ -109,7 +109,7 @@ def test_the_command_reads_a_text_of_100_000_characters_among_20_000_rows(tmp_pa
         "text",
     ]
     done = subprocess.run(
-        [*command, "--outputs", "logits", "-o", "out"],
+        [*command, "--output-type", "logits", "-o", "out"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from html import unescape
 
 import pytest
+from pseudocal.app.cli.scoring import scoring
 from typer.testing import CliRunner
 
 from pseudocal import InputError
-from pseudocal.app.cli.scoring import scoring
-from pseudocal.app.jobs.saved_results import compare_reports
+from pseudocal.app.outputs import compare_reports
 from pseudocal.app.report import write_report
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, InputError, TemperatureScaling, softmax
-from pseudocal.app.cli.printing import summary_lines
+from pseudocal.app.progress import summary_lines
 from pseudocal.app.report import page
 from pseudocal.app.report.advice import panel
 from pseudocal.app.report.headline import headline

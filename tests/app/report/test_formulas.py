@@ -19,10 +19,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pseudocal.app import label
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.tables import AT_START, WITHIN, csv_cell
-from pseudocal.app.jobs.answer_file import read_answers
-from pseudocal.app.jobs.answers import ask_about
+from pseudocal.app.label_files import read_label_lines
 from pseudocal.app.report.predictions import Confidences, Target, row_table, write_predictions
 
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -114,16 +114,16 @@ def test_questions_hold_no_formula_and_answers_find_their_inputs(names):
     with TemporaryDirectory() as folder:
         np.save(Path(folder) / "logits.npy", np.eye(n))
         target.save(Path(folder))
-        ask_about(folder, n)
-        path = Path(folder) / "ask.csv"
+        label(folder, n)
+        path = Path(folder) / "to-label.csv"
         assert formulas(path) == []
-        with_labels(path, Path(folder) / "answers.csv")
-        found = read_answers(Path(folder) / "answers.csv", names, [str(i) for i in range(n)])
+        with_labels(path, Path(folder) / "labels.csv")
+        found = read_label_lines(Path(folder) / "labels.csv", names, [str(i) for i in range(n)])
         assert sorted(given.name for given, _ in found) == sorted(names)
-        Path(folder, "answers.csv").replace(path)
-        ask_about(folder, n)  # what was filled in stays
+        Path(folder, "labels.csv").replace(path)
+        label(folder, n)  # what was filled in stays
         assert formulas(path) == []
-        assert read_answers(path, names, [str(i) for i in range(n)]) == found
+        assert read_label_lines(path, names, [str(i) for i in range(n)]) == found
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node on this machine")

@@ -118,7 +118,7 @@ def saved(tab, way: str = "mouse") -> list[list[str]]:
     """The rows of the file that the page saves, without its header."""
     with tab.expect_download() as download:
         tab.keyboard.press("Control+s") if way == "keyboard" else tab.locator("#save").click()
-    assert download.value.suggested_filename == "answers.csv"
+    assert download.value.suggested_filename == "labels.csv"
     with open(download.value.path(), newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     assert header == ["file", "label"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pseudocal import softmax
-from pseudocal.app.cli.printing import summary, summary_lines
+from pseudocal.app.progress import summary, summary_lines
 from pseudocal.app.report import page
 from pseudocal.app.report.advice import panel
 from pseudocal.app.report.measured import facts_of_estimate

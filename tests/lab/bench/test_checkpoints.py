@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner
 
-from pseudocal.app.cli.app import app
+from pseudocal.app.cli import app
 from pseudocal.app.models import networks
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import Store, run

@@ -168,7 +168,7 @@ def test_the_list_names_every_suite(capsys):
         (["run", "nowhere.toml"], "expected a suite file, got nowhere.toml"),
         (["run", "office-home"], "expected root, the folder of office-home"),
         (
-            ["run", "digits", "--ray-address", "127.0.0.1:1"],
+            ["run", "digits", "--ray", "127.0.0.1:1"],
             "expected a Ray cluster at 127.0.0.1:1, got no answer",
         ),
         (["table", "emoji"], "expected a suite that was run into"),

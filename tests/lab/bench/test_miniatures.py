@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pseudocal.app.cli.app import app
+from pseudocal.app.cli import app
 from pseudocal.lab.bench import PLANS, Store, Suite, built_in, run
 from pseudocal.lab.bench.published import ORIGINS
 from pseudocal.lab.bench.records import missing_scores, unique

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from pseudocal.app.cli.app import app
+from pseudocal.app.cli import app
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench.suite_file import parse_suite, read_local, read_suite
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pseudocal import InputError
-from pseudocal.app.jobs.answer_file import read_answers
+from pseudocal.app.label_files import read_label_lines
 from pseudocal.calibrators import CANNOT_TELL, NONE_OF_THESE
 
 NAMES = ["a 1.png", "b.png", "=c.png", "d.png"]
@@ -20,9 +20,9 @@ PIXELS = "file,y,x,label\na.png,3,4,cat\n"
 
 
 def read(folder: Path, text: str, classes: list[str] = CLASSES) -> dict[str, int]:
-    path = folder / "answers.csv"
+    path = folder / "labels.csv"
     path.write_bytes(text.encode())
-    return {given.name: label for given, label in read_answers(path, NAMES, classes)}
+    return {given.name: label for given, label in read_label_lines(path, NAMES, classes)}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_same_answers_in_another_form(text: str, tmp_path: Path) -> None:
         ("label,file\ndog\n", "line 2: '', which is no input"),
         (
             'file,label\nb.png,dog\n"d.png,cat\n',
-            r"answers.csv: unexpected end of data \(a stray quotation mark\?\)",
+            r"labels.csv: unexpected end of data \(a stray quotation mark\?\)",
         ),
     ],
 )
@@ -97,17 +97,15 @@ def test_what_is_wrong_is_named(text: str, why: str, tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_program_is_refused_in_plain_words(tmp_path: Path) -> None:
-    path = tmp_path / "answers.csv"
+    path = tmp_path / "labels.csv"
     for content in (
         PLAIN.encode("utf-16"),
         PLAIN.replace("cat", "caté").encode("latin-1"),
         b"PK\x03\x04\xff",
     ):
         path.write_bytes(content)
-        with pytest.raises(
-            InputError, match=r'in UTF-8, got .*answers.csv: save it as "CSV UTF-8"'
-        ):
-            read_answers(path, NAMES, CLASSES)
+        with pytest.raises(InputError, match=r'in UTF-8, got .*labels.csv: save it as "CSV UTF-8"'):
+            read_label_lines(path, NAMES, CLASSES)
 
 
 def test_names_that_differ_in_case_alone_are_not_confused(tmp_path: Path) -> None:
@@ -131,9 +129,9 @@ def test_names_that_differ_in_case_alone_are_not_confused(tmp_path: Path) -> Non
     ],
 )
 def test_pixels_too(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "answers.csv"
+    path = tmp_path / "labels.csv"
     path.write_text(text)
-    ((given, label),) = read_answers(
+    ((given, label),) = read_label_lines(
         path, ["a.png (y 3, x 4)", "a.png (y 4, x 3)"], CLASSES, pixels=True
     )
     assert (given.name, label) == ("a.png (y 3, x 4)", 0)

@@ -98,7 +98,7 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
     answer(tab, way, said[6])
     with tab.expect_download() as download:
         tab.keyboard.press("Control+s") if way == "keyboard" else tab.locator("#save").click()
-    assert download.value.suggested_filename == "answers.csv"
+    assert download.value.suggested_filename == "labels.csv"
     download.value.save_as(to)
     assert tab.title().startswith("What is this?")  # and not "owned"
     assert problems == []
@@ -117,9 +117,9 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
 )
 def test_from_the_page_to_a_refined_report(browser, pseudocal, calibrated, tmp_path, size, way):
     before = (calibrated / "report.html").read_text()
-    assert pseudocal("ask", calibrated, "-n", 20).code == 0
-    said = answered_in(browser, calibrated / "label.html", size, way, tmp_path / "answers.csv")
-    done = pseudocal("refine", calibrated, tmp_path / "answers.csv")
+    assert pseudocal("label", calibrated, "-n", 20).code == 0
+    said = answered_in(browser, calibrated / "label.html", size, way, tmp_path / "labels.csv")
+    done = pseudocal("refine", calibrated, tmp_path / "labels.csv")
     assert done.code == 0, done.err
     assert "measured on 20 answers" in done.out
     page = (calibrated / "report.html").read_text()
@@ -138,9 +138,9 @@ def numbered(out: Path, said: list[int]) -> str:
 
     The numbers of the classes, without names.
     """
-    with (out / "ask.csv").open(newline="", encoding="utf-8") as file:
+    with (out / "to-label.csv").open(newline="", encoding="utf-8") as file:
         names = [row["file"] for row in csv.DictReader(file)]
     text = io.StringIO()
     csv.writer(text).writerows([("file", "label"), *zip(names, said, strict=True)])
-    assert json.loads((out / "target.json").read_text())["classes"] == list(CLASSES)
+    assert json.loads((out / "run.json").read_text())["classes"] == list(CLASSES)
     return text.getvalue()

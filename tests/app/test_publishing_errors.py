@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pseudocal.app.cli import main
-from pseudocal.app.jobs.staging import STAGED
+from pseudocal.app.publishing import STAGED
 
 from .conftest import WRITTEN, in_child, names, rows, seed_of
 

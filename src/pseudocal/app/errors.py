@@ -31,9 +31,10 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 VERDICT_CODES = {"apply": 0, "already calibrated": 10, "caution": 11, "do not apply": 12}
 # flags whose name differs from that of the setting
 FLAGS = {
-    "drawn_by": "--labels-are",
-    "logits_tensor": "--output",
-    "output_type": "--outputs",
+    "job_file": "--job",
+    "n": "-n",
+    "normalisation": "--preprocess",
+    "resample": "--interpolation",
     "table": "--format",
     "trust": "--trust-model",
 }
@@ -90,5 +91,5 @@ def with_flag(error: InputError) -> str:
         return f"{error.message} ({flag})"
     if error.value == "True":
         return f"{error.message}; pass {flag}"
-    value = VALUES.get(error.setting, error.value.replace('"', ""))
+    value = VALUES.get(error.setting, error.value.strip("'\""))
     return f"{error.message}; pass {flag} {value}"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-
-from pseudocal import Calibration, LabelSample, rows_to_label
 from pseudocal.app.jobs import kept_target
 from pseudocal.app.jobs.kept_target import KeptPixels, KeptTarget, pixels_each
+
+from pseudocal import Calibration, LabelSample, rows_to_label
 from pseudocal.metrics.images import image_row
 
 HEIGHT, WIDTH = 24, 32
@@ -66,7 +66,7 @@ def out(pseudocal, frames) -> Path:
 
 
 def template(out: Path) -> list[dict[str, str]]:
-    with (out / "ask.csv").open(newline="", encoding="utf-8") as file:
+    with (out / "to-label.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -96,7 +96,7 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
         Calibration.load(out / "calibration.json"),
         pyarrow.parquet.read_table(out / "predictions.parquet"),
     )
-    assert pseudocal("ask", out, "-n", 60).code == 0
+    assert pseudocal("label", out, "-n", 60).code == 0
     rows = template(out)
     assert (
         max(np.unique([row["file"] for row in rows], return_counts=True)[1]) <= 4
@@ -105,7 +105,7 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
     asked = rows_to_label(kept.logits, 60, groups=kept.pixels.image)
     spots = [[int(row["y"]), int(row["x"])] for row in rows]
     assert spots == np.stack([kept.pixels.y[asked], kept.pixels.x[asked]], axis=1).tolist()
-    answers = answered(out, frames / "masks", frames / "answers.csv")
+    answers = answered(out, frames / "masks", frames / "labels.csv")
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
     masks = [np.asarray(Image.open(frames / "masks" / name)) for name in kept.target.names]
@@ -132,8 +132,8 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
 
 
 def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
-    pseudocal("ask", out, "-n", 40)
-    answers = answered(out, frames / "masks", frames / "answers.csv")
+    pseudocal("label", out, "-n", 40)
+    answers = answered(out, frames / "masks", frames / "labels.csv")
     start = content(out)
     results = []
     for _ in range(2):
@@ -143,10 +143,10 @@ def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
     assert results[0].keys() == start.keys()
     assert all(
         start[name] == results[0][name]
-        for name in ("logits.npy", "pixels.npz", "probe.npy", "target.json")
+        for name in ("logits.npy", "pixels.npz", "probe.npy", "run.json")
     )
     words = ("segmenter_by_colour:predict", frames / "images", "-o", frames / "both", *PREPARED)
-    assert pseudocal("calibrate", *words, "--answers", answers).code == 0
+    assert pseudocal("calibrate", *words, "--labels", answers).code == 0
     both = content(frames / "both")
     differ = {name for name in both if both[name] != results[0][name]}
     assert differ <= {
@@ -154,12 +154,12 @@ def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
         "report.json",
         "job.toml",
     }  # they say when they were made, and what was asked
-    assert pseudocal("calibrate", *words, "--answers", answers, "--no-logits").code == 0
+    assert pseudocal("calibrate", *words, "--labels", answers, "--no-logits").code == 0
     assert set(content(frames / "both")) == set(both) - {
         "logits.npy",
         "pixels.npz",
         "probe.npy",
-        "target.json",
+        "run.json",
     }
 
 
@@ -171,7 +171,7 @@ def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(ps
         "-o",
         out,
         *PREPARED,
-        "--labels",
+        "--ground-truth",
         masks,
     )
     done = pseudocal("calibrate", *words)
@@ -179,8 +179,8 @@ def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(ps
     before = {
         row["metric"]: row for row in json.loads((out / "report.json").read_text())["measured"]
     }
-    pseudocal("ask", out, "-n", 60)
-    done = pseudocal("refine", out, answered(out, masks, frames / "answers.csv"), "--json")
+    pseudocal("label", out, "-n", 60)
+    done = pseudocal("refine", out, answered(out, masks, frames / "labels.csv"), "--json")
     after = {row["metric"]: row for row in json.loads(done.out)["measured"]}
     assert after["accuracy"]["before"]["value"] == pytest.approx(
         before["accuracy"]["before"]["value"], abs=0.1
@@ -204,14 +204,14 @@ def test_what_is_kept_does_not_grow_and_every_image_counts_the_same(pseudocal, f
     for seed in (1, 2):  # the pixels depend on the logits alone
         assert pseudocal("calibrate", *words, "--seed", seed).code == 0
         assert KeptTarget.load(frames / "out").names == kept.names
-    assert pseudocal("ask", frames / "out", "-n", 20).code == 0
-    answers = answered(frames / "out", frames / "masks", frames / "answers.csv")
+    assert pseudocal("label", frames / "out", "-n", 20).code == 0
+    answers = answered(frames / "out", frames / "masks", frames / "labels.csv")
     assert pseudocal("refine", frames / "out", answers).code == 0
 
 
 def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
-    pseudocal("ask", out, "-n", 10)
-    good = answered(out, frames / "masks", frames / "answers.csv").read_text().splitlines()
+    pseudocal("label", out, "-n", 10)
+    good = answered(out, frames / "masks", frames / "labels.csv").read_text().splitlines()
     before = content(out)
     for line, said in (
         (
@@ -233,7 +233,7 @@ def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
             "-o",
             out,
             *PREPARED,
-            "--answers",
+            "--labels",
             frames / "bad.csv",
         ),
     ):
@@ -243,13 +243,13 @@ def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
         )
     (frames / "bad.csv").write_text("\n".join([good[0], *good[3:]]))
     assert "are no fair sample" in pseudocal("refine", out, frames / "bad.csv").err
-    assert pseudocal("refine", out, frames / "bad.csv", "--labels-are", "random").code == 0
+    assert pseudocal("refine", out, frames / "bad.csv", "--sampling", "random").code == 0
     assert before["logits.npy"] == content(out)["logits.npy"]
     np.savez(
         out / "pixels.npz",
         **(dict(np.load(out / "pixels.npz")) | {"image": np.zeros(3, dtype=int)}),
     )
-    done = pseudocal("refine", out, frames / "answers.csv")
+    done = pseudocal("refine", out, frames / "labels.csv")
     assert (done.code, "expected image of shape" in done.err) == (3, True)
 
 
@@ -273,7 +273,7 @@ def test_frames_of_an_array_are_shown_too(pseudocal, frames):
         8,
     )
     assert done.code == 0, done.err
-    assert pseudocal("ask", frames / "out", "-n", 5).code == 0
+    assert pseudocal("label", frames / "out", "-n", 5).code == 0
     page = (frames / "out" / "label.html").read_text()
     assert page.count('"crop": "data:image') == 5
     kept = KeptTarget.load(frames / "out")
@@ -289,7 +289,7 @@ def test_two_logits_within_one_pixel_of_a_image_are_one_question():
 
 
 def test_a_person_answers_pixels_in_a_browser(browser, pseudocal, frames, out):
-    assert pseudocal("ask", out, "-n", 4).code == 0
+    assert pseudocal("label", out, "-n", 4).code == 0
     for size in ({"width": 1200, "height": 800}, {"width": 390, "height": 844}):
         tab = browser.new_page(viewport=size)
         tab.goto((out / "label.html").as_uri())
@@ -303,11 +303,11 @@ def test_a_person_answers_pixels_in_a_browser(browser, pseudocal, frames, out):
             tab.keyboard.press(key)
         with tab.expect_download() as download:
             tab.locator("#save").click()
-        download.value.save_as(frames / "answers.csv")
+        download.value.save_as(frames / "labels.csv")
         tab.close()
-    rows = list(csv.DictReader((frames / "answers.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((frames / "labels.csv").read_text().splitlines()))
     assert [row["label"] for row in rows] == ["0", "1", "2", "cannot tell"]
     assert [(row["file"], row["y"], row["x"]) for row in rows] == [
         (r["file"], r["y"], r["x"]) for r in template(out)
     ]
-    assert pseudocal("refine", out, frames / "answers.csv").code == 0
+    assert pseudocal("refine", out, frames / "labels.csv").code == 0

@@ -1,4 +1,4 @@
-"""`pseudocal ask` and `pseudocal refine`.
+"""`pseudocal label` and `pseudocal refine`.
 
 From a folder of results to questions, and from answers to a better one.
 """
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, LabelSample, rows_to_label
-from pseudocal.app.jobs.answers import TEMPLATE
+from pseudocal.app.run import LABEL_TABLE
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
 
 MODEL = """
@@ -56,7 +56,7 @@ def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
 
 
 def template(out: Path) -> list[list[str]]:
-    return list(csv.reader((out / TEMPLATE).read_text(encoding="utf-8").splitlines()))
+    return list(csv.reader((out / LABEL_TABLE).read_text(encoding="utf-8").splitlines()))
 
 
 def drawn(out: Path, truth: np.ndarray, n: int) -> list[tuple[Any, Any]]:
@@ -64,19 +64,19 @@ def drawn(out: Path, truth: np.ndarray, n: int) -> list[tuple[Any, Any]]:
 
 
 def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
-    done = pseudocal("ask", out, "-n", 20)
+    done = pseudocal("label", out, "-n", 20)
     assert done.code == 0, done.err
     assert "pseudocal refine" in done.out
     asked = [row for row, _ in template(out)[1:]]
     assert asked == [str(row) for row in rows_to_label(np.load(out / "logits.npy"), 20)]
     assert (out / "label.html").stat().st_size > 0
-    assert json.loads((out / "target.json").read_text())["names"] == [str(i) for i in range(400)]
+    assert json.loads((out / "run.json").read_text())["names"] == [str(i) for i in range(400)]
 
 
 def test_classes_may_get_their_names_when_a_person_is_asked(pseudocal, out, truth, tmp_path):
-    assert "give --classes FILE to show names" in pseudocal("ask", out, "-n", 20).out
+    assert "give --classes FILE to show names" in pseudocal("label", out, "-n", 20).out
     (tmp_path / "names.txt").write_text("ash\nbeech\noak\n")
-    done = pseudocal("ask", out, "-n", 20, "--classes", tmp_path / "names.txt")
+    done = pseudocal("label", out, "-n", 20, "--classes", tmp_path / "names.txt")
     assert (done.code, "--classes" in done.out) == (0, False)
     assert '"beech"' in (out / "label.html").read_text()
     names = ["ash", "beech", "oak"]
@@ -84,21 +84,21 @@ def test_classes_may_get_their_names_when_a_person_is_asked(pseudocal, out, trut
     assert pseudocal("refine", out, write(tmp_path / "named.csv", rows)).code == 0
     assert "beech" in (out / "report.html").read_text()
     (tmp_path / "names.txt").write_text("ash\n")
-    done = pseudocal("ask", out, "--classes", tmp_path / "names.txt")
+    done = pseudocal("label", out, "--classes", tmp_path / "names.txt")
     assert (done.code, "expected names of 3 classes, got 1" in done.err) == (3, True)
 
 
 def test_asking_for_more_complements_the_first_draw_and_keeps_what_was_filled_in(pseudocal, out):
-    pseudocal("ask", out, "-n", 5)
+    pseudocal("label", out, "-n", 5)
     rows = template(out)
-    write(out / TEMPLATE, [(rows[1][0], "2"), *((row[0], row[1]) for row in rows[2:])])
-    assert pseudocal("ask", out, "-n", 12).code == 0
+    write(out / LABEL_TABLE, [(rows[1][0], "2"), *((row[0], row[1]) for row in rows[2:])])
+    assert pseudocal("label", out, "-n", 12).code == 0
     more = template(out)
     assert [row[0] for row in more[:6]] == [row[0] for row in rows]
     assert len(more) == 13
     assert more[1] == [rows[1][0], "2"]
-    write(out / TEMPLATE, [(rows[5][0], "2")])
-    done = pseudocal("ask", out, "-n", 3)
+    write(out / LABEL_TABLE, [(rows[5][0], "2")])
+    done = pseudocal("label", out, "-n", 3)
     assert done.code == 3
     assert "in line 2: ask more questions, or move the file away" in done.err
 
@@ -110,8 +110,8 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
     import pyarrow.parquet
 
     before, logits = Calibration.load(out / "calibration.json"), np.load(out / "logits.npy")
-    pseudocal("ask", out, "-n", 50)
-    answers = write(out.parent / "answers.csv", drawn(out, truth, 50)[::-1])
+    pseudocal("label", out, "-n", 50)
+    answers = write(out.parent / "labels.csv", drawn(out, truth, 50)[::-1])
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
     rows = rows_to_label(logits, 50)
@@ -160,16 +160,16 @@ def test_refining_twice_gives_the_same_files_and_earlier_answers_are_not_remembe
     assert results[2]["calibration.json"] != results[0]["calibration.json"]
     assert results[0].keys() == start.keys()
     assert [name for name in start if start[name] == results[0][name]] == [
-        name for name in start if name in ("job.toml", "logits.npy", "probe.npy", "target.json")
+        name for name in start if name in ("job.toml", "logits.npy", "probe.npy", "run.json")
     ]
 
 
 def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features, truth, tmp_path):
     out, both, words = tmp_path / "out", tmp_path / "both", ("calibrate", tabular["onnx"], features)
     assert pseudocal(*words, "-o", out).code == 0
-    answers = write(tmp_path / "answers.csv", drawn(out, truth, 30))
+    answers = write(tmp_path / "labels.csv", drawn(out, truth, 30))
     pseudocal("refine", out, answers)
-    done = pseudocal(*words, "-o", both, "--answers", answers, "--json")
+    done = pseudocal(*words, "-o", both, "--labels", answers, "--json")
     assert json.loads(done.out)["answers"]["labels"] == 30
     one, other = content(out), content(both)
     differ = {name for name in one if one[name] != other[name]}
@@ -213,7 +213,7 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
     assert any("the target has other classes" in text for text in said["cautions"])
     done = pseudocal("refine", out, tmp_path / "a.csv")
     assert "cannot tell: 1, left out" in done.out
-    assert (f"pseudocal ask {out} -n {30 + (measured.more_labels or 0)}" in done.out) == bool(
+    assert (f"pseudocal label {out} -n {30 + (measured.more_labels or 0)}" in done.out) == bool(
         measured.more_labels
     )
 
@@ -251,7 +251,7 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
         done = pseudocal("refine", out, out.parent / "bad.csv")
         assert (done.code, why in done.err) == (3, True)
     assert pseudocal("refine", out, out.parent / "nothing.csv").code == 3
-    done = pseudocal("ask", out.parent / "nowhere")
+    done = pseudocal("label", out.parent / "nowhere")
     assert (done.code, "no calibration was written there" in done.err) == (3, True)
 
 
@@ -263,8 +263,8 @@ def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(
     done = pseudocal("refine", out, answers)
     assert done.code == 3
     assert "are no fair sample" in done.err
-    assert "--labels-are random" in done.err
-    assert pseudocal("refine", out, answers, "--labels-are", "random").code == 0
+    assert "--sampling random" in done.err
+    assert pseudocal("refine", out, answers, "--sampling", "random").code == 0
     assert Calibration.load(out / "calibration.json").measured.sampling == "random"
     skipped = [row for i, row in enumerate(drawn(out, truth, 12)) if i != 4]
     done = pseudocal("refine", out, write(out.parent / "skipped.csv", skipped))
@@ -283,7 +283,7 @@ def test_a_file_that_can_act_is_trusted_again_and_another_model_is_refused(
     model.write_bytes(Path(tabular["torchscript"]).read_bytes())
     out = tmp_path / "out"
     assert pseudocal("calibrate", model, features, "-o", out, "--trust-model").code == 0
-    answers = write(tmp_path / "answers.csv", drawn(out, truth, 20))
+    answers = write(tmp_path / "labels.csv", drawn(out, truth, 20))
     before = content(out)
     done = pseudocal("refine", out, answers)
     assert done.code == 3
@@ -307,11 +307,11 @@ def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp
         "calibrate", hub, tmp_path / "images", "-o", out, "--max-bad", "10%", "--format", "csv"
     )
     assert done.code == 0, done.err
-    target = json.loads((out / "target.json").read_text())
+    target = json.loads((out / "run.json").read_text())
     assert len(target["names"]) == len(np.load(out / "logits.npy")) == 59
-    assert pseudocal("ask", out, "-n", 10).code == 0
+    assert pseudocal("label", out, "-n", 10).code == 0
     rows = rows_to_label(np.load(out / "logits.npy"), 10)
-    answers = write(tmp_path / "answers.csv", [(target["names"][row], 0) for row in rows])
+    answers = write(tmp_path / "labels.csv", [(target["names"][row], 0) for row in rows])
     names = (out / "predictions.csv").read_text().splitlines()
     done = pseudocal("refine", out, answers, "--json")
     assert done.code == 0, done.err
@@ -321,14 +321,16 @@ def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp
     shipped = json.loads((out / "model" / "config.json").read_text())
     assert shipped["pseudocal_temperature"] == json.loads(done.out)["temperature"]
     (tmp_path / "images").rename(tmp_path / "moved")
-    done = pseudocal("ask", out, "-n", 12)
+    done = pseudocal("label", out, "-n", 12)
     assert (done.code, "no such file" in done.err) == (3, True)
 
 
 def test_labels_for_evaluation_are_measured_again(pseudocal, tabular, features, truth, tmp_path):
     np.save(tmp_path / "y.npy", truth)
     out = tmp_path / "out"
-    pseudocal("calibrate", tabular["sklearn"], features, "-o", out, "--labels", tmp_path / "y.npy")
+    pseudocal(
+        "calibrate", tabular["sklearn"], features, "-o", out, "--ground-truth", tmp_path / "y.npy"
+    )
     before = json.loads((out / "report.json").read_text())["measured"]
     done = pseudocal("refine", out, write(tmp_path / "a.csv", drawn(out, truth, 100)), "--json")
     after = json.loads(done.out)["measured"]
@@ -341,9 +343,9 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "made_for_answers.py").write_text(MODEL)
     answers = write(tmp_path / "a.csv", drawn(out, truth, 10))
-    done = pseudocal("ask", out, "-n", 401)
+    done = pseudocal("label", out, "-n", 401)
     assert (done.code, "from 1 to 400, got 401" in done.err) == (3, True)
-    assert pseudocal("ask", tmp_path / "nothing").code == 3
+    assert pseudocal("label", tmp_path / "nothing").code == 3
     assert not (tmp_path / "nothing").exists()
     done = pseudocal(
         "calibrate",
@@ -351,7 +353,7 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
         features,
         "-o",
         tmp_path / "maps",
-        "--answers",
+        "--labels",
         answers,
     )
     assert (done.code, "expected the columns file, y, x and label" in done.err) == (3, True)
@@ -364,14 +366,14 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
         "--batch-size",
         "64",
     )
-    assert "expected frames of shape" in pseudocal("ask", tmp_path / "maps").err
+    assert "expected frames of shape" in pseudocal("label", tmp_path / "maps").err
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--no-logits")
     assert not (out / "logits.npy").exists()
-    assert not (out / "target.json").exists()
+    assert not (out / "run.json").exists()
     assert "keep_logits=False" in pseudocal("refine", out, answers).err
     bad = write(tmp_path / "bad.csv", [("x", 1)])
     done = pseudocal(
-        "calibrate", tabular["onnx"], features, "-o", tmp_path / "new", "--answers", bad
+        "calibrate", tabular["onnx"], features, "-o", tmp_path / "new", "--labels", bad
     )
     assert (done.code, "line 2: 'x'" in done.err) == (3, True)
 
@@ -379,7 +381,7 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
 KILLED = """
 import sys, time
 from pathlib import Path
-from pseudocal.app.jobs import staging
+from pseudocal.app import publishing
 from pseudocal.app import refine
 
 def wait():
@@ -405,7 +407,7 @@ refine(sys.argv[1], sys.argv[2])
 def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
     moment, pseudocal, out, truth, tmp_path
 ):
-    answers = write(tmp_path / "answers.csv", drawn(out, truth, 30))
+    answers = write(tmp_path / "labels.csv", drawn(out, truth, 30))
     before = content(out)
     command = [sys.executable, "-c", KILLED, str(out), str(answers), moment]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) as process:
@@ -415,7 +417,7 @@ def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
     if moment == "before":
         assert content(out) == before
     assert (
-        pseudocal("ask", out, "-n", 3).code == 0
+        pseudocal("label", out, "-n", 3).code == 0
     )  # the next run, whatever it is, finishes or sweeps
     found = content(out)
     assert pseudocal("refine", out, answers).code == 0
@@ -432,7 +434,7 @@ def test_python_asks_and_refines_too(tabular, features, truth, tmp_path):
     out = tmp_path / "out"
     app.calibrate(tabular["onnx"], str(features), out)
     assert app.ask(out, 20) == out / "label.html"
-    answers = write(tmp_path / "answers.csv", drawn(out, truth, 20))
+    answers = write(tmp_path / "labels.csv", drawn(out, truth, 20))
     result = app.refine(out, answers)
     assert result.calibration == Calibration.load(out / "calibration.json")
     assert result.predictions == out / "predictions.parquet"
@@ -446,6 +448,6 @@ def test_a_table_shows_its_rows(pseudocal, tabular, features, tmp_path):
     (tmp_path / "x.csv").write_text("\n".join(lines) + "\n")
     out = tmp_path / "out"
     assert pseudocal("calibrate", tabular["onnx"], tmp_path / "x.csv", "-o", out).code == 0
-    assert pseudocal("ask", out, "-n", 4).code == 0
+    assert pseudocal("label", out, "-n", 4).code == 0
     (first, *_) = rows_to_label(np.load(out / "logits.npy"), 4)
     assert f"{x[first][0]:.4f}" in (out / "label.html").read_text()

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from pseudocal.app.cli import main
-from pseudocal.app.jobs.made_here import MARKER, make_here
-from pseudocal.app.jobs.staging import DECIDED, RESULTS, STAGED, finish, staged
+from pseudocal.app.publishing import DECIDED, MARKER, RESULTS, STAGED, _make_ours, finish, staged
 from pseudocal.files import OutputError
 
 from .conftest import CHILD, WRITTEN, in_child, names, seed_of
@@ -28,7 +27,7 @@ PUBLISHING = """
 import os, signal, sys
 from pathlib import Path
 
-from pseudocal.app.jobs import staging
+from pseudocal.app import publishing
 
 out, moment, number = Path(sys.argv[1]), int(sys.argv[2]), getattr(signal, sys.argv[3])
 done = 0
@@ -47,7 +46,7 @@ def interrupted(number, frame):
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGTERM, interrupted)
-with staging.staged(out) as aside:
+with publishing.publishing(out) as aside:
     os.replace, Path.rename, Path.unlink = counted(os.replace), counted(Path.rename), counted(Path.unlink)
     for name in ("calibration.json", "report.html", "report.json", "predictions.csv"):
         (aside / name).write_text("new")
@@ -116,7 +115,7 @@ def test_a_run_that_is_asked_to_end_while_it_publishes_ends_when_it_has(publishe
 def test_what_a_killed_run_left_is_done_before_the_next_begins(fails, published):
     """Even if that fails."""
     publish(published, 9, "SIGKILL")
-    make_here(published / STAGED)
+    _make_ours(published / STAGED)
     (published / STAGED / "logits.npy").write_bytes(bytes(100))
     try:
         with staged(published) as aside:

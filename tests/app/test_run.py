@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from pseudocal.app.jobs.local import LogitStore
 
 from pseudocal import InputError
-from pseudocal.app.jobs.local import LogitStore
 
 
 def test_the_store_refuses_what_does_not_fit(tmp_path):

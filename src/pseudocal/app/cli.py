@@ -1,0 +1,670 @@
+"""The command `pseudocal`. Each command parses its options, calls a function and prints the result.
+
+`cli_bench.py` has the commands that train models: `train` and `bench`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Literal, cast
+
+import typer
+
+from pseudocal.app.cli_bench import bench, train
+from pseudocal.app.errors import INTERRUPTED, USAGE, VERDICT_CODES, explain
+from pseudocal.app.job import ImageSettings, Job, Sampling, read_job
+from pseudocal.app.labelling import label as write_labelling_page
+from pseudocal.app.models.files import OutputType
+from pseudocal.app.options import (
+    DATA,
+    IMAGES,
+    METHOD,
+    MODEL,
+    OUTPUT,
+    PERFORMANCE,
+    SAVED,
+    SECOND,
+    TABLES,
+    check_alone,
+    cropping,
+    epilog,
+    fraction,
+    names_in,
+    normalisation,
+    numbers,
+    option,
+    resizing,
+    with_address,
+    words,
+)
+from pseudocal.app.outputs import apply as apply_to_file
+from pseudocal.app.outputs import collect_outputs, compare_reports, load_calibration, redraw
+from pseudocal.app.outputs import evaluate as evaluate_files
+from pseudocal.app.pipeline import Steps, calibrate_steps, refine_steps
+from pseudocal.app.progress import print_result, score_lines, show_progress
+from pseudocal.app.run import LABEL_TABLE, Run
+from pseudocal.arrays import InputError
+from pseudocal.batches import DEFAULT_BATCH_SIZE
+from pseudocal.calibrators import PseudoCal
+from pseudocal.calibrators.calibration import versions
+from pseudocal.extras import MissingExtraError
+
+DEFAULT = PseudoCal()
+DEMO_OUT = Path("demo-output")
+EXPECTED = (
+    "Image size .* exceeds limit",  # from Pillow; our own limit counts the file as unreadable
+    "X does not have valid feature names",  # from scikit-learn; columns were selected by name
+)
+
+
+# ------------------------------------------------------------------------------ running a command
+
+
+def command() -> int:
+    """Run `pseudocal` as a process of its own."""
+    code = main()
+    # saves a tenth of a second: the garbage collector need not visit all objects at exit
+    gc.freeze()
+    return code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `pseudocal`, turn any error into one line, and return the exit code.
+
+    Args:
+        arguments: the command line without the name of the program; None for that of this process.
+
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in arguments
+    for message in EXPECTED:
+        warnings.filterwarnings("ignore", message=message)
+    _end_like_ctrl_c()
+    try:
+        return _run(with_address([each for each in arguments if each != "--debug"]))
+    except BaseException as error:
+        if debug or isinstance(error, SystemExit):
+            raise
+        code, line = explain(error)
+        sys.stderr.write(f"pseudocal: {line}\n")
+        return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        code = app(arguments or ["--help"], prog_name="pseudocal", standalone_mode=False)
+    except typer.Abort:
+        code = INTERRUPTED
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # usage errors have it, of any copy of click
+            raise
+        sys.stderr.write(f"pseudocal: {' '.join(error.format_message().split())}\n")
+        return USAGE
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return int(code or 0)
+
+
+def _end_like_ctrl_c() -> None:
+    """Make SIGTERM clean up as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, interrupt)
+
+
+# ------------------------------------------------------------------------------ options
+
+app = typer.Typer(
+    help="Calibrate classifiers on unlabelled data from the domain they are used in.",
+    epilog=epilog("pseudocal calibrate model.onnx images/ -o out/"),
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.add_typer(bench, name="bench")
+
+# options that several commands have
+OutputTypeOption = Annotated[
+    OutputType | None, option("--output-type", group=MODEL, help="what the model returns")
+]
+SavedType = Annotated[
+    OutputType | None, option("--output-type", group=SAVED, help="what the file of outputs has")
+]
+SavedField = Annotated[str | None, option("--field", group=SAVED, help=".npz: the array to use")]
+SavedBinary = Annotated[
+    bool, option("--binary", group=SAVED, help="one number per row, for two classes")
+]
+SavedInputs = Annotated[
+    Path | None,
+    option(
+        "--inputs",
+        group=SAVED,
+        metavar="FILE",
+        help="the inputs to show, a table or a text file with one input per line",
+    ),
+]
+SavedOut = Annotated[
+    Path | None,
+    option(
+        "--out",
+        "-o",
+        group=SAVED,
+        help="folder for the results (default: the name of the file without its ending)",
+    ),
+]
+Classes = Annotated[
+    Path | None, option("--classes", group=DATA, help="text file of class names, one per line")
+]
+SamplingOption = Annotated[
+    Sampling,
+    option(
+        "--sampling",
+        group=DATA,
+        help="how the labelled inputs were drawn: stratified by label, or random",
+        show_default=True,
+    ),
+]
+TrustPaths = Annotated[
+    bool,
+    option("--trust-paths", help="read files that OUT names elsewhere, if somebody else wrote OUT"),
+]
+Device = Annotated[
+    str, option("--device", group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
+]
+Quiet = Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")]
+AsJson = Annotated[bool, option("--json", group=OUTPUT, help="print the result as JSON")]
+ExitCode = Annotated[
+    bool,
+    option(
+        "--exit-code",
+        group=OUTPUT,
+        help="end with 0: apply, 10: already calibrated (by labels), 11: caution, 12: do not apply",
+    ),
+]
+RunOrOutputs = Annotated[
+    Path,
+    typer.Argument(
+        metavar="OUT|OUTPUTS",
+        help="folder that calibrate wrote, or saved outputs of any model: .npy, .npz, .csv or "
+        ".parquet",
+    ),
+]
+SavedLogits = Annotated[
+    Path,
+    typer.Argument(
+        help=".npy, .npz, .csv or .parquet of shape (n, classes); arrays also (n, classes, height, "
+        "width)"
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pseudocal {versions()['pseudocal']}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Options that come before the name of a command."""
+
+
+# ------------------------------------------------------------------------------ calibrate
+
+
+@app.command(
+    epilog=epilog("pseudocal calibrate model.onnx images/ -o out/ --second-opinion other.onnx"),
+    short_help="Calibrate a model on unlabelled data; write a report.",
+)
+def calibrate(
+    context: typer.Context,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="ONNX, .pt2, TorchScript, skops, Hugging Face, hf:owner/name, state dict, or "
+            "module:function"
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="folder or list of images, .npy, .npz, .csv, .parquet, or - for paths; with --ray "
+            "also a folder of .npy, .npz or .parquet shards, a pattern, or an address such as "
+            "s3://..."
+        ),
+    ] = None,
+    job_file: Annotated[
+        Path | None,
+        option(
+            "--job",
+            group=DATA,
+            metavar="FILE",
+            help="take all settings from a file, such as OUT/job.toml",
+        ),
+    ] = None,
+    classes: Classes = None,
+    ground_truth: Annotated[
+        Path | None, option(group=DATA, help="true classes, for evaluation only")
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        option(group=DATA, metavar="FILE", help="a person's labels of inputs chosen by label"),
+    ] = None,
+    sampling: SamplingOption = "stratified",
+    max_samples: Annotated[
+        int | None, option(group=DATA, min=2, help="use at most this many inputs, drawn at random")
+    ] = None,
+    max_bad: Annotated[
+        str,
+        option(group=DATA, help="fraction of inputs that may be unreadable", show_default=True),
+    ] = "1%",
+    logits_tensor: Annotated[
+        str | None, option(group=MODEL, metavar="NAME", help="ONNX: the output with the logits")
+    ] = None,
+    output_type: OutputTypeOption = None,
+    binary: Annotated[
+        bool, option("--binary", group=MODEL, help="one number per input, for two classes")
+    ] = False,
+    architecture: Annotated[
+        str | None,
+        option(group=MODEL, help="state dicts: resnet34, resnet50, resnet101, vit-b16"),
+    ] = None,
+    trust_model: Annotated[
+        bool,
+        option(
+            "--trust-model",
+            group=MODEL,
+            help="run code: .pt2 and TorchScript files, and what a job file names",
+        ),
+    ] = False,
+    size: Annotated[
+        str | None, option(group=IMAGES, help="size of the input, 224 or HEIGHTxWIDTH")
+    ] = None,
+    resize: Annotated[
+        str | None,
+        option(group=IMAGES, metavar="N", help="shorter side before the crop; or: crop, stretch"),
+    ] = None,
+    crop: Annotated[
+        str | None, option(group=IMAGES, help="size of the centre crop, 224 or HEIGHTxWIDTH")
+    ] = None,
+    crop_pct: Annotated[
+        float | None, option(group=IMAGES, help="fraction left by the crop, as in timm: 0.875")
+    ] = None,
+    interpolation: Annotated[
+        str | None, option(group=IMAGES, help="bilinear, bicubic, nearest, lanczos ...")
+    ] = None,
+    preprocess: Annotated[
+        str | None,
+        option(
+            group=IMAGES,
+            help="imagenet, zero-one, minus-one-one, or MEAN/STD after scaling to 0..1",
+        ),
+    ] = None,
+    mean: Annotated[str | None, option(group=IMAGES, help="0.485,0.456,0.406")] = None,
+    std: Annotated[str | None, option(group=IMAGES, help="0.229,0.224,0.225")] = None,
+    layout: Annotated[
+        Literal["nchw", "nhwc"] | None, option(group=IMAGES, help="channels first or last")
+    ] = None,
+    features: Annotated[
+        str | None, option(group=TABLES, metavar="A,B,C", help="the columns to use")
+    ] = None,
+    text: Annotated[
+        str | None,
+        option(group=TABLES, metavar="COLUMN", help="the column of texts, for a text model"),
+    ] = None,
+    field: Annotated[
+        str | None, option(group=TABLES, metavar="NAME", help=".npz: the array to use")
+    ] = None,
+    estimator: Annotated[
+        Literal["auto", "mixup", "agreement"],
+        option(
+            group=METHOD,
+            help="fit T on mixup samples or agreement with MODEL2; auto: agreement if usable",
+            show_default=True,
+        ),
+    ] = "auto",
+    lam: Annotated[
+        float, option(group=METHOD, help="weight of the larger input", show_default=True)
+    ] = DEFAULT.lam,
+    tolerance: Annotated[
+        float | None, option(group=METHOD, help="stop mixing at this standard error of log T")
+    ] = None,
+    predict: Annotated[
+        Literal["all", "seen"], option(group=METHOD, help="inputs to predict after an early stop")
+    ] = "all",
+    pixels: Annotated[
+        int,
+        option(
+            group=METHOD,
+            min=0,
+            help="segmentation: pixels per image; 0: all",
+            show_default=True,
+        ),
+    ] = 20_000,
+    seed: Annotated[
+        int, option(group=METHOD, help="random seed", show_default=True)
+    ] = DEFAULT.seed,
+    second_opinion: Annotated[
+        list[str] | None,
+        option(
+            group=SECOND,
+            metavar="MODEL2",
+            help="another model of the same classes, surrogate[:BACKBONE], zero-shot:FOLDER; "
+            "repeatable",
+        ),
+    ] = None,
+    second_size: Annotated[
+        str | None, option(group=SECOND, help="size of its images, if different")
+    ] = None,
+    second_preprocess: Annotated[
+        str | None, option(group=SECOND, help="as --preprocess, if different")
+    ] = None,
+    out: Annotated[
+        Path | None, option("--out", "-o", group=OUTPUT, help="folder for the results")
+    ] = None,
+    table: Annotated[
+        Literal["parquet", "csv"] | None,
+        option("--format", group=OUTPUT, help="format of the predictions"),
+    ] = None,
+    keep_logits: Annotated[
+        bool,
+        option(
+            "--keep-logits/--no-logits",
+            group=OUTPUT,
+            help="save logits in OUT (needed by label and refine)",
+        ),
+    ] = True,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    exit_code: ExitCode = False,
+    batch_size: Annotated[
+        int | None,
+        option(
+            group=PERFORMANCE,
+            min=2,
+            help=f"inputs per forward pass (default: {DEFAULT_BATCH_SIZE}; large segmentation models: as "
+            "many as fit in memory)",
+        ),
+    ] = None,
+    device: Device = "cpu",
+    workers: Annotated[
+        int,
+        option(
+            group=PERFORMANCE,
+            min=0,
+            help="threads that read inputs, or workers of --ray; 0: one per core",
+        ),
+    ] = 0,
+    ray: Annotated[
+        str | None,
+        option(
+            group=PERFORMANCE,
+            metavar="[ADDRESS]",
+            help="run on a Ray cluster, or on a new local one",
+        ),
+    ] = None,
+) -> None:
+    """Calibrate MODEL on unlabelled DATA; write a calibrated model, predictions and a report."""
+    if job_file is not None:
+        allowed = {"out", "trust_model", "quiet", "as_json", "exit_code", "job_file"}
+        check_alone(context, "--job", allowed)
+        job = read_job(job_file, out=out, trust=trust_model)
+        _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
+        return
+    if model is None or data is None or out is None:
+        raise typer.BadParameter("expected MODEL, DATA and --out, or --job FILE")
+    image_settings = resizing(resize) | cropping(size, crop) | normalisation(preprocess)
+    more = {
+        "mean": None if mean is None else numbers(mean),
+        "std": None if std is None else numbers(std),
+        "layout": layout,
+        "crop_pct": crop_pct,
+        "interpolation": interpolation,
+    }
+    image_settings |= {name: value for name, value in more.items() if value is not None}
+    second_settings = cropping(second_size) | normalisation(second_preprocess)
+    job = Job(
+        model=model,
+        data=data,
+        out=out,
+        method=PseudoCal(
+            lam=lam,
+            seed=seed,
+            tolerance=tolerance,
+            pixels_per_image=pixels or None,
+            estimator=estimator,
+        ),
+        second_opinion=tuple(second_opinion or ()),
+        trust=trust_model,
+        architecture=architecture,
+        preprocessing=cast(ImageSettings, image_settings),
+        second_preprocessing=cast(ImageSettings, second_settings),
+        logits_tensor=logits_tensor,
+        output_type=output_type,
+        binary=binary,
+        features=words(features),
+        text=text,
+        field=field,
+        classes=names_in(classes),
+        ground_truth=ground_truth,
+        device=device,
+        workers=workers,
+        batch_size=batch_size,
+        max_samples=max_samples,
+        max_bad=fraction(max_bad),
+        predict=predict,
+        table=table,
+        keep_logits=keep_logits,
+        labels=labels,
+        sampling=sampling,
+        ray=ray,
+    )
+    _finish(calibrate_steps(job), quiet=quiet, as_json=as_json, exit_code=exit_code)
+
+
+def _finish(steps: Steps, *, quiet: bool, as_json: bool, exit_code: bool) -> None:
+    """Run steps, print the result, and end with the exit code of its verdict if asked to."""
+    result = show_progress(steps, quiet=quiet)
+    print_result(result, quiet=quiet, as_json=as_json)
+    if exit_code:
+        raise typer.Exit(VERDICT_CODES[result.calibration.verdict or "apply"])
+
+
+# ------------------------------------------------------------------------------ label and refine
+
+
+@app.command(
+    epilog=epilog("pseudocal label out/ -n 50"),
+    short_help="Write a page for labelling a few inputs.",
+)
+def label(
+    target: RunOrOutputs,
+    n: Annotated[int, option("-n", min=1, help="inputs to label", show_default=True)] = 50,
+    classes: Classes = None,
+    trust_paths: TrustPaths = False,
+    out: SavedOut = None,
+    inputs: SavedInputs = None,
+    output_type: SavedType = None,
+    binary: SavedBinary = False,
+    field: SavedField = None,
+) -> None:
+    """Choose inputs for a person to label: a page to open in a browser, and a table to fill in."""
+    names = names_in(classes)
+    saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
+    folder = _run_folder(target, out, saved, names)
+    page = write_labelling_page(folder, n, classes=names, trust_paths=trust_paths)
+    typer.echo(f"{page}: {n:,} to label; open it in a browser, label, save labels.csv")
+    typer.echo(f"{folder / LABEL_TABLE}: the same as a table, to fill in elsewhere")
+    if not Run.open(folder).record.classes:
+        typer.echo("warning: no class names; pass --classes FILE")
+    typer.echo(f"then: pseudocal refine {folder} labels.csv")
+
+
+@app.command(
+    epilog=epilog("pseudocal refine out/ labels.csv"),
+    short_help="Recalibrate with a person's labels.",
+)
+def refine(
+    target: RunOrOutputs,
+    labels: Annotated[
+        Path, typer.Argument(help="table with the columns file and label, of pixels also y and x")
+    ],
+    classes: Classes = None,
+    sampling: SamplingOption = "stratified",
+    trust_model: Annotated[
+        bool,
+        option("--trust-model", help="open .pt2 and TorchScript again: such files can run code"),
+    ] = False,
+    trust_paths: TrustPaths = False,
+    out: SavedOut = None,
+    inputs: SavedInputs = None,
+    output_type: SavedType = None,
+    binary: SavedBinary = False,
+    field: SavedField = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+    exit_code: ExitCode = False,
+    device: Device = "cpu",
+) -> None:
+    """Recalibrate OUT with a person's LABELS: temperature, model, predictions and report."""
+    names = names_in(classes)
+    saved = {"inputs": inputs, "output_type": output_type, "binary": binary, "field": field}
+    if names and not target.is_file():
+        raise _only_for_outputs(target, "classes")
+    folder = _run_folder(target, out, saved, names)
+    steps = refine_steps(
+        folder,
+        labels,
+        sampling=sampling,
+        trust=trust_model,
+        trust_paths=trust_paths,
+        device=device,
+    )
+    _finish(steps, quiet=quiet, as_json=as_json, exit_code=exit_code)
+
+
+def _run_folder(
+    target: Path, out: Path | None, saved: dict[str, Any], classes: tuple[str, ...]
+) -> Path:
+    """The run folder; outputs that were saved in a file become a run."""
+    if target.is_file():
+        folder = target.with_suffix("") if out is None else out
+        return collect_outputs(target, folder, classes=classes, **saved)
+    for name, value in {"out": out, **saved}.items():
+        if value:
+            raise _only_for_outputs(target, name)
+    return target
+
+
+def _only_for_outputs(target: Path, setting: str) -> InputError:
+    return InputError(f"expected a file of saved outputs, got {target}", setting=setting)
+
+
+# ------------------------------------------------------------------------------ saved outputs
+
+
+@app.command(
+    epilog=epilog("pseudocal evaluate logits.npy ground_truth.csv"),
+    short_help="Score saved logits against ground truth.",
+)
+def evaluate(
+    logits: SavedLogits,
+    ground_truth: Annotated[
+        Path,
+        typer.Argument(
+            help="classes: .npy, .csv, .parquet, or text with one per line; .npy of masks"
+        ),
+    ],
+    calibration: Annotated[
+        Path | None, option(metavar="FILE", help="calibration.json, to score before and after")
+    ] = None,
+    output_type: SavedType = None,
+    field: SavedField = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score saved LOGITS against GROUND_TRUTH: ECE, NLL, Brier and accuracy with intervals."""
+    rows = evaluate_files(logits, ground_truth, calibration, output_type=output_type, field=field)
+    typer.echo(json.dumps(rows) if as_json else "\n".join(score_lines(rows)))
+
+
+@app.command(epilog=epilog("pseudocal apply out/calibration.json logits.npy -o probabilities.npy"))
+def apply(
+    calibration: Annotated[Path, typer.Argument(help="calibration.json")],
+    logits: SavedLogits,
+    out: Annotated[Path, option("--out", "-o", help="file for the calibrated probabilities, .npy")],
+    output_type: SavedType = None,
+    field: SavedField = None,
+) -> None:
+    """Turn saved LOGITS into calibrated probabilities."""
+    loaded = load_calibration(calibration)
+    shape = apply_to_file(loaded, logits, out, output_type=output_type, field=field)
+    typer.echo(f"{out}: probabilities of shape {shape}")
+
+
+@app.command(
+    epilog=epilog("pseudocal report monday/ tuesday/ -o comparison.html"),
+    short_help="Draw a report again, or compare several.",
+)
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="OUT...", help="folders that calibrate wrote")
+    ],
+    out: Annotated[
+        Path | None, option("--out", "-o", help="page of a comparison (default: comparison.html)")
+    ] = None,
+) -> None:
+    """Draw report.html of one OUT again; of two or more, write one page that compares them."""
+    if len(folders) == 1:
+        if out is not None:
+            raise InputError(f"expected two or more folders with --out, got {folders[0]} alone")
+        typer.echo(redraw(folders[0]))
+        return
+    out = out or Path("comparison.html")
+    for line in compare_reports(folders, out):
+        numbers = f"T = {line.temperature}, confidence {line.confidence}, ECE {line.ece}"
+        typer.echo(f"{line.name}: {line.verdict}, {numbers}")
+    typer.echo(out)
+
+
+# ------------------------------------------------------------------------------ training
+
+app.command(
+    epilog=epilog("pseudocal train emoji --source noto --target fluent -o runs/mcc"),
+    short_help="Train a classifier that adapts to a target.",
+)(train)
+
+
+@app.command(
+    epilog=epilog("pseudocal demo"),
+    short_help="See it at work on built-in emoji, without a model.",
+)
+def demo(
+    out: Annotated[
+        Path, option("--out", "-o", help="folder for all results", show_default=True)
+    ] = DEMO_OUT,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print the result only")] = False,
+) -> None:
+    """Train on one vendor's emoji, adapt to another's, calibrate without labels, and compare."""
+    try:
+        import torch  # noqa: F401  everything the demo needs comes with the same extra
+
+        from pseudocal.app.demo import Demo, demo_lines
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "demo") from error
+    for line in demo_lines(Demo(out, quiet=quiet)):
+        typer.echo(line)

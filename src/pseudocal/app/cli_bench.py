@@ -1,0 +1,603 @@
+"""The commands that train models: `pseudocal train`, and `pseudocal bench`, the paper's comparison."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from pseudocal.app.errors import INPUT
+from pseudocal.app.options import DATA, METHOD, OUTPUT, PERFORMANCE, epilog, option
+from pseudocal.app.progress import Stages, announce_building
+from pseudocal.arrays import InputError, cores
+from pseudocal.extras import MissingExtraError, require
+from pseudocal.files import check_writable
+
+if TYPE_CHECKING:
+    from pseudocal.lab.bench import Suite, Task
+
+DEFAULT_OUT = Path("runs/bench")
+
+Root = Annotated[Path | None, option(group=DATA, help="folder of a benchmark's data")]
+Lists = Annotated[Path | None, option(group=DATA, help="folder of its list files (default: ROOT)")]
+Prefix = Annotated[
+    str | None,
+    option(group=DATA, metavar="OLD=NEW", help="how paths in lists begin, and begin here"),
+]
+Quiet = Annotated[bool, option("--quiet", "-q", group=OUTPUT, help="print errors only")]
+
+
+# ------------------------------------------------------------------------------ train
+
+
+def train(
+    dataset: Annotated[
+        str, typer.Argument(help="digits, emoji, office-31, office-home, visda-2017, ...")
+    ],
+    source: Annotated[str, option(group=DATA, help="domain with labels")],
+    target: Annotated[str, option(group=DATA, help="domain whose labels training never sees")],
+    out: Annotated[
+        Path,
+        option(
+            "--out",
+            "-o",
+            group=OUTPUT,
+            help="folder for the model and its outputs; a killed run resumes",
+        ),
+    ],
+    partial: Annotated[
+        bool, option("--partial", group=DATA, help="target with a subset of the classes")
+    ] = False,
+    root: Root = None,
+    lists: Lists = None,
+    prefix: Prefix = None,
+    method: Annotated[
+        str,
+        option(
+            group=METHOD, help="source-only, mcc, bnm, cdan, atdoc, shot, ...", show_default=True
+        ),
+    ] = "mcc",
+    preset: Annotated[
+        str, option(group=METHOD, help="paper or official settings", show_default=True)
+    ] = "paper",
+    backbone: Annotated[
+        str | None, option(group=METHOD, help="digits, efficientnet-lite0, resnet50, vit-b16, ...")
+    ] = None,
+    weights: Annotated[
+        str,
+        option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random"),
+    ] = "default",
+    frozen: Annotated[
+        bool | None,
+        option("--frozen/--end-to-end", group=METHOD, help="(default: frozen if pretrained)"),
+    ] = None,
+    iterations: Annotated[
+        int, option(group=METHOD, min=1, help="training steps", show_default=True)
+    ] = 1000,
+    batch: Annotated[
+        int | None,
+        option(group=METHOD, min=1, help="inputs of each domain per step (default: the preset's)"),
+    ] = None,
+    lr: Annotated[
+        float | None,
+        option(group=METHOD, help="learning rate at the start (default: the preset's)"),
+    ] = None,
+    seed: Annotated[int, option(group=METHOD, help="random seed", show_default=True)] = 0,
+    evaluate: Annotated[
+        bool,
+        option("--evaluate", group=OUTPUT, help="score on the target's labels, for the record"),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: Annotated[
+        bool, option("--json", group=OUTPUT, help="print the result as JSON")
+    ] = False,
+    precision: Annotated[
+        Literal["single", "mixed"],
+        option(group=PERFORMANCE, help="mixed: train the backbone in bfloat16"),
+    ] = "single",
+    device: Annotated[
+        str, option(group=PERFORMANCE, help="cpu, cuda, cuda:1 ...", show_default=True)
+    ] = "cpu",
+) -> None:
+    """Train an adapted classifier on the SOURCE and the unlabelled TARGET domain of DATASET."""
+    adapt = _adapt()
+    check_writable(out)
+    check_device(device)
+    changes = _without_none({"batch": batch, "lr": lr})
+    chosen = replace(adapt.training.find_preset(method, preset), **changes)
+    place = _without_none({"root": root, "lists": lists, "prefix": parse_prefix(prefix)})
+    with announce_building(quiet=quiet):
+        domains = _domains(dataset, source, target, partial=partial, **place)
+    if backbone is None:
+        backbone = "digits" if dataset == "digits" else "efficientnet-lite0"
+    if not quiet and weights != "default":
+        typer.echo(adapt.weights.about_weights(backbone, weights), err=True)
+    if backbone == "digits":  # such a small network gains nothing from threads
+        require("torch", "adapt").set_num_threads(1)
+    with Stages(quiet=quiet) as stages:
+        settings = adapt.TrainingRun(
+            out,
+            iterations=iterations,
+            seed=seed,
+            device=device,
+            frozen=frozen,
+            mixed=precision == "mixed",
+            progress=stages,
+            evaluate=domains[1] if evaluate else None,
+        )
+        trained = adapt.train(
+            domains[0],
+            domains[1].unlabelled(),
+            settings,
+            method=method,
+            preset=chosen,
+            backbone=adapt.Choice(backbone, weights),
+        )
+    result = _training_result(trained)
+    if as_json:
+        typer.echo(json.dumps(result))
+    elif not quiet:
+        typer.echo("\n".join(training_lines(result)))
+
+
+def _adapt() -> Any:
+    try:
+        import pseudocal.lab.adapt.training
+        import pseudocal.lab.adapt.weights
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "adapt") from error
+    return pseudocal.lab.adapt
+
+
+def _domains(
+    dataset: str, source: str, target: str, *, partial: bool, **place: Any
+) -> tuple[Any, Any]:
+    """Load the two domains; `place` says where a benchmark is."""
+    from pseudocal.lab.data import load, partial_set
+
+    names = dict.fromkeys((source, target))
+    domains = list(load(dataset, *names, **place).values())
+    first = domains[0]
+    last = domains[-1]
+    return first, partial_set(dataset, last) if partial else last
+
+
+def _training_result(trained: Any) -> dict[str, Any]:
+    result = {"model": str(trained.out), "target": str(trained.target), "seconds": trained.seconds}
+    if trained.curve:
+        last = trained.curve[-1]
+        result |= {"target_accuracy": 1 - last.error, "target_nll": last.nll}
+    return result
+
+
+def training_lines(result: dict[str, Any]) -> list[str]:
+    """The lines to print after training.
+
+    >>> training_lines({"model": "runs/a", "target": "runs/a/target.npz", "seconds": 3.2})
+    ['runs/a: trained in 3 s', 'runs/a/target.npz: logits and features of the target']
+    """
+    lines = [f"{result['model']}: trained in {result['seconds']:.0f} s"]
+    lines.append(f"{result['target']}: logits and features of the target")
+    if "target_accuracy" in result:
+        scores = f"accuracy {result['target_accuracy']:.1%}, NLL {result['target_nll']:.3f}"
+        lines.append(f"target {scores} (labels used here only)")
+    return lines
+
+
+def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def parse_prefix(text: str | None) -> tuple[str, str] | None:
+    """Parse how paths begin in a list, and how they begin here.
+
+    >>> parse_prefix("/home/them/data=/data")
+    ('/home/them/data', '/data')
+    """
+    if text is None:
+        return None
+    old, equals, new = text.partition("=")
+    if not (old and equals):
+        raise InputError(f"expected a prefix like OLD=NEW, got {text!r}")
+    return (old, new)
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that torch cannot use here."""
+    torch = require("torch", "torch")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"expected a device like cpu, cuda or cuda:1, got {name!r}") from error
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if (device.index or 0) >= count:
+        raise InputError(f"expected a GPU that torch can use, got {name} with {count} of them")
+
+
+# ------------------------------------------------------------------------------ bench
+
+bench = typer.Typer(
+    help="The paper's comparison: run it, print it, draw it.",
+    epilog=epilog("pseudocal bench run digits --quick"),
+    rich_markup_mode="rich",
+)
+SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
+OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
+QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
+
+
+@bench.command(
+    epilog=epilog("pseudocal bench run digits --quick"),
+    short_help="Run what is missing of a suite; a killed run resumes.",
+)
+def run(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    redo: Annotated[
+        Literal["train", "predict", "mixup", "calibrate", "score"] | None,
+        option(help="run this stage and all later ones again"),
+    ] = None,
+    quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
+    root: Root = None,
+    lists: Lists = None,
+    prefix: Prefix = None,
+    seeds: Annotated[
+        int | None,
+        option(group=METHOD, min=1, help="number of seeds (default: 1; ensembles train 3)"),
+    ] = None,
+    backbone: Annotated[
+        str | None, option(group=METHOD, help="efficientnet-lite0, resnet50, vit-b16, ...")
+    ] = None,
+    weights: Annotated[
+        str | None,
+        option(group=METHOD, help="of the backbone: a state dict, folder or hub id, or random"),
+    ] = None,
+    iterations: Annotated[int | None, option(group=METHOD, min=1, help="training steps")] = None,
+    batch: Annotated[
+        int | None, option(group=METHOD, min=1, help="inputs of each domain per training step")
+    ] = None,
+    lr: Annotated[float | None, option(group=METHOD, help="learning rate at the start")] = None,
+    precision: Annotated[
+        Literal["single", "mixed"] | None,
+        option(group=PERFORMANCE, help="mixed: train in bfloat16"),
+    ] = None,
+    device: Annotated[
+        str | None, option(group=PERFORMANCE, help="cpu, cuda (a GPU per process), cuda:1 ...")
+    ] = None,
+    workers: Annotated[
+        int, option(group=PERFORMANCE, min=0, help="processes; 0: one per core, or per GPU")
+    ] = 0,
+    threads: Annotated[
+        int, option(group=PERFORMANCE, min=1, help="threads per process", show_default=True)
+    ] = 1,
+    ray: Annotated[
+        str | None,
+        option(
+            group=PERFORMANCE,
+            metavar="[ADDRESS]",
+            help="run on a Ray cluster whose nodes share the folders, or on a new local one",
+        ),
+    ] = None,
+) -> None:
+    """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
+    package = _package()
+    changes = {
+        "backbone": backbone,
+        "weights": weights,
+        "iterations": iterations,
+        "batch": batch,
+        "lr": lr,
+        "precision": precision,
+    }
+    chosen = _chosen(suite, seeds=seeds, quick=quick, **_without_none(changes))
+    check_writable(out)
+    local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
+    store = package.Store(out, threads=threads, **(_of_file(suite) | _without_none(local)))
+    executor = _executor(store.device, workers, ray)
+    with announce_building(quiet=quiet), Stages(quiet=quiet) as stages, executor as using:
+        progress = BenchProgress(chosen, _processes(store.device, workers), stages, quiet=quiet)
+        failures = package.run(chosen, store, executor=using, redo=redo, progress=progress)
+    for failure in failures:
+        task = failure.task
+        name = f"{task.data} {task.pair} {task.method} seed {task.seed}"
+        typer.echo(f"{name}: {failure.error}", err=True)
+    if not quiet:
+        done = len(set(chosen.tasks) - {failure.task for failure in failures})
+        typer.echo(f"{out}: {done} of {len(chosen.tasks)} tasks of {chosen.name} are done")
+    if failures:
+        raise typer.Exit(INPUT)
+
+
+class BenchProgress:
+    """Shows how far a suite is, and says what its backbones start from."""
+
+    def __init__(self, suite: Suite, processes: int, stages: Stages, *, quiet: bool) -> None:
+        nothing_trained = all(task.checkpoint is not None for task in suite.tasks)
+        trained = len({task.training for task in suite.tasks})
+        self._suite = suite
+        self._stages = stages
+        self._quiet = quiet
+        self._outlook = Outlook(trained, processes, quiet=quiet or nothing_trained)
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show the progress of a phase."""
+        if what == "features" and done == 0 and not self._quiet:
+            _tell_weights(self._suite)  # everything is checked, and nothing has run yet
+        self._outlook(what, done, total)
+        if total:
+            self._stages.show(what, done, total)
+
+
+@bench.command(epilog=epilog("pseudocal bench table digits --quick"))
+def table(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    metric: Annotated[
+        Literal["ece", "nll", "brier", "miou", "correspondence"] | None,
+        option(
+            help="one metric instead of the first three; miou: segmentation, correspondence: mixup "
+            "samples"
+        ),
+    ] = None,
+    by: Annotated[
+        Literal["overall", "target", "task"], option(help="what the columns are", show_default=True)
+    ] = "overall",
+    form: Annotated[
+        Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
+    ] = "md",
+) -> None:
+    """Print the tables of the last run of SUITE."""
+    package = _package()
+    from pseudocal.lab.bench.formats import FORMATS, comparisons
+    from pseudocal.lab.bench.records import missing_scores, read_records
+    from pseudocal.lab.bench.tables import compare_over_tasks, tables
+
+    store = package.Store(out)
+    found = store.load_suite(_name(suite, quick=quick))
+    records = read_records(found, store)
+    if not records:
+        raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
+    if metric in ("miou", "correspondence") and all(
+        getattr(record, metric) is None for record in records
+    ):
+        raise InputError(
+            f"expected a suite with scores of {metric}, got {found.name}, which has none"
+        )
+    for each in (metric,) if metric else ("ece", "nll", "brier"):
+        parts = [FORMATS[form](part) for part in tables(found, records, each, by)]
+        compared = "pseudocal" in found.calibrators and each != "correspondence"
+        if form == "md" and compared:
+            parts.append(comparisons(compare_over_tasks(records, each)))
+        typer.echo("\n\n".join(parts) + "\n")
+    for line in missing_scores(found, store):
+        typer.echo(line, err=True)
+
+
+@bench.command(epilog=epilog("pseudocal bench figures digits --quick"))
+def figures(
+    suite: SUITE,
+    out: OUT = DEFAULT_OUT,
+    quick: QUICK = False,
+    pair: Annotated[
+        str | None, option(metavar="SOURCE:TARGET", help="tasks of this pair of domains only")
+    ] = None,
+    method: Annotated[str | None, option(help="tasks of this method only")] = None,
+    folder: Annotated[
+        Path | None, option("--to", help="folder for the figures (default: OUT/figures)")
+    ] = None,
+    form: Annotated[
+        Literal["svg", "png"], option("--format", help="figure format", show_default=True)
+    ] = "svg",
+) -> None:
+    """Draw the figures of the last run of SUITE."""
+    package = _package()
+    from pseudocal.lab.bench.figures import chosen_tasks, draw_figures
+
+    store = package.Store(out)
+    found = chosen_tasks(store.load_suite(_name(suite, quick=quick)), pair, method)
+    paths = draw_figures(found, store, folder or out / "figures", form=form)
+    if not paths:
+        raise InputError(f"expected scores of {found.name} in {out}, got none: run it first")
+    for path in paths:
+        typer.echo(path)
+
+
+@bench.command(
+    epilog=epilog("pseudocal bench compare outputs/"),
+    short_help="Compare all calibrators on saved features and logits.",
+)
+def compare(
+    folder: Annotated[
+        Path,
+        typer.Argument(help="folder with {src_train,src_val,tgt,mix}_{feature,output,label}.npy"),
+    ],
+    seed: Annotated[
+        int, option(min=0, help="seed of baselines that draw samples", show_default=True)
+    ] = 0,
+    form: Annotated[
+        Literal["md", "csv"], option("--format", help="table format", show_default=True)
+    ] = "md",
+) -> None:
+    """Compare all calibrators that saved features, logits and labels suffice for."""
+    _package()
+    from pseudocal.lab.bench.calibrators import COMPARED
+    from pseudocal.lab.bench.formats import saved_scores
+    from pseudocal.lab.bench.saved_outputs import compare_outputs
+    from pseudocal.lab.bench.suites import ALL
+
+    found = compare_outputs(folder, seed=seed)
+    typer.echo(saved_scores(found, form))
+    for each in found:
+        if each.error is not None:
+            typer.echo(f"{COMPARED[each.calibrator].title}: {each.error}", err=True)
+    names = {each.calibrator for each in found}
+    missing = [COMPARED[name].title for name in ALL if name not in names]
+    if missing:
+        typer.echo(f"skipped, {folder} lacks what they need: {', '.join(missing)}", err=True)
+    if "pseudocal" not in names:
+        typer.echo(
+            "PseudoCal needs mix_output and mix_label: the logits of mixup samples, and their "
+            "labels",
+            err=True,
+        )
+
+
+@bench.command(name="list", epilog=epilog("pseudocal bench list"))
+def list_suites() -> None:
+    """List the built-in suites."""
+    from pseudocal.lab.bench.suites import PLANS
+
+    for name, plan in PLANS.items():
+        tasks = plan.tasks()
+        counts = {
+            "pair": len({task.pair for task in tasks}),
+            "method": len({task.method for task in tasks}),
+        }
+        size = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())
+        typer.echo(f"{name:26}{size:24}{plan.about}")
+
+
+def _chosen(suite: str, **settings: Any) -> Suite:
+    from pseudocal.lab.bench.suite_file import read_suite
+    from pseudocal.lab.bench.suites import built_in
+
+    return (
+        read_suite(Path(suite), **settings)
+        if suite.endswith(".toml")
+        else built_in(suite, **settings)
+    )
+
+
+def _starts_elsewhere(task: Task) -> bool:
+    """Whether a task's backbone starts from weights that were chosen.
+
+    Those of "default" are its own.
+    """
+    return task.checkpoint is None and task.weights != "default"
+
+
+def _tell_weights(suite: Suite) -> None:
+    """Say what the backbones start from.
+
+    The names on the hub do not tell, and weights may be random.
+    """
+    from pseudocal.lab.adapt.weights import about_weights
+
+    names = {"deeplab": "resnet101"}  # what a segmenter stands on
+    chosen = [task for task in suite.tasks if _starts_elsewhere(task)]
+    for name, weights in sorted(
+        {(names.get(task.backbone, task.backbone), task.weights) for task in chosen}
+    ):
+        typer.echo(about_weights(name, weights), err=True)
+
+
+def _of_file(suite: str) -> dict[str, Any]:
+    """Where a suite's file says that its data is and that it runs."""
+    from pseudocal.lab.bench.suite_file import read_local
+
+    return read_local(Path(suite)) if suite.endswith(".toml") else {}
+
+
+def _processes(device: str, workers: int) -> int:
+    """Return how many jobs run at a time on this machine."""
+    from pseudocal.lab.bench.executors import visible_gpus
+
+    return workers or len(visible_gpus() if device == "cuda" else []) or cores()
+
+
+def _executor(device: str, workers: int, ray: str | None) -> Any:
+    """What runs the tasks; on "cuda" each of them has a GPU of its own."""
+    from pseudocal.lab.bench.executors import Pool, Ray, visible_gpus
+
+    address = None if ray == "local" else ray
+    if address is None:  # the GPUs of a cluster are elsewhere
+        check_device(device)
+    processes = _processes(device, workers)
+    if ray is not None:
+        return Ray(address, processes, gpus=int(device.startswith("cuda")))
+    gpus = visible_gpus() if device == "cuda" else []
+    return Pool(processes, gpus) if processes > 1 else nullcontext(map)
+
+
+def _name(suite: str, *, quick: bool) -> str:
+    name = Path(suite).stem if suite.endswith(".toml") else suite
+    return f"{name}-quick" if quick else name
+
+
+def _package() -> Any:
+    try:
+        import pseudocal.lab.bench.grid
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(error.name or "torch", "bench") from error
+    return pseudocal.lab.bench
+
+
+# ------------------------------------------------------------------------------ outlook
+
+
+class Outlook:
+    """Say beforehand how many models will be trained, and after the first when the last will be.
+
+    Args:
+        tasks: the number of models that the tasks themselves need; more are for ensembles.
+        workers: how many are trained at a time.
+        quiet: whether to say nothing.
+
+    """
+
+    def __init__(self, tasks: int, workers: int, *, quiet: bool) -> None:
+        self._tasks = tasks
+        self._workers = workers
+        self._quiet = quiet
+        self._started = time.monotonic()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Take note of the progress of a phase.
+
+        Args:
+            what: the phase; only "models" is spoken of.
+            done: how many are done.
+            total: how many there are.
+
+        """
+        if self._quiet or what != "models" or not total:
+            return
+        if done == 0:
+            self._started = time.monotonic()
+            sys.stderr.write(count_sentence(total, self._tasks) + "\n")
+        elif done == 1 and total > 1:
+            rounds = math.ceil(total / self._workers) - 1  # after the first
+            sys.stderr.write(
+                time_sentence(time.monotonic() - self._started, rounds, datetime.now()) + "\n"
+            )
+
+
+def count_sentence(total: int, tasks: int) -> str:
+    """Say how many models are to be trained.
+
+    >>> count_sentence(252, 84), count_sentence(1, 84)
+    ('252 models to train, 168 or more of them for ensembles only', '1 model to train')
+    """
+    more = f", {total - tasks} or more of them for ensembles only" if total > tasks else ""
+    return f"{total} model{'s' if total > 1 else ''} to train{more}"
+
+
+def time_sentence(seconds: float, rounds: int, now: datetime) -> str:
+    """Say how long the first model took, and when the last of `rounds` more will be there.
+
+    >>> time_sentence(60, 60, datetime(2024, 5, 1, 23, 30))
+    'the first took 60 s: all models on 2 May at 00:30'
+    """
+    end = now + timedelta(seconds=seconds * rounds)
+    day = "" if end.date() == now.date() else f" on {end.day} {end:%B}"
+    return f"the first took {seconds:.0f} s: all models{day} at {end:%H:%M}"

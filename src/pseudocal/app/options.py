@@ -1,0 +1,176 @@
+"""Options of the commands: their groups in the help, and how their text is parsed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from pseudocal.arrays import InputError
+
+# the groups of options in the help
+DATA = "Data"
+MODEL = "Model"
+IMAGES = "Images"
+TABLES = "Tables and text"
+METHOD = "Method"
+SECOND = "Second opinion"
+OUTPUT = "Output"
+PERFORMANCE = "Performance"
+SAVED = "Saved outputs"
+
+EXIT_CODES = (
+    "Exit codes: 0 done, 1 a bug, 2 usage, 3 model or data, 4 output, 5 a missing package, "
+    "130 interrupted. --debug shows the traceback of an error."
+)
+RAY_ADDRESS = re.compile(r"auto|local|ray://\S+|[\w.-]+:\d+")
+
+
+def option(*names: str, group: str | None = None, **settings: Any) -> Any:
+    """An option in a group of the help. Its default is shown only if requested."""
+    show_default = settings.pop("show_default", False)
+    return typer.Option(*names, show_default=show_default, rich_help_panel=group, **settings)
+
+
+def epilog(*examples: str) -> str:
+    """The end of a help text: the exit codes, then examples."""
+    return "\n\n".join([EXIT_CODES, "Example:", *examples])
+
+
+def check_alone(context: typer.Context, name: str, allowed: set[str]) -> None:
+    """Refuse other options beside one that stands for all of them.
+
+    Args:
+        context: the context of the command.
+        name: the flag of that option.
+        allowed: the parameters that may be given with it.
+
+    """
+    for parameter in context.params:
+        source = context.get_parameter_source(parameter)
+        if source is not None and source.name == "COMMANDLINE" and parameter not in allowed:
+            raise InputError(f"expected no other settings with {name}, got {parameter}")
+
+
+def with_address(arguments: list[str]) -> list[str]:
+    """Complete a `--ray` without an address to `--ray=local`, a cluster on this machine.
+
+    >>> with_address(["--ray", "-o", "out"]), with_address(["--ray", "head:6379"])
+    (['--ray=local', '-o', 'out'], ['--ray=head:6379'])
+    """
+    if "--ray" not in arguments:
+        return arguments
+    i = arguments.index("--ray")
+    rest = arguments[i + 1 :]
+    if rest and RAY_ADDRESS.fullmatch(rest[0]):
+        return [*arguments[:i], f"--ray={rest[0]}", *rest[1:]]
+    return [*arguments[:i], "--ray=local", *rest]
+
+
+# ------------------------------------------------------------------------------ parsing
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Parse numbers separated by commas.
+
+    >>> numbers("0.5,0.25")
+    (0.5, 0.25)
+    """
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"expected numbers separated by commas, got {text!r}") from None
+
+
+def sides(text: str) -> tuple[int, int]:
+    """Parse a height and a width.
+
+    >>> sides("224"), sides("32x48")
+    ((224, 224), (32, 48))
+    """
+    parts = text.lower().split("x")
+    if len(parts) > 2 or not all(part.isdigit() for part in parts):
+        raise InputError(f"expected a size like 224 or 224x160, got {text!r}")
+    return (int(parts[0]), int(parts[-1]))
+
+
+def resizing(text: str | None) -> dict[str, Any]:
+    """Parse how images are resized: "crop", "stretch", or the shorter side before the crop.
+
+    >>> resizing("stretch"), resizing("256")
+    ({'resize': 'stretch'}, {'resize': 'crop', 'edge': 256})
+    """
+    if text is None:
+        return {}
+    if text in ("crop", "stretch"):
+        return {"resize": text}
+    if not text.isdigit():
+        raise InputError(
+            f"expected crop, stretch or the shorter side in pixels as --resize, got {text!r}"
+        )
+    return {"resize": "crop", "edge": int(text)}
+
+
+def normalisation(text: str | None) -> dict[str, Any]:
+    """Parse how images are normalised: a name, or a mean and a standard deviation.
+
+    >>> normalisation("imagenet"), normalisation("0.5/0.25")
+    ({'normalisation': 'imagenet'}, {'mean': (0.5,), 'std': (0.25,)})
+    """
+    if text is None:
+        return {}
+    if "/" not in text:
+        return {"normalisation": text}
+    mean, _, std = text.partition("/")
+    return {"mean": numbers(mean), "std": numbers(std)}
+
+
+def cropping(size: str | None, crop: str | None = None) -> dict[str, Any]:
+    """Parse the size of the images, which a crop gives too.
+
+    >>> cropping("32x48"), cropping(None, "224")
+    ({'size': (32, 48)}, {'size': (224, 224), 'resize': 'crop'})
+    """
+    if size is not None and crop is not None and sides(size) != sides(crop):
+        raise InputError(
+            f"expected one size of the cropped images, got --size {size} and --crop {crop}"
+        )
+    if crop is not None:
+        return {"size": sides(crop), "resize": "crop"}
+    return {} if size is None else {"size": sides(size)}
+
+
+def fraction(text: str) -> float:
+    """Parse a fraction given as a number or in percent.
+
+    >>> fraction("1%"), fraction("0.2")
+    (0.01, 0.2)
+    """
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InputError(f"expected a fraction like 1% or 0.01, got {text!r}")
+    return value
+
+
+def words(text: str | None) -> tuple[str, ...] | None:
+    """Parse words separated by commas.
+
+    >>> words("a,b")
+    ('a', 'b')
+    """
+    return None if text is None else tuple(part.strip() for part in text.split(","))
+
+
+def names_in(path: Path | None) -> tuple[str, ...]:
+    """Read class names, one per line; blank lines at the end are dropped."""
+    if path is None:
+        return ()
+    try:
+        return tuple(path.read_text(encoding="utf-8").rstrip().splitlines())
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"expected a text file of class names, got {path}: {error}") from error
