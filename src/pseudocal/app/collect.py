@@ -36,10 +36,10 @@ from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
 from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import (
+    FirstInputs,
     RemoteImageSet,
     check_found,
     holds_images,
-    opinion_names,
 )
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.job import Job, Note, Tick, write_job
@@ -61,14 +61,14 @@ from pseudocal.app.run import (
     save_pixels,
     save_run,
 )
-from pseudocal.arrays import InputError, Inputs, Labelled, Maps, Predictor, cores
+from pseudocal.arrays import InputError, Labelled, Maps, Predictor, cores
 from pseudocal.batches import DEFAULT_BATCH_SIZE, Batch, fitting, unread_batches
 from pseudocal.calibrators.evidence import Step
 from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.calibrators.wording import ReasonCode
 from pseudocal.metrics.images import image_row
-from pseudocal.predictors import Checked
+from pseudocal.predictors import Checked, models_in
 from pseudocal.randomness import Streams
 from pseudocal.skipped import Skipped
 
@@ -248,6 +248,31 @@ def reading(job: Job) -> dict[str, Any]:
     return settings
 
 
+def opinion_names(given: Any, data: str) -> list[str]:
+    """The names of second opinions.
+
+    A surrogate gets the features that suit the data, and its files an absolute path.
+
+    >>> opinion_names("surrogate", "features.parquet"), opinion_names(["other.onnx"], "images/")
+    (['surrogate:columns'], ['other.onnx'])
+
+    Args:
+        given: the second opinions of a job.
+        data: the data of the job.
+
+    """
+    names = list[str]()
+    for name in models_in(given):
+        if name == "surrogate":
+            images = "://" in data or holds_images(data)
+            name = "surrogate:efficientnet-lite2" if images else "surrogate:columns"
+        kind, _, file = name.partition(":")
+        if kind in ("surrogate", "zero-shot") and file and Path(file).exists():
+            name = f"{kind}:{Path(file).resolve()}"
+        names.append(name)
+    return names
+
+
 def as_logits_of(job: Job, model: OpenModel) -> Predictor:
     """An open model that returns logits, unless it returns features."""
     return logits_reader(model, job.output_type, job.binary)
@@ -280,7 +305,9 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
         return job.batch_size
     for i in range(min(TRIES, len(inputs))):
         with suppress(Exception):  # inputs that cannot be read are counted later
-            return fitting(model.predict, inputs.read(i)[None], DEFAULT_BATCH_SIZE, job.method.memory)
+            return fitting(
+                model.predict, inputs.read(i)[None], DEFAULT_BATCH_SIZE, job.method.memory
+            )
     return DEFAULT_BATCH_SIZE
 
 
@@ -381,7 +408,7 @@ def collect(plan: Plan, folder: Path) -> Progress:
     first, *seconds = _predictors(plan)
     writer = LogitWriter(folder, len(plan.inputs))
     evidence = job.method.empty_evidence()
-    probe = Probe()
+    probe = FirstInputs(PROBED)
     is_segmentation = False
     with (
         closing(_batches(plan, plan.order, unreadable)) as batches,
@@ -417,29 +444,8 @@ def collect(plan: Plan, folder: Path) -> Progress:
     )
     about = replace(record.data, unreadable=tuple(unreadable.why.items()))
     write_plan(plan, folder)
-    return save_run(folder, replace(record, data=about), evidence, probe.inputs(plan))
-
-
-class Probe:
-    """The first inputs that go by, to check an exported model later without decoding them again."""
-
-    def __init__(self) -> None:
-        self.rows: NDArray[np.intp] = np.empty(0, dtype=np.intp)
-        self._inputs: Inputs | None = None
-
-    def watch(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """Pass batches on, and keep the first inputs."""
-        for batch in batches:
-            if self._inputs is None:
-                self.rows = batch.rows[:PROBED]
-                self._inputs = batch.inputs[:PROBED].copy()
-            yield batch
-
-    def inputs(self, plan: Plan) -> Inputs:
-        """The inputs as the model takes them."""
-        if plan.views is None:
-            return self._inputs
-        return plan.views.of_first(self._inputs)
+    inputs = probe.inputs if plan.views is None else plan.views.of_first(probe.inputs)
+    return save_run(folder, replace(record, data=about), evidence, inputs)
 
 
 def _predictors(plan: Plan) -> list[Any]:

@@ -34,6 +34,7 @@ from pseudocal.app.collect import (
     batch_size_for,
     input_order,
     open_data,
+    opinion_names,
     reading,
     record_of,
     remote_images,
@@ -43,7 +44,6 @@ from pseudocal.app.collect import (
 )
 from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
-from pseudocal.app.inputs.sets import opinion_names
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
 from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, small_maps

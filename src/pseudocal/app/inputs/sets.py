@@ -6,7 +6,7 @@ import io
 import math
 import sys
 from collections import deque
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +31,7 @@ from pseudocal.app.inputs.tables import (
 from pseudocal.arrays import InputError, Inputs, Predictor
 from pseudocal.batches import Batch
 from pseudocal.extras import MissingExtraError, require
-from pseudocal.predictors import Deferred, as_predictor, models_in
+from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.skipped import Skipped, one_line
 from pseudocal.stored import ChangedFileError, StoredArray
 
@@ -310,31 +310,6 @@ def check_found(data: str) -> None:
         check_regular(Path(data), "a folder, a list of paths, an array or a table")
 
 
-def opinion_names(given: Any, data: str) -> list[str]:
-    """The names of second opinions.
-
-    A surrogate gets the features that suit the data, and its files an absolute path.
-
-    >>> opinion_names("surrogate", "features.parquet"), opinion_names(["other.onnx"], "images/")
-    (['surrogate:columns'], ['other.onnx'])
-
-    Args:
-        given: the second opinions of a job.
-        data: the data of the job.
-
-    """
-    names = list[str]()
-    for name in models_in(given):
-        if name == "surrogate":
-            images = "://" in data or holds_images(data)
-            name = "surrogate:efficientnet-lite2" if images else "surrogate:columns"
-        kind, _, file = name.partition(":")
-        if kind in ("surrogate", "zero-shot") and file and Path(file).exists():
-            name = f"{kind}:{Path(file).resolve()}"
-        names.append(name)
-    return names
-
-
 def open_inputs(
     data: str,
     *,
@@ -414,6 +389,33 @@ def _lines(source: Path | TextIO) -> list[str]:
         name = source if isinstance(source, Path) else "standard input"
         raise InputError(f"expected a list of paths, got {name}, which is not text") from error
     return [line for line in text.splitlines() if line.strip()]
+
+
+class FirstInputs:
+    """The first inputs that go by, so that they need not be read again.
+
+    >>> first = FirstInputs(2)
+    >>> batches = [Batch(0, np.array([5, 3, 1]), np.array([[50], [30], [10]]))]
+    >>> [batch.rows.tolist() for batch in first.watch(iter(batches))], first.rows, first.inputs.tolist()
+    ([[5, 3, 1]], array([5, 3]), [[50], [30]])
+
+    Args:
+        most: how many to keep.
+
+    """
+
+    def __init__(self, most: int) -> None:
+        self.rows: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        self.inputs: Any = None
+        self._most = most
+
+    def watch(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        """Pass batches on."""
+        for batch in batches:
+            if self.inputs is None:
+                self.rows = batch.rows[: self._most]
+                self.inputs = batch.inputs[: self._most].copy()
+            yield batch
 
 
 def read_batches(

@@ -159,9 +159,7 @@ def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
     if one.pixel is not None:
         return marked_within(one.image_file, one.pixel, room) or (None, None)
     if not isinstance(one.image_file, Path):
-        raise InputError(
-            f"{one.name!r} has neither an image file nor a pixel to label"
-        )
+        raise InputError(f"{one.name!r} has neither an image file nor a pixel to label")
     return image_within(one.image_file, room), None
 
 
