@@ -68,6 +68,7 @@ from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.calibrators.wording import ReasonCode
 from pseudocal.metrics.images import image_row
+from pseudocal.maps import IGNORED
 from pseudocal.predictors import Checked, models_in
 from pseudocal.randomness import Streams
 from pseudocal.skipped import Skipped
@@ -501,7 +502,12 @@ def _sample_pixels(
                 if len(shown) < SHOWN_MAPS:
                     shown.append(small_maps(image, mask))
             yield Tick("predicting", len(batch.rows), len(rows))
-    save_pixels(folder, PixelSample.concatenate(samples), shown)
+    sample = PixelSample.concatenate(samples)
+    if plan.masks is not None and (sample.ground_truth == IGNORED).all():
+        raise InputError(
+            f"all pixels of {len(samples)} masks are ignored ({IGNORED})", setting="ground_truth"
+        )
+    save_pixels(folder, sample, shown)
 
 
 def sample_of_image(

@@ -22,7 +22,7 @@ from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
-from pseudocal.app.run import COLLECTED, LABEL_PAGE, PARTS, Run
+from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, PARTS, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.labels import LabelSample
@@ -82,8 +82,9 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
             yield Note(reason)
         result = render(run, calibration, aside, model=model, labels=labels)
         if not job.keep_logits:
-            for name in COLLECTED[:-1]:
-                (aside / name).unlink(missing_ok=True)
+            for name in COLLECTED:
+                if name != JOB:
+                    (aside / name).unlink(missing_ok=True)
     return _published(result, job.out)
 
 

@@ -294,7 +294,7 @@ def test_a_person_labels_pixels_in_a_browser(browser, pseudocal, frames, out):
         tab = browser.new_page(viewport=size)
         tab.goto((out / "label.html").as_uri())
         assert tab.locator("#prompt").text_content() == "What is at the mark?"
-        for name in ("image_file", "crop"):
+        for name in ("image", "crop"):
             shown = tab.locator(f"#{name}")
             assert shown.evaluate("e => e.decode().then(() => e.naturalWidth)") > 100
             assert shown.bounding_box()["width"] > 100
