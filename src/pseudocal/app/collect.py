@@ -67,8 +67,8 @@ from pseudocal.calibrators.evidence import Step
 from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.calibrators.wording import ReasonCode
-from pseudocal.metrics.images import image_row
 from pseudocal.maps import IGNORED
+from pseudocal.metrics.images import image_row
 from pseudocal.predictors import Checked, models_in
 from pseudocal.randomness import Streams
 from pseudocal.skipped import Skipped

@@ -290,7 +290,13 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(
         "report.html",
         "report.json",
     }
-    assert set(os.listdir(out)) == expected | {"evidence.npz", "job.toml", "logits.npy", "probe.npy", "run.json"}
+    assert set(os.listdir(out)) == expected | {
+        "evidence.npz",
+        "job.toml",
+        "logits.npy",
+        "probe.npy",
+        "run.json",
+    }
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 

@@ -82,7 +82,10 @@ def test_classes_may_get_their_names_when_a_person_labels(pseudocal, out, truth,
     assert "beech" in (out / "report.html").read_text()
     (tmp_path / "names.txt").write_text("ash\n")
     done = pseudocal("label", out, "--classes", tmp_path / "names.txt")
-    assert (done.code, "there are 1 class names, and the model has 3 classes" in done.err) == (3, True)
+    assert (done.code, "there are 1 class names, and the model has 3 classes" in done.err) == (
+        3,
+        True,
+    )
 
 
 def test_labelling_more_begins_with_the_same_and_keeps_what_was_filled_in(pseudocal, out):

@@ -64,7 +64,10 @@ def test_of_several_outputs_one_is_chosen(pseudocal, export, features, plain, tm
     path = export(lambda z: (z, z.mean(dim=1)), ["logits", "mean"])
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
     assert done.code == 3
-    assert "2 outputs, logits (?, 3), mean (?): say which holds the logits; pass --logits-tensor NAME" in done.err
+    assert (
+        "2 outputs, logits (?, 3), mean (?): say which holds the logits; pass --logits-tensor NAME"
+        in done.err
+    )
     assert (
         pseudocal(
             "calibrate", path, features, "-o", tmp_path / "out", "--logits-tensor", "nothing"

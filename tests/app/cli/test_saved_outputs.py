@@ -91,7 +91,10 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     inputs = write(tmp_path / "reviews.csv", shown)
     refused = pseudocal("label", table, "--inputs", inputs, "-o", tmp_path / "out")
     assert refused.code == 3
-    assert "look like probabilities, not logits: they lie between 0 and 1; pass --output-type" in refused.err
+    assert (
+        "look like probabilities, not logits: they lie between 0 and 1; pass --output-type"
+        in refused.err
+    )
     assert not (tmp_path / "out").exists()
     options = ["--output-type", "probabilities", "-o", tmp_path / "out"]
     done = pseudocal("label", table, "-n", 20, "--inputs", inputs, *options)
@@ -123,9 +126,7 @@ def test_a_table_without_names_of_columns_is_refused(pseudocal, logits, tmp_path
     table = write(tmp_path / "p.csv", softmax(logits).tolist())
     done = pseudocal("label", table, "--output-type", "probabilities")
     assert done.code == 3
-    assert (
-        f"the first line of {table} holds numbers" in done.err
-    )
+    assert f"the first line of {table} holds numbers" in done.err
 
 
 def test_images_that_a_table_names_are_shown(pseudocal, image_files, logits, tmp_path):
@@ -200,12 +201,18 @@ def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logi
         in pseudocal("label", tmp_path / "z.npy", "-o", tmp_path / "out").err
     )
     refused = pseudocal("label", tmp_path / "out", "--inputs", tmp_path / "z.npy")
-    assert (refused.code, f"expected a file of saved outputs, got {tmp_path / 'out'} (--inputs)" in refused.err) == (
+    assert (
+        refused.code,
+        f"expected a file of saved outputs, got {tmp_path / 'out'} (--inputs)" in refused.err,
+    ) == (
         3,
         True,
     )
     np.save(tmp_path / "maps.npy", np.zeros((2, 3, 4, 4)))
-    assert "has outputs of shape (2, 3, 4, 4), not (n, classes)" in pseudocal("label", tmp_path / "maps.npy").err
+    assert (
+        "has outputs of shape (2, 3, 4, 4), not (n, classes)"
+        in pseudocal("label", tmp_path / "maps.npy").err
+    )
 
 
 def test_maps_of_pixels_are_scored_and_calibrated(pseudocal, tmp_path):

@@ -87,7 +87,7 @@ def test_an_onnx_file_is_an_encoder(pseudocal, tabular, features, tmp_path):
 def test_a_surrogate_is_no_model_to_calibrate(work, pseudocal):
     done = pseudocal("calibrate", "surrogate:columns", "x.npy", "-o", "out")
     assert done.code != 0
-    assert "expected a model to calibrate, got surrogate:columns" in done.err
+    assert "surrogate:columns can only be a second opinion" in done.err
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_features_that_do_not_exist_are_refused_with_those_that_do(backbone, wor
     )
     assert done.code == 3
     assert "efficientnet-lite2, columns, a model file" in done.err
-    assert f"got {backbone!r}, which is none of them" in done.err
+    assert f"unknown features of a surrogate: {backbone!r}" in done.err
 
 
 def test_a_model_in_a_module_that_ends_in_surrogate_is_a_model(work, pseudocal):

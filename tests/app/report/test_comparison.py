@@ -5,10 +5,10 @@ from __future__ import annotations
 from html import unescape
 
 import pytest
-from pseudocal.app.cli.scoring import scoring
 from typer.testing import CliRunner
 
 from pseudocal import InputError
+from pseudocal.app.cli import app
 from pseudocal.app.outputs import compare_reports
 from pseudocal.app.report import write_report
 
@@ -62,12 +62,12 @@ def test_the_command_draws_one_again_and_compares_several(folders, tmp_path):
     monday, tuesday, _ = map(str, folders[1])
     (tmp_path / "monday" / "report.html").unlink()
     run = CliRunner().invoke
-    assert run(scoring, ["report", monday]).stdout.split() == [f"{monday}/report.html"]
+    assert run(app, ["report", monday]).stdout.split() == [f"{monday}/report.html"]
     assert (tmp_path / "monday" / "report.html").exists()
     out = tmp_path / "pages.html"
-    printed = run(scoring, ["report", monday, tuesday, "-o", str(out)]).stdout.splitlines()
+    printed = run(app, ["report", monday, tuesday, "-o", str(out)]).stdout.splitlines()
     assert printed[0].startswith(f"{monday}: apply, T = 2.900, confidence ")
     assert printed[-1] == str(out)
     assert out.exists()
-    alone = run(scoring, ["report", monday, "-o", str(out)]).exception
+    alone = run(app, ["report", monday, "-o", str(out)]).exception
     assert str(alone) == f"expected two or more folders with --out, got {monday} alone"
