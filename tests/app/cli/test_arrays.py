@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -139,7 +140,7 @@ def test_options_are_in_groups_and_an_example_is_at_the_end(pseudocal, monkeypat
     titles = ("Data", "Model", "Images", "Tables and text", "Method", "Second opinion", "Output")
     places = [text.index(f"─ {title} ─") for title in (*titles, "Performance")]
     assert places == sorted(places)
-    groups = dict(zip(titles, zip(places, places[1:], strict=False), strict=True))
+    groups = dict(zip(titles, pairwise(places), strict=True))
     for title, flag in (
         ("Data", "--ground-truth"),
         ("Images", "--preprocess"),

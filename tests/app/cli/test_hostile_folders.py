@@ -873,8 +873,8 @@ def test_arrays_that_are_something_else(name, damage, hostile, capsys):
 
 PIXELS = ("image", "at", "y", "x", "ground_truth", "pixels", "fractions", "before", "map_0")
 ODD: tuple[Callable[[Any], Any], ...] = (
-    lambda column: column * 0 - 5,
-    lambda column: column * 0 + (2**60 if column.dtype.kind == "i" else np.nan),
+    lambda column: np.full_like(column, -5),
+    lambda column: np.full_like(column, 2**60 if column.dtype.kind == "i" else np.nan),
     lambda column: column[:1],
     lambda column: column.astype(str),
     lambda column: column[..., None, None],
@@ -916,7 +916,7 @@ def test_evidence_that_is_something_else(hostile, capsys):
     one = hostile()
     with np.load(one.run.out / "evidence.npz") as file:
         columns = dict(file)
-    assert len(columns) > 5
+    assert len(columns) >= 5
     for name, column in columns.items():
         for odd in ODD:
             np.savez(one.out / "evidence.npz", **(columns | {name: odd(column)}))
