@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,7 +160,7 @@ def test_no_part_of_a_help_text_is_taken_for_markup(command, pseudocal, monkeypa
 
     from pseudocal.app.cli import app
 
-    found = typer.main.get_command(app)
+    found: Any = typer.main.get_command(app)
     for name in command:
         found = found.commands[name]
     for parameter in found.params:

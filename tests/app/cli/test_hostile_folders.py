@@ -874,7 +874,7 @@ def test_arrays_that_are_something_else(name, damage, hostile, capsys):
 PIXELS = ("image", "at", "y", "x", "ground_truth", "pixels", "fractions", "before", "map_0")
 ODD: tuple[Callable[[Any], Any], ...] = (
     lambda column: np.full_like(column, -5),
-    lambda column: np.full_like(column, 2**60 if column.dtype.kind == "i" else np.nan),
+    lambda column: np.full_like(column, np.nan if column.dtype.kind == "f" else 2**60),
     lambda column: column[:1],
     lambda column: column.astype(str),
     lambda column: column[..., None, None],
