@@ -68,7 +68,7 @@ function nextOpen(from) {
 // --- the file
 
 function cell(text) {
-  // or a spreadsheet would calculate it: see csv_cells.py
+  // or a spreadsheet would calculate it: see csv_cell in app/inputs/tables.py
   const guarded = text.replace(new RegExp(guards.within, "g"), "$1'").replace(new RegExp(guards.start), "'");
   return `"${guarded.replaceAll('"', '""')}"`;
 }
