@@ -150,9 +150,7 @@ def test_decompression_bomb_is_named(
 ) -> None:
     path = save(tmp_path / "bomb.png", np.zeros((30, 40)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
-    with pytest.raises(
-        InputError, match=r"expected an image of at most \d+ pixels, got .*bomb.png"
-    ):
+    with pytest.raises(InputError, match=r"bomb.png has more than \d+ pixels"):
         ImageFiles((path,))[:]
 
 
