@@ -24,7 +24,7 @@ import trust
 from answers_grid import GRID, NUMBERS, Draws, Tables
 from answers_looks import Look, coverage_table, looks, verdict_table
 from answers_targets import Target, targets
-from pseudocal import Answers
+from pseudocal import LabelSample
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.refinement import (
     ANYTHING,
@@ -197,7 +197,7 @@ def check(all_targets: list[Target]) -> None:
         rows = t.chosen(range(1))[:, :50]
         fitted = Draws(t, rows, spread=True).posterior(priors)
         scaling, measured = refine(
-            target.logits, Answers(rows[0], target.labels[rows[0]]), priors=priors
+            target.logits, LabelSample(rows[0], target.labels[rows[0]]), priors=priors
         )
         ends = [math.log(end) for end in (measured.temperature.low, measured.temperature.high)]
         found = [fitted.mean[0], fitted.quantile(0.05)[0], fitted.quantile(0.95)[0]]

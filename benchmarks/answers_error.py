@@ -19,9 +19,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from pseudocal import Answers, ask, softmax
+from pseudocal import LabelSample, rows_to_label, softmax
 from pseudocal.calibrators import Measured, refine
-from pseudocal.calibrators.measures import bins_for
+from pseudocal.calibrators.labelled_accuracy import bins_for
 from pseudocal.calibrators.refinement import priors_of
 from pseudocal.metrics import Interval, bootstrap
 
@@ -53,9 +53,9 @@ def draws(
         true = logits / np.resize(temperatures, ROWS)[:, None]
         labels = (true + rng.gumbel(size=true.shape)).argmax(axis=1)
         right = softmax(true)[np.arange(ROWS), logits.argmax(axis=1)]
-        rows = ask(logits, n, seed=seed)
+        rows = rows_to_label(logits, n, seed=seed)
         scaling, measured = refine(
-            logits, Answers(rows, labels[rows], seed=seed), priors=priors_of({}, logits)
+            logits, LabelSample(rows, labels[rows], seed=seed), priors=priors_of({}, logits)
         )
         after = softmax(logits / scaling.temperature).max(axis=1)
         before = softmax(logits).max(axis=1)
@@ -80,7 +80,7 @@ def main() -> None:
     quick = partial(bootstrap, resamples=RESAMPLES)
     for name, temperatures in SETTINGS.items():
         for n in NUMBERS:
-            with patch("pseudocal.calibrators.measures.bootstrap", quick):
+            with patch("pseudocal.calibrators.labelled_accuracy.bootstrap", quick):
                 found = list(draws(n, temperatures, given.draws))
             before = [
                 (measured.error_before, truth)

@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 
 from answers_targets import Target
-from pseudocal import ask
+from pseudocal import rows_to_label
 from pseudocal.calibrators.confidence import below_top
-from pseudocal.calibrators.measures import inverse_design_effect
+from pseudocal.calibrators.labelled_accuracy import inverse_design_effect
+from pseudocal.calibrators.labels import labelling_order
 from pseudocal.calibrators.posterior import LOG_T, Prior, log_likelihood
-from pseudocal.calibrators.survey import survey_order
 
 NUMBERS = (10, 20, 50, 100, 200)
 FINE = (-1.5, 2.5)  # log T of nearly all models
@@ -56,7 +56,7 @@ class Tables:
         ).astype(np.int8)
         self.mean = self.confidence.mean(axis=0, dtype=np.float64)
         self.noise = (self.confidence * (1 - self.confidence)).mean(axis=0, dtype=np.float64)
-        self.order = survey_order(logits)
+        self.order = labelling_order(logits)
         self.gaps = self.confidence - self.right[:, None]
         columns = zip(self.bins.T, self.gaps.T, strict=True)
         self.sums = np.stack(
@@ -65,7 +65,9 @@ class Tables:
 
     def chosen(self, seeds: range) -> np.ndarray:
         """What `ask` draws, most questions first; fewer are the first of them."""
-        return np.stack([ask(self.target.logits, max(NUMBERS), seed=seed) for seed in seeds])
+        return np.stack(
+            [rows_to_label(self.target.logits, max(NUMBERS), seed=seed) for seed in seeds]
+        )
 
     def random(self, seeds: range) -> np.ndarray:
         """As many rows drawn at random."""

@@ -11,8 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from answers_grid import GRID, NUMBERS, Draws, Posteriors
-from pseudocal.calibrators.measurement import NARROW, MeasuredEvidence, judge_temperature
-from pseudocal.calibrators.measures import LEVEL, CheckedRows, accuracy_interval, interval_of_alike
+from pseudocal.calibrators.labelled_accuracy import (
+    LEVEL,
+    CheckedRows,
+    accuracy_interval,
+    interval_of_alike,
+)
+from pseudocal.calibrators.measured import NARROW, MeasuredEvidence, judge_temperature
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from camvid import read, trained_unet
-from pseudocal import Answers, PseudoCal, ask
+from pseudocal import LabelSample, PseudoCal, rows_to_label
 from pseudocal.calibrators import pixel_pool
 from pseudocal.lab.segmentation.comparison import evaluate_maps, fit_oracle
 from pseudocal.predictors import as_predictor
@@ -59,9 +59,9 @@ def main() -> None:
     refined = {}
     for n in NUMBERS:
         for seed in range(given.draws):
-            rows = ask(logits, n, seed=seed, groups=frames)
+            rows = rows_to_label(logits, n, seed=seed, groups=frames)
             refined[n, seed] = found.refined(
-                logits, Answers(rows, labels[rows], seed=seed), groups=frames
+                logits, LabelSample(rows, labels[rows], seed=seed), groups=frames
             )
     temperatures = [*ends.values(), *(each.temperature for each in refined.values())]
     scores = [

@@ -94,5 +94,5 @@ def two_classes(family: str, task: str, pair: list[Any], x: np.ndarray, y: np.nd
     first, second = (model.decision_function for model in pair)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the verdict on them is not what is looked at
-        found = PseudoCal(binary=True).fit(first, x, second_opinion=second)
+        found = PseudoCal(binary=True, epochs=1).fit(first, x, second_opinion=second)
     return Target(family, task, binary_logits(first(x)), y, found.estimates)

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from pseudocal import fit_temperature, softmax
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import CALIBRATORS, Material, calibrate_by_name, cpcs, transcal
-from pseudocal.calibrators.baselines.density import density_ratio
+from pseudocal.calibrators.baselines.importance import density_ratio
 
 SEEDS = range(10)
 

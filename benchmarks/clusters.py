@@ -88,7 +88,7 @@ def fit(
     if kind == "large frames":  # channels that the model does not look at
         images = np.pad(images, ((0, 0), (0, larger * classes // 5), (0, 0), (0, 0)))
     batches = [images[i : i + step] for i in range(0, len(images), step)]
-    collected = PseudoCal(seed=seed, memory=memory).collect(
+    collected = PseudoCal(seed=seed, memory=memory, epochs=1).collect(
         lambda x: x[:, :classes], images if kind == "array" else batches
     )
     mixup_samples, fitted = collected.mixup_samples.labelled, collected.temperature()
@@ -101,7 +101,7 @@ def fit(
 def coverage(draw: Callable[[int, np.random.Generator], np.ndarray], sets: int) -> None:
     """Print the rows of one kind of images."""
     truth = (
-        PseudoCal(seed=3)
+        PseudoCal(seed=3, epochs=1)
         .fit(lambda x: x, draw(MANY, np.random.default_rng(1)).astype(np.float32))
         .temperature
     )

@@ -82,7 +82,7 @@ def calibration() -> None:
 def cell() -> None:
     """PseudoCal on one task of `bench run emoji`, its data cached.
 
-    Train, predict, make_mixup, calibrate, score.
+    Train, predict, mixup, calibrate, score.
     """
     from pseudocal.lab.bench import Store, built_in, run
 

@@ -32,7 +32,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pseudocal import ask
+from pseudocal import rows_to_label
 from pseudocal.app import calibrate, refine
 
 Array = NDArray[np.float64]
@@ -88,7 +88,8 @@ def answers() -> Path:
     ).out
     with Path("answers.csv").open("w", newline="") as file:
         said = [
-            (f"{row:03d}.png", y[900 + row]) for row in ask(np.load(out / "logits.npy"), ANSWERS)
+            (f"{row:03d}.png", y[900 + row])
+            for row in rows_to_label(np.load(out / "logits.npy"), ANSWERS)
         ]
         csv.writer(file).writerows([("file", "label"), *said])
     return refine(out, "answers.csv").out

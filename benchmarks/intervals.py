@@ -49,7 +49,7 @@ def intervals(
 
 def main() -> None:
     """Print the table."""
-    cases = {
+    cases: dict[str, tuple[Metric, bool]] = {
         "accuracy": (accuracy, False),
         "NLL": (nll, False),
         "ECE": (ece, False),

@@ -160,15 +160,21 @@ def mixup_samples(n: int, sets: int) -> None:
     The fraction that held the truth, and the error of 1/T by its estimate.
     """
     truth = (
-        PseudoCal(seed=3).fit(model, inputs(MANY // 4, np.random.default_rng(10**6))).temperature
+        PseudoCal(seed=3, epochs=1)
+        .fit(model, inputs(MANY // 4, np.random.default_rng(10**6)))
+        .temperature
     )
     anew = [
-        PseudoCal(seed=s).collect(model, inputs(n, np.random.default_rng(s))).temperature()
+        PseudoCal(seed=s, epochs=1)
+        .collect(model, inputs(n, np.random.default_rng(s)))
+        .temperature()
         for s in range(sets)
     ]
     mixup_row(n, "other inputs", anew, truth, math.sqrt(1 + 2 * together(200_000, truth)))
     same = inputs(n, np.random.default_rng(1000))
-    again = [PseudoCal(seed=s).collect(model, same).temperature() for s in range(PAIRINGS)]
+    again = [
+        PseudoCal(seed=s, epochs=1).collect(model, same).temperature() for s in range(PAIRINGS)
+    ]
     mixup_row(
         n,
         "the same inputs, other pairs",
@@ -203,10 +209,16 @@ def separated(distance: float, n: int, sets: int) -> None:
     def sure(x: np.ndarray) -> np.ndarray:
         return np.stack([np.zeros(len(x)), 3 * x[:, 0]], axis=1)
 
-    truth = PseudoCal(seed=3).fit(sure, draw(MANY // 4, np.random.default_rng(10**6))).temperature
+    truth = (
+        PseudoCal(seed=3, epochs=1)
+        .fit(sure, draw(MANY // 4, np.random.default_rng(10**6)))
+        .temperature
+    )
     held, wrong, bounds = 0, 0.0, 0
     for seed in range(sets):
-        evidence = PseudoCal(seed=seed).collect(sure, draw(n, np.random.default_rng(seed)))
+        evidence = PseudoCal(seed=seed, epochs=1).collect(
+            sure, draw(n, np.random.default_rng(seed))
+        )
         mixed, fitted = evidence.mixup_samples.labelled, evidence.temperature()
         low, high = fitted.interval()
         held, bounds = held + (low <= truth <= high), bounds + (fitted.bound is not None)

@@ -28,7 +28,6 @@ from camvid import read, trained_unet
 from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled, Predictor
 from pseudocal.batches import blend
-from pseudocal.calibrators.accuracy_estimate import NORMAL_90, TOGETHER
 from pseudocal.calibrators.agreement import (
     Opinion,
     agreement_of,
@@ -37,8 +36,9 @@ from pseudocal.calibrators.agreement import (
     count_mistakes,
 )
 from pseudocal.calibrators.confidence import match_confidence
+from pseudocal.calibrators.trust import NORMAL_90, TOGETHER
 from pseudocal.lab.bench import Store, Task, built_in
-from pseudocal.lab.bench.segmenters import target_of
+from pseudocal.lab.bench.segmentation_tasks import target_scenes
 from pseudocal.lab.bench.stages import make_model
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.segmentation import load_segmenter
@@ -172,7 +172,12 @@ def by_vendor(store: Store, *, quick: bool) -> Iterator[tuple[str, Predictor, Pr
 
     for task in built_in("scenes", seeds=SEEDS, quick=quick).tasks:
         other = replace(task, seed=(task.seed + 1) % SEEDS)
-        yield f"scenes to {task.target}", segmenter(task), segmenter(other), target_of(task, store)
+        yield (
+            f"scenes to {task.target}",
+            segmenter(task),
+            segmenter(other),
+            target_scenes(task, store),
+        )
 
 
 def camvid(path: Path, folder: Path) -> Iterator[tuple[str, Predictor, Predictor, Scenes]]:

@@ -33,8 +33,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from pseudocal.calibrators import accuracy_estimate, agreement
-from pseudocal.calibrators.consensus import consensus_of
+from pseudocal.calibrators import agreement, trust
+from pseudocal.calibrators.agreement import Consensus
 from pseudocal.lab.bench import Store, Suite, Task, run
 from trust_cases import DEVELOPMENT, HELD_OUT, Case, stored_case
 from trust_families import families
@@ -51,10 +51,10 @@ WIDTHS = np.arange(0.2, 2.0, 0.02)  # of the first number of TOGETHER
 @contextmanager
 def numbers(lean: float, width: float) -> Iterator[None]:
     """Other constants than those that ship."""
-    together = (width, accuracy_estimate.TOGETHER[1])
+    together = (width, trust.TOGETHER[1])
     with (
         patch.object(agreement, "LEAN", lean),
-        patch.object(accuracy_estimate, "TOGETHER", together),
+        patch.object(trust, "TOGETHER", together),
     ):
         yield
 
@@ -80,12 +80,12 @@ def chosen(cases: Cases) -> tuple[float, float]:
 
 def off(case: Case) -> tuple[float, float]:
     """How far the estimate is from the accuracy, and how far its interval reaches."""
-    consensus = consensus_of(case.agreements[:1])
+    consensus = Consensus.of(case.agreements[:1])
     if consensus is None:
         return 0.0, 0.0
-    return abs(
-        consensus.accuracy - case.accuracy
-    ), accuracy_estimate.NORMAL_90 * accuracy_estimate.estimate_errors(consensus)[0]
+    return abs(consensus.accuracy - case.accuracy), trust.NORMAL_90 * trust.estimate_errors(
+        consensus
+    )[0]
 
 
 def skipped(cases: Cases) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pseudocal import fit_temperature
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators.agreement import (
     Agreement,
+    Consensus,
     Opinion,
     agreement_of,
     certain_errors,
@@ -23,13 +24,12 @@ from pseudocal.calibrators.agreement import (
     count_mistakes,
 )
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.trust import Trust, judge
 from pseudocal.lab.bench import Store, Task
 from pseudocal.lab.bench.stages.predict import all_logits, load_classifier
 from pseudocal.lab.bench.store import load_arrays
 from pseudocal.lab.bench.suites import SMALL
-from pseudocal.lab.bench.views import View, domains_of, shown
+from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.mixup import partners
 from pseudocal.scaling import TemperatureScaling
@@ -98,7 +98,7 @@ class Case:
 
     def found(self, opinions: int = 1) -> dict[str, TemperatureScaling]:
         """The temperature of each estimator."""
-        consensus = consensus_of(self.agreements[:opinions])
+        consensus = Consensus.of(self.agreements[:opinions])
         if consensus is None:
             return {"mixup": self.mixing}
         return {
@@ -116,6 +116,7 @@ class Case:
             used,
             mixup_samples=len(self.mixup_samples),
             agreements=self.agreements[:opinions],
+            consensus=Consensus.of(self.agreements[:opinions]),
         )
 
     def ece(self, temperature: float) -> float:
@@ -167,7 +168,7 @@ def stored_case(family: str, task: Task, store: Store, *, with_surrogate: bool =
     tasks = [replace(task, seed=(task.seed + i) % SEEDS) for i in range(SEEDS)]
     logits = [load_arrays(store.folder(t) / "target.npz")["logits"] for t in tasks]
     images, view = domains_of(task, store)[1].inputs, View(LAM, task.seed)
-    mixed = [all_logits(load_classifier(t, store), shown(t, images, view)) for t in tasks]
+    mixed = [all_logits(load_classifier(t, store), network_inputs(t, images, view)) for t in tasks]
     partner = partners(len(logits[0]), seed=task.seed)
     surrogate = None
     if with_surrogate:  # its features take much longer than all else

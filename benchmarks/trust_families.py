@@ -66,7 +66,7 @@ CORRUPTIONS: dict[str, Corruption] = {
 def case_of(family: str, task: str, models: list[Any], x: np.ndarray, y: np.ndarray) -> Case:
     """The first model on one target, with the others as second opinions."""
     first, *seconds = (as_predictor(model) for model in models)
-    evidence = PseudoCal().collect(first, x, second_opinion=[*seconds, Surrogate()])
+    evidence = PseudoCal(epochs=1).collect(first, x, second_opinion=[*seconds, Surrogate()])
     logits, opinions = np.asarray(first(x), np.float64), tuple(evidence.opinions)
     surrogate = (
         None

@@ -10,10 +10,10 @@ from unittest.mock import patch
 import numpy as np
 from scipy.stats import wilcoxon
 
-from pseudocal import Answers, Outcomes, ask, fit_temperature
-from pseudocal.calibrators import Prior, accuracy_estimate, refine, trust
+from pseudocal import LabelSample, Outcomes, fit_temperature, rows_to_label
+from pseudocal.calibrators import Prior, refine, trust
+from pseudocal.calibrators.agreement import Consensus
 from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.consensus import consensus_of
 from pseudocal.calibrators.refinement import agreement_width, priors_of
 from pseudocal.metrics import ece
 from trust_cases import Case
@@ -46,7 +46,7 @@ def errors(case: Case) -> dict[str, float]:
 
 def surrogate_temperature(case: Case) -> float:
     """From a surrogate; from mixup samples if it is no opinion of its own."""
-    consensus = consensus_of(case.surrogates)
+    consensus = Consensus.of(case.surrogates)
     return (
         case.mixing.temperature
         if consensus is None
@@ -89,7 +89,7 @@ def surrogate_tables(cases: Cases, *, choose: bool = True) -> Iterator[str]:
 
     """
     cases = usable(cases)
-    widths = dict.fromkeys(cases, accuracy_estimate.SURROGATE_BELOW_AND_ABOVE)
+    widths = dict.fromkeys(cases, trust.SURROGATE_BELOW_AND_ABOVE)
     if choose:
         widths = {name: chosen({n: g for n, g in cases.items() if n != name}) for name in cases}
         yield (
@@ -129,7 +129,7 @@ def estimate_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
             one: 100 * np.array([off(case, surrogate=one == "surrogate") for case in group])
             for one in ("surrogate", "2")
         }
-        with patch.object(accuracy_estimate, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
+        with patch.object(trust, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
             said = [trust_in(case).estimated_accuracy for case in group]
         covered = [f.low <= case.accuracy <= f.high for f, case in zip(said, group, strict=True)]
         width = np.median([100 * (f.high - f.low) for f in said])
@@ -143,12 +143,17 @@ def estimate_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
 
 def trust_in(case: Case, used: str = "surrogate") -> trust.Trust:
     """The verdict if the surrogate is the only second opinion."""
-    found, consensus = {"mixup": case.mixing}, consensus_of(case.surrogates)
+    found, consensus = {"mixup": case.mixing}, Consensus.of(case.surrogates)
     if consensus is not None:
         found["surrogate"] = match_confidence(case.logits, consensus.accuracy, consensus.error)
     used = used if used in found else "mixup"
     return trust.judge(
-        case.real, found, used, mixup_samples=len(case.mixup_samples), agreements=case.surrogates
+        case.real,
+        found,
+        used,
+        mixup_samples=len(case.mixup_samples),
+        agreements=case.surrogates,
+        consensus=consensus,
     )
 
 
@@ -156,7 +161,7 @@ def verdict_table(cases: Cases, widths: dict[str, tuple[float, float]]) -> str:
     rows = []
     for used in ("surrogate", "mixup"):
         for family, group in cases.items():
-            with patch.object(accuracy_estimate, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
+            with patch.object(trust, "SURROGATE_BELOW_AND_ABOVE", widths[family]):
                 verdicts = np.array([trust_in(case, used).verdict for case in group])
             found = [errors(case) for case in group]
             name = "surrogate" if used == "surrogate" else "PseudoCal"
@@ -197,10 +202,12 @@ def answers_table(cases: Cases) -> str:
         scores: dict[tuple[int, str], list[float]] = defaultdict(list)
         for case in {case.task: case for case in reversed(group)}.values():
             for n in (10, 20):
-                at = ask(case.logits, n)
+                at = rows_to_label(case.logits, n)
                 rest = np.setdiff1d(np.arange(len(case.labels)), at)
                 for name, priors in priors_by_name(case).items():
-                    scaling, _ = refine(case.logits, Answers(at, case.labels[at]), priors=priors)
+                    scaling, _ = refine(
+                        case.logits, LabelSample(at, case.labels[at]), priors=priors
+                    )
                     outcomes = Outcomes.from_logits(
                         case.logits[rest] / scaling.temperature, case.labels[rest]
                     )

@@ -14,8 +14,7 @@ from scipy.stats import wilcoxon
 from sklearn.metrics import roc_auc_score
 
 from pseudocal import fit_temperature
-from pseudocal.calibrators.baselines.atc import atc_accuracy
-from pseudocal.calibrators.baselines.doc import doc_accuracy
+from pseudocal.calibrators.baselines.accuracy import atc_accuracy, doc_accuracy
 from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.calibrators.trust import Trust
 from trust_cases import Case
@@ -195,7 +194,7 @@ ESTIMATES = (
 def predicted(case: Case, trust: Trust) -> dict[str, float]:
     """Estimated accuracy."""
     found = {
-        "estimated_accuracy": trust.estimated_accuracy.accuracy,
+        "estimated_accuracy": trust.estimated_accuracy.value,
         "raw agreement": case.agreements[0].rate,
         "PseudoCal's confidence": float(confidences(case.logits, case.mixing.temperature).mean()),
         "plain confidence": float(confidences(case.logits).mean()),
@@ -217,7 +216,7 @@ def examples(cases: list[Case]) -> str:
             "agreement" if "agreement" in trust.effects else "mixup"
         ].temperature
         rows.append(
-            f"{case.family}, {case.task}: {trust.verdict}. {' '.join(trust.reasons)} Accuracy {case.accuracy:.1%}, "
+            f"{case.family}, {case.task}: {trust.verdict}. {' '.join(map(str, trust.reasons))} Accuracy {case.accuracy:.1%}, "
             f"ECE {case.ece(1.0):.1f} before and {case.ece(temperature):.1f} after."
         )
     return "\n\n".join(rows)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal import Answers, ask, fit_temperature
+from pseudocal import LabelSample, fit_temperature, rows_to_label
 from pseudocal.calibrators import measure_temperature
 from pseudocal.metrics import Outcomes, ece
 
@@ -30,8 +30,8 @@ def main() -> dict[str, float]:
         )
         scaling = fit_temperature(mixup_samples, pseudo)
         logits = np.load(folder / "logits.npy", mmap_mode="r")
-        rows = ask(logits, 50)  # a person would say what these are; the labels do so here
-        measured = measure_temperature(logits, Answers(rows, labels[rows]), scaling.temperature)
+        rows = rows_to_label(logits, 50)  # a person would say what these are; the labels do so here
+        measured = measure_temperature(logits, LabelSample(rows, labels[rows]), scaling.temperature)
         scores = {
             "before": ece(Outcomes.from_logits(logits, labels)),
             "after": ece(Outcomes.from_logits(scaling(logits), labels)),
@@ -39,7 +39,7 @@ def main() -> dict[str, float]:
     print(
         f"T = {scaling.temperature:.3f} in [{scaling.interval()[0]:.3f}, {scaling.interval()[1]:.3f}]"
     )
-    print(f"verdict by {measured.answers} answers: {measured.verdict}")
+    print(f"verdict by {measured.labels} answers: {measured.verdict}")
     print(f"ECE {scores['before']:.3f} before, {scores['after']:.3f} after")
     return scores
 

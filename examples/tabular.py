@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pseudocal import PseudoCal
-from pseudocal.metrics import Outcomes, ece
+from pseudocal.metrics import ece
 
 
 def main() -> dict[str, float]:
@@ -28,12 +28,12 @@ def main() -> dict[str, float]:
     target, labels = x[3000:] + noise, y[3000:]
 
     calibration = PseudoCal().fit(model, target)
-    logits = model.predict_log_proba(target)
-    probabilities = calibration.probabilities(logits)
+    before = model.predict_proba(target)
+    after = calibration.probabilities(model.predict_log_proba(target))
 
     scores = {
-        "before": ece(Outcomes.from_logits(logits, labels)),
-        "after": ece(Outcomes.from_probabilities(probabilities, labels)),
+        "before": ece(before, labels),
+        "after": ece(after, labels),
     }
     print(calibration)
     print(f"verdict: {calibration.verdict}")

@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from pseudocal import (
-    Answers,
     Calibration,
     InputError,
+    LabelSample,
     PseudoCal,
     TemperatureScaling,
-    ask,
     binary_logits,
     fit_matrix,
     fit_temperature,
     fit_vector,
+    rows_to_label,
     softmax,
 )
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import oracle
-from pseudocal.calibrators.baselines.density import density_ratio
+from pseudocal.calibrators.baselines.importance import density_ratio
 from pseudocal.distributed import LocalExecutor
 from pseudocal.metrics import Outcomes, Segmented, accuracy, bootstrap, classwise_ece
 from pseudocal.predictors import Checked
@@ -49,8 +49,7 @@ TAKES_LOGITS = {
     "matrix": lambda z: fit_matrix(z, LABELS),
     "apply": CALIBRATION,
     "outcomes": lambda z: Outcomes.from_logits(z, LABELS),
-    "classwise": lambda z: classwise_ece(LABELS, logits=z),
-    "ask": lambda z: ask(z, 5),
+    "rows to label": lambda z: rows_to_label(z, 5),
     "oracle": lambda z: oracle(z, LABELS),
     "labelled": lambda z: oracle(Labelled(z, LABELS)),
     "model": lambda z: Checked(lambda x: z)(LOGITS),
@@ -62,21 +61,23 @@ TAKES_LABELS = {
     "matrix": lambda y: fit_matrix(LOGITS, y),
     "outcomes": lambda y: Outcomes.from_logits(LOGITS, y),
     "probabilities": lambda y: Outcomes.from_probabilities(softmax(LOGITS), y),
-    "classwise": lambda y: classwise_ece(y, logits=LOGITS),
+    "classwise": lambda y: classwise_ece(softmax(LOGITS), y),
     "oracle": lambda y: oracle(LOGITS, y),
-    "answers": lambda y: Answers(np.arange(N), y),
-    "rows": lambda y: Answers(y, np.zeros(N, dtype=int)),
+    "label sample": lambda y: LabelSample(np.arange(N), y),
+    "rows": lambda y: LabelSample(y, np.zeros(N, dtype=int)),
 }
 TAKES_WEIGHTS = {
     "temperature": lambda w: fit_temperature(LOGITS, LABELS, weights=w),
     "oracle": lambda w: oracle(LOGITS, LABELS, weights=w),
+    "accuracy": lambda w: accuracy(softmax(LOGITS), LABELS, weights=w),
+    "classwise": lambda w: classwise_ece(softmax(LOGITS), LABELS, weights=w),
     "oracle by ECE": lambda w: oracle(LOGITS, LABELS, weights=w, by="ece"),
 }
 TAKES_GROUPS = {
     "temperature": lambda g: fit_temperature(LOGITS, LABELS, groups=g),
     "pairs": lambda g: fit_temperature(LOGITS, LABELS, groups=np.ma.stack([g, g], axis=1)),
     "bootstrap": lambda g: bootstrap(accuracy, OUTCOMES, groups=g, resamples=20),
-    "ask": lambda g: ask(LOGITS, 5, groups=g),
+    "rows to label": lambda g: rows_to_label(LOGITS, 5, groups=g),
     "oracle": lambda g: oracle(LOGITS, LABELS, groups=g),
 }
 TAKES_MORE = {
@@ -84,6 +85,8 @@ TAKES_MORE = {
     "masks": (MASKS, lambda y: Segmented.of(MAPS, y)),
     "soft targets": (softmax(LOGITS), lambda p: fit_temperature(LOGITS, p)),
     "probabilities": (softmax(LOGITS), lambda p: Outcomes.from_probabilities(p, LABELS)),
+    "classwise": (softmax(LOGITS), lambda p: classwise_ece(p, LABELS)),
+    "one column": (softmax(LOGITS)[:, 0], lambda p: accuracy(p, np.minimum(LABELS, 1))),
     "list of rows": (LOGITS, lambda z: fit_temperature(list(z), LABELS)),
 }
 TAKES_INPUTS = {

@@ -1,23 +1,72 @@
-"""A calibration inside a scikit-learn classifier."""
-
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from pseudocal import Calibration, InputError, TemperatureScaling, VectorScaling
+pytest.importorskip("sklearn")
 
-sklearn = pytest.importorskip("sklearn")
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import check_array
 
-from sklearn.linear_model import LogisticRegression, RidgeClassifier  # noqa: E402
-from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
-
-from pseudocal.sklearn import CalibratedClassifier, calibrated  # noqa: E402
+from pseudocal import Calibration, PseudoCal, TemperatureScaling, VectorScaling
+from pseudocal.arrays import InputError, softmax
+from pseudocal.metrics import ece
+from pseudocal.sklearn import CalibratedClassifier, calibrated
 
 TWO = Calibration("pseudocal", TemperatureScaling(2.0))
 
 
-@parametrize_with_checks([CalibratedClassifier(LogisticRegression(max_iter=200), temperature=2.0)])
+class FittedOnce(ClassifierMixin, BaseEstimator):
+    """A classifier that needs no fit: the checks pass data of any number of features."""
+
+    classes_ = np.arange(4)  # as many as the check of sparse data expects
+
+    def fit(self, X, y=None):
+        raise AssertionError("the wrapped model must not be refitted")
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def predict_proba(self, X):
+        X = check_array(X, accept_sparse="csr")
+        z = np.asarray(X.sum(axis=1)).reshape(-1, 1)
+        return softmax(np.sin(z * [3, 5, 7, 9]))
+
+    def predict(self, X):
+        return self.predict_proba(X).argmax(axis=1)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
+Y_IS_IGNORED = "y is ignored: the classes are those of the wrapped model, which is never refitted"
+EXPECTED_FAILURES = dict.fromkeys(
+    [
+        "check_classifiers_classes",
+        "check_classifiers_one_label",
+        "check_classifiers_regression_target",
+        "check_classifiers_train",
+        "check_supervised_y_2d",
+        "check_supervised_y_no_nan",
+    ],
+    Y_IS_IGNORED,
+)
+
+
+@pytest.mark.filterwarnings("ignore::pseudocal.UnreliableCalibrationWarning")  # random data
+@parametrize_with_checks(
+    [CalibratedClassifier(FittedOnce())],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
 def test_the_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
@@ -26,6 +75,94 @@ def problem() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(90, 4))
     return x, np.array(["a", "b", "c"])[(x @ rng.normal(size=(4, 3))).argmax(axis=1)]
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[LogisticRegression, np.ndarray, np.ndarray]:
+    """An overconfident model, noisy target images and their classes as names."""
+    x, y = load_digits(return_X_y=True)
+    names = np.array([f"digit {k}" for k in range(10)])[y]
+    noise = np.random.default_rng(0).normal(0, 4, size=x[400:].shape)
+    model = LogisticRegression(max_iter=5000).fit(x[:400], names[:400])
+    return model, x[400:] + noise, names[400:]
+
+
+def test_fit_calibrates_without_labels(digits):
+    model, target, labels = digits
+    before = model.predict_proba(target)
+    coefficients = model.coef_.copy()
+    both = CalibratedClassifier(model).fit(target)
+    expected = PseudoCal().fit(model, target)
+    assert both.calibration_.temperature == expected.temperature > 1
+    np.testing.assert_array_equal(
+        both.predict_proba(target), expected.probabilities(model.predict_log_proba(target))
+    )
+    numbers = np.searchsorted(model.classes_, labels)
+    assert ece(both.predict_proba(target), numbers) < ece(before, numbers)
+    assert (both.predict(target) == model.predict(target)).all()
+    assert both.score(target, labels) == model.score(target, labels)
+    np.testing.assert_array_equal(model.coef_, coefficients)
+
+
+def test_labels_given_to_fit_do_not_matter(digits):
+    model, target, labels = digits
+    some = target[:300]
+    with_labels = CalibratedClassifier(model).fit(some, labels[:300])
+    without = CalibratedClassifier(model).fit(some)
+    assert with_labels.calibration_.temperature == without.calibration_.temperature
+
+
+def test_a_second_fit_replaces_the_temperature_and_a_new_model_waits_for_fit(digits):
+    model, target, _ = digits
+    other = LogisticRegression(C=1e-4, max_iter=5000).fit(target[:300], model.predict(target[:300]))
+    both = CalibratedClassifier(model).fit(target[:300])
+    first = both.predict_proba(target)
+    both.set_params(estimator=other)
+    np.testing.assert_array_equal(both.predict_proba(target), first)
+    both.fit(target[:300])
+    expected = PseudoCal().fit(other, target[:300])
+    assert both.calibration_.temperature == expected.temperature
+    np.testing.assert_array_equal(
+        both.predict_proba(target), expected.probabilities(other.predict_log_proba(target))
+    )
+
+
+def test_a_second_opinion_and_settings_are_used(digits):
+    model, target, labels = digits
+    other = LogisticRegression(C=0.01, max_iter=5000).fit(target[1000:], labels[1000:])
+    method = PseudoCal(seed=3)
+    both = CalibratedClassifier(model, second_opinion=other, method=method).fit(target[:500])
+    expected = method.fit(model, target[:500], second_opinion=other)
+    assert both.calibration_.temperature == expected.temperature
+    assert both.calibration_.settings["estimator"] == "agreement"
+
+
+def test_a_clone_keeps_the_fitted_models_and_drops_the_calibration(digits):
+    model, target, labels = digits
+    both = CalibratedClassifier(model, second_opinion=FrozenEstimator(model)).fit(target[:200])
+    again = clone(both)
+    assert again.estimator is model
+    assert not hasattr(again, "calibration_")
+    frozen = clone(CalibratedClassifier(FrozenEstimator(model)))
+    assert (frozen.fit(target[:200]).predict(target) == model.predict(target)).all()
+    p = cross_val_predict(
+        CalibratedClassifier(model), target[:300], labels[:300], cv=2, method="predict_proba"
+    )
+    assert p.shape == (300, 10)
+
+
+def test_the_last_step_of_a_pipeline_may_be_calibrated(digits):
+    _, target, labels = digits
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(target[:400], labels[:400])
+    both = CalibratedClassifier(model).fit(target[400:700])
+    assert (both.predict(target) == model.predict(target)).all()
+
+
+def test_a_model_that_is_not_fitted_is_refused(digits):
+    with pytest.raises(NotFittedError, match=r"LogisticRegression without classes_: fit it first"):
+        CalibratedClassifier(LogisticRegression()).fit(digits[1])
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        CalibratedClassifier(digits[0]).predict_proba(digits[1])
 
 
 def test_probabilities_are_those_of_the_calibration_and_predictions_stay():
@@ -39,15 +176,15 @@ def test_probabilities_are_those_of_the_calibration_and_predictions_stay():
     assert (calibrated(decided, TWO).predict(x) == decided.predict(x)).all()
 
 
-def test_it_goes_through_skops(tmp_path):
+def test_it_goes_through_skops(tmp_path, digits):
     skops = pytest.importorskip("skops.io")
-    x, y = problem()
-    both = calibrated(LogisticRegression().fit(x, y), TWO)
+    model, target, _ = digits
+    both = CalibratedClassifier(model).fit(target[:300])
     skops.dump(both, tmp_path / "model.skops")
-    own = skops.get_untrusted_types(file=tmp_path / "model.skops")
-    assert own == ["pseudocal.sklearn.CalibratedClassifier"]
-    again = skops.load(tmp_path / "model.skops", trusted=own)
-    np.testing.assert_array_equal(again.predict_proba(x), both.predict_proba(x))
+    types = skops.get_untrusted_types(file=tmp_path / "model.skops")
+    assert all(name.startswith("pseudocal.") for name in types)
+    again = skops.load(tmp_path / "model.skops", trusted=types)
+    np.testing.assert_array_equal(again.predict_proba(target), both.predict_proba(target))
 
 
 def test_what_cannot_be_inside_is_refused():
@@ -55,9 +192,9 @@ def test_what_cannot_be_inside_is_refused():
     model = LogisticRegression().fit(x, y)
     with pytest.raises(InputError, match="expected a Calibration, got float"):
         calibrated(model, 2.0)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="expected a fitted classifier, got LogisticRegression"):
+    with pytest.raises(
+        NotFittedError, match="expected a fitted classifier, got LogisticRegression"
+    ):
         calibrated(LogisticRegression(), TWO)
     with pytest.raises(InputError, match="expected a calibration by a temperature"):
         calibrated(model, Calibration("vector", VectorScaling(np.ones(3), np.zeros(3))))
-    with pytest.raises(InputError, match="temperature"):
-        CalibratedClassifier(LogisticRegression(), temperature=-1.0).fit(x, y)

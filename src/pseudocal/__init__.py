@@ -10,10 +10,13 @@ np.True_
 """
 
 from pseudocal.arrays import InputError, Labelled, binary_logits, softmax
-from pseudocal.calibrators import Answers, Calibration, PseudoCal, ask
-from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
+from pseudocal.calibrators import Calibration, LabelSample, PseudoCal, rows_to_label
 from pseudocal.calibrators.surrogate import Surrogate
-from pseudocal.calibrators.trust import Trust, UnreliableCalibrationWarning
+from pseudocal.calibrators.trust import (
+    AccuracyEstimate,
+    Trust,
+    UnreliableCalibrationWarning,
+)
 from pseudocal.metrics import Outcomes, Reliability
 from pseudocal.scaling import (
     MatrixScaling,
@@ -26,9 +29,9 @@ from pseudocal.scaling import (
 
 __all__ = [
     "AccuracyEstimate",
-    "Answers",
     "Calibration",
     "InputError",
+    "LabelSample",
     "Labelled",
     "MatrixScaling",
     "Outcomes",
@@ -39,10 +42,10 @@ __all__ = [
     "Trust",
     "UnreliableCalibrationWarning",
     "VectorScaling",
-    "ask",
     "binary_logits",
     "fit_matrix",
     "fit_temperature",
     "fit_vector",
+    "rows_to_label",
     "softmax",
 ]

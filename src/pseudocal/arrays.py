@@ -208,12 +208,14 @@ def as_maps(maps: ArrayLike) -> Maps:
 
 
 def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
-    """Convert to class indices `(n,)` that match `logits`."""
+    """Convert to class indices `(n,)` that match `logits`; True is the second of two classes."""
     array = as_numpy(labels, "labels")
+    if array.dtype == bool:
+        array = array.astype(np.int64)
     n, classes = logits.shape
     if array.shape != (n,):
         raise InputError(
-            f"expected labels of shape ({n},), one for each row of logits, got shape {array.shape}"
+            f"expected labels of shape ({n},), one for each row, got shape {array.shape}"
         )
     if not is_integer(array):
         raise InputError(f"expected labels that are integers, got dtype {array.dtype}")
@@ -224,6 +226,25 @@ def as_labels(labels: ArrayLike, logits: Logits) -> Labels:
         raise InputError(f"expected labels from 0 to {classes - 1}, got {array[row]} in row {row}")
     if array.dtype == np.uint64:  # adding uint64 to int64 would give floats
         return array.astype(np.int64)
+    return array
+
+
+def as_weights(weights: ArrayLike, n: int) -> NDArray[np.float64]:
+    """Convert to non-negative weights `(n,)` that are not all zero."""
+    given = as_numpy(weights, "weights")
+    if not is_real(given) and given.dtype != bool:
+        raise InputError(f"expected weights that are real numbers, got dtype {given.dtype}")
+    array = given.astype(np.float64, copy=False)
+    if array.shape != (n,):
+        raise InputError(
+            f"expected weights of shape ({n},), one for each row, got shape {array.shape}"
+        )
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any() or not array.any():
+        got = f"{array[bad][0]} in row {int(np.argmax(bad))}" if bad.any() else f"{n} zeros"
+        raise InputError(
+            f"expected weights that are finite, non-negative and not all zero, got {got}"
+        )
     return array
 
 

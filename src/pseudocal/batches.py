@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Inputs, Predictor, as_numpy, unmasked
 
+DEFAULT_BATCH_SIZE = 128  # inputs predicted together, in Python and in the command
 MIXED_AT_ONCE = 2**20  # bytes of inputs mixed at a time, so that they stay in the cache
 COPIES = 8  # copies of a batch's inputs and maps that may be in memory at the same time
 # assumed size of these copies per number of an input, before the model has predicted anything

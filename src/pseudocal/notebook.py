@@ -23,7 +23,7 @@ TOP = 12
 SIDE = 200
 
 
-def card(verdict: str | None, lines: Sequence[str], reasons: Sequence[str] = ()) -> str:
+def card(verdict: str | None, lines: Sequence[str], reasons: Sequence[object] = ()) -> str:
     """Make a card: the verdict in its colour, what is known, and the reasons. All text is escaped.
 
     >>> card("apply", ["T = 2"])
@@ -33,12 +33,12 @@ def card(verdict: str | None, lines: Sequence[str], reasons: Sequence[str] = ())
     Args:
         verdict: The verdict; None if there is none.
         lines: What is known, a line each.
-        reasons: The reasons of the verdict, as sentences.
+        reasons: The reasons of the verdict; `str` gives the sentence of each.
 
     """
     head = "" if verdict is None else f"<strong>{escape(verdict)}</strong>"
     known = "".join(f"<div>{escape(line)}</div>" for line in lines)
-    why = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
+    why = "".join(f"<li>{escape(str(reason))}</li>" for reason in reasons)
     rest = f"<ul>{why}</ul>" if why else ""
     colour = VERDICT_COLOURS.get(verdict or "", "#57606a")
     return f'<div style="border-left:4px solid {colour};padding:.2em 1em">{head}{known}{rest}</div>'
@@ -47,7 +47,7 @@ def card(verdict: str | None, lines: Sequence[str], reasons: Sequence[str] = ())
 def calibration_html(calibration: Any) -> str:
     """The card of a `Calibration`.
 
-    Verdict, temperature, the accuracy as measured or estimate, reasons.
+    Verdict, temperature, measured or estimated accuracy, reasons.
     """
     measured = calibration.measured
     trust = calibration.trust
@@ -55,12 +55,14 @@ def calibration_html(calibration: Any) -> str:
     if measured is not None:
         known = measured.accuracy
         lines.append(
-            f"accuracy by answers: {known.value:.0%}, 90% interval {known.low:.0%} to {known.high:.0%}"
+            f"measured accuracy: {known.value:.0%}, "
+            f"90% interval {known.low:.0%} to {known.high:.0%}"
         )
     elif trust is not None and trust.estimated_accuracy.known:
-        known = trust.estimated_accuracy
+        estimate = trust.estimated_accuracy
         lines.append(
-            f"estimated accuracy: {known.accuracy:.0%}, 90% interval {known.low:.0%} to {known.high:.0%}"
+            f"estimated accuracy: {estimate.value:.0%}, "
+            f"90% interval {estimate.low:.0%} to {estimate.high:.0%}"
         )
     judged = measured or trust
     return card(calibration.verdict, lines, () if judged is None else judged.reasons)

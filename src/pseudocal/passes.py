@@ -20,6 +20,7 @@ from pseudocal.arrays import (
     as_numpy,
     check_rows,
     cores,
+    is_real,
 )
 
 CHUNK_NUMBERS = (
@@ -171,10 +172,23 @@ def let_go(array: NDArray[Any], start: int, stop: int) -> None:
 
 
 def as_probabilities(probabilities: ArrayLike) -> Probabilities:
-    """Convert to a floating-point array `(n, classes)`; its values are checked chunk by chunk."""
+    """Convert to a floating-point array `(n, classes)`; its values are checked chunk by chunk.
+
+    Probabilities of shape `(n,)` are those of the second of two classes.
+
+    >>> as_probabilities([0.25])
+    array([[0.75, 0.25]])
+    """
     array = as_numpy(probabilities, "probabilities")
-    if array.ndim != 2:
-        raise InputError(f"expected probabilities of shape (n, classes), got shape {array.shape}")
+    if not is_real(array):
+        raise InputError(f"expected probabilities that are real numbers, got dtype {array.dtype}")
+    if array.ndim == 1:
+        return as_logits(np.stack([1 - array, array], axis=1))
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise InputError(
+            "expected probabilities of shape (n, classes), or of shape (n,) for the second of two "
+            f"classes, got shape {array.shape}"
+        )
     return as_logits(array)
 
 

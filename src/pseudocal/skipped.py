@@ -14,7 +14,7 @@ class Skipped:
 
     >>> unreadable = Skipped(total=100, most=0.01)
     >>> unreadable.add("a.png", "truncated")
-    >>> unreadable.add("b.png", "no image_file")
+    >>> unreadable.add("b.png", "no image")
     Traceback (most recent call last):
     pseudocal.arrays.InputError: expected at most 1% of 100 inputs to be unreadable, got 2: a.png:
     truncated; \

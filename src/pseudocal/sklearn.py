@@ -1,4 +1,4 @@
-"""Add a calibration to a scikit-learn classifier."""
+"""Calibrate a fitted scikit-learn classifier on unlabelled data."""
 
 from __future__ import annotations
 
@@ -7,97 +7,138 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Probabilities, check_temperature, softmax, unmasked
+from pseudocal.arrays import InputError, Probabilities, unmasked
+from pseudocal.batches import count, is_array
 from pseudocal.extras import MissingExtraError
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+    from sklearn.exceptions import NotFittedError
     from sklearn.utils import get_tags
-    from sklearn.utils.validation import check_is_fitted
+    from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
     raise MissingExtraError("scikit-learn", "sklearn") from error
 
-from pseudocal.calibrators import Calibration
+from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.predictors.classifier import ClassifierPredictor
 
 __all__ = ["CalibratedClassifier", "calibrated"]
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier and its temperature as one: the same predictions, calibrated probabilities.
+    """A fitted classifier with calibrated probabilities for new, unlabelled data.
+
+    `fit` takes unlabelled data from where the classifier now runs and fits a temperature. It never
+    refits the classifier, so the predicted classes stay the same.
+
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> x, y = load_digits(return_X_y=True)
+    >>> model = LogisticRegression(max_iter=5000).fit(x[:400], y[:400])
+    >>> target = x[400:] + np.random.default_rng(0).normal(0, 4, x[400:].shape)
+    >>> both = CalibratedClassifier(model).fit(target)
+    >>> both.calibration_.temperature > 1                    # the model is overconfident there
+    True
+    >>> bool((both.predict(target) == model.predict(target)).all())
+    True
+
+    `clone` keeps the fitted models, as it does for a `FrozenEstimator`, since they are never
+    refitted. So it works in a pipeline or in cross-validation as it is.
 
     Args:
-        estimator: The classifier.
-        temperature: The number that its log-probabilities, or its decision function, are divided
-            by.
+        estimator: The fitted classifier.
+        second_opinion: Another fitted classifier of the same classes, or a list of them, as in
+            `PseudoCal.fit`.
+        method: The settings of the calibration; None for `PseudoCal()`.
+
+    Attributes:
+        calibration_: The `Calibration`: its temperature, interval and verdict.
+        estimator_: The classifier that it calibrates.
+        classes_: The classes of the classifier.
+        n_features_in_: The number of features of the data.
 
     """
 
-    def __init__(self, estimator: Any, temperature: float = 1.0) -> None:
+    def __init__(
+        self, estimator: Any, *, second_opinion: Any = None, method: PseudoCal | None = None
+    ) -> None:
         self.estimator = estimator
-        self.temperature = temperature
+        self.second_opinion = second_opinion
+        self.method = method
 
-    def fit(self, x: Any, y: Any, **settings: Any) -> CalibratedClassifier:
-        """Fit a copy of the classifier; the temperature stays as it is.
+    def fit(self, X: Any, y: Any = None) -> CalibratedClassifier:
+        """Calibrate the classifier on unlabelled data.
 
         Args:
-            x: The features.
-            y: The classes.
-            settings: Other arguments of the classifier's own `fit`.
+            X: The features of the target data.
+            y: Ignored; only here because scikit-learn passes it.
 
         """
-        check_temperature(self.temperature)
-        return self._holding(
-            clone(self.estimator).fit(unmasked(x, "inputs"), unmasked(y, "labels"), **settings)
-        )
+        _check_fitted(self.estimator)
+        unmasked(X, "inputs")
+        if not is_array(X):
+            X = np.asarray(X)
+        validate_data(self, X, skip_check_array=True)
+        if count(X) < 2:
+            raise InputError("expected at least two inputs, since pairs are mixed, got 1 sample")
+        method = PseudoCal() if self.method is None else self.method
+        calibration = method.fit(self.estimator, X, second_opinion=self.second_opinion)
+        return self._with(self.estimator, calibration)
 
-    def predict_proba(self, x: Any) -> Probabilities:
+    def predict_proba(self, X: Any) -> Probabilities:
         """Calibrated probabilities `(n, classes)`.
 
         Args:
-            x: The features.
+            X: The features.
 
         """
-        check_is_fitted(self)
-        return softmax(ClassifierPredictor(self.estimator_)(x) / self.temperature)
+        self._check(X)
+        return self.calibration_.probabilities(ClassifierPredictor(self.estimator_)(X))
 
-    def predict(self, x: Any) -> NDArray[Any]:
-        """The class of the largest probability.
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The classes that the wrapped classifier predicts.
 
         Args:
-            x: The features.
+            X: The features.
 
         """
-        check_is_fitted(self)
-        classes: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(x), axis=1)]
+        self._check(X)
+        classes: NDArray[Any] = self.estimator_.predict(X)
         return classes
 
-    def _holding(self, fitted: Any) -> CalibratedClassifier:
-        """Take over a fitted classifier, and what scikit-learn wants to know of it."""
-        self.estimator_ = fitted
-        self.classes_ = fitted.classes_
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(fitted, name):
-                setattr(self, name, getattr(fitted, name))
+    def _with(self, estimator: Any, calibration: Calibration) -> CalibratedClassifier:
+        self.estimator_ = estimator
+        self.calibration_ = calibration
+        self.classes_ = estimator.classes_
         return self
+
+    def _check(self, x: Any) -> None:
+        check_is_fitted(self)
+        if len(getattr(x, "shape", (0, 0))) == 2:  # the classifier itself refuses other shapes
+            validate_data(self, x, reset=False, skip_check_array=True)
+
+    def __sklearn_clone__(self) -> CalibratedClassifier:
+        return type(self)(**self.get_params(deep=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        own = get_tags(self.estimator)
-        tags.input_tags = own.input_tags
-        tags.classifier_tags = own.classifier_tags
+        wrapped = get_tags(self.estimator)
+        tags.input_tags = wrapped.input_tags
+        tags.classifier_tags = wrapped.classifier_tags
+        tags.target_tags.required = False
         return tags
 
 
 def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
-    """A fitted classifier with its calibration inside; it may be dumped with skops like any other.
+    """A fitted classifier with a calibration from elsewhere, such as a file or `refine`.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from pseudocal import Calibration, TemperatureScaling
     >>> model = LogisticRegression().fit([[0.0], [1.0]], ["no", "yes"])
     >>> halved = calibrated(model, Calibration("pseudocal", TemperatureScaling(2.0)))
-    >>> odds = [each.predict_proba([[1.0]])[0, 1] / each.predict_proba([[1.0]])[0, 0] for each in (model, halved)]
-    >>> bool(np.isclose(odds[0], odds[1] ** 2))
+    >>> before = model.predict_proba([[1.0]])[0]
+    >>> after = halved.predict_proba([[1.0]])[0]
+    >>> bool(np.isclose(before[1] / before[0], (after[1] / after[0]) ** 2))
     True
 
     Args:
@@ -107,12 +148,22 @@ def calibrated(model: Any, calibration: Calibration) -> CalibratedClassifier:
     """
     if not isinstance(calibration, Calibration):
         raise InputError(f"expected a Calibration, got {type(calibration).__name__}")
-    if not hasattr(model, "classes_"):
-        raise InputError(
-            f"expected a fitted classifier, got {type(model).__name__} without classes_"
-        )
+    _check_fitted(model)
     try:
-        temperature = calibration.temperature
+        calibration.temperature  # noqa: B018
     except AttributeError as error:
         raise InputError(f"expected a calibration by a temperature, got {calibration!r}") from error
-    return CalibratedClassifier(model, temperature)._holding(model)
+    both = CalibratedClassifier(model)._with(model, calibration)
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(model, name):
+            setattr(both, name, getattr(model, name))
+    return both
+
+
+def _check_fitted(model: Any) -> None:
+    """Refuse a classifier that is not fitted."""
+    if not hasattr(model, "classes_"):
+        raise NotFittedError(
+            f"expected a fitted classifier, got {type(model).__name__} without classes_: fit it "
+            "first, since it is calibrated as it is and never refitted"
+        )

@@ -20,7 +20,7 @@ from pseudocal.calibrators import (
     transcal,
     vectorscal,
 )
-from pseudocal.calibrators.baselines.transcal import controlled
+from pseudocal.calibrators.baselines.importance import controlled
 from pseudocal.calibrators.confidence import confidences
 from pseudocal.metrics import Outcomes, ece
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.baselines.density import DensityRatio, density_ratio
+from pseudocal.calibrators.baselines.importance import DensityRatio, density_ratio
 from pseudocal.extras import MissingExtraError
 
 

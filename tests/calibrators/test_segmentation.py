@@ -37,7 +37,7 @@ def test_one_pixel_an_image_is_classification(labels, stream):
     x = np.random.default_rng(0).normal(size=(300, CLASSES))
     pixels = x[:, :, None, None]
     data = (x, pixels) if not stream else (np.split(x, 6), np.split(pixels, 6))
-    method = PseudoCal(labels=labels)
+    method = PseudoCal(labels=labels, epochs=1)
     plain, mapped = method.fit(classifier, data[0]), method.fit(segmenter, data[1])
     assert mapped.scaling == plain.scaling
     assert mapped.counts == plain.counts
@@ -83,7 +83,7 @@ def test_workers_have_the_batches_of_one_process():
 
 def test_a_constant_image_tells_no_more_than_one_pixel_of_it():
     x = np.random.default_rng(1).normal(size=(200, CLASSES))
-    one = PseudoCal().fit(classifier, x)
+    one = PseudoCal(epochs=1).fit(classifier, x)
     many = PseudoCal().fit(
         segmenter, np.broadcast_to(x[:, :, None, None], (200, CLASSES, 12, 12)).copy()
     )

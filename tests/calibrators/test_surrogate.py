@@ -15,6 +15,7 @@ from scipy.linalg import solve
 
 from pseudocal import InputError, PseudoCal, Surrogate
 from pseudocal.arrays import Labelled
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.blocks import row_blocks
 from pseudocal.calibrators.executors import BlockWork
 from pseudocal.calibrators.folded_ridge import (
@@ -23,7 +24,6 @@ from pseudocal.calibrators.folded_ridge import (
     FoldedRidge,
     UnitRows,
 )
-from pseudocal.calibrators.reasons import UNUSED_SURROGATE
 from pseudocal.calibrators.surrogate import SurrogateBatch, SurrogateSample, feature_rows
 from pseudocal.distributed import Deferred, LocalExecutor
 from pseudocal.randomness import Streams, row_keys
@@ -116,7 +116,7 @@ def test_a_surrogate_estimates_the_accuracy_of_a_model_that_is_right_on_most_inp
         .fit(lambda x: model(x[:, :12]), both, second_opinion=Surrogate(lambda x: x[:, 12:]))
         .trust
     )
-    assert trust.estimated_accuracy.accuracy == pytest.approx(
+    assert trust.estimated_accuracy.value == pytest.approx(
         (model(x).argmax(axis=1) == labels).mean(), abs=0.06
     )
     assert set(trust.temperatures) == {"mixup", "surrogate"}
@@ -134,9 +134,9 @@ def test_a_surrogate_is_blind_to_a_group_with_a_wrong_name_and_its_estimate_is_n
     right = PseudoCal().fit(model, x, second_opinion=Surrogate()).trust
     assert wrong.estimated_accuracy == right.estimated_accuracy
     accuracy = (model(x)[:, renamed].argmax(axis=1) == labels).mean()
-    assert wrong.estimated_accuracy.low < accuracy < wrong.estimated_accuracy.accuracy - 0.2
+    assert wrong.estimated_accuracy.low < accuracy < wrong.estimated_accuracy.value - 0.2
     assert wrong.verdict == "caution"
-    assert any("the surrogate has learned the name" in reason for reason in wrong.reasons)
+    assert ReasonCode.SURROGATE_ONLY in [reason.code for reason in wrong.reasons]
 
 
 @pytest.mark.parametrize("memory", [2**29, 2**16])  # everything, and a sample
@@ -192,7 +192,10 @@ def tripled():
 def test_a_surrogate_is_sent_to_workers_which_open_its_encoder_once():
     x = clusters(400, classes=12)[0]
     work = BlockWork(
-        PseudoCal(pairing="batch"), (Deferred(tripled), [Surrogate(Deferred(encoder))]), x
+        PseudoCal(pairing="batch"),
+        (Deferred(tripled), [Surrogate(Deferred(encoder))]),
+        x,
+        total=400,
     )
     on_worker = pickle.loads(pickle.dumps(work)).start()
     [block] = row_blocks(Streams(0).order().permutation(400), 128)
@@ -227,16 +230,18 @@ def test_a_surrogate_beside_a_model_leaves_the_verdict_to_the_model():
         warnings.simplefilter("ignore")
         both = PseudoCal().fit(model, x, second_opinion=[lambda x: second(x + 0.2), Surrogate()])
         alone = PseudoCal().fit(model, x, second_opinion=lambda x: second(x + 0.2))
-    assert both.trust == replace(alone.trust, reasons=(*alone.trust.reasons, UNUSED_SURROGATE))
+    assert both.trust == replace(
+        alone.trust, reasons=(*alone.trust.reasons, Reason(ReasonCode.SURROGATE_UNUSED))
+    )
 
 
 def test_a_model_that_is_not_used_beside_a_surrogate_is_spoken_of():
     x, _, model = clusters(500)
-    alone = PseudoCal().fit(model, x, second_opinion=Surrogate()).trust
-    trust = PseudoCal().fit(model, x, second_opinion=[model, Surrogate()]).trust
-    assert trust.reasons[0].startswith(
-        "The second model makes 96% of the first one's mistakes as well"
-    )
+    method = PseudoCal(epochs=1)
+    alone = method.fit(model, x, second_opinion=Surrogate()).trust
+    trust = method.fit(model, x, second_opinion=[model, Surrogate()]).trust
+    assert trust.reasons[0].code == ReasonCode.SECOND_MODEL_TOO_SIMILAR
+    assert trust.reasons[0].numbers["shared"] == pytest.approx(0.96, abs=0.005)
     assert trust.reasons[1:] == alone.reasons
     assert trust.estimated_accuracy == alone.estimated_accuracy
     assert trust.verdict == "caution"
@@ -246,7 +251,7 @@ def test_nothing_is_taken_from_features_that_say_nothing():
     x, _, model = clusters(500)
     alone = PseudoCal().fit(model, x)
     calibration = PseudoCal().fit(model, x, second_opinion=Surrogate(np.zeros_like))
-    assert "these features do not tell the classes apart" in calibration.trust.reasons[0]
+    assert calibration.trust.reasons[0].code == ReasonCode.SURROGATE_AT_CHANCE
     assert calibration.trust.verdict == "caution"
     assert calibration.trust.estimated_accuracy == alone.trust.estimated_accuracy
     assert calibration.temperature == alone.temperature

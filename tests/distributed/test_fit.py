@@ -55,6 +55,10 @@ def test_epochs_and_strategies_go_to_the_workers_as_well(model):
     x = clusters(3000)
     twice = PseudoCal(epochs=2).fit(model, x, executor=LocalExecutor())
     assert twice.counts["pairs"] == 6000
+    assert twice.scaling == PseudoCal(epochs=2).fit(model, x).scaling
+    few = PseudoCal().fit(model, x[:300], executor=LocalExecutor())
+    assert few.settings["epochs"] == 4
+    assert few.scaling == PseudoCal().fit(model, x[:300]).scaling
     cut = PseudoCal().fit(model, x, executor=LocalExecutor(), strategy=STRATEGIES["PseudoCal-same"])
     assert cut.settings["strategy"] == "mixup_same"
 

@@ -174,9 +174,9 @@ GOOD = [[0.5, 0.5], [0.25, 0.75]]
         (Outcomes.from_logits, GOOD, [0.0, 1.0], "integers, got dtype float64"),
         (
             Outcomes.from_probabilities,
-            [0.5, 0.5],
+            [[0.5], [0.5]],
             [0, 1],
-            r"probabilities of shape \(n, classes\), got shape \(2,\)",
+            r"probabilities of shape \(n, classes\), .* got shape \(2, 1\)",
         ),
         (
             Outcomes.from_probabilities,

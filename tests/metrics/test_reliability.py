@@ -137,11 +137,11 @@ def test_the_order_of_rows_does_not_matter(outcomes, random):
 
 @given(some_outcomes(), st.integers(1, 40))
 def test_what_holds_of_every_calibration_error(outcomes, bins):
-    assert 0 <= ece(outcomes, bins) <= mce(outcomes, bins) + 1e-12 <= 1 + 1e-12
-    assert 0 <= equal_mass_ece(outcomes, bins) <= 1
+    assert 0 <= ece(outcomes, bins=bins) <= mce(outcomes, bins=bins) + 1e-12 <= 1 + 1e-12
+    assert 0 <= equal_mass_ece(outcomes, bins=bins) <= 1
     least = abs(overconfidence(outcomes)) - 1e-12
-    assert ece(outcomes, bins) >= least
-    assert equal_mass_ece(outcomes, bins) >= least
+    assert ece(outcomes, bins=bins) >= least
+    assert equal_mass_ece(outcomes, bins=bins) >= least
     assert Reliability.of(outcomes, bins).signed == pytest.approx(
         overconfidence(outcomes), abs=1e-12
     )

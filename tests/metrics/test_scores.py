@@ -10,6 +10,7 @@ from pseudocal.metrics import (
     METRICS,
     Outcomes,
     Reliability,
+    accuracy,
     aurc,
     brier,
     classwise_ece,
@@ -116,8 +117,7 @@ def brute_force(p: np.ndarray, labels: np.ndarray, bins: int) -> float:
 def test_classwise_the_definition(draw, bins):
     logits, labels = draw(700, classes=6, T=2.0)
     expected = pytest.approx(brute_force(softmax(logits), labels, bins), abs=1e-12)
-    assert classwise_ece(labels, logits=logits, bins=bins) == expected
-    assert classwise_ece(labels, probabilities=softmax(logits), bins=bins) == expected
+    assert classwise_ece(softmax(logits), labels, bins) == expected
 
 
 def test_classwise_netcal_and_torchmetrics_agree_class_by_class(draw):
@@ -128,7 +128,7 @@ def test_classwise_netcal_and_torchmetrics_agree_class_by_class(draw):
     ).binary_calibration_error
     logits, labels = draw(700, classes=4, T=2.0)
     columns = np.ascontiguousarray(softmax(logits).T)
-    ours = classwise_ece(labels, logits=logits)
+    ours = classwise_ece(softmax(logits), labels)
     assert ours == pytest.approx(
         np.mean([ECE(15).measure(p, labels == c) for c, p in enumerate(columns)]), abs=1e-6
     )
@@ -142,30 +142,28 @@ def test_classwise_netcal_and_torchmetrics_agree_class_by_class(draw):
 def test_classwise_edges_ties_and_impossible_classes():
     p = np.array([[0.2, 0.8, 0.0], [0.4, 0.6, 0.0], [1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3]])
     labels = np.array([0, 1, 0, 2])
-    assert classwise_ece(labels, probabilities=p) == pytest.approx(
-        brute_force(p, labels, 15), abs=1e-12
-    )
-    with np.errstate(divide="ignore"):
-        impossible = np.log(p[:3])
-    assert classwise_ece(labels[:3], logits=impossible, bins=4) == pytest.approx(
+    assert classwise_ece(p, labels) == pytest.approx(brute_force(p, labels, 15), abs=1e-12)
+    assert classwise_ece(p[:3], labels[:3], bins=4) == pytest.approx(
         brute_force(p[:3], labels[:3], 4)
     )
 
 
 def test_classwise_a_class_that_is_said_to_be_impossible_and_occurs_counts():
-    assert classwise_ece([1], probabilities=[[1.0, 0.0]]) == 1.0
+    assert classwise_ece([[1.0, 0.0]], [1]) == 1.0
 
 
 def test_classwise_blocks_do_not_show(draw, monkeypatch):
     logits, labels = draw(100)
-    whole = classwise_ece(labels, logits=logits)
+    p = softmax(logits)
+    whole = classwise_ece(p, labels)
     monkeypatch.setattr(passes, "CHUNK_NUMBERS", 7 * 10)
-    assert classwise_ece(labels, logits=logits) == pytest.approx(whole, abs=1e-14)
+    assert classwise_ece(p, labels) == pytest.approx(whole, abs=1e-14)
 
 
 def test_classwise_a_calibrated_model_has_next_to_none(draw):
     logits, labels = draw(20_000)
-    assert classwise_ece(labels, logits=logits) < 0.01 < classwise_ece(labels, logits=2 * logits)
+    assert classwise_ece(softmax(logits), labels) < 0.01
+    assert classwise_ece(softmax(2 * logits), labels) > 0.01
 
 
 def test_classwise_top_one_can_be_calibrated_while_the_classes_are_not():
@@ -175,20 +173,167 @@ def test_classwise_top_one_can_be_calibrated_while_the_classes_are_not():
     """
     p = np.array([[0.7, 0.3]] * 10 + [[0.3, 0.7]] * 10)
     labels = np.array([0] * 9 + [1] + [1] * 5 + [0] * 5)  # 90 % right and 50 % right, 70 % together
-    assert ece(Outcomes.from_probabilities(p, labels)) == pytest.approx(0.0, abs=1e-12)
-    assert classwise_ece(labels, probabilities=p) == pytest.approx(0.2)
+    assert ece(p, labels) == pytest.approx(0.0, abs=1e-12)
+    assert classwise_ece(p, labels) == pytest.approx(0.2)
 
 
+ARRAY_METRICS = {**METRICS, "classwise_ece": classwise_ece}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_arrays_give_the_same_as_outcomes(draw, name):
+    logits, labels = draw(300, classes=4, T=2.0)
+    p = softmax(logits)
+    metric = getattr(metrics, name)
+    assert metric(p, labels) == metric(Outcomes.from_probabilities(p, labels))
+    weights = np.arange(300) % 3
+    weighted = Outcomes.from_probabilities(p, labels, weights=weights)
+    assert metric(p, labels, weights=weights) == metric(weighted) != metric(p, labels)
+    assert score(p, labels, weights=weights)[name] == metric(weighted)
+
+
+@pytest.mark.parametrize("name", ARRAY_METRICS)
+def test_one_column_is_the_probability_of_the_second_class(draw, name):
+    logits, labels = draw(300, classes=2, T=2.0)
+    p = softmax(logits)
+    metric = getattr(metrics, name)
+    assert metric(p[:, 1], labels) == pytest.approx(metric(p, labels), abs=1e-7)
+    assert metric(p[:, 1], labels == 1) == metric(p[:, 1], labels)
+
+
+def test_torchmetrics_and_scikit_learn_agree_on_one_column(draw):
+    torch = pytest.importorskip("torch")
+    reference = pytest.importorskip(
+        "torchmetrics.functional.classification"
+    ).binary_calibration_error
+    scikit = pytest.importorskip("sklearn.metrics")
+    logits, labels = draw(900, classes=2, T=2.0)
+    p = softmax(logits)[:, 1].copy()
+    tensors = torch.from_numpy(p), torch.from_numpy(labels)
+    assert classwise_ece(p, labels) == pytest.approx(
+        float(reference(*tensors, n_bins=15)), abs=1e-6
+    )
+    assert nll(p, labels) == pytest.approx(scikit.log_loss(labels, p), abs=1e-12)
+    assert brier(p, labels, classes=2) == pytest.approx(
+        scikit.brier_score_loss(labels, p), abs=1e-12
+    )
+
+
+def test_probmetrics_agrees(draw):
+    torch = pytest.importorskip("torch")
+    reference = pytest.importorskip("probmetrics.metrics")
+    logits, labels = draw(900, classes=5, T=2.0)
+    found = reference.Metrics.from_names(
+        ["logloss", "brier", "ece-15"]
+    ).compute_all_from_labels_logits(torch.from_numpy(labels), torch.from_numpy(logits))
+    p = softmax(logits)
+    assert nll(p, labels) == pytest.approx(float(found["logloss"]), abs=1e-6)
+    assert brier(p, labels) == pytest.approx(float(found["brier"]), abs=1e-6)
+    assert ece(p, labels) == pytest.approx(float(found["ece-15"]), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(set(ARRAY_METRICS) - {"aurc", "debiased_l2"}))
+def test_a_row_of_weight_three_is_three_rows(draw, name):
+    logits, labels = draw(200, classes=3, T=2.0)
+    p = softmax(logits)
+    weights = np.arange(200) % 4  # some of them zero
+    rows = np.repeat(np.arange(200), weights)
+    metric = getattr(metrics, name)
+    assert metric(p, labels, weights=weights) == pytest.approx(metric(p[rows], labels[rows]))
+
+
+@pytest.mark.parametrize("name", ARRAY_METRICS)
+def test_equal_weights_and_absent_rows_do_not_show(draw, name):
+    logits, labels = draw(200, classes=3, T=2.0)
+    p = softmax(logits)
+    metric = getattr(metrics, name)
+    plain = metric(p, labels)
+    assert metric(p, labels, weights=np.full(200, 0.3)) == pytest.approx(plain)
+    kept = np.arange(200) < 150
+    assert metric(p, labels, weights=kept) == pytest.approx(metric(p[kept], labels[kept]))
+
+
+def test_weights_by_hand():
+    p = [[0.9, 0.1], [0.8, 0.2]]
+    assert accuracy(p, [0, 1], weights=[3, 1]) == 0.75
+    assert nll(p, [0, 0], weights=[3, 1]) == pytest.approx(-(3 * np.log(0.9) + np.log(0.8)) / 4)
+    assert ece(p, [0, 1], bins=1, weights=[3, 1]) == pytest.approx((3 * 0.9 + 0.8 - 3) / 4)
+    assert aurc(p, [0, 1], weights=[3, 1]) == pytest.approx((3 * 0 + 1 * 1 / 4) / 4)
+
+
+def test_scikit_learn_agrees_on_weights(draw):
+    scikit = pytest.importorskip("sklearn.metrics")
+    logits, labels = draw(300, classes=4, T=2.0)
+    p = softmax(logits)
+    weights = np.random.default_rng(1).random(300)
+    assert accuracy(p, labels, weights=weights) == pytest.approx(
+        scikit.accuracy_score(labels, p.argmax(axis=1), sample_weight=weights)
+    )
+    assert nll(p, labels, weights=weights) == pytest.approx(
+        scikit.log_loss(labels, p, labels=range(4), sample_weight=weights)
+    )
+
+
+def test_weights_stay_with_their_rows(draw):
+    logits, labels = draw(100, classes=3)
+    weights = np.arange(100.0)
+    whole = Outcomes.from_logits(logits, labels, weights=weights)
+    parts = [
+        Outcomes.from_logits(logits[i::2], labels[i::2], weights=weights[i::2]) for i in (0, 1)
+    ]
+    assert accuracy(parts[0] + parts[1]) == pytest.approx(accuracy(whole))
+    assert accuracy(whole[weights > 50]) == pytest.approx(
+        np.average(whole.correct[51:], weights=weights[51:])
+    )
+    one_for_each = Outcomes.from_logits(logits, labels)
+    assert (whole + one_for_each).weights_or_ones.sum() == weights.sum() + 100
+
+
+@pytest.mark.parametrize("name", ARRAY_METRICS)
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("p", "labels", "settings", "message"),
     [
-        ({}, "either logits or probabilities, got neither"),
-        ({"logits": [[0.5, 0.5]], "probabilities": [[0.5, 0.5]]}, "got both"),
-        ({"probabilities": [[3.0, -1.0]]}, "in row 0; these look like logits"),
-        ({"logits": [[np.nan, -1.0]]}, "NaN in row 0"),
-        ({"logits": [[0.0, 1.0]], "bins": 0}, "positive number of bins, got 0"),
+        ([[3.0, -1.0]], [0], {}, "in row 0; these look like logits"),
+        ([[0.5, 0.4]], [0], {}, "sum to one"),
+        ([[0.5, 0.5], [np.nan, 0.5]], [0, 1], {}, "in row 1"),
+        ([0.5, -0.2], [0, 1], {}, "in row 1; these look like logits"),
+        ([0.5, 1.2], [0, 1], {}, "in row 1; these look like logits"),
+        ([0.5, np.nan], [0, 1], {}, "in row 1"),
+        (
+            [[0.5], [0.5]],
+            [0, 1],
+            {},
+            r"of shape \(n,\) for the second of two classes, got shape \(2, 1\)",
+        ),
+        ([0.5, 0.5], [0, 2], {}, "labels from 0 to 1, got 2 in row 1"),
+        ([[0.5, 0.5]], [0, 1], {}, r"labels of shape \(1,\)"),
+        ([0.5, 0.5], [0, 1], {"weights": [1]}, r"weights of shape \(2,\)"),
+        (
+            [0.5, 0.5],
+            [0, 1],
+            {"weights": [1, -1]},
+            "non-negative and not all zero, got -1.0 in row 1",
+        ),
+        (
+            [0.5, 0.5],
+            [0, 1],
+            {"weights": [1, np.nan]},
+            "non-negative and not all zero, got nan in row 1",
+        ),
+        ([0.5, 0.5], [0, 1], {"weights": [0, 0]}, "not all zero, got 2 zeros"),
+        (["a", "b"], [0, 1], {}, "probabilities that are real numbers"),
     ],
 )
-def test_classwise_what_cannot_be_right_is_refused(given, message):
+def test_invalid_arrays_are_refused(name, p, labels, settings, message):
     with pytest.raises(InputError, match=message):
-        classwise_ece([0], **given)
+        getattr(metrics, name)(p, labels, **settings)
+
+
+def test_outcomes_come_alone_and_probabilities_with_labels(overconfident):
+    for metric in (*METRICS.values(), score):
+        with pytest.raises(InputError, match="expected labels with the probabilities"):
+            metric([[0.5, 0.5]])  # type: ignore[operator]
+        with pytest.raises(InputError, match="expected Outcomes alone"):
+            metric(overconfident, [0])  # type: ignore[operator]
+    with pytest.raises(InputError, match="positive number of bins, got 0"):
+        classwise_ece([[0.5, 0.5]], [0], bins=0)

@@ -21,7 +21,11 @@ def chunks(x, n):
 
 def paired(pairing, batches):
     """The pairs of each batch of a stream, whose inputs are its logits."""
-    return [pairing.of(batch, batch.inputs) for batch in streamed(batches)]
+    found = []
+    for batch in streamed(batches):
+        found.append(pairing.of(batch, batch.inputs))
+        pairing.keep(batch, batch.inputs)
+    return found
 
 
 def tensor(x):

@@ -105,7 +105,7 @@ def test_pseudocal_in_the_table_is_mixup(model, pairs, rng, images):
     np.testing.assert_array_equal(
         STRATEGIES["PseudoCal"](predict, pairs, rng=rng).logits, mixup(predict, pairs).logits
     )
-    plain = PseudoCal().fit(model, images)
+    plain = PseudoCal(epochs=1).fit(model, images)
     assert (
         PseudoCal().fit(model, images, strategy=STRATEGIES["PseudoCal"]).temperature
         == plain.temperature

@@ -1,29 +1,32 @@
 """Calibrators: each returns a `Calibration`, or logits if it changes the predictions themselves."""
 
-from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
-from pseudocal.calibrators.baselines.atc import atc, atc_accuracy
-from pseudocal.calibrators.baselines.cpcs import cpcs
-from pseudocal.calibrators.baselines.density import density_ratio
-from pseudocal.calibrators.baselines.doc import doc, doc_accuracy
-from pseudocal.calibrators.baselines.ensemble import Ensemble, ensemble
-from pseudocal.calibrators.baselines.matrixscal import matrixscal
-from pseudocal.calibrators.baselines.mc_dropout import mc_dropout
+from pseudocal.calibrators.baselines.accuracy import atc, atc_accuracy, doc, doc_accuracy
+from pseudocal.calibrators.baselines.ensembles import (
+    Ensemble,
+    ensemble,
+    mc_dropout,
+    pseudo_ensemble,
+)
+from pseudocal.calibrators.baselines.importance import cpcs, density_ratio, transcal
 from pseudocal.calibrators.baselines.oracle import oracle
-from pseudocal.calibrators.baselines.pseudo_ensemble import pseudo_ensemble
-from pseudocal.calibrators.baselines.tempscal import tempscal
-from pseudocal.calibrators.baselines.transcal import transcal
-from pseudocal.calibrators.baselines.uncalibrated import uncalibrated
-from pseudocal.calibrators.baselines.vectorscal import vectorscal
+from pseudocal.calibrators.baselines.scaling import matrixscal, tempscal, uncalibrated, vectorscal
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.confidence import match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step
 from pseudocal.calibrators.labelled_pixels import pixel_rows
+from pseudocal.calibrators.labels import (
+    CANNOT_TELL,
+    NONE_OF_THESE,
+    LabelSample,
+    PixelPool,
+    pixel_pool,
+    rows_to_label,
+)
 from pseudocal.calibrators.material import PARTS, Material, Part
-from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.pseudocal import PseudoCal
 from pseudocal.calibrators.refinement import measure_temperature, refine
-from pseudocal.calibrators.survey import PixelPool, ask, pixel_pool
 from pseudocal.calibrators.table import (
     CALIBRATORS,
     Corrected,
@@ -32,26 +35,28 @@ from pseudocal.calibrators.table import (
     comparison_table,
     needs_table,
 )
+from pseudocal.calibrators.wording import Reason, ReasonCode
 
 __all__ = [
     "CALIBRATORS",
     "CANNOT_TELL",
     "NONE_OF_THESE",
     "PARTS",
-    "Answers",
     "Calibration",
     "Corrected",
     "Ensemble",
     "Entry",
     "Evidence",
+    "LabelSample",
     "Material",
     "Measured",
     "Part",
     "PixelPool",
     "Prior",
     "PseudoCal",
+    "Reason",
+    "ReasonCode",
     "Step",
-    "ask",
     "atc",
     "atc_accuracy",
     "calibrate_by_name",
@@ -71,6 +76,7 @@ __all__ = [
     "pixel_rows",
     "pseudo_ensemble",
     "refine",
+    "rows_to_label",
     "tempscal",
     "transcal",
     "uncalibrated",

@@ -50,7 +50,7 @@ class Opinion:
     Attributes:
         inputs: The number of real inputs, of shape `(classes,)`.
         agreed: The number of real inputs on which the second model agrees.
-        sure: The sum of the second model's confidences on real inputs.
+        second_confidence: The sum of the second model's confidences on real inputs.
         mistakes: The weight of the mixup samples that the first model certainly predicts wrongly.
         shared: The weight of those on which the second model makes the same mistake.
         squares: The sum of the squared weights of the mistakes, for their effective number.
@@ -59,7 +59,7 @@ class Opinion:
 
     inputs: Floats
     agreed: Floats
-    sure: Floats
+    second_confidence: Floats
     mistakes: Floats
     shared: Floats
     squares: Floats
@@ -78,16 +78,17 @@ class Opinion:
 def count_agreement(logits: Logits, its: Logits) -> Opinion:
     """Count on which real inputs two models agree.
 
-    >>> opinion = count_agreement(np.array([[2.0, 0.0], [2.0, 0.0]]), np.array([[9.0, 0.0], [0.0, 9.0]]))
+    >>> logits = np.array([[2.0, 0.0], [2.0, 0.0]])
+    >>> opinion = count_agreement(logits, np.array([[9.0, 0.0], [0.0, 9.0]]))
     >>> opinion.inputs.tolist(), opinion.agreed.tolist()
     ([2.0, 0.0], [1.0, 0.0])
     """
     own = logits.argmax(axis=1)
     classes = logits.shape[1]
     agrees = own == its.argmax(axis=1)
-    sure = confidences(its)
     none = np.zeros((3, classes))
-    return Opinion(*_by_class(own, (np.ones(len(own)), agrees, sure), classes), *none)
+    real = (np.ones(len(own)), agrees, confidences(its))
+    return Opinion(*_by_class(own, real, classes), *none)
 
 
 def find_mistakes(
@@ -111,8 +112,8 @@ def find_mistakes(
     opinions = []
     own = pairs.outputs.argmax(axis=1)
     for second, its in zip(seconds, pairs.opinions.T, strict=True):
-        fractions = [classes[rows] for classes in (own, its) for rows in (kept.first, kept.second)]
-        wrong = np.flatnonzero(certain_errors(predicted, fractions))
+        of_inputs = [classes[rows] for classes in (own, its) for rows in (kept.first, kept.second)]
+        wrong = np.flatnonzero(certain_errors(predicted, of_inputs))
         same = np.zeros(len(wrong), dtype=bool)
         mixed = kept[wrong]
         if len(wrong):
@@ -126,13 +127,13 @@ def find_mistakes(
     return opinions
 
 
-def certain_errors(predicted: Classes, fractions: Sequence[Classes]) -> NDArray[np.bool_]:
-    """Which mixup samples are predicted as a class that no model predicts for either of their inputs.
+def certain_errors(predicted: Classes, of_inputs: Sequence[Classes]) -> NDArray[np.bool_]:
+    """Which mixup samples get a class that no model predicts for either of their inputs.
 
     >>> certain_errors(np.array([2, 2, 1]), [np.array([0, 0, 0]), np.array([1, 2, 1])])
     array([ True, False, False])
     """
-    return np.logical_and.reduce([predicted != fraction for fraction in fractions])  # type: ignore[no-any-return]
+    return np.logical_and.reduce([predicted != classes for classes in of_inputs])  # type: ignore[no-any-return]
 
 
 def count_mistakes(
@@ -156,11 +157,11 @@ def _by_class(predicted: Classes, weights: Iterable[NDArray[Any]], classes: int)
 
 
 def expected_accuracy(a: float, r: float, *, surrogate: bool = False) -> float:
-    """The accuracy that agreement `a` and the fraction `r` of shared mistakes on mixup samples imply.
+    """The accuracy that agreement `a` and the fraction `r` of shared mistakes imply.
 
     Of 60% agreement and 20% shared mistakes, kappa is (0.6 - 0.2) / (1 - 0.2) = 0.5; a fifth of the
-    way to 0.6 is 0.52. A surrogate has learned mistakes that mixes do not show, so for it the
-    accuracy is a little below kappa.
+    way to 0.6 is 0.52. A surrogate has learned mistakes that mixup samples do not show, so for it
+    the accuracy is a little below kappa.
 
     >>> round(expected_accuracy(0.6, 0.2), 4), round(expected_accuracy(0.9, 0.2), 4), expected_accuracy(0.1, 0.2)
     (0.52, 0.88, 0.0)
@@ -170,11 +171,9 @@ def expected_accuracy(a: float, r: float, *, surrogate: bool = False) -> float:
     if r >= 1:
         return 0.0
     kappa = (a - r) / (1 - r)
-    return (
-        max(0.0, kappa) * (1 - SURROGATE_BIAS * (1 - kappa))
-        if surrogate
-        else max(0.0, kappa + LEAN * (a - kappa))
-    )
+    if surrogate:
+        return max(0.0, kappa) * (1 - SURROGATE_BIAS * (1 - kappa))
+    return max(0.0, kappa + LEAN * (a - kappa))
 
 
 @dataclass(frozen=True)
@@ -191,7 +190,8 @@ class Agreement:
         rate: The fraction of real inputs on which the models agree.
         shared: The fraction of the first model's mistakes that the second model makes too.
         mistakes: The effective number of certain mistakes on mixup samples that `shared` rests on.
-        sure: The mean confidence of the second model; a surrogate has none.
+        second_confidence: The mean confidence of the second model; NaN for a surrogate, which has
+            none.
         surrogate: Whether the second opinion is a surrogate of the first model.
 
     """
@@ -201,7 +201,7 @@ class Agreement:
     rate: float
     shared: float
     mistakes: float
-    sure: float = math.nan
+    second_confidence: float = math.nan
     surrogate: bool = False
 
     @property
@@ -272,7 +272,8 @@ def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
     mistakes, half count as shared.
 
     >>> real = Labelled(np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]), np.array([0, 0]))
-    >>> agreement_of(count_agreement(real.logits, np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])), real).rate
+    >>> opinion = count_agreement(real.logits, np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+    >>> agreement_of(opinion, real).rate
     0.5
 
     Args:
@@ -285,9 +286,8 @@ def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
     doubt = np.bincount(predicted, weights=1 - confidences(real.logits), minlength=classes)
     rows = float(opinion.inputs.sum())
     mistakes = float(opinion.mistakes.sum())
-    worth = (
-        mistakes / float(opinion.squares.sum()) if mistakes else 1.0
-    )  # in mistakes, of a unit of weight
+    # how many mistakes a unit of weight is worth
+    worth = mistakes / float(opinion.squares.sum()) if mistakes else 1.0
     overall = (worth * float(opinion.shared.sum()) + 1) / (worth * mistakes + 2)
     of_class = (worth * opinion.shared + PRIOR_MISTAKES * overall) / (
         worth * opinion.mistakes + PRIOR_MISTAKES
@@ -298,8 +298,79 @@ def agreement_of(opinion: Opinion, real: Labelled) -> Agreement:
         rate=float(opinion.agreed.sum()) / rows,
         shared=float(np.average(of_class, weights=doubt)) if doubt.any() else overall,
         mistakes=worth * mistakes,
-        sure=float(opinion.sure.sum()) / rows,
+        second_confidence=float(opinion.second_confidence.sum()) / rows,
     )
+
+
+@dataclass(frozen=True)
+class Consensus:
+    """What all usable second opinions say together.
+
+    >>> one, other = (Agreement(10, 1000, rate, 0.2, 500.0) for rate in (0.6, 0.7))
+    >>> both = Consensus((one, other))
+    >>> one.accuracy < both.accuracy < other.accuracy, round(both.spread, 3)
+    (True, 0.085)
+
+    Attributes:
+        agreements: The agreement with each usable second opinion.
+
+    """
+
+    agreements: tuple[Agreement, ...]
+
+    @classmethod
+    def of(cls, agreements: Iterable[Agreement]) -> Consensus | None:
+        """What the usable ones among second opinions say together; None if there are none.
+
+        A surrogate counts if no model does.
+
+        >>> model = Agreement(10, 1000, rate=0.6, shared=0.2, mistakes=500.0)
+        >>> surrogate = Agreement(10, 1000, rate=0.8, shared=0.2, mistakes=500.0, surrogate=True)
+        >>> Consensus.of([surrogate, model]).agreements == (model,), Consensus.of([])
+        (True, None)
+
+        Args:
+            agreements: The agreement with each second opinion.
+
+        """
+        usable = tuple(agreement for agreement in agreements if agreement.usable)
+        models = tuple(agreement for agreement in usable if not agreement.surrogate)
+        if not usable:
+            return None
+        return cls(models or usable)
+
+    @property
+    def accuracy(self) -> float:
+        """The mean of what they estimate."""
+        return float(np.mean([agreement.accuracy for agreement in self.agreements]))
+
+    @property
+    def estimator(self) -> str:
+        """The name of the temperature that follows.
+
+        "agreement", or "surrogate" if that is the only opinion.
+        """
+        return "surrogate" if self.agreements[0].surrogate else "agreement"
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether no opinion agrees more often than by shared mistakes and by chance."""
+        return all(agreement.at_chance for agreement in self.agreements)
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of what they estimate; 0 for one opinion."""
+        if len(self.agreements) == 1:
+            return 0.0
+        return float(np.std([agreement.accuracy for agreement in self.agreements], ddof=1))
+
+    @property
+    def error(self) -> float:
+        """The standard error of `accuracy`.
+
+        The opinions share their inputs, so they do not reduce it.
+        """
+        return float(np.mean([agreement.error for agreement in self.agreements]))
 
 
 def _standard_error(rate: float, n: float) -> float:

@@ -29,8 +29,8 @@ from pseudocal.arrays import (
     check_temperature,
     softmax,
 )
-from pseudocal.calibrators.answers import Answers
-from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.labels import LabelSample
+from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.refinement import as_applied, priors_of, refine
 from pseudocal.calibrators.trust import Trust
 from pseudocal.files import brief, load_json, replacing
@@ -118,10 +118,10 @@ class Calibration:
         versions: The versions of pseudocal, Python, NumPy and SciPy.
         trust: The label-free verdict on the calibration, if there is one.
         estimates: The temperatures found without labels, by estimator.
-        measured: What a person's answers say about the calibration; it takes precedence over
+        measured: What a person's labels say about the calibration; it takes precedence over
             `trust`.
         refused: The temperature that should not be applied, for the record, if `scaling` is T = 1
-            in its place.
+            instead.
 
     """
 
@@ -151,36 +151,37 @@ class Calibration:
     def refined(
         self,
         logits: ArrayLike,
-        answers: Answers,
+        labels: LabelSample,
         *,
         widths: Mapping[str, float] | None = None,
         groups: ArrayLike | None = None,
     ) -> Calibration:
-        """Update the calibration with a person's answers.
+        """Update the calibration with a person's labels.
 
-        `refine`, with its own estimates as priors.
+        `refine`, with the label-free estimates as priors.
 
         Args:
-            logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
-            answers: The answers of a person, all of them: earlier answers are not kept.
+            logits: The logits of the whole target, of shape `(rows, classes)`, as passed to
+                `rows_to_label`.
+            labels: A person's labels, all of them: earlier labels are not kept.
             widths: The width of the prior around each estimate, in log T, by estimator, where it
-                differs from the default; `math.inf` leaves the estimate out.
-            groups: The groups that were passed to `ask`, such as the image of each pixel.
+                differs from the default; `math.inf` drops the estimate.
+            groups: The groups that were passed to `rows_to_label`, such as the image of each pixel.
 
         """
         z = as_logits(logits)
-        none = (
-            self.bound or self.measured or self.refused or self.method == "none"
-        )  # then T is no estimate
-        estimates = self.estimates or ({} if none else {self.method: self.temperature})
-        scaling, measured = as_applied(
-            *refine(z, answers, priors=priors_of(estimates, z, widths), groups=groups)
-        )
+        estimates = self.estimates
+        # T is an estimate, unless it was set
+        was_set = self.bound or self.measured or self.refused or self.method == "none"
+        if not estimates and not was_set:
+            estimates = {self.method: self.temperature}
+        priors = priors_of(estimates, z, widths)
+        scaling, measured = as_applied(*refine(z, labels, priors=priors, groups=groups))
         found = replace(self, scaling=scaling, measured=measured, estimates=estimates, refused=None)
         return replace(found, versions=versions()).without_refused()
 
     def without_refused(self) -> Calibration:
-        """The same with T = 1 in place of a temperature that should not be applied, which becomes `refused`."""
+        """The same with T = 1 if the temperature should not be applied; `refused` keeps it."""
         if self.verdict != "do not apply" or self.settings.get("on_unreliable") != "identity":
             return self
         fitted = self._temperature_scaling
@@ -190,7 +191,7 @@ class Calibration:
 
     @property
     def verdict(self) -> str | None:
-        """The verdict of the answers if there are any, otherwise the label-free one.
+        """The verdict of the labels if there are any, otherwise the label-free one.
 
         None if there is neither.
         """
@@ -206,7 +207,7 @@ class Calibration:
     def interval(self) -> tuple[float, float]:
         """The 95% interval of the temperature, sampling error only.
 
-        With answers, the 90% interval they give.
+        With labels, the 90% interval they give.
         """
         known = self.measured.temperature if self.measured and self.refused is None else None
         return (known.low, known.high) if known else self._temperature_scaling.interval()
@@ -227,16 +228,13 @@ class Calibration:
             return f"Calibration({self.method}: {type(self.scaling).__name__} of {len(self.scaling.bias)} classes)"
         low, high = self.interval
         digits = ".3f" if self.temperature >= 0.01 else ".1e"
-        known = (
-            "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"
-        )  # some methods have no error
-        hit = (
-            f", at the {self.bound} bound"
-            if self.bound
-            else f", {self.refused:.3f} refused"
-            if self.refused
-            else ""
-        )
+        # some methods have no error
+        known = "" if math.isnan(low) else f" in [{low:{digits}}, {high:{digits}}]"
+        hit = ""
+        if self.bound:
+            hit = f", at the {self.bound} bound"
+        elif self.refused:
+            hit = f", {self.refused:.3f} refused"
         said = f", verdict: {self.verdict}" if self.verdict else ""
         rows = f"from {self.scaling.rows} rows"
         return (

@@ -1,7 +1,7 @@
 """Mean confidence as a function of the temperature, and its inverse.
 
 The mean confidence decreases with the temperature, from one to one over the number of classes. So
-there is one temperature for each accuracy in between, and a estimated accuracy on unlabelled data
+there is one temperature for each accuracy in between, and an estimated accuracy on unlabelled data
 calibrates the model on average.
 """
 
@@ -14,10 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import InputError, Labelled, Logits, as_labels, as_logits, check_rows
+from pseudocal.arrays import (
+    InputError,
+    Labelled,
+    Logits,
+    as_labels,
+    as_logits,
+    as_weights,
+    check_rows,
+)
 from pseudocal.passes import block_starts
 from pseudocal.scaling import TemperatureScaling
-from pseudocal.scaling.temperature import BOUNDS, as_weights
+from pseudocal.scaling.temperature import BOUNDS
 
 STEP = 1e-4  # step in log T for a numerical derivative
 
@@ -29,7 +37,7 @@ class Effect:
     Attributes:
         temperature: The temperature.
         confidence: The mean confidence on the target with it.
-        gap: That confidence minus the accuracy of the estimate: above zero the model is too sure.
+        gap: That confidence minus the estimated accuracy: above zero the model is overconfident.
 
     """
 
@@ -88,7 +96,9 @@ def mean_confidence(rows: Labelled, temperature: float) -> float:
 
 
 def nearer(accuracy: float, before: float, after: float, error: float) -> float:
-    """The probability that the accuracy, known up to a standard error, is nearer to `after` than to `before`.
+    """The probability that the accuracy is nearer to `after` than to `before`.
+
+    The accuracy is known up to a standard error.
 
     >>> round(nearer(0.6, before=0.9, after=0.6, error=0.1), 3), nearer(0.75, before=0.9, after=0.6, error=0.1)
     (0.933, 0.5)
@@ -179,9 +189,8 @@ def nll_loss(labelled: Labelled) -> Callable[[float], float]:
 
     Mean of log sum_c exp(d_c / T) - d_y / T.
     """
-    from scipy.special import (
-        logsumexp,
-    )  # finite at negative temperatures too, which a released search tries
+    # finite at negative temperatures too, which a released search tries
+    from scipy.special import logsumexp
 
     below = below_top(labelled.logits)
     row = np.arange(len(labelled))

@@ -27,13 +27,11 @@ from pseudocal.randomness import Streams
 from pseudocal.reservoir import Reservoir, Sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
-LESS_FOR_PIXELS = (
-    4  # pixels of an image are strongly correlated: a quarter of the memory is enough for them
-)
+# pixels of an image are strongly correlated: a quarter of the memory is enough for them
+LESS_FOR_PIXELS = 4
 MOST_SHAPES = 1000  # shapes of inputs that are remembered for the error message
-FIRST_LOOK = (
-    64  # mixup samples before the standard error is compared with the tolerance for the first time
-)
+# mixup samples before the standard error is compared with the tolerance for the first time
+FIRST_LOOK = 64
 
 Packed = dict[str, NDArray[Any]]
 
@@ -54,8 +52,10 @@ class Step:
         opinions: What each second model says of the inputs and of the mixup samples; empty if there
             is none.
         passes: The number of inputs and mixup samples that all models predicted.
-        epoch: The number of the pass over the data, from 0.
-        lessons: What a surrogate learns from the batch; empty if there is none.
+        epoch: How often the inputs were paired before.
+        surrogate_samples: What a surrogate learns from the batch; empty if there is none.
+        second_logits: The logits of each second model for the inputs, of shape `(n, classes)`;
+            empty if there is none, and in every epoch but the first.
 
     """
 
@@ -68,6 +68,7 @@ class Step:
     passes: int
     epoch: int = 0
     surrogate_samples: Sequence[SurrogateBatch] = ()
+    second_logits: Sequence[Logits] = ()
 
     def __repr__(self) -> str:
         return f"Step({len(self.rows)} inputs, {self.pairs} pairs, {len(self.mixup_samples)} mixup samples, epoch {self.epoch})"
@@ -128,9 +129,8 @@ class Evidence:
         self.surrogate_samples: SurrogateSample | None = None
         self.inputs = 0  # real inputs, each counted once, also if every pixel of it has a row
         self.pairs = 0
-        self.shapes: list[
-            tuple[int, ...]
-        ] = []  # shapes of the inputs, until two of them have been paired
+        # shapes of the inputs, until two of them have been paired
+        self.shapes: list[tuple[int, ...]] = []
         self.epochs = 1
         self.forward_passes = 0
         # images are numbered from a random start, so that the numbers of different blocks do not
@@ -145,7 +145,7 @@ class Evidence:
             step: The step, as `PseudoCal.steps` yields it.
 
         """
-        self.epochs = step.epoch + 1
+        self.epochs = max(self.epochs, step.epoch + 1)
         self.forward_passes += step.passes
         self.pairs += step.pairs
         if self.pairs == 0 and len(self.shapes) < MOST_SHAPES and step.shape not in self.shapes:
@@ -263,9 +263,8 @@ class Evidence:
         fitted = replace(fitted, effective_rows=fitted.effective_rows / self.epochs)
         if fitted.groups is None:
             return replace(fitted, log_se=fitted.log_se * math.sqrt(self.epochs))
-        log_se = (
-            fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf
-        )  # one pair of images
+        # one pair of images tells nothing of the error
+        log_se = fitted.log_se * math.sqrt(self.epochs) if self.inputs > 2 else math.inf
         return replace(fitted, log_se=log_se, groups=fitted.groups / self.epochs)
 
     def converged(self, tolerance: float | None) -> bool:
@@ -281,10 +280,9 @@ class Evidence:
         if tolerance is None or held < self._look_at:
             return False
         error = self.temperature().log_se
-        ratio = min(error / tolerance, 1e6)  # whose square is finite
-        needed = (
-            held * ratio**2
-        )  # the error decreases with the square root of the number of mixup samples
+        ratio = min(error / tolerance, 1e6)  # its square is finite
+        # the error decreases with the square root of the number of mixup samples
+        needed = held * ratio**2
         self._look_at = int(np.clip(1.02 * needed, 1.1 * held, 2 * held))
         return error < tolerance
 

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.batches import as_inputs, count, fitting, is_array, may_be_large, take
+from pseudocal.batches import (
+    DEFAULT_BATCH_SIZE,
+    as_inputs,
+    count,
+    fitting,
+    is_array,
+    may_be_large,
+    take,
+)
 from pseudocal.calibrators.blocks import Block, as_blocks, contents_of, row_blocks, sendable
 from pseudocal.calibrators.evidence import Evidence, Packed
 from pseudocal.calibrators.surrogate import ready
@@ -84,15 +92,17 @@ class BlockWork:
         batch_size: The number of inputs that are predicted together.
         memory: The most bytes that a batch of maps may take.
         strategy: Replaces mixup, if given.
+        total: The number of inputs in all blocks, if it is known.
 
     """
 
     method: PseudoCal
     models: tuple[Any, Any]
     source: Any = None
-    batch_size: int = 128
+    batch_size: int = DEFAULT_BATCH_SIZE
     memory: float = math.inf
     strategy: Strategy | None = None
+    total: int | None = None
 
     def start(self) -> WorkOnBlock:
         """On a worker.
@@ -115,6 +125,7 @@ class BlockWork:
             batch_size=fitting(predict, contents.inputs, self.batch_size, self.memory),
             strategy=self.strategy,
             part=None if contents.numbered else number,
+            total=self.total,
         ):
             evidence.add(step)
         return evidence.pack(), contents.unreadable
@@ -144,16 +155,18 @@ def collect_in_blocks(
     """
     streams = Streams(method.seed)
     source = None
+    total = None
     memory = float(method.memory)
     if is_array(data):
         data = as_inputs(data)
         batch_size = _fitting_on_worker(method, models[0], data, executor, batch_size)
         blocks: Sequence[Any] = row_blocks(streams.order().permutation(count(data)), batch_size)
         source = data
+        total = count(data)
     else:
         given = as_blocks(data)
         blocks = [given[i] for i in block_order(method.seed, len(given))]
-    work = BlockWork(method, models, sendable(source), batch_size, memory, strategy)
+    work = BlockWork(method, models, sendable(source), batch_size, memory, strategy, total)
     merging = Merging(work, blocks, executor)
     for _ in merging.steps():
         pass
@@ -186,6 +199,26 @@ def block_order(seed: int, n: int) -> NDArray[np.intp]:
     return Streams(seed).blocks().permutation(n)
 
 
+def method_for_blocks(method: PseudoCal, blocks: int) -> PseudoCal:
+    """The settings for one of many blocks: a smaller sample, no early stop, pairs within a batch.
+
+    The samples of all blocks together take at most four times the memory of the method, or 8 MiB
+    for each block.
+
+    >>> from pseudocal import PseudoCal
+    >>> small = method_for_blocks(PseudoCal(memory=2**29, tolerance=0.02), 64)
+    >>> small.memory == 2**29 * 4 // 64, small.tolerance, small.pairing
+    (True, None, 'batch')
+
+    Args:
+        method: The settings of the calibration.
+        blocks: The number of blocks.
+
+    """
+    memory = min(method.memory, max(ALWAYS_SENT, 4 * method.memory // blocks))
+    return replace(method, memory=memory, tolerance=None, pairing="batch")
+
+
 class Merging:
     """Merge the evidence of each block, in order, until the tolerance is reached.
 
@@ -195,11 +228,10 @@ class Merging:
 
     def __init__(self, work: BlockWork, blocks: Sequence[Block], executor: Executor) -> None:
         method = work.method
-        sample = min(method.memory, max(ALWAYS_SENT, 4 * method.memory // len(blocks)))
         self._tolerance = method.tolerance
-        self._work = replace(
-            work, method=replace(method, memory=sample, tolerance=None, pairing="batch")
-        )
+        epochs = 1 if method.epochs is None and work.total is None else method.epochs
+        block_method = method_for_blocks(replace(method, epochs=epochs), len(blocks))
+        self._work = replace(work, method=block_method)
         self._blocks, self._executor = blocks, executor
         self._skipped = Skipped(len(blocks), executor.max_bad, "blocks to fail")
         self._unreadable = unreadable_in(blocks, executor.max_bad)

@@ -1,7 +1,7 @@
-"""The posterior of the temperature, from a few answers and from label-free estimates.
+"""The posterior of the temperature, from a few labels and from label-free estimates.
 
-The answers give a likelihood of g = log T. Each label-free estimate gives a prior of g: Student's t
-with 3 degrees of freedom around it, whose heavy tails let the answers win if the estimate is far
+The labels give a likelihood of g = log T. Each label-free estimate gives a prior of g: Student's t
+with 3 degrees of freedom around it, whose heavy tails let the labels win if the estimate is far
 off. The product can have two peaks, so it is integrated on a grid; the temperature is exp of the
 posterior mean of g.
 """
@@ -80,15 +80,15 @@ class Prior:
         if math.isinf(self.width):
             return np.zeros_like(g)
         with np.errstate(divide="ignore"):
-            estimate = np.log(1 - self.doubt) + _surrogate(
+            estimate = np.log(1 - self.doubt) + _student_t(
                 g, math.log(self.temperature), self.width
             )
-            typical = np.log(self.doubt) + _surrogate(g, *ANY)
+            typical = np.log(self.doubt) + _student_t(g, *ANY)
         density: LogTs = np.logaddexp(estimate, typical)
         return density
 
 
-def _surrogate(g: LogTs, centre: float, width: float) -> LogTs:
+def _student_t(g: LogTs, centre: float, width: float) -> LogTs:
     density: LogTs = -math.log(width) - (DEGREES + 1) / 2 * np.log1p(
         ((g - centre) / width) ** 2 / DEGREES
     )
@@ -101,9 +101,9 @@ class Posterior:
 
     Attributes:
         log_t: The grid, of shape `(points,)`.
-        log_likelihood: The log-likelihood of each answer, times its weight, `(n, points)`.
+        log_likelihood: The log-likelihood of each label, times its weight, `(n, points)`.
         log_prior: The log prior up to a constant, of shape `(points,)`.
-        weight: How many independent answers one is worth.
+        weight: How many independent labels one is worth.
 
     """
 
@@ -133,7 +133,7 @@ class Posterior:
         return float(np.interp(fraction, np.cumsum(density) - density / 2, self.log_t))
 
     def without(self, groups: NDArray[np.intp]) -> LogTs:
-        """For each answer, the posterior mean of log T without the answers of its group, `(n,)`."""
+        """For each label, the posterior mean of log T without the labels of its group, `(n,)`."""
         of_group = np.zeros((int(groups.max()) + 1, len(self.log_t)))
         np.add.at(of_group, groups, self.log_likelihood)
         means: LogTs = self._fractions(of_group.sum(axis=0) - of_group) @ self.log_t
@@ -149,7 +149,7 @@ class Posterior:
 
 
 def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> LogTs:
-    """The log-likelihood of each answer at each temperature, `(n, points)`.
+    """The log-likelihood of each label at each temperature, `(n, points)`.
 
     A negative label means that none of the classes is right: its likelihood is that of a wrong
     prediction.
@@ -173,13 +173,13 @@ def log_likelihood(logits: Logits, labels: NDArray[np.int64], log_t: LogTs) -> L
 def posterior(
     likelihood: Callable[[LogTs], LogTs], priors: Sequence[Prior], *, weight: float = 1.0
 ) -> Posterior:
-    """The posterior on a grid that is fine around the estimates and around the peak of the likelihood.
+    """The posterior on a grid, fine around the estimates and the peak of the likelihood.
 
     Args:
-        likelihood: Maps a grid of log T to the log-likelihood of each answer, `(n, points)`.
+        likelihood: Maps a grid of log T to the log-likelihood of each label, `(n, points)`.
         priors: The priors. Without any, all log T between the bounds of `fit_temperature` are
             equally likely.
-        weight: How many independent answers one is worth: below 1 if answers are correlated, above
+        weight: How many independent labels one is worth: below 1 if labels are correlated, above
             1 if they are well spread or a large part of all rows.
 
     """

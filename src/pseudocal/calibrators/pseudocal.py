@@ -1,13 +1,14 @@
 """PseudoCal: calibrate a model with nothing but the model and unlabelled target data.
 
 `PseudoCal.steps` is the method: predict a batch, pair its inputs, mix the pairs, predict the mixup
-samples. `fit` is a fold over the steps. `mixup_variant/mixup.py` makes the mixup samples and labels
+samples. `fit` is a fold over the steps. `mixup/mixup.py` makes the mixup samples and labels
 them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
@@ -19,25 +20,38 @@ from pseudocal.arrays import (
     Labelled,
     Logits,
     Maps,
+    Predictor,
     check_choice,
     check_pixels_per_image,
 )
-from pseudocal.batches import batches_of, fitting, is_array, is_stream
+from pseudocal.batches import (
+    DEFAULT_BATCH_SIZE,
+    Batch,
+    batches_of,
+    count,
+    fitting,
+    is_array,
+    is_stream,
+)
+from pseudocal.calibrators.agreement import Consensus
 from pseudocal.calibrators.calibration import Calibration
-from pseudocal.calibrators.confidence import match_confidence
-from pseudocal.calibrators.consensus import consensus_of
+from pseudocal.calibrators.confidence import confidences, match_confidence
 from pseudocal.calibrators.evidence import Evidence, Step, count_opinions
 from pseudocal.calibrators.executors import Executor, collect_in_blocks
 from pseudocal.calibrators.surrogate import Surrogate, SurrogateCollector
-from pseudocal.calibrators.trust import judge, warn_if_unreliable
+from pseudocal.calibrators.trust import AccuracyEstimate, Trust, judge, warn_if_unreliable
+from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.maps import predicted, sampled
 from pseudocal.mixup import AnywhereBefore, Pairing, Strategy, WithinBatch
 from pseudocal.mixup.mixup import check_lam, mixup
 from pseudocal.predictors import Checked, as_predictor, models_in, second_logits
 from pseudocal.randomness import Streams
+from pseudocal.scaling import TemperatureScaling
 
 SAMPLES = 5 / 8  # of the memory, for logits of mixup samples and of inputs
 PARTNERS = 1 / 4  # of the memory, for earlier inputs of a stream; the rest is for working copies
+ENOUGH_MIXUP_SAMPLES = 1000  # the partners that were drawn then move the temperature by some 3%
+MOST_EPOCHS = 16  # a target of a dozen inputs has few different pairs
 
 
 @dataclass(frozen=True)
@@ -59,7 +73,8 @@ class PseudoCal:
         lam: The weight of the larger input, between 0.5 and 1.
         labels: "hard", the predicted class of the larger part, or "soft", the class of the largest
             mixed probability.
-        epochs: The number of passes over the data, each with new pairs.
+        epochs: How often each input is mixed, each time with a new partner. The paper uses 1. None
+            is as many as a small array needs (`epochs_for`), and 1 otherwise.
         seed: The seed of the order, the pairs and the samples.
         memory: The most bytes that `fit` keeps of the target, with its working copies: five eighths
             for the samples of logits, a quarter for partners from earlier batches of a stream, an
@@ -87,7 +102,7 @@ class PseudoCal:
 
     lam: float = 0.65
     labels: Literal["hard", "soft"] = "hard"
-    epochs: int = 1
+    epochs: int | None = None
     seed: int = 0
     memory: int = 2**29
     tolerance: float | None = None
@@ -103,7 +118,7 @@ class PseudoCal:
         check_choice("pairing", self.pairing, "anywhere", "batch")
         check_choice("estimator", self.estimator, "auto", "mixup", "agreement")
         check_choice("on_unreliable", self.on_unreliable, "warn", "identity")
-        if self.epochs < 1:
+        if self.epochs is not None and self.epochs < 1:
             raise InputError(f"expected at least one epoch, got {self.epochs}")
         if self.seed < 0:
             raise InputError(f"expected a seed of at least 0, got {self.seed}")
@@ -119,7 +134,7 @@ class PseudoCal:
         data: Any,
         *,
         second_opinion: Any = None,
-        batch_size: int = 128,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         strategy: Strategy | None = None,
         executor: Executor | None = None,
     ) -> Calibration:
@@ -154,7 +169,7 @@ class PseudoCal:
             evidence, settings = collect_in_blocks(
                 self, models, data, executor, batch_size=batch_size, strategy=strategy
             )
-        if strategy is not None:  # it has its own share and labels
+        if strategy is not None:  # it has its own weight and labels
             settings |= {"lam": None, "labels": None, "strategy": _name(strategy)}
         calibration = self.conclude(evidence, settings)
         if self.on_unreliable == "warn":
@@ -167,7 +182,7 @@ class PseudoCal:
         data: Any,
         *,
         second_opinion: Any = None,
-        batch_size: int = 128,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         strategy: Strategy | None = None,
         part: int | None = None,
     ) -> Evidence:
@@ -189,6 +204,22 @@ class PseudoCal:
                 break
         return evidence
 
+    def epochs_for(self, total: int) -> int:
+        """How often each of `total` inputs is mixed.
+
+        The temperature from m mixup samples varies by about 1 / sqrt(m) with the partners that were
+        drawn: by 6% to 12% for 150 inputs that are mixed once. Mixing them more often, up to 1,000
+        mixup samples, reduces this to 2% to 4% (`docs/method.md`).
+
+        >>> PseudoCal().epochs_for(150), PseudoCal().epochs_for(5000)
+        (7, 1)
+        >>> PseudoCal(epochs=1).epochs_for(150)
+        1
+        """
+        if self.epochs is not None:
+            return self.epochs
+        return min(MOST_EPOCHS, math.ceil(ENOUGH_MIXUP_SAMPLES / max(1, total)))
+
     def empty_evidence(self, part: int | None = None) -> Evidence:
         """Empty evidence of bounded size, to which steps are added; `part` is as in `steps`."""
         return Evidence(int(self.memory * SAMPLES), Streams(self.seed, part))
@@ -199,9 +230,10 @@ class PseudoCal:
         data: Any,
         *,
         second_opinion: Any = None,
-        batch_size: int = 128,
+        batch_size: int = DEFAULT_BATCH_SIZE,
         strategy: Strategy | None = None,
         part: int | None = None,
+        total: int | None = None,
     ) -> Iterator[Step]:
         """The method, batch by batch.
 
@@ -215,6 +247,8 @@ class PseudoCal:
             strategy: Replaces mixup, as in `fit`.
             part: The number of the block if `data` is a block of the target; each has its own
                 random numbers.
+            total: The number of inputs of the whole target if it is known and `data` does not show
+                it: a stream or a block.
 
         """
         self._check(data, second_opinion, batch_size, strategy)
@@ -231,16 +265,20 @@ class PseudoCal:
         make_mixup = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
-        for epoch in range(self.epochs):
-            pairing = self._pairing(data, streams, epoch)
-            for batch in batches_of(data, batch_size, streams.order(epoch)):
-                before = sum(model.rows for model in asked)
-                logits = predict(batch.inputs)
-                others = second_logits(seconds, batch.inputs, logits)
-                outputs = self._remembered(logits, strategy)
-                real = self._real(logits, outputs, streams.real(batch.number))
-                del logits  # a map is large: let it go before the mixup samples are predicted
-                pairs = pairing.of(batch, outputs, _classes(others))
+        epochs = self._epochs(data, strategy, part, total)
+        pairing = self._pairing(data, streams)
+        for batch in batches_of(data, batch_size, streams.order()):
+            before = sum(model.rows for model in asked)
+            logits = predict(batch.inputs)
+            others = second_logits(seconds, batch.inputs, logits)
+            outputs = self._remembered(logits, strategy)
+            real = self._real(logits, outputs, streams.real(batch.number))
+            classes = _classes(others)
+            if self.epochs is None and logits.ndim > 2:
+                epochs = 1  # each pair of images gives thousands of pixels
+            del logits  # a map is large: let it go before the mixup samples are predicted
+            for epoch in range(epochs):
+                pairs = pairing.of(batch, outputs, classes, epoch)
                 rng = streams.mixup_variant(batch.number, epoch)
                 mixup_samples = make_mixup(predict, pairs, rng=rng) if len(pairs) else NO_MIXUP
                 opinions = count_opinions(seconds, others, real, pairs, mixup_samples, self.lam)
@@ -248,19 +286,21 @@ class PseudoCal:
                     surrogate.batch_sample(batch, real, pairs, mixup_samples, self.lam, epoch)
                     for surrogate in surrogates
                 ]
-                passes = sum(model.rows for model in asked) - before
-                shape = tuple(batch.inputs.shape[1:])
+                after = sum(model.rows for model in asked)
                 yield Step(
                     batch.rows,
-                    shape,
+                    tuple(batch.inputs.shape[1:]),
                     real,
                     len(pairs),
                     mixup_samples,
                     opinions,
-                    passes,
+                    after - before,
                     epoch,
                     surrogate_samples,
+                    second_logits=others if epoch == 0 else (),
                 )
+                before = after
+            pairing.keep(batch, outputs, classes)
 
     def conclude(self, evidence: Evidence, settings: dict[str, Any] | None = None) -> Calibration:
         """The second half of `fit`: a calibration from the evidence.
@@ -270,12 +310,13 @@ class PseudoCal:
             settings: Further settings for the record of the run.
 
         """
-        settings = asdict(self) | (settings or {})
+        settings = asdict(self) | {"epochs": evidence.epochs} | (settings or {})
         if evidence.mixup_samples.seen == 0:
             raise InputError(evidence.why_no_mixup_samples(settings.get("strategy")))
-        real, agreements = evidence.real.labelled, evidence.agreements
+        real = evidence.real.labelled
+        agreements = evidence.agreements
         found = {"mixup": evidence.temperature()}
-        consensus = consensus_of(agreements)
+        consensus = Consensus.of(agreements)
         if consensus is not None:
             found[consensus.estimator] = match_confidence(
                 real.logits, consensus.accuracy, consensus.error
@@ -286,7 +327,12 @@ class PseudoCal:
         if settings.get("strategy"):  # for comparison only, so it gets no verdict
             return Calibration("pseudocal", scaling, settings, evidence.counts)
         trust = judge(
-            real, found, used, mixup_samples=evidence.mixup_samples.seen, agreements=agreements
+            real,
+            found,
+            used,
+            mixup_samples=evidence.mixup_samples.seen,
+            agreements=agreements,
+            consensus=consensus,
         )
         estimates = {name: each.temperature for name, each in found.items() if not each.bound}
         fitted = Calibration(
@@ -310,14 +356,8 @@ class PseudoCal:
             raise InputError(
                 "expected Surrogate() or Surrogate(features) as a second opinion, got the class Surrogate"
             )
-        if (
-            len(
-                surrogates := [
-                    second for second in models_in(second_opinion) if isinstance(second, Surrogate)
-                ]
-            )
-            > 1
-        ):
+        surrogates = [each for each in models_in(second_opinion) if isinstance(each, Surrogate)]
+        if len(surrogates) > 1:
             raise InputError(
                 f"expected at most one surrogate among the second opinions, got {len(surrogates)}"
             )
@@ -328,16 +368,22 @@ class PseudoCal:
             raise InputError(
                 f"expected an array of inputs or an iterable of batches, got {type(data).__name__}{hint}"
             )
-        if self.epochs > 1 and isinstance(data, Iterator):
-            raise InputError(
-                "expected data that can be read again for each epoch, got an iterator: pass a list or a loader"
-            )
 
-    def _pairing(self, data: Any, streams: Streams, epoch: int) -> Pairing:
+    def _epochs(
+        self, data: Any, strategy: Strategy | None, part: int | None, total: int | None
+    ) -> int:
+        """How often each input is mixed: once if the size of the target is not known."""
+        if total is None and part is None and is_array(data):
+            total = count(data)
+        if self.epochs is None and (total is None or strategy is not None):
+            return 1
+        return self.epochs_for(total or 0)
+
+    def _pairing(self, data: Any, streams: Streams) -> Pairing:
         """An array is shuffled as a whole, so partners within a batch are as good as any."""
         if is_array(data) or self.pairing == "batch":
-            return WithinBatch(streams, epoch)
-        return AnywhereBefore(int(self.memory * PARTNERS), streams.past(epoch))
+            return WithinBatch(streams)
+        return AnywhereBefore(int(self.memory * PARTNERS), streams.past())
 
     def _remembered(self, logits: Logits | Maps, strategy: Strategy | None) -> Any:
         """What pairing keeps of the logits.
@@ -361,6 +407,47 @@ class PseudoCal:
 
 
 NO_MIXUP = Labelled(np.empty((0, 2)), np.empty(0, dtype=np.intp))
+
+
+def unmixed_steps(predict: Predictor, batches: Iterable[Batch]) -> Iterator[Step]:
+    """Steps for inputs that cannot be mixed, such as texts: they are predicted only.
+
+    Args:
+        predict: The model.
+        batches: The inputs.
+
+    """
+    for batch in batches:
+        logits = predict(batch.inputs)
+        if logits.ndim != 2:
+            raise InputError(
+                f"expected one class for each input that cannot be mixed, got logits {logits.shape}"
+            )
+        yield Step(
+            batch.rows,
+            shape=tuple(batch.inputs.shape[1:]),
+            real=Labelled(logits, logits.argmax(axis=1)),
+            pairs=0,
+            mixup_samples=NO_MIXUP,
+            opinions=(),
+            passes=count(batch.inputs),
+        )
+
+
+def unmixed_calibration(evidence: Evidence, settings: dict[str, Any], why: Reason) -> Calibration:
+    """Conclude from steps without mixup samples: T = 1, and a verdict of caution.
+
+    Args:
+        evidence: What the steps add up to.
+        settings: The settings for the record of the run.
+        why: Why nothing was mixed.
+
+    """
+    confidence = float(confidences(evidence.real.labelled.logits).mean())
+    known = {"confidence before": confidence, "confidence after": confidence, "mixup_samples": 0.0}
+    reasons = (why, Reason(ReasonCode.NOTHING_FITTED))
+    trust = Trust("caution", reasons, AccuracyEstimate(confidence, 0.0, 1.0), known)
+    return Calibration("none", TemperatureScaling(1.0), settings, evidence.counts, trust=trust)
 
 
 def _checked(model: Any, binary: bool) -> Checked:

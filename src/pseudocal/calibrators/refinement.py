@@ -1,4 +1,4 @@
-"""Refinement of a calibration by a person's answers.
+"""Refinement of a calibration by a person's labels.
 
 A temperature, its uncertainty, and a verdict.
 """
@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pseudocal.arrays import InputError, Logits, as_logits, check_rows, check_temperature
-from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers, check_answers
 from pseudocal.calibrators.confidence import confidence_slope, confidences
-from pseudocal.calibrators.measurement import NARROW, Measured, MeasuredEvidence, judge_temperature
-from pseudocal.calibrators.measures import (
+from pseudocal.calibrators.labelled_accuracy import (
     LEVEL,
     CheckedRows,
     accuracy_interval,
@@ -27,58 +25,65 @@ from pseudocal.calibrators.measures import (
     interval_of_alike,
     inverse_design_effect,
 )
+from pseudocal.calibrators.labels import (
+    CANNOT_TELL,
+    NONE_OF_THESE,
+    LabelSample,
+    as_row_groups,
+    check_label_sample,
+    labelling_order,
+)
+from pseudocal.calibrators.measured import NARROW, Measured, MeasuredEvidence, judge_temperature
 from pseudocal.calibrators.posterior import LOG_T, Posterior, Prior, log_likelihood, posterior
-from pseudocal.calibrators.survey import as_row_groups, survey_order
 from pseudocal.metrics import Interval
 from pseudocal.scaling import TemperatureScaling
 
-ANYTHING = Prior(
-    "none", 1.0, 1.0, doubt=1.0
-)  # the distribution of temperatures over typical models
+ANYTHING = Prior("none", 1.0, 1.0, doubt=1.0)  # how temperatures of typical models are distributed
 # in log T: the root mean square error of mixup samples, averaged over the families of development
 MIXUP_WIDTH = 0.7
-AGREEMENT_ERROR = (
-    0.05  # of the accuracy that agreement estimates: its median on the development tasks
-)
+# of the accuracy that agreement estimates: its median on the development tasks
+AGREEMENT_ERROR = 0.05
 # of the accuracy that a surrogate estimates, as a prior: best of 0.05, 0.08 and 0.12 on development
 SURROGATE_ERROR = 0.12
 OTHER_WIDTH = 1.0  # the width for estimates of other methods, and the largest for agreement
-FINE_POINTS = 2001  # of a grid of log T, if all answers are alike
+FINE_POINTS = 2001  # of a grid of log T, if all predictions are right or all wrong
 SLOPE_STEP = 0.01  # step in log T for a numerical derivative
-MOST_WEIGHT = 1e6  # the largest weight of an answer, if all rows have one
+MOST_WEIGHT = 1e6  # the largest weight of a label, if all rows have one
 
 
 def refine(
     logits: ArrayLike,
-    answers: Answers,
+    labels: LabelSample,
     *,
     priors: Sequence[Prior] = (),
     groups: ArrayLike | None = None,
 ) -> tuple[TemperatureScaling, Measured]:
-    """Fit the temperature to answers and label-free estimates, and measure what the answers say about it.
+    """Fit the temperature to labels and label-free estimates, and judge it by the labels.
 
     A model with a confidence of 88% that is right three times out of four:
 
-    >>> from pseudocal import ask
+    >>> from pseudocal import rows_to_label
     >>> logits = np.tile([[2.0, 0.0], [0.0, 2.0]], (500, 1))
-    >>> rows = ask(logits, 60)
-    >>> labels = np.where(np.arange(60) % 4, logits[rows].argmax(axis=1), logits[rows].argmin(axis=1))
-    >>> scaling, measured = refine(logits, Answers(rows, labels), priors=[Prior("mixup", 1.5, 0.5)])
+    >>> rows = rows_to_label(logits, 60)
+    >>> predicted = logits[rows].argmax(axis=1)
+    >>> labels = LabelSample(rows, np.where(np.arange(60) % 4, predicted, 1 - predicted))
+    >>> scaling, measured = refine(logits, labels, priors=[Prior("mixup", 1.5, 0.5)])
     >>> print(f"{measured.accuracy:.2f}, T = {measured.temperature:.2f}: {measured.verdict}")
     0.75 [0.65, 0.83], T = 1.86 [1.29, 2.89]: apply
 
     Args:
-        logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
-        answers: The answers of a person.
-        priors: Label-free estimates of the temperature. Without any, only the answers count.
-        groups: The groups that were passed to `ask`.
+        logits: The logits of the whole target, of shape `(rows, classes)`, as passed to
+            `rows_to_label`.
+        labels: A person's labels.
+        priors: Label-free estimates of the temperature. Without any, only the labels count.
+        groups: The groups that were passed to `rows_to_label`.
 
     """
-    answered = _answered_target(logits, answers, groups)
-    found = _fitted(answered, priors)
+    labelled = LabelledTarget.of(logits, labels, groups)
+    found = _fitted(labelled, priors)
     temperature = math.exp(found.mean)
-    scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(answered.labels))
-    return scaling, _measured(answered, found, temperature, answers, tuple(priors), held_out=True)
+    scaling = TemperatureScaling(temperature, log_se=found.deviation, rows=len(labelled.labels))
+    return scaling, _measured(labelled, found, temperature, labels, tuple(priors), held_out=True)
 
 
 def as_applied(
@@ -95,22 +100,22 @@ def as_applied(
 
 
 def measure_temperature(
-    logits: ArrayLike, answers: Answers, temperature: float, *, groups: ArrayLike | None = None
+    logits: ArrayLike, labels: LabelSample, temperature: float, *, groups: ArrayLike | None = None
 ) -> Measured:
-    """Judge a temperature that was not fitted to the answers by those answers.
+    """Judge a temperature that was not fitted to the labels by those labels.
 
     Args:
-        logits: The logits of the whole target, of shape `(rows, classes)`, as passed to `ask`.
-        answers: The answers of a person.
+        logits: The logits of the whole target, of shape `(rows, classes)`, as passed to
+            `rows_to_label`.
+        labels: A person's labels.
         temperature: The temperature to judge.
-        groups: The groups that were passed to `ask`.
+        groups: The groups that were passed to `rows_to_label`.
 
     """
     check_temperature(temperature)
-    answered = _answered_target(logits, answers, groups)
-    return _measured(
-        answered, _fitted(answered, (ANYTHING,)), temperature, answers, (), held_out=False
-    )
+    labelled = LabelledTarget.of(logits, labels, groups)
+    found = _fitted(labelled, (ANYTHING,))
+    return _measured(labelled, found, temperature, labels, (), held_out=False)
 
 
 def priors_of(
@@ -148,11 +153,13 @@ def priors_of(
 
 def _width(estimator: str, temperature: float, logits: Logits) -> float:
     """The default width of a prior in log T."""
-    if estimator in ("agreement", "surrogate"):
-        return agreement_width(
-            logits, temperature, SURROGATE_ERROR if estimator == "surrogate" else AGREEMENT_ERROR
-        )
-    return MIXUP_WIDTH if estimator == "mixup" else OTHER_WIDTH
+    if estimator == "agreement":
+        return agreement_width(logits, temperature, AGREEMENT_ERROR)
+    if estimator == "surrogate":
+        return agreement_width(logits, temperature, SURROGATE_ERROR)
+    if estimator == "mixup":
+        return MIXUP_WIDTH
+    return OTHER_WIDTH
 
 
 def agreement_width(logits: Logits, temperature: float, error: float = AGREEMENT_ERROR) -> float:
@@ -161,141 +168,146 @@ def agreement_width(logits: Logits, temperature: float, error: float = AGREEMENT
     return min(OTHER_WIDTH, error / slope) if slope > 0 else OTHER_WIDTH
 
 
-class _AnsweredTarget(NamedTuple):
-    """The answered rows, and the target they belong to."""
+class LabelledTarget(NamedTuple):
+    """The labelled rows, and the target they belong to.
+
+    Attributes:
+        target: The logits of the whole target, of shape `(rows, classes)`.
+        rows: The labelled rows, of shape `(n,)`.
+        labels: Their labels, of shape `(n,)`.
+        groups: Their groups, numbered from zero, of shape `(n,)`.
+        spread: Whether `rows_to_label` chose the rows, and they are in the labelling order.
+
+    """
 
     target: Logits
     rows: NDArray[np.intp]
     labels: NDArray[np.int64]
     groups: NDArray[np.intp]
-    spread: bool  # whether `ask` chose the rows, and they are in the order of its survey
+    spread: bool
+
+    @classmethod
+    def of(cls, logits: ArrayLike, sample: LabelSample, groups: ArrayLike | None) -> LabelledTarget:
+        """Check the labels, and skip the rows that the person could not label."""
+        target = as_logits(logits)
+        check_rows(target)
+        check_label_sample(sample, target, groups)
+        kept = sample.labels != CANNOT_TELL
+        if not kept.any():
+            raise InputError(
+                f"expected at least one label, got {len(kept)} rows that the person could not label"
+            )
+        rows = sample.rows[kept]
+        labels = sample.labels[kept]
+        spread = sample.sampling == "stratified" and groups is None
+        if spread:
+            place = np.argsort(labelling_order(target))
+            along = np.argsort(place[rows])
+            rows = rows[along]
+            labels = labels[along]
+        group = rows if groups is None else as_row_groups(groups, len(target))[rows]
+        return cls(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
 
     @property
     def logits(self) -> Logits:
+        """The logits of the labelled rows."""
         return self.target[self.rows]
 
-
-def _answered_target(
-    logits: ArrayLike, answers: Answers, groups: ArrayLike | None
-) -> _AnsweredTarget:
-    target = as_logits(logits)
-    check_rows(target)
-    check_answers(answers, target, groups)
-    kept = answers.labels != CANNOT_TELL
-    if not kept.any():
-        raise InputError(
-            f"expected at least one answer, got {len(kept)} questions that the person could not answer"
+    def checked(self, temperatures: NDArray[np.float64]) -> CheckedRows:
+        """The labelled rows, each with the confidence at its own temperature."""
+        right = self.logits.argmax(axis=1) == self.labels
+        calibrated = confidences(self.logits / temperatures[:, None])
+        overall = confidences(self.target, math.exp(float(np.log(temperatures).mean())))
+        noise = float((overall * (1 - overall)).mean())
+        return CheckedRows(
+            right,
+            calibrated,
+            float(overall.mean()),
+            noise,
+            len(overall),
+            self.groups,
+            self.spread,
         )
-    rows = answers.rows[kept]
-    labels = answers.labels[kept]
-    spread = answers.drawn_by == "ask" and groups is None
-    if spread:
-        place = np.argsort(survey_order(target))
-        along = np.argsort(place[rows])
-        rows = rows[along]
-        labels = labels[along]
-    group = rows if groups is None else as_row_groups(groups, len(target))[rows]
-    return _AnsweredTarget(target, rows, labels, np.unique(group, return_inverse=True)[1], spread)
 
 
-def _fitted(answered: _AnsweredTarget, priors: Sequence[Prior]) -> Posterior:
-    """The posterior, with answers that weigh as many independent ones."""
-    likelihood = partial(log_likelihood, answered.logits, answered.labels)
-    remaining = 1 - len(answered.rows) / len(answered.target)
+def _fitted(labelled: LabelledTarget, priors: Sequence[Prior]) -> Posterior:
+    """The posterior, in which each label weighs as many independent ones."""
+    likelihood = partial(log_likelihood, labelled.logits, labelled.labels)
+    remaining = 1 - len(labelled.rows) / len(labelled.target)
     weight = min(MOST_WEIGHT, 1 / remaining if remaining else MOST_WEIGHT)
     found = posterior(likelihood, priors, weight=weight)
     below, above = likelihood(found.mean + SLOPE_STEP * np.array([-1.0, 1.0])).T
-    effect = inverse_design_effect(above - below, answered.groups, spread=answered.spread)
+    effect = inverse_design_effect(above - below, labelled.groups, spread=labelled.spread)
     return posterior(likelihood, priors, weight=weight * effect)
 
 
 def _measured(
-    answered: _AnsweredTarget,
+    labelled: LabelledTarget,
     found: Posterior,
     temperature: float,
-    answers: Answers,
+    sample: LabelSample,
     priors: tuple[Prior, ...],
     *,
     held_out: bool,
 ) -> Measured:
-    target, groups = answered.target, answered.groups
-    sample = _checked(
-        answered,
-        np.exp(found.without(groups)) if held_out else np.full(len(answered.rows), temperature),
-    )
-    right = sample.right
-    accuracy = accuracy_interval(sample)
-    low, high = _interval(answered, found, right)
-    sure = [
-        float(confidences(target, t).mean())
-        for t in (1.0, temperature, math.exp(low), math.exp(high))
-    ]
-    verdict, reason, more = judge_temperature(
-        math.log(temperature), _evidence((low, high), sure, accuracy, answers=len(right))
-    )
-    unanswered = len(target) - len(answered.rows)
-    return Measured(
-        verdict,
-        (reason,),
-        answers=len(right),
-        cannot_tell=int((answers.labels == CANNOT_TELL).sum()),
-        none_of_these=int((answers.labels == NONE_OF_THESE).sum()),
-        rows=len(target),
-        drawn_by=answers.drawn_by,
-        seed=answers.seed,
-        priors=priors,
-        temperature=Interval(math.exp(found.mean), math.exp(low), math.exp(high)),
-        accuracy=accuracy,
-        gap_before=gap(sure[0], accuracy),
-        gap_after=gap(sure[1], accuracy),
-        error_before=calibration_error(right, confidences(answered.logits), groups),
-        error_after=calibration_error(right, sample.confidence, groups),
-        more=None if more is None else min(more, unanswered),
-    )
+    """What the labels say.
 
-
-def _evidence(
-    interval: tuple[float, float], sure: Sequence[float], accuracy: Interval, *, answers: int
-) -> MeasuredEvidence:
-    """What the answers say, from the mean confidence before, after, and at both ends of the interval of log T."""
-    (low, high), (before, after, at_low, at_high) = interval, sure
-    return MeasuredEvidence(
+    If held out, each row is scored with a temperature fitted without it.
+    """
+    target = labelled.target
+    groups = labelled.groups
+    temperatures = np.full(len(labelled.rows), temperature)
+    if held_out:
+        temperatures = np.exp(found.without(groups))
+    checked = labelled.checked(temperatures)
+    right = checked.right
+    accuracy = accuracy_interval(checked)
+    low, high = _interval(labelled, found, right)
+    before = float(confidences(target).mean())
+    after = float(confidences(target, temperature).mean())
+    at_low = float(confidences(target, math.exp(low)).mean())
+    at_high = float(confidences(target, math.exp(high)).mean())
+    evidence = MeasuredEvidence(
         low,
         high,
         narrow=NARROW * (high - low) / (at_low - at_high) if at_low > at_high else math.inf,
         gap_before=before - accuracy.value,
         gap_after=after - accuracy.value,
-        answers=answers,
+        labels=len(right),
         outside=max(accuracy.low - before, before - accuracy.high, 0.0),
         moves=0.0 if low <= 0 <= high else min(abs(at_low - before), abs(at_high - before)),
+    )
+    verdict, reason, more = judge_temperature(math.log(temperature), evidence)
+    unlabelled = len(target) - len(labelled.rows)
+    return Measured(
+        verdict,
+        (reason,),
+        labels=len(right),
+        cannot_tell=int((sample.labels == CANNOT_TELL).sum()),
+        none_of_these=int((sample.labels == NONE_OF_THESE).sum()),
+        rows=len(target),
+        sampling=sample.sampling,
+        seed=sample.seed,
+        priors=priors,
+        temperature=Interval(math.exp(found.mean), math.exp(low), math.exp(high)),
+        accuracy=accuracy,
+        gap_before=gap(before, accuracy),
+        gap_after=gap(after, accuracy),
+        error_before=calibration_error(right, confidences(labelled.logits), groups),
+        error_after=calibration_error(right, checked.confidence, groups),
+        more_labels=None if more is None else min(more, unlabelled),
     )
 
 
 def _interval(
-    answered: _AnsweredTarget, found: Posterior, right: NDArray[np.bool_]
+    labelled: LabelledTarget, found: Posterior, right: NDArray[np.bool_]
 ) -> tuple[float, float]:
     """The 90% interval of log T."""
-    low, high = (found.quantile(fraction) for fraction in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    low = found.quantile((1 - LEVEL) / 2)
+    high = found.quantile((1 + LEVEL) / 2)
     if right.any() and not right.all():
         return low, high
-    labels = answered.labels if right.all() else np.full(len(right), NONE_OF_THESE)
+    labels = labelled.labels if right.all() else np.full(len(right), NONE_OF_THESE)
     grid = np.linspace(*LOG_T, FINE_POINTS)
-    log_chance = found.weight * log_likelihood(answered.logits, labels, grid).sum(axis=0)
+    log_chance = found.weight * log_likelihood(labelled.logits, labels, grid).sum(axis=0)
     return interval_of_alike((low, high), grid, log_chance, right=bool(right.all()))
-
-
-def _checked(answered: _AnsweredTarget, temperatures: NDArray[np.float64]) -> CheckedRows:
-    """The answered rows, each with the confidence at its own temperature."""
-    right = answered.logits.argmax(axis=1) == answered.labels
-    calibrated = confidences(answered.logits / temperatures[:, None])
-    overall = confidences(answered.target, math.exp(float(np.log(temperatures).mean())))
-    noise = float((overall * (1 - overall)).mean())
-    return CheckedRows(
-        right,
-        calibrated,
-        float(overall.mean()),
-        noise,
-        len(overall),
-        answered.groups,
-        answered.spread,
-    )

@@ -33,20 +33,18 @@ from pseudocal.reservoir import Reservoir, Sample
 
 ROWS_SHARE = 3 / 4  # of the memory is for the inputs, the rest for mixup samples
 KEY_RANGE = 2.0**63  # keys of rows are below
-PACKED = ("surrogate_samples", "lesson_rows", "lesson_mixup")
+PACKED = ("surrogate_samples", "surrogate_rows", "surrogate_mixup")
 
 
 @dataclass(frozen=True)
 class Surrogate:
-    """A second opinion for those who have one model.
-
-    A surrogate of its own predictions in another feature space.
+    """A second opinion made from the predictions of the only model, in another feature space.
 
     >>> rng = np.random.default_rng(0)
     >>> x = 3 * np.eye(3)[rng.integers(3, size=900)] + rng.normal(size=(900, 3))
     >>> from pseudocal import PseudoCal
     >>> calibration = PseudoCal().fit(lambda x: 9 * x, x, second_opinion=Surrogate())
-    >>> calibration.trust.verdict, 0.8 < calibration.trust.estimated_accuracy.accuracy < 1
+    >>> calibration.trust.verdict, 0.8 < calibration.trust.estimated_accuracy.value < 1
     ('caution', True)
 
     Attributes:
@@ -88,7 +86,7 @@ NO_ROWS = Labelled(np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.int6
 
 
 class SurrogateCollector:
-    """A surrogate that attends a pass over the target.
+    """Collects what a surrogate learns from a pass over the target.
 
     Args:
         surrogate: The settings.
@@ -110,7 +108,7 @@ class SurrogateCollector:
         lam: float,
         epoch: int = 0,
     ) -> SurrogateBatch:
-        """The lesson of one batch.
+        """What a surrogate learns from one batch.
 
         Args:
             batch: The inputs.
@@ -213,13 +211,10 @@ def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
         raise InputError(
             f"expected a row of features for each of {n} inputs, got shape {dense.shape}"
         )
-    dense = (
-        dense.mean(axis=(2, 3))
-        if dense.ndim == 4
-        else dense.mean(axis=1)
-        if dense.ndim == 3
-        else dense
-    )
+    if dense.ndim == 4:
+        dense = dense.mean(axis=(2, 3))
+    elif dense.ndim == 3:
+        dense = dense.mean(axis=1)
     found = np.ascontiguousarray(dense, dtype=np.float32)
     if not np.isfinite(found).all():
         raise InputError("expected finite features, got NaN or infinite ones")
@@ -227,7 +222,7 @@ def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
 
 
 class SurrogateSample:
-    """All lessons of a pass, in bounded memory.
+    """All a surrogate learns from a pass, in bounded memory.
 
     Two parts merge into what one pass over both would have kept.
 
@@ -245,17 +240,17 @@ class SurrogateSample:
 
     @classmethod
     def of(cls, batch_sample: SurrogateBatch) -> SurrogateSample:
-        """No lessons yet, for a surrogate with these settings."""
+        """An empty sample, for a surrogate with these settings."""
         return cls(batch_sample.surrogate.memory, scaled=batch_sample.surrogate.features is None)
 
     @classmethod
     def like(cls, packed: Mapping[str, NDArray[Any]]) -> SurrogateSample:
-        """No lessons yet, with the settings of those that were packed."""
+        """An empty sample, with the settings of a packed one."""
         memory, scaled = packed[PACKED[0]][:2].tolist()
         return cls(int(memory), scaled=bool(scaled))
 
     def add(self, batch_sample: SurrogateBatch) -> None:
-        """Add the lesson of one batch. A mixup sample is kept as long as both of its inputs are."""
+        """Add one batch. A mixup sample is kept as long as both of its inputs are."""
         for reservoir, part in (
             (self._rows, batch_sample.rows),
             (self._mixup, batch_sample.mixup_samples),
@@ -265,7 +260,7 @@ class SurrogateSample:
                 reservoir.add(part, keys / KEY_RANGE)
 
     def pack(self) -> dict[str, NDArray[Any]]:
-        """The lessons as plain arrays, to be sent to another process."""
+        """The sample as plain arrays, to be sent to another process."""
         parts = self._rows.sample, self._mixup.sample
         numbers = [
             self._memory,
@@ -280,7 +275,7 @@ class SurrogateSample:
         return {PACKED[0]: np.array(numbers, dtype=np.float64), **rows}
 
     def merge(self, packed: Mapping[str, NDArray[Any]]) -> None:
-        """Merge the lessons of another part of the target.
+        """Merge the sample of another part of the target.
 
         Args:
             packed: What `pack` returned.

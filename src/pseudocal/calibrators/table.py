@@ -13,19 +13,12 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits
-from pseudocal.calibrators.baselines.atc import atc
-from pseudocal.calibrators.baselines.cpcs import cpcs
-from pseudocal.calibrators.baselines.density import density_ratio
-from pseudocal.calibrators.baselines.doc import doc
-from pseudocal.calibrators.baselines.ensemble import ensemble
-from pseudocal.calibrators.baselines.matrixscal import matrixscal
-from pseudocal.calibrators.baselines.mc_dropout import mc_dropout
+from pseudocal.batches import DEFAULT_BATCH_SIZE
+from pseudocal.calibrators.baselines.accuracy import atc, doc
+from pseudocal.calibrators.baselines.ensembles import ensemble, mc_dropout, pseudo_ensemble
+from pseudocal.calibrators.baselines.importance import cpcs, density_ratio, transcal
 from pseudocal.calibrators.baselines.oracle import oracle
-from pseudocal.calibrators.baselines.pseudo_ensemble import pseudo_ensemble
-from pseudocal.calibrators.baselines.tempscal import tempscal
-from pseudocal.calibrators.baselines.transcal import transcal
-from pseudocal.calibrators.baselines.uncalibrated import uncalibrated
-from pseudocal.calibrators.baselines.vectorscal import vectorscal
+from pseudocal.calibrators.baselines.scaling import matrixscal, tempscal, uncalibrated, vectorscal
 from pseudocal.calibrators.calibration import Calibration
 from pseudocal.calibrators.material import PARTS, Material, Part
 from pseudocal.calibrators.pseudocal import PseudoCal
@@ -60,8 +53,9 @@ class Entry:
 
         Those for the method, then those its result is applied to.
         """
-        more = () if self.corrects is None or self.corrects in self.needs else (self.corrects,)
-        return (*self.needs, *more)
+        if self.corrects is None or self.corrects in self.needs:
+            return self.needs
+        return (*self.needs, self.corrects)
 
     @property
     def source_data(self) -> bool:
@@ -91,7 +85,7 @@ class Corrected:
 
 
 def calibrate_by_name(name: str, material: Material, **settings: Any) -> Corrected:
-    """Run one calibrator on the parts of `material` that it needs, and correct the target logits with it.
+    """Run one calibrator on the parts of `material` that it needs, and correct the target logits.
 
     >>> import numpy as np
     >>> material = Material(target_logits=np.array([[2.0, 0.0]] * 4), target_labels=[0, 0, 0, 1])
@@ -121,7 +115,7 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
 
 
 def _pseudocal(
-    model: Any, target_inputs: Any, *, batch_size: int = 128, **settings: Any
+    model: Any, target_inputs: Any, *, batch_size: int = DEFAULT_BATCH_SIZE, **settings: Any
 ) -> Calibration:
     return PseudoCal(**settings).fit(model, target_inputs, batch_size=batch_size)
 
@@ -206,34 +200,20 @@ CALIBRATORS: dict[str, Entry] = {
 def comparison_table() -> str:
     """Table 1 of the paper for all calibrators, as Markdown.
 
-    >>> print(comparison_table().splitlines()[0])
-    | method | covariate shift | label shift | same predictions | no extra training | no source data |
+    >>> print(comparison_table().splitlines()[2])
+    | No calibration | no | no | yes | yes | yes |
     """
-    rows = [
-        [
-            entry.title,
-            *(
-                "yes" if holds else "no"
-                for holds in (
-                    entry.covariate_shift,
-                    entry.label_shift,
-                    entry.keeps_argmax,
-                    not entry.extra_training,
-                    not entry.source_data,
-                )
-            ),
-        ]
-        for entry in CALIBRATORS.values()
-    ]
-    head = [
-        "method",
-        "covariate shift",
-        "label shift",
-        "same predictions",
-        "no extra training",
-        "no source data",
-    ]
-    return _markdown(head, rows)
+    rows = []
+    for entry in CALIBRATORS.values():
+        promises = {
+            "covariate shift": entry.covariate_shift,
+            "label shift": entry.label_shift,
+            "same predictions": entry.keeps_argmax,
+            "no extra training": not entry.extra_training,
+            "no source data": not entry.source_data,
+        }
+        rows.append([entry.title, *("yes" if kept else "no" for kept in promises.values())])
+    return _markdown(["method", *promises], rows)
 
 
 def needs_table() -> str:

@@ -1,10 +1,14 @@
-"""A label-free verdict on a calibration.
+"""A label-free verdict on a calibration, and the estimated accuracy that it rests on.
 
 A narrow interval around T does not mean that the model is calibrated: mixup samples are harder than
 real inputs, and the model's own mistakes count as right, but neither shows in the sampling error. A
 second opinion does show it: if two models agree less often than the first is confident, the first
-is overconfident. The constants were chosen on the development tasks only; `docs/trust_test.md`
-reports the test on other families. `reasons.py` has the sentences.
+is overconfident.
+
+With a usable second opinion the estimated accuracy is what the agreement implies (`agreement.py`),
+without one it is the calibrated confidence. Its interval adds the error of the method to that of
+sampling. All constants were chosen on the development tasks only; `docs/trust_test.md` reports the
+test on held-out families. `wording.py` has the sentences.
 """
 
 from __future__ import annotations
@@ -13,36 +17,40 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators import reasons
-from pseudocal.calibrators.accuracy_estimate import (
-    AccuracyEstimate,
-    estimate_alone,
-    estimate_errors,
-    estimate_together,
-)
-from pseudocal.calibrators.agreement import Agreement
+from pseudocal.calibrators.agreement import Agreement, Consensus
 from pseudocal.calibrators.confidence import Effect, mean_confidence, nearer, normal, predictions
-from pseudocal.calibrators.consensus import Consensus, consensus_of
+from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.files import brief
 from pseudocal.scaling import TemperatureScaling
 
 Verdict = Literal["apply", "caution", "do not apply"]
 VERDICTS: tuple[Verdict, ...] = ("apply", "caution", "do not apply")  # from good to bad
-Finding = tuple[Verdict, str]
+Finding = tuple[Verdict, Reason]
 
-LIKELY = (
-    2 / 3
-)  # the probability from which a temperature is taken to be nearer to the truth than T = 1
+NORMAL_90 = 1.645  # the normal quantile of a 90% interval
+# on 90% of the development tasks the accuracy was at most this far below and above the calibrated
+# confidence
+ALONE_BELOW_AND_ABOVE = (0.52, 0.15)
+# and at most this far from the estimate of several models, beside the sampling error: c /
+# sqrt(classes), and always
+TOGETHER = (0.84, 0.05)
+# and at most this fraction of (estimate - chance) below, and this far above, the estimate of a
+# surrogate: much of what it takes for right may be whole groups with a wrong name, however often it
+# agrees
+SURROGATE_BELOW_AND_ABOVE = (0.72, 0.13)
+# the probability from which a temperature is taken to be nearer to the truth than T = 1
+LIKELY = 2 / 3
 LARGE_GAP = 0.10  # a gap between confidence and accuracy that is large
 DOMINANT = 0.25  # a fraction of predictions of one class above 1 / classes that calls for caution
 # a fraction at which the model hardly tells inputs apart; of two classes, half as far from 1
 COLLAPSED = 0.9
-LESS_SURE = 0.2  # a second model whose mean confidence is this much lower may be much less accurate
+# a second model whose mean confidence is this much lower may be much less accurate
+LESS_CONFIDENT = 0.2
 MOST_LOG_SE = 1.0  # the standard error of log T if it is larger or not known
 
 
@@ -53,25 +61,106 @@ class UnreliableCalibrationWarning(UserWarning):
 def warn_if_unreliable(trust: Trust | None) -> None:
     """Warn if there is a verdict against a calibration."""
     if trust is not None and trust.verdict == "do not apply":
+        why = " ".join(str(reason) for reason in trust.reasons)
         warnings.warn(
-            f"this calibration should not be applied: {trust.reasons[0]}",
+            f"this calibration should not be applied: {why}",
             UnreliableCalibrationWarning,
             stacklevel=3,
         )
 
 
 @dataclass(frozen=True)
-class Trust:
-    """Whether a calibration should be applied, and why.
+class AccuracyEstimate:
+    """The estimated accuracy on the target, with a 90% interval.
 
-    >>> trust = Trust("caution", ("There were few mixup samples.",), AccuracyEstimate(0.58, 0.46, 0.7), {"mixup": 12.0})
-    >>> Trust.from_dict(trust.to_dict()) == trust
+    The interval includes the error of the method.
+
+    >>> estimate = AccuracyEstimate(0.58, 0.46, 0.7)
+    >>> estimate.low <= estimate.value <= estimate.high
     True
 
     Attributes:
+        value: The estimated accuracy.
+        low: The lower end of the interval.
+        high: The upper end of the interval.
+
+    """
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is: an interval from 0 to 1 says nothing."""
+        return self.low > 0 or self.high < 1
+
+
+def estimate_together(consensus: Consensus) -> AccuracyEstimate:
+    """The accuracy that second opinions imply.
+
+    >>> agreement = Agreement(classes=10, rows=1000, rate=0.6, shared=0.2, mistakes=500.0)
+    >>> estimate = estimate_together(Consensus((agreement,)))
+    >>> round(estimate.value, 2), round(estimate.low, 2), round(estimate.high, 2)
+    (0.52, 0.25, 0.79)
+    """
+    below, above = estimate_errors(consensus)
+    low = consensus.accuracy - NORMAL_90 * below
+    high = consensus.accuracy + NORMAL_90 * above
+    return AccuracyEstimate(consensus.accuracy, max(0.0, low), min(1.0, high))
+
+
+def estimate_alone(confidence: float, agreements: Sequence[Agreement]) -> AccuracyEstimate:
+    """The calibrated confidence.
+
+    With two classes, the first model is wrong on half of the inputs on which the models disagree.
+
+    >>> estimate_alone(0.6, [])
+    AccuracyEstimate(value=0.6, low=0.07..., high=0.75)
+    """
+    most = 1.0
+    for agreement in agreements:
+        if agreement.is_binary and not agreement.surrogate:
+            bound = (1 + agreement.rate) / 2 + NORMAL_90 * agreement.rate_error / 2
+            most = min(most, bound)
+    below, above = ALONE_BELOW_AND_ABOVE
+    value = min(confidence, most)
+    return AccuracyEstimate(value, max(0.0, value - below), min(most, value + above))
+
+
+def estimate_errors(consensus: Consensus) -> tuple[float, float]:
+    """The standard errors of the accuracy below the estimate and above it.
+
+    Those of a surrogate are lopsided.
+    """
+    classes = consensus.agreements[0].classes
+    if consensus.estimator == "surrogate":
+        below, above = SURROGATE_BELOW_AND_ABOVE
+        below *= consensus.accuracy - 1 / classes
+    else:
+        below = above = math.hypot(TOGETHER[0] / math.sqrt(classes), TOGETHER[1])
+    return (
+        math.hypot(below / NORMAL_90, consensus.error, consensus.spread),
+        math.hypot(above / NORMAL_90, consensus.error, consensus.spread),
+    )
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whether a calibration should be applied, and why.
+
+    >>> reason = Reason(ReasonCode.MIXUP_ONLY)
+    >>> trust = Trust("caution", (reason,), AccuracyEstimate(0.58, 0.46, 0.7), {"mixup": 12.0})
+    >>> Trust.from_dict(trust.to_dict()) == trust
+    True
+    >>> print(*trust.reasons)
+    T was fitted on mixup samples only; the accuracy estimate is just the calibrated mean
+    confidence.
+
+    Attributes:
         verdict: `"apply"`, `"caution"` or `"do not apply"`.
-        reasons: The reasons for the verdict, as sentences.
-        estimated_accuracy: The accuracy expected on the target.
+        reasons: The reasons for the verdict, the worst first; `str` gives the sentence of each.
+        estimated_accuracy: The estimated accuracy on the target.
         evidence: The numbers that the verdict is based on, by name.
         score: How doubtful the temperature is, from -0.5 to 0.5: that it does harm, leaves the
             confidence far off, or rests on the predictions of one class. None without a usable
@@ -82,7 +171,7 @@ class Trust:
     """
 
     verdict: Verdict
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     estimated_accuracy: AccuracyEstimate
     evidence: dict[str, float]
     score: float | None = None
@@ -98,7 +187,7 @@ class Trust:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON values."""
-        return asdict(self) | {"reasons": list(self.reasons)}
+        return asdict(self) | {"reasons": [reason.to_dict() for reason in self.reasons]}
 
     @classmethod
     def from_dict(cls, content: Any) -> Trust:
@@ -113,7 +202,7 @@ class Trust:
                 raise ValueError
             return cls(
                 content["verdict"],
-                tuple(str(reason) for reason in content["reasons"]),
+                tuple(Reason.from_dict(reason) for reason in content["reasons"]),
                 AccuracyEstimate(**_floats(content["estimated_accuracy"])),
                 _floats(content["evidence"]),
                 None if content["score"] is None else float(content["score"]),
@@ -122,6 +211,8 @@ class Trust:
                     for name, effect in content.get("effects", {}).items()
                 },
             )
+        except InputError:  # a reason says what is wrong with it
+            raise
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             raise InputError(f"expected a record of trust, got {brief(content)}") from error
 
@@ -133,6 +224,7 @@ def judge(
     *,
     mixup_samples: int,
     agreements: Sequence[Agreement] = (),
+    consensus: Consensus | None = None,
 ) -> Trust:
     """Judge a temperature by the logits of real inputs, and by second opinions if there are any.
 
@@ -140,11 +232,18 @@ def judge(
     100%, which both temperatures reduce to about a half:
 
     >>> logits = np.tile(np.eye(10) * 50, (100, 1))
+    >>> real = Labelled(logits, logits.argmax(axis=1))
     >>> agreement = Agreement(classes=10, rows=1000, rate=0.5, shared=0.0, mistakes=100.0)
-    >>> found = {"mixup": TemperatureScaling(22.0, log_se=0.02), "agreement": TemperatureScaling(22.8)}
-    >>> trust = judge(Labelled(logits, logits.argmax(axis=1)), found, "agreement", mixup_samples=900, agreements=[agreement])
-    >>> trust.verdict, round(trust.estimated_accuracy.accuracy, 2)
+    >>> found = {
+    ...     "mixup": TemperatureScaling(22.0, log_se=0.02),
+    ...     "agreement": TemperatureScaling(22.8),
+    ... }
+    >>> opinions = {"agreements": [agreement], "consensus": Consensus((agreement,))}
+    >>> trust = judge(real, found, "agreement", mixup_samples=900, **opinions)
+    >>> trust.verdict, round(trust.estimated_accuracy.value, 2)
     ('apply', 0.5)
+    >>> [str(reason.code) for reason in trust.reasons]
+    ['second_model_agrees', 'lowers_confidence', 'mixup_agrees']
 
     If the rows have groups, they are pixels of images, for which the reasons differ.
 
@@ -154,54 +253,49 @@ def judge(
         used: The estimator whose temperature is judged.
         mixup_samples: The number of mixup samples.
         agreements: The agreement with each second opinion.
+        consensus: What the usable ones say together; None if there are none.
 
     """
     classes = real.logits.shape[1]
     pixels = real.groups is not None
-    consensus = consensus_of(agreements)
     temperatures = {"none": 1.0} | {name: fitted.temperature for name, fitted in found.items()}
-    sure = {name: mean_confidence(real, t) for name, t in temperatures.items()}
-    fractions = np.bincount(predictions(real.logits), weights=real.weights, minlength=classes)
+    confidence = {name: mean_confidence(real, t) for name, t in temperatures.items()}
+    models = [agreement for agreement in agreements if not agreement.surrogate]
+    surrogates = [agreement for agreement in agreements if agreement.surrogate]
     evidence = {
-        "confidence before": sure["none"],
-        "confidence after": sure[used],
+        "confidence before": confidence["none"],
+        "confidence after": confidence[used],
         "mixup_samples": float(mixup_samples),
     }
-    asked = [
-        a for a in agreements if not a.surrogate
-    ] or agreements  # beside a model nothing follows from a surrogate
-    evidence |= _marginal(fractions) | _means(asked if consensus is None else consensus.agreements)
+    evidence |= _class_evidence(real)
     largest = evidence["largest class"]
     findings = [*_basics(found[used], largest, classes, pixels=pixels)]
     if consensus is None:
-        findings += (("caution", why) for why in _why_alone(agreements, classes, pixels=pixels))
-        estimated_accuracy = estimate_alone(sure[used], asked)
+        asked = models or surrogates  # beside a model nothing follows from a surrogate
+        evidence |= _agreement_evidence(asked)
+        why = _why_alone(models, surrogates, classes, pixels=pixels)
+        findings += [("caution", reason) for reason in why]
+        estimate = estimate_alone(confidence[used], asked)
         score = None
     else:
-        if consensus.estimator == "surrogate" and (
-            unusable := [a for a in agreements if not a.surrogate]
-        ):
-            findings += (("caution", why) for why in _unusable(unusable))
-        weighed = _weigh(real, found, used, consensus, sure)
+        evidence |= _agreement_evidence(consensus.agreements)
+        if consensus.estimator == "surrogate" and models:
+            findings.append(("caution", _why_unusable(models)))
+        weighed = Weighed.of(real, found, used, consensus, confidence)
         findings += weighed.findings()
-        if consensus.estimator == "agreement" and any(a.surrogate for a in agreements):
-            findings.append(("apply", reasons.UNUSED_SURROGATE))
+        if consensus.estimator == "agreement" and surrogates:
+            findings.append(("apply", Reason(ReasonCode.SURROGATE_UNUSED)))
+        estimate = estimate_together(consensus)
         dominance = min(1.0, (largest - 1 / classes) / (2 * DOMINANT))
-        estimated_accuracy = estimate_together(consensus)
         score = max(weighed.doubt, dominance) - 0.5
     findings.sort(key=lambda finding: -VERDICTS.index(finding[0]))
     effects = {
-        name: Effect(t, sure[name], sure[name] - estimated_accuracy.accuracy)
+        name: Effect(t, confidence[name], confidence[name] - estimate.value)
         for name, t in temperatures.items()
     }
-    return Trust(
-        findings[0][0],
-        tuple(text for _, text in findings),
-        estimated_accuracy,
-        evidence,
-        score,
-        effects,
-    )
+    verdict = findings[0][0]
+    reasons = tuple(reason for _, reason in findings)
+    return Trust(verdict, reasons, estimate, evidence, score, effects)
 
 
 def _basics(
@@ -209,172 +303,209 @@ def _basics(
 ) -> Iterator[Finding]:
     """Problems that do not depend on a second opinion."""
     if scaling.bound:
-        yield "do not apply", reasons.BOUND.format(end=scaling.bound)
+        numbers = {"temperature": scaling.temperature}
+        yield "do not apply", Reason(ReasonCode.TEMPERATURE_AT_BOUND, numbers)
     if pixels:  # most of an image may be road, but only pixels with two classes are mixed
         if largest > COLLAPSED:
-            yield "caution", reasons.MOSTLY_ONE_CLASS.format(largest=largest)
-    elif largest > (COLLAPSED if classes > 2 else (1 + COLLAPSED) / 2):
-        yield "do not apply", reasons.ONE_CLASS.format(classes=classes, largest=largest)
-    elif largest > 1 / classes + DOMINANT:
-        yield "caution", reasons.MUCH_OF_ONE_CLASS.format(classes=classes, largest=largest)
-
-
-def _why_alone(agreements: Sequence[Agreement], classes: int, *, pixels: bool) -> Iterator[str]:
-    """Why nothing is taken from a second opinion, and what the estimate is then."""
-    models, surrogates = (
-        [a for a in agreements if a.surrogate == surrogate] for surrogate in (False, True)
-    )
-    if not agreements:
-        yield reasons.PIXELS if pixels else reasons.ALONE
-    for given in (models, surrogates):
-        yield from _unusable(given)
-    if not pixels:
-        yield reasons.FROM_MIXUP + (f" {reasons.MIXUP_OF_TWO}" if classes == 2 else "")
-
-
-def _unusable(agreements: Sequence[Agreement]) -> Iterator[str]:
-    """Why nothing is taken from second opinions of one kind."""
-    if not agreements:
+            yield "caution", Reason(ReasonCode.DOMINANT_PIXEL_CLASS, {"fraction": largest})
         return
+    numbers = {"classes": float(classes), "fraction": largest}
+    if largest > (COLLAPSED if classes > 2 else (1 + COLLAPSED) / 2):
+        yield "do not apply", Reason(ReasonCode.ONE_CLASS, numbers)
+    elif largest > 1 / classes + DOMINANT:
+        yield "caution", Reason(ReasonCode.DOMINANT_CLASS, numbers)
+
+
+def _why_alone(
+    models: Sequence[Agreement], surrogates: Sequence[Agreement], classes: int, *, pixels: bool
+) -> Iterator[Reason]:
+    """Why nothing is taken from a second opinion, and what the estimate is then."""
+    if models:
+        yield _why_unusable(models)
+    if surrogates:
+        yield _why_unusable(surrogates)
+    if pixels:
+        if not models and not surrogates:
+            yield Reason(ReasonCode.SEGMENTATION)
+        return
+    if not models and not surrogates:
+        yield Reason(ReasonCode.NO_SECOND_OPINION)
+    yield Reason(ReasonCode.MIXUP_ONLY)
+    if classes == 2:
+        yield Reason(ReasonCode.MIXUP_TWO_CLASSES)
+
+
+def _why_unusable(agreements: Sequence[Agreement]) -> Reason:
+    """Why nothing is taken from second opinions of one kind."""
     first = agreements[0]
-    said = reasons.TWO_CLASSES if first.is_binary else reasons.SAME_MODEL
-    if first.surrogate:
-        said = (
-            reasons.OF_A_SURROGATE[said]
-            if first.is_binary or first.too_similar
-            else reasons.SURROGATE_AT_CHANCE
-        )
-    rate, shared = (
-        min(getattr(agreement, name) for agreement in agreements) for name in ("rate", "shared")
-    )
-    yield said.format(rate=rate, most=(1 + rate) / 2, shared=shared)
+    agreement = min(each.rate for each in agreements)
+    shared = min(each.shared for each in agreements)
+    if first.is_binary and first.surrogate:
+        return Reason(ReasonCode.SURROGATE_TWO_CLASSES, {"agreement": agreement})
+    if first.is_binary:
+        numbers = {"agreement": agreement, "highest": (1 + agreement) / 2}
+        return Reason(ReasonCode.SECOND_MODEL_TWO_CLASSES, numbers)
+    if not first.surrogate:
+        return Reason(ReasonCode.SECOND_MODEL_TOO_SIMILAR, {"shared": shared})
+    if first.too_similar:
+        return Reason(ReasonCode.SURROGATE_TOO_SIMILAR, {"shared": shared})
+    return Reason(ReasonCode.SURROGATE_AT_CHANCE, {"agreement": agreement, "shared": shared})
 
 
-def _weigh(
-    real: Labelled,
-    found: Mapping[str, TemperatureScaling],
-    used: str,
-    consensus: Consensus,
-    sure: dict[str, float],
-) -> _Weighed:
-    """Weigh a temperature by the error of the estimate, and by that of the mixup samples."""
-    overconfident, (below, above) = consensus.accuracy < sure["none"], estimate_errors(consensus)
-    error = above if overconfident else below
-    log_se = max(1e-6, min(MOST_LOG_SE, found["mixup"].log_se))
-    from_mixup = found["mixup"].temperature
-    backed = normal(math.log(from_mixup) / log_se * (1 if overconfident else -1))
-    if used == "mixup":  # the error of the confidence after counts half, since the midpoint decides
-        moved = mean_confidence(real, from_mixup * math.exp(log_se))
-        error = math.hypot(error, (moved - sure["mixup"]) / 2)
-    better = nearer(consensus.accuracy, sure["none"], sure[used], error)
-    far = normal((abs(sure[used] - consensus.accuracy) - LARGE_GAP) / error)
-    doubt = max(1 - better * (1 if used == "mixup" else backed), far)
-    temperatures = {name: fitted.temperature for name, fitted in found.items()}
-    return _Weighed(consensus, used, sure, temperatures, better, backed, doubt)
+@dataclass(frozen=True)
+class Weighed:
+    """What second opinions say of a temperature.
 
+    Attributes:
+        consensus: What they say together.
+        used: The estimator whose temperature is weighed.
+        confidence: The mean confidence with each temperature.
+        temperatures: The temperature of each estimator.
+        better: The probability that the accuracy is nearer to the confidence after than to that
+            before.
+        backed: The probability that the mixup estimate is on the same side of 1 as the estimate.
+        doubt: The probability that the temperature does harm, or leaves the confidence far off.
 
-class _Weighed(NamedTuple):
-    """What second opinions say of a temperature."""
+    """
 
     consensus: Consensus
     used: str
-    sure: dict[str, float]  # the mean confidence with each temperature
+    confidence: dict[str, float]
     temperatures: dict[str, float]
-    # the probability that the accuracy is nearer to the confidence after than to that before
     better: float
-    # the probability that the temperature of the mixup samples is on the same side of 1 as the
-    # estimate
     backed: float
-    doubt: float  # the probability that it does harm, or leaves the confidence far off
+    doubt: float
+
+    @classmethod
+    def of(
+        cls,
+        real: Labelled,
+        found: Mapping[str, TemperatureScaling],
+        used: str,
+        consensus: Consensus,
+        confidence: dict[str, float],
+    ) -> Weighed:
+        """Weigh a temperature by the error of the estimate, and by that of the mixup samples."""
+        before = confidence["none"]
+        after = confidence[used]
+        overconfident = consensus.accuracy < before
+        below, above = estimate_errors(consensus)
+        error = above if overconfident else below
+        from_mixup = found["mixup"].temperature
+        log_se = max(1e-6, min(MOST_LOG_SE, found["mixup"].log_se))
+        backed = normal(math.log(from_mixup) / log_se * (1 if overconfident else -1))
+        if used == "mixup":
+            # the error of the confidence after counts half, since the midpoint decides
+            moved = mean_confidence(real, from_mixup * math.exp(log_se))
+            error = math.hypot(error, (moved - after) / 2)
+        better = nearer(consensus.accuracy, before, after, error)
+        far = normal((abs(after - consensus.accuracy) - LARGE_GAP) / error)
+        harmless = better if used == "mixup" else better * backed
+        temperatures = {name: fitted.temperature for name, fitted in found.items()}
+        doubt = max(1 - harmless, far)
+        return cls(consensus, used, confidence, temperatures, better, backed, doubt)
 
     def findings(self) -> Iterator[Finding]:
         """The verdict on the temperature."""
-        source = self.consensus.estimator
-        verdict, said = self._on_mixup() if self.used == "mixup" else self._on_agreement()
-        before = self.sure["none"]
-        after = self.sure[self.used]
-        gap = 100 * abs(after - self.consensus.accuracy)
-        words: dict[str, Any] = {
-            "before": before,
-            "after": after,
-            "gap": gap,
-            "mixup": self.temperatures["mixup"],
-        }
-        words |= {"agreement": self.temperatures[source], "source": source}
-        surrogate = source == "surrogate"
-        yield (
-            "caution" if surrogate and verdict == "apply" else verdict,
-            " ".join([self._story(), *said]).format(**words),
-        )
+        surrogate = self.consensus.estimator == "surrogate"
+        verdict, reasons = self._on_mixup() if self.used == "mixup" else self._on_agreement()
+        if surrogate and verdict == "apply":
+            verdict = "caution"
+        for reason in (self._opinion(), *reasons):
+            yield verdict, reason
         if surrogate:
-            yield "caution", reasons.BLIND_SURROGATE
-        second = float(np.mean([agreement.sure for agreement in self.consensus.agreements]))
-        if second < before - LESS_SURE:
-            yield "caution", reasons.UNSURE.format(second=second, before=before)
+            yield "caution", Reason(ReasonCode.SURROGATE_ONLY)
+        before = self.confidence["none"]
+        second = float(np.mean([each.second_confidence for each in self.consensus.agreements]))
+        if second < before - LESS_CONFIDENT:
+            numbers = {"second_confidence": second, "before": before}
+            yield "caution", Reason(ReasonCode.SECOND_MODEL_LESS_CONFIDENT, numbers)
 
-    def _on_agreement(self) -> tuple[Verdict, tuple[str, ...]]:
-        """By what it was not taken from.
+    def _opinion(self) -> Reason:
+        """What the second opinions say of the accuracy."""
+        given = self.consensus.agreements
+        rates = [agreement.rate for agreement in given]
+        fractions = [agreement.shared for agreement in given]
+        agreed = {"agreement_low": min(rates), "agreement_high": max(rates)}
+        shared = {"shared_low": min(fractions), "shared_high": max(fractions)}
+        accuracy = {"accuracy": self.consensus.accuracy}
+        surrogate = self.consensus.estimator == "surrogate"
+        if self.used != "mixup" and self.consensus.at_chance:
+            return Reason(ReasonCode.SECOND_MODEL_AT_CHANCE, agreed | shared)
+        if min(agreement.mistakes for agreement in given) == 0:
+            code = ReasonCode.SHARED_ERRORS_UNKNOWN
+            if surrogate:
+                code = ReasonCode.SURROGATE_ERRORS_UNKNOWN
+            return Reason(code, agreed | accuracy)
+        numbers = agreed | shared | accuracy
+        if surrogate:
+            return Reason(ReasonCode.SURROGATE_AGREES, numbers)
+        if len(given) == 1:
+            return Reason(ReasonCode.SECOND_MODEL_AGREES, numbers)
+        return Reason(ReasonCode.SECOND_MODELS_AGREE, numbers | {"models": float(len(given))})
+
+    def _on_agreement(self) -> tuple[Verdict, tuple[Reason, ...]]:
+        """Judge a temperature from the agreement by what it was not taken from.
 
         The mixup samples, and the error of the estimate on other families.
         """
         if self.consensus.at_chance:
             return "do not apply", ()
+        temperature = self.temperatures[self.used]
+        numbers = {"temperature": temperature, "before": self.confidence["none"]}
         if self.better < LIKELY:
-            return "caution", (reasons.TOO_NEAR,)
-        moved = reasons.RAISED if self.temperatures[self.used] < 1 else reasons.LOWERED
+            return "caution", (Reason(ReasonCode.NO_CLEAR_GAIN, numbers),)
+        code = ReasonCode.RAISES_CONFIDENCE if temperature < 1 else ReasonCode.LOWERS_CONFIDENCE
+        moves = Reason(code, numbers)
+        mixup = {"mixup": self.temperatures["mixup"]}
         if self.backed >= LIKELY:
-            return "apply", (moved, reasons.BACKED)
-        return "caution", (
-            moved,
-            reasons.UNDECIDED if self.backed > 1 - LIKELY else reasons.CONTRADICTED,
-        )
+            return "apply", (moves, Reason(ReasonCode.MIXUP_AGREES, mixup))
+        if self.backed > 1 - LIKELY:
+            return "caution", (moves, Reason(ReasonCode.MIXUP_UNDECIDED, mixup))
+        return "caution", (moves, Reason(ReasonCode.MIXUP_DISAGREES, mixup))
 
-    def _on_mixup(self) -> tuple[Verdict, tuple[str, ...]]:
-        gap = self.sure[self.used] - self.consensus.accuracy
+    def _on_mixup(self) -> tuple[Verdict, tuple[Reason, ...]]:
+        """Judge a temperature from mixup samples by the estimated accuracy."""
+        gap = self.confidence[self.used] - self.consensus.accuracy
+        numbers = {"before": self.confidence["none"], "after": self.confidence[self.used]}
         if self.better >= LIKELY and abs(gap) <= LARGE_GAP:
-            return "apply", (reasons.NEARER,)
-        other = () if self.consensus.at_chance else (reasons.OTHER_TEMPERATURE,)
+            return "apply", (Reason(ReasonCode.CLOSER, numbers),)
         if self.better >= LIKELY:
-            return "caution", (reasons.STILL_HIGH if gap > 0 else reasons.STILL_LOW, *other)
+            code = ReasonCode.CLOSER_BUT_HIGH if gap > 0 else ReasonCode.CLOSER_BUT_LOW
+            return "caution", (Reason(code, numbers | {"gap": gap}), *self._closer_temperature())
         if self.better > 1 - LIKELY:
-            return "caution", (reasons.NO_TELLING,)
-        return "do not apply", (reasons.FURTHER, *other)
+            return "caution", (Reason(ReasonCode.EITHER_MAY_BE_CLOSER, numbers),)
+        return "do not apply", (Reason(ReasonCode.FURTHER, numbers), *self._closer_temperature())
 
-    def _story(self) -> str:
-        given = self.consensus.agreements
-        story = reasons.ONE_OPINION if len(given) == 1 else reasons.OPINIONS
-        if self.used != "mixup" and self.consensus.at_chance:
-            story = reasons.AT_CHANCE
-        elif min(agreement.mistakes for agreement in given) == 0:
-            story = reasons.NO_MISTAKES
-        story = reasons.OF_A_SURROGATE[story] if given[0].surrogate else story
-        rate, shared = (
-            _span([getattr(agreement, name) for agreement in given]) for name in ("rate", "shared")
-        )
-        return story.format(
-            others=len(given), rate=rate, shared=shared, accuracy=self.consensus.accuracy
-        )
+    def _closer_temperature(self) -> Iterator[Reason]:
+        """The temperature from the second opinion, unless it is at chance."""
+        if not self.consensus.at_chance:
+            source = self.consensus.estimator
+            code = ReasonCode.AGREEMENT_IS_CLOSER
+            if source == "surrogate":
+                code = ReasonCode.SURROGATE_IS_CLOSER
+            yield Reason(code, {"temperature": self.temperatures[source]})
 
 
-def _span(values: Sequence[float]) -> str:
-    low, high = (f"{value:.0%}" for value in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
-def _means(agreements: Sequence[Agreement]) -> dict[str, float]:
-    names = {"agreement": "rate", "second confidence": "sure"} if agreements else {}
-    names |= {"shared mistakes": "shared"} if agreements and not agreements[0].is_binary else {}
+def _agreement_evidence(agreements: Sequence[Agreement]) -> dict[str, float]:
+    if not agreements:
+        return {}
     found = {
-        key: float(np.mean([getattr(a, name) for a in agreements])) for key, name in names.items()
+        "agreement": float(np.mean([agreement.rate for agreement in agreements])),
+        "second confidence": float(np.mean([each.second_confidence for each in agreements])),
     }
-    return {
-        key: value for key, value in found.items() if not math.isnan(value)
-    }  # a surrogate has no confidence
+    if not agreements[0].is_binary:
+        found["shared mistakes"] = float(np.mean([agreement.shared for agreement in agreements]))
+    # a surrogate has no confidence
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
-def _marginal(fractions: Any) -> dict[str, float]:
-    p = fractions[fractions > 0] / fractions.sum()
-    entropy = float(-(p * np.log(p)).sum() / math.log(len(fractions)))
+def _class_evidence(real: Labelled) -> dict[str, float]:
+    """How the predictions are distributed over the classes."""
+    classes = real.logits.shape[1]
+    counts = np.bincount(predictions(real.logits), weights=real.weights, minlength=classes)
+    p = counts[counts > 0] / counts.sum()
+    entropy = float(-(p * np.log(p)).sum() / math.log(classes))
     return {"largest class": float(p.max()), "entropy of classes": entropy}
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError
-from pseudocal.batches import fitting
+from pseudocal.batches import DEFAULT_BATCH_SIZE, fitting
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.evidence import Packed
 from pseudocal.calibrators.surrogate import PACKED as LESSONS
@@ -25,11 +25,16 @@ PACKED_NAMES = ("counts", "ceilings", "opinions", "mixup", "real", *LESSONS)
 
 
 def fit_across_ranks(
-    method: PseudoCal, model: Any, data: Any, *, second_opinion: Any = None, batch_size: int = 128
+    method: PseudoCal,
+    model: Any,
+    data: Any,
+    *,
+    second_opinion: Any = None,
+    batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> Calibration:
     """Calibrate on the data of all ranks of `torch.distributed`.
 
-    Each rank mixup samples within its shard. Then each rank in turn broadcasts its samples as plain
+    Each rank mixes inputs of its shard. Then each rank in turn broadcasts its samples as plain
     bytes, with gloo, or with nccl through GPU memory. Every rank merges them in the same order and
     returns the same calibration. With a `tolerance`, each of R ranks stops at the square root of R
     times the tolerance, since the error of all ranks together is smaller by that factor.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pseudocal.arrays import InputError, Labelled, Logits, Predictor, as_labels
-from pseudocal.batches import count, cut, is_array, shuffled, take
+from pseudocal.batches import DEFAULT_BATCH_SIZE, count, cut, is_array, shuffled, take
 from pseudocal.metrics import Outcomes, ece
 from pseudocal.mixup import Pairs, partners, with_different_classes
 from pseudocal.mixup.mixup import mixup
@@ -31,7 +31,7 @@ __all__ = ["LAMBDAS", "Correspondence", "Swept", "correspondence", "lambda_sweep
 
 @dataclass(frozen=True)
 class Correspondence:
-    """How often a mixup sample is right exactly when the real input of its larger fraction is.
+    """How often a mixup sample is right exactly when the real input of its larger part is.
 
     Attributes:
         rate: the fraction of mixup samples for which both are right or both are wrong.
@@ -52,7 +52,7 @@ class Swept:
     """PseudoCal at one lambda.
 
     Attributes:
-        lam: the fraction of the first input of a mixup sample.
+        lam: the weight of the larger input of a mixup sample.
         labels: the labels of the mixup samples: "hard" or "soft".
         temperature: the temperature found.
         log_se: the standard error of its logarithm.
@@ -77,10 +77,10 @@ def correspondence(
     target_labels: ArrayLike,
     *,
     lam: float = 0.65,
-    batch_size: int = 128,
+    batch_size: int = DEFAULT_BATCH_SIZE,
     seed: int = 0,
 ) -> Correspondence:
-    """Count the mixup samples that are right or wrong together with the real input of their larger part.
+    """How often a mixup sample is right exactly when the real input of its larger part is.
 
     This model predicts which of two numbers is larger, and a mixup sample has the same prediction
     as its larger part, so all mixup samples correspond. If every label is wrong, the model is
@@ -96,7 +96,7 @@ def correspondence(
         model: anything that `as_predictor` takes.
         target_inputs: one array.
         target_labels: `(n,)`, the true labels, which this evaluation needs.
-        lam: the fraction of the first input of a mixup sample.
+        lam: the weight of the larger input of a mixup sample.
         batch_size: the size of the batches that pairs are drawn in.
         seed: the seed of the pairs.
 
@@ -118,7 +118,7 @@ def lambda_sweep(
     target_labels: ArrayLike | None = None,
     *,
     lams: Sequence[float] = LAMBDAS,
-    batch_size: int = 128,
+    batch_size: int = DEFAULT_BATCH_SIZE,
     seed: int = 0,
 ) -> list[Swept]:
     """PseudoCal with hard and with soft labels at each lambda.

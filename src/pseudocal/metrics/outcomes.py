@@ -6,13 +6,22 @@ Four numbers per row from which all metrics are computed, and how they are binne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pseudocal.arrays import Floats, InputError, Labels, as_labels, as_logits, as_numpy, unmasked
+from pseudocal.arrays import (
+    Floats,
+    InputError,
+    Labels,
+    as_labels,
+    as_logits,
+    as_numpy,
+    as_weights,
+    unmasked,
+)
 from pseudocal.passes import (
     Chunk,
     Doubles,
@@ -55,6 +64,7 @@ class Outcomes:
         correct: Whether the predicted class is the label, of shape `(n,)`.
         nll: The negative log-likelihood of the label, in nats; inf if its probability is zero.
         brier: The squared error summed over the classes, from 0 to 2.
+        weights: The weight of each row, of shape `(n,)`; None means 1 for each.
 
     """
 
@@ -62,16 +72,22 @@ class Outcomes:
     correct: NDArray[np.bool_]
     nll: Doubles
     brier: Doubles
+    weights: Doubles | None = None
 
     def __post_init__(self) -> None:
-        shapes = [np.shape(unmasked(column, "columns")) for column in self._columns()]
+        columns: list[NDArray[Any]] = [self.confidence, self.correct, self.nll, self.brier]
+        if self.weights is not None:
+            columns.append(self.weights)
+        shapes = [np.shape(unmasked(column, "columns")) for column in columns]
         if len(set(shapes)) > 1 or len(shapes[0]) != 1 or shapes[0] == (0,):
             raise InputError(
                 f"expected columns of one shape (n,) with at least one row, got shapes {shapes}"
             )
 
     @classmethod
-    def from_logits(cls, logits: ArrayLike, labels: ArrayLike) -> Outcomes:
+    def from_logits(
+        cls, logits: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> Outcomes:
         """Score logits against labels.
 
         A class at -inf is impossible. If it is the label, the NLL is inf. Among equal logits the
@@ -83,25 +99,34 @@ class Outcomes:
         Args:
             logits: Logits of shape `(n, classes)`, of any floating dtype; may be a memory map.
             labels: The true classes, of shape `(n,)`.
+            weights: The weight of each row, of shape `(n,)`; None means 1 for each.
 
         """
         logits = as_logits(logits)
         labels = as_labels(labels, logits)
-        return cls(*_columns(logits, labels, logit_chunks, _of_logits))
+        columns = _columns(logits, labels, logit_chunks, _of_logits)
+        row_weights = None if weights is None else as_weights(weights, len(labels))
+        return cls(*columns, row_weights)
 
     @classmethod
-    def from_probabilities(cls, probabilities: ArrayLike, labels: ArrayLike) -> Outcomes:
+    def from_probabilities(
+        cls, probabilities: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None
+    ) -> Outcomes:
         """Score probabilities against labels.
 
         Args:
             probabilities: Probabilities of shape `(n, classes)`; a row that sums to 0.9995 is not
-                rescaled.
+                rescaled. For two classes, the probability of the second one, of shape `(n,)`, is
+                enough.
             labels: The true classes, of shape `(n,)`.
+            weights: The weight of each row, of shape `(n,)`; None means 1 for each.
 
         """
         probabilities = as_probabilities(probabilities)
         labels = as_labels(labels, probabilities)
-        return cls(*_columns(probabilities, labels, probability_chunks, _of_probabilities))
+        columns = _columns(probabilities, labels, probability_chunks, _of_probabilities)
+        row_weights = None if weights is None else as_weights(weights, len(labels))
+        return cls(*columns, row_weights)
 
     @classmethod
     def concatenate(cls, parts: Iterable[Outcomes]) -> Outcomes:
@@ -111,23 +136,47 @@ class Outcomes:
             parts: The outcomes to join.
 
         """
-        columns = zip(*(part._columns() for part in parts), strict=True)
-        joined = [np.concatenate(column) for column in columns]
-        if not joined:
+        parts = list(parts)
+        if not parts:
             raise InputError("expected at least one part to join, got none")
-        return cls(*joined)
+        weights = None
+        if any(part.weights is not None for part in parts):
+            weights = np.concatenate([part.weights_or_ones for part in parts])
+        return cls(
+            np.concatenate([part.confidence for part in parts]),
+            np.concatenate([part.correct for part in parts]),
+            np.concatenate([part.nll for part in parts]),
+            np.concatenate([part.brier for part in parts]),
+            weights,
+        )
 
     def __len__(self) -> int:
         return len(self.confidence)
 
     def __getitem__(self, rows: Any) -> Outcomes:
-        return Outcomes(*(column[rows] for column in self._columns()))
+        weights = None if self.weights is None else self.weights[rows]
+        return Outcomes(
+            self.confidence[rows], self.correct[rows], self.nll[rows], self.brier[rows], weights
+        )
 
     def __add__(self, other: Outcomes) -> Outcomes:
         return Outcomes.concatenate([self, other])
 
-    def _columns(self) -> list[NDArray[Any]]:
-        return [getattr(self, field.name) for field in fields(self)]
+    @property
+    def weights_or_ones(self) -> Doubles:
+        """The weight of each row, of shape `(n,)`."""
+        return np.ones(len(self)) if self.weights is None else self.weights
+
+    def mean(self, column: NDArray[Any]) -> float:
+        """The weighted mean of a column with one number per row.
+
+        >>> outcomes = Outcomes.from_probabilities([[0.75, 0.25], [0.5, 0.5]], [1, 0], weights=[1, 3])
+        >>> outcomes.mean(outcomes.correct)                                    # 3 / (1 + 3)
+        0.75
+        """
+        if self.weights is None:
+            return float(column.mean())
+        return float(np.average(column, weights=self.weights))
 
 
 def _columns(

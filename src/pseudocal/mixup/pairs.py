@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import Floats, Inputs, Logits
-from pseudocal.batches import Batch, count, shuffled, size, stack, take
+from pseudocal.batches import DEFAULT_BATCH_SIZE, Batch, count, shuffled, size, stack, take
 from pseudocal.randomness import Streams
 
 Numbers = NDArray[np.intp]
@@ -132,7 +132,9 @@ def with_different_classes(pairs: Pairs) -> Pairs:
 class Pairing(Protocol):
     """A rule that pairs the rows of a batch."""
 
-    def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
+    def of(
+        self, batch: Batch, logits: Logits, opinions: Classes | None = None, epoch: int = 0
+    ) -> Pairs:
         """The pairs of a batch.
 
         Args:
@@ -140,8 +142,13 @@ class Pairing(Protocol):
             logits: The model's logits of its rows.
             opinions: The classes that second opinions predict for its rows, `(n, opinions)`, if
                 there are any.
+            epoch: How often the batch was paired before.
 
         """
+        ...
+
+    def keep(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> None:
+        """Keep rows of a batch as partners of later ones, after its last pairs were drawn."""
         ...
 
 
@@ -154,19 +161,22 @@ class WithinBatch:
     Attributes:
         streams: The random streams; the partners depend only on the seed, the epoch and the number
             of the batch.
-        epoch: The number of the pass over the data, from 0.
 
     """
 
     streams: Streams
-    epoch: int = 0
 
-    def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
+    def of(
+        self, batch: Batch, logits: Logits, opinions: Classes | None = None, epoch: int = 0
+    ) -> Pairs:
         """The pairs of a batch; there are none if it has a single row."""
         n = len(logits)
         first = np.arange(n if n > 1 else 0)
-        second = ring(n, self.streams.pairs(batch.number, self.epoch))[: len(first)]
+        second = ring(n, self.streams.pairs(batch.number, epoch))[: len(first)]
         return Pairs(batch.inputs, logits, first, second, ids=batch.rows, opinions=opinions)
+
+    def keep(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> None:
+        """Nothing to keep: no row is a partner of another batch."""
 
 
 class AnywhereBefore:
@@ -190,7 +200,9 @@ class AnywhereBefore:
         self._rng = rng
         self._past = _Past(memory, rng)
 
-    def of(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> Pairs:
+    def of(
+        self, batch: Batch, logits: Logits, opinions: Classes | None = None, epoch: int = 0
+    ) -> Pairs:
         """The pairs of the next batch of the stream.
 
         Args:
@@ -198,6 +210,7 @@ class AnywhereBefore:
             logits: The model's logits of its rows; for images the classes of the pixels are enough.
             opinions: The classes that second opinions predict for its rows, `(n, opinions)`, if
                 there are any.
+            epoch: How often the batch was paired before; each call draws new partners.
 
         """
         rng = self._rng
@@ -228,8 +241,11 @@ class AnywhereBefore:
         else:
             none = np.empty(0, dtype=np.intp)
             pairs = Pairs(x, logits, none, none)
-        self._past.add(batch, logits, opinions)
         return pairs
+
+    def keep(self, batch: Batch, logits: Logits, opinions: Classes | None = None) -> None:
+        """Keep a sample of the rows seen so far as partners of later batches."""
+        self._past.add(batch, logits, opinions)
 
 
 class _Row(NamedTuple):
@@ -293,7 +309,7 @@ class _Past:
         return [i for i in rows if tuple(self._rows[i].inputs.shape[1:]) == shape]
 
 
-def partners(n: int, *, batch_size: int = 128, seed: int = 0) -> Numbers:
+def partners(n: int, *, batch_size: int = DEFAULT_BATCH_SIZE, seed: int = 0) -> Numbers:
     """The partner that `PseudoCal(seed=seed)` gives each of the n rows of an array in its first epoch.
 
     >>> bool(np.all(np.sort(partners(300)) == np.arange(300)))  # every row is the partner of one row

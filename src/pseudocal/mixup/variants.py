@@ -76,7 +76,7 @@ def manifoldmix(
     """Mix the outputs of a layer of a torch module, for pairs with different predicted classes.
 
     A first pass over the partners records the layer's output; a second pass over the other inputs
-    mixup samples it in, and the layers above receive the mix.
+    mixes it in, and the layers above receive the mix.
 
     Args:
         predict: The model.
@@ -160,7 +160,7 @@ def _column(values: Floats, x: Inputs) -> Any:
     shaped = values.reshape(-1, *[1] * (len(x.shape) - 1))
     if hasattr(x, "tocsr"):
         raise InputError(
-            f"expected dense inputs, since each pair has its own share, got a {type(x).__name__}"
+            f"expected dense inputs, since each pair has its own weight, got a {type(x).__name__}"
         )
     if hasattr(x, "new_tensor"):  # a torch tensor: shares in its dtype, or in float32 for integers
         return x.new_tensor(

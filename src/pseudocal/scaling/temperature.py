@@ -30,6 +30,7 @@ from pseudocal.arrays import (
     as_labels,
     as_logits,
     as_numpy,
+    as_weights,
     check_temperature,
     is_integer,
     is_real,
@@ -257,25 +258,6 @@ def as_targets(labels: ArrayLike, logits: Logits) -> Labels:
             f"expected soft targets that are non-negative and sum to one in each row, got {targets[row]} in row {row}"
         )
     return targets
-
-
-def as_weights(weights: ArrayLike, n: int) -> Floats:
-    """Convert to non-negative weights `(n,)` that are not all zero."""
-    given = as_numpy(weights, "weights")
-    if not is_real(given) and given.dtype != bool:
-        raise InputError(f"expected weights that are real numbers, got dtype {given.dtype}")
-    array = given.astype(np.float64, copy=False)
-    if array.shape != (n,):
-        raise InputError(
-            f"expected weights of shape ({n},), one for each row, got shape {array.shape}"
-        )
-    bad = ~(np.isfinite(array) & (array >= 0))
-    if bad.any() or not array.any():
-        got = f"{array[bad][0]} in row {int(np.argmax(bad))}" if bad.any() else f"{n} zeros"
-        raise InputError(
-            f"expected weights that are finite, non-negative and not all zero, got {got}"
-        )
-    return array
 
 
 def _near_one(weights: Floats) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pseudocal import Answers, Calibration, ask
+from pseudocal import Calibration, LabelSample, rows_to_label
 from pseudocal.app.jobs import kept_target
 from pseudocal.app.jobs.kept_target import KeptPixels, KeptTarget, pixels_each
 from pseudocal.metrics.images import image_row
@@ -102,7 +102,7 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
         max(np.unique([row["file"] for row in rows], return_counts=True)[1]) <= 4
     )  # few of one image
     kept = KeptTarget.load(out)
-    asked = ask(kept.logits, 60, groups=kept.pixels.image)
+    asked = rows_to_label(kept.logits, 60, groups=kept.pixels.image)
     spots = [[int(row["y"]), int(row["x"])] for row in rows]
     assert spots == np.stack([kept.pixels.y[asked], kept.pixels.x[asked]], axis=1).tolist()
     answers = answered(out, frames / "masks", frames / "answers.csv")
@@ -114,7 +114,7 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
     )
     labels, order = np.where(labels == 255, -1, labels.astype(int)), np.argsort(asked)
     expected = before.refined(
-        kept.logits, Answers(asked[order], labels[order]), groups=kept.pixels.image
+        kept.logits, LabelSample(asked[order], labels[order]), groups=kept.pixels.image
     )
     after = Calibration.load(out / "calibration.json")
     assert (after.temperature, after.measured) == (expected.temperature, expected.measured)

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal import Answers, Calibration, ask
+from pseudocal import Calibration, LabelSample, rows_to_label
 from pseudocal.app.jobs.answers import TEMPLATE
-from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
+from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
 
 MODEL = """
 import numpy as np
@@ -60,7 +60,7 @@ def template(out: Path) -> list[list[str]]:
 
 
 def drawn(out: Path, truth: np.ndarray, n: int) -> list[tuple[Any, Any]]:
-    return [(int(row), int(truth[row])) for row in ask(np.load(out / "logits.npy"), n)]
+    return [(int(row), int(truth[row])) for row in rows_to_label(np.load(out / "logits.npy"), n)]
 
 
 def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
@@ -68,7 +68,7 @@ def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
     assert done.code == 0, done.err
     assert "pseudocal refine" in done.out
     asked = [row for row, _ in template(out)[1:]]
-    assert asked == [str(row) for row in ask(np.load(out / "logits.npy"), 20)]
+    assert asked == [str(row) for row in rows_to_label(np.load(out / "logits.npy"), 20)]
     assert (out / "label.html").stat().st_size > 0
     assert json.loads((out / "target.json").read_text())["names"] == [str(i) for i in range(400)]
 
@@ -114,8 +114,8 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
     answers = write(out.parent / "answers.csv", drawn(out, truth, 50)[::-1])
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
-    rows = ask(logits, 50)
-    expected = before.refined(logits, Answers(rows, truth[rows]))
+    rows = rows_to_label(logits, 50)
+    expected = before.refined(logits, LabelSample(rows, truth[rows]))
     after = Calibration.load(out / "calibration.json")
     assert after.temperature == expected.temperature != before.temperature
     assert after.measured == expected.measured
@@ -170,7 +170,7 @@ def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features
     answers = write(tmp_path / "answers.csv", drawn(out, truth, 30))
     pseudocal("refine", out, answers)
     done = pseudocal(*words, "-o", both, "--answers", answers, "--json")
-    assert json.loads(done.out)["answers"]["answers"] == 30
+    assert json.loads(done.out)["answers"]["labels"] == 30
     one, other = content(out), content(both)
     differ = {name for name in one if one[name] != other[name]}
     assert differ <= {
@@ -200,11 +200,11 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
     done = pseudocal("refine", out, write(tmp_path / "a.csv", rows), "--json")
     assert done.code == 0, done.err
     measured = Calibration.load(out / "calibration.json").measured
-    assert (measured.answers, measured.cannot_tell, measured.none_of_these) == (29, 1, 1)
+    assert (measured.labels, measured.cannot_tell, measured.none_of_these) == (29, 1, 1)
     labels = np.array([label for _, label in drawn(out, truth, 30)])
     labels[[3, 4, 5]] = CANNOT_TELL, NONE_OF_THESE, 1
     logits = np.load(out / "logits.npy")
-    expected = Answers(ask(logits, 30), labels)
+    expected = LabelSample(rows_to_label(logits, 30), labels)
     assert (
         measured.accuracy
         == Calibration.load(out / "calibration.json").refined(logits, expected).measured.accuracy
@@ -213,8 +213,8 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
     assert any("the target has other classes" in text for text in said["cautions"])
     done = pseudocal("refine", out, tmp_path / "a.csv")
     assert "cannot tell: 1, left out" in done.out
-    assert (f"pseudocal ask {out} -n {30 + (measured.more or 0)}" in done.out) == bool(
-        measured.more
+    assert (f"pseudocal ask {out} -n {30 + (measured.more_labels or 0)}" in done.out) == bool(
+        measured.more_labels
     )
 
 
@@ -265,7 +265,7 @@ def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(
     assert "are no fair sample" in done.err
     assert "--labels-are random" in done.err
     assert pseudocal("refine", out, answers, "--labels-are", "random").code == 0
-    assert Calibration.load(out / "calibration.json").measured.drawn_by == "random"
+    assert Calibration.load(out / "calibration.json").measured.sampling == "random"
     skipped = [row for i, row in enumerate(drawn(out, truth, 12)) if i != 4]
     done = pseudocal("refine", out, write(out.parent / "skipped.csv", skipped))
     assert f"got none for '{drawn(out, truth, 12)[4][0]}'" in done.err
@@ -310,7 +310,7 @@ def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp
     target = json.loads((out / "target.json").read_text())
     assert len(target["names"]) == len(np.load(out / "logits.npy")) == 59
     assert pseudocal("ask", out, "-n", 10).code == 0
-    rows = ask(np.load(out / "logits.npy"), 10)
+    rows = rows_to_label(np.load(out / "logits.npy"), 10)
     answers = write(tmp_path / "answers.csv", [(target["names"][row], 0) for row in rows])
     names = (out / "predictions.csv").read_text().splitlines()
     done = pseudocal("refine", out, answers, "--json")
@@ -447,5 +447,5 @@ def test_a_table_shows_its_rows(pseudocal, tabular, features, tmp_path):
     out = tmp_path / "out"
     assert pseudocal("calibrate", tabular["onnx"], tmp_path / "x.csv", "-o", out).code == 0
     assert pseudocal("ask", out, "-n", 4).code == 0
-    (first, *_) = ask(np.load(out / "logits.npy"), 4)
+    (first, *_) = rows_to_label(np.load(out / "logits.npy"), 4)
     assert f"{x[first][0]:.4f}" in (out / "label.html").read_text()

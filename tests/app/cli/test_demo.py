@@ -16,9 +16,8 @@ import pytest
 from pseudocal import Calibration, TemperatureScaling
 from pseudocal.app.cli.demo import AGREEMENT, NONE, ORACLE, PSEUDOCAL, Demo, Shown, _above, run_demo
 from pseudocal.app.cli.demo_table import compare, lesson_lines, lines_of
-from pseudocal.calibrators import oracle, uncalibrated
-from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
-from pseudocal.calibrators.trust import Trust
+from pseudocal.calibrators import Reason, ReasonCode, oracle, uncalibrated
+from pseudocal.calibrators.trust import AccuracyEstimate, Trust
 
 
 def check_agreement(lines: list[str], shown: list[Shown]) -> None:
@@ -44,7 +43,7 @@ def check_agreement(lines: list[str], shown: list[Shown]) -> None:
             assert f"{report['confidence']['mean_after']:.1%}" in html
             assert "data:image/jpeg" in html  # thumbnails
         estimated_accuracy = report["trust"]["estimated_accuracy"]
-        said = f"accuracy {measured['accuracy']['before']['value']:.1%}, estimate {estimated_accuracy['accuracy']:.0%}"
+        said = f"accuracy {measured['accuracy']['before']['value']:.1%}, estimate {estimated_accuracy['value']:.0%}"
         assert part.startswith(f"{each.method}: {said}")
     assert all(str(each.folder / "report.html") in parts[-1] for each in shown)
 
@@ -93,7 +92,13 @@ def test_models_above_one_backbone_are_those_that_were_trained(small):
 
 def test_what_was_made_worse_is_said(known):
     logits, labels = known(1500, 6, temperature=1.0)
-    trust = Trust("do not apply", ("It is further off.",), AccuracyEstimate(0.5, 0.4, 0.6), {}, 0.1)
+    trust = Trust(
+        "do not apply",
+        (Reason(ReasonCode.MIXUP_AGREES, {"mixup": 2.0}),),
+        AccuracyEstimate(0.5, 0.4, 0.6),
+        {},
+        0.1,
+    )
     calibrations = {
         NONE: uncalibrated(),
         PSEUDOCAL: Calibration("pseudocal", TemperatureScaling(2.0), trust=trust),
@@ -104,7 +109,7 @@ def test_what_was_made_worse_is_said(known):
     assert [line.word for line in lines] == ["", "WORSE", "no clear change"]
     worse, verdict = lesson_lines({"mcc": lines})
     assert worse.startswith("mcc: PseudoCal made it worse, from ")
-    assert verdict.endswith("labels: do not apply. It is further off.")
+    assert verdict.endswith("labels: do not apply. The mixup estimate points the same way (T = 2).")
 
 
 def test_without_its_packages_it_names_the_extra(pseudocal, monkeypatch, tmp_path):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal import Calibration, UnreliableCalibrationWarning, ask, softmax
+from pseudocal import Calibration, UnreliableCalibrationWarning, rows_to_label, softmax
 from pseudocal.app import calibrate
 from pseudocal.app.cli.errors import BUG, INPUT, INTERRUPTED, MISSING, OUTPUT, USAGE, VERDICT_CODES
 
@@ -179,7 +179,7 @@ def test_on_a_cluster(ray, predict, pseudocal, tabular, collapsed, features, tmp
 
 
 def answers_of(out: Path, labels: np.ndarray, n: int) -> Path:
-    rows = ask(np.load(out / "logits.npy"), n)
+    rows = rows_to_label(np.load(out / "logits.npy"), n)
     with (out.parent / "answers.csv").open("w", newline="") as file:
         csv.writer(file).writerows(
             [("file", "label"), *((int(row), int(labels[row])) for row in rows)]
@@ -215,7 +215,7 @@ def test_answers_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
 
 def test_in_python_it_is_a_warning_and_the_result_is_short(collapsed, features, tmp_path):
     with pytest.warns(
-        UnreliableCalibrationWarning, match="should not be applied: One of 3 classes takes"
+        UnreliableCalibrationWarning, match="should not be applied: One of 3 classes gets"
     ):
         result = calibrate(collapsed["onnx"], features, tmp_path / "out")
     assert repr(result) == f"Result(do not apply, T = 1.000, in {tmp_path / 'out'})"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal import Answers, Calibration, TemperatureScaling, ask, softmax
+from pseudocal import Calibration, LabelSample, TemperatureScaling, rows_to_label, softmax
 from pseudocal.calibrators import uncalibrated
 from pseudocal.metrics import Segmented
 
@@ -38,7 +38,7 @@ def write(path: Path, rows: list[Any]) -> Path:
 def answered(
     path: Path, logits: np.ndarray, truth: np.ndarray, names: list[str], n: int = 60
 ) -> Path:
-    rows = ask(logits, n)
+    rows = rows_to_label(logits, n)
     return write(path, [["file", "label"], *([names[row], truth[row]] for row in rows)])
 
 
@@ -53,8 +53,8 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     assert done.code == 0, done.err
     assert "measured on 60 answers" in done.out
     assert "mixup" not in done.out
-    rows = ask(logits, 60)
-    expected = uncalibrated().refined(logits, Answers(rows, truth[rows]))
+    rows = rows_to_label(logits, 60)
+    expected = uncalibrated().refined(logits, LabelSample(rows, truth[rows]))
     after = Calibration.load(out / "calibration.json")
     assert after.temperature == expected.temperature
     assert 1.3 < after.temperature < 3
@@ -66,7 +66,7 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     )  # from the file, into the same folder
     assert {path.name: path.read_bytes() for path in out.iterdir()} == first
     summary = json.loads(pseudocal("refine", out, answers, "--json").out)
-    assert (summary["estimated_accuracy"], summary["answers"]["answers"]) == (None, 60)
+    assert (summary["estimated_accuracy"], summary["answers"]["labels"]) == (None, 60)
 
 
 def test_without_pyarrow_answers_are_used_all_the_same(
@@ -105,8 +105,8 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     answers = answered(tmp_path / "answers.csv", logits, said, names)
     done = pseudocal("refine", tmp_path / "out", answers)
     assert done.code == 0, done.err
-    rows = ask(np.load(tmp_path / "out" / "logits.npy"), 60)
-    expected = uncalibrated().refined(np.log(softmax(logits)), Answers(rows, truth[rows]))
+    rows = rows_to_label(np.load(tmp_path / "out" / "logits.npy"), 60)
+    expected = uncalibrated().refined(np.log(softmax(logits)), LabelSample(rows, truth[rows]))
     assert Calibration.load(tmp_path / "out" / "calibration.json").temperature == pytest.approx(
         expected.temperature
     )

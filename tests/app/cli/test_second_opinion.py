@@ -95,8 +95,8 @@ def test_several_second_opinions(
     one, here, there = (read(tmp_path / name) for name in ("one", "here", "there"))
     assert here.settings["second_opinion"] == list(opinions[1::2])
     assert here.trust.estimated_accuracy != one.trust.estimated_accuracy
-    assert there.trust.estimated_accuracy.accuracy == pytest.approx(
-        here.trust.estimated_accuracy.accuracy, rel=1e-6
+    assert there.trust.estimated_accuracy.value == pytest.approx(
+        here.trust.estimated_accuracy.value, rel=1e-6
     )
     assert here.counts["mixup_samples"] == one.counts["mixup_samples"]
     assert here.counts["forward_passes"] >= one.counts["forward_passes"] + 400
@@ -117,16 +117,14 @@ def test_the_verdict_is_printed_and_in_the_json(
     said, content = pseudocal(*words).out, json.loads(pseudocal(*words, "--json").out)
     trust = read(tmp_path / "out").trust
     assert content["verdict"] == trust.verdict
-    assert content["reasons"] == list(trust.reasons)
+    assert content["reasons"] == [str(reason) for reason in trust.reasons]
     assert content["estimated_accuracy"] == {
-        "accuracy": trust.estimated_accuracy.accuracy, "low": trust.estimated_accuracy.low, "high": trust.estimated_accuracy.high
+        "value": trust.estimated_accuracy.value, "low": trust.estimated_accuracy.low, "high": trust.estimated_accuracy.high
     }  # fmt: skip
     assert f"verdict: {trust.verdict}\n" in said
     assert all(f"  {reason}\n" in said for reason in trust.reasons)
-    assert f"estimated accuracy: {trust.estimated_accuracy.accuracy:.0%}, 90% interval" in said
-    assert trust.reasons[0].split(":")[0] in html.unescape(
-        (tmp_path / "out" / "report.html").read_text()
-    )
+    assert f"estimated accuracy: {trust.estimated_accuracy.value:.0%}, 90% interval" in said
+    assert str(trust.reasons[0]) in html.unescape((tmp_path / "out" / "report.html").read_text())
 
 
 def test_the_temperature_can_come_from_the_agreement(
@@ -149,7 +147,7 @@ def test_the_temperature_can_come_from_the_agreement(
     calibration = read(tmp_path / "out")
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["confidence"]["mean_after"] == pytest.approx(
-        calibration.trust.estimated_accuracy.accuracy, abs=1e-4
+        calibration.trust.estimated_accuracy.value, abs=1e-4
     )
 
 

@@ -174,7 +174,7 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     assert "pairs of images" in html
     assert any("40 pairs of images" in fact["text"] for fact in content["facts"])
     assert content["trust"]["verdict"] == "caution"
-    assert "no second opinion is taken, so the verdict is caution at best" in html
+    assert "Segmentation models get no second opinion, so the verdict is caution at best" in html
     assert "fraction of pixels" in html
     assert "fraction of inputs" not in html
     assert "of 2,560 pixels. The mean" in html  # 40 maps of 8 x 8

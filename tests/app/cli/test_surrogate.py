@@ -15,6 +15,7 @@ import pytest
 
 from pseudocal import Calibration
 from pseudocal.app.models.files import open_model
+from pseudocal.calibrators.wording import ReasonCode
 
 CODE = """
 import numpy as np
@@ -52,7 +53,9 @@ def test_a_surrogate_of_the_columns(work, pseudocal):
     assert "a surrogate of the model's own predictions" in done.out
     page = html.unescape(Path("out/report.html").read_text())
     assert "Second opinion: a surrogate of the model's own predictions, by columns." in page
-    assert "blind to whole groups of inputs that have the wrong name" in page
+    only = [each for each in calibration.trust.reasons if each.code == ReasonCode.SURROGATE_ONLY]
+    assert len(only) == 1
+    assert str(only[0]) in page
 
 
 @pytest.mark.parametrize("estimator", ["auto", "mixup", "agreement"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pseudocal import Answers, Calibration, TemperatureScaling, ask
+from pseudocal import Calibration, LabelSample, TemperatureScaling, rows_to_label
 from pseudocal.app.report import (
     AboutData,
     AboutModel,
@@ -21,10 +21,10 @@ from pseudocal.app.report import (
     row_chunks,
 )
 from pseudocal.arrays import Labelled
-from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
-from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.confidence import Effect
-from pseudocal.calibrators.trust import Trust, Verdict
+from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
+from pseudocal.calibrators.trust import AccuracyEstimate, Trust, Verdict
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
@@ -43,10 +43,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def make_trust(verdict: Verdict = "apply") -> Trust:
-    reasons = (
-        f"Two models agree on 62% of the inputs, says {NASTY}.",
-        "A second reason, somewhat longer than the first.",
-    )
+    reasons = (Reason(ReasonCode.MIXUP_AGREES, {"mixup": 2.9}), Reason(ReasonCode.MIXUP_ONLY))
     effects = {
         "none": Effect(1.0, 0.83, 0.25),
         "mixup": Effect(2.9, 0.6, 0.02),
@@ -141,10 +138,10 @@ def make_report(**settings: Any) -> Report:
 def make_refined() -> Report:
     """A report after fifty answers, two of which are no class."""
     run = make_run(labelled=True, verdict="do not apply")
-    rows = ask(run.logits, 50)
+    rows = rows_to_label(run.logits, 50)
     answered = run.labels[rows]
     answered[:2] = CANNOT_TELL, NONE_OF_THESE
-    calibration = run.calibration.refined(run.logits, Answers(rows, answered))
+    calibration = run.calibration.refined(run.logits, LabelSample(rows, answered))
     summary, _ = make_summary(make_run(calibration=calibration))
     fitted_on = Labelled(run.logits[rows], run.labels[rows])
     return report_of(summary, fitted_on, model=run.model, data=run.data, timing=run.timing)

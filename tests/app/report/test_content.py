@@ -62,7 +62,7 @@ def test_answers_outrank_the_verdict_without_labels(made):
     assert shown.kicker == "Verdict, measured on 49 answers"
     assert shown.tracks[0].label == "Accuracy, measured"
     assert shown.tracks[0].value.startswith(f"{answers.accuracy.value:.0%} (")
-    assert shown.reasons[0] == answers.reasons[0]
+    assert shown.reasons[0] == str(answers.reasons[0])
     assert shown.reasons[-1].startswith(
         f"Mean confidence minus accuracy, in points: {100 * answers.gap_before.value:+.0f}"
     )
@@ -110,7 +110,7 @@ def test_the_panel_says_the_verdict_and_its_reasons_once(made):
         report = made.make_report(verdict=verdict)
         html = page(report)
         assert f"<strong>{heading}</strong>" in html
-        assert html.count("A second reason") == 1
+        assert html.count("T was fitted on mixup samples only") == 1
 
 
 def test_the_estimate_is_drawn_to_scale(made):

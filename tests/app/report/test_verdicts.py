@@ -14,7 +14,7 @@ from pseudocal.app.cli.printing import summary, summary_lines
 from pseudocal.app.report import page
 from pseudocal.app.report.advice import panel
 from pseudocal.app.report.measured import facts_of_estimate
-from pseudocal.calibrators.accuracy_estimate import AccuracyEstimate
+from pseudocal.calibrators.trust import AccuracyEstimate
 
 OUT = Path("out")
 

@@ -30,7 +30,7 @@ def test_heads_have_the_shapes_they_claim(kind: str) -> None:
     x = torch.randn(3, 12)
     assert head(x).shape == (3, 5)
     assert head.bottleneck(x).shape == (3, head.width)
-    assert (head.baseline is not None) == ("pair" in kind)
+    assert (head.second_classifier is not None) == ("pair" in kind)
 
 
 def test_weight_norm_starts_with_lengths_of_the_directions() -> None:

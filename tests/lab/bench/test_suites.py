@@ -4,7 +4,7 @@ import pytest
 
 from pseudocal.arrays import InputError
 from pseudocal.lab.bench import PLANS, Suite, Task, built_in
-from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, MixupVariant
+from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, MixupVariant, find_compared
 from pseudocal.lab.bench.published import ORIGINS, published
 from pseudocal.lab.bench.suite_file import parse_suite, read_suite
 
@@ -116,10 +116,19 @@ def test_calibrators_with_settings_of_their_own():
         "vectorscal, penalty=0.1",
         "pseudocal, lam=0.7, labels=soft",
     )
-    ridge, mixup_samples = (COMPARED[name] for name in suite.calibrators[1:])
+    ridge, mixup_samples = (find_compared(name) for name in suite.calibrators[1:])
     assert (ridge.calibrator, dict(ridge.settings)) == ("vectorscal", {"penalty": 0.1})
     assert mixup_samples.mixup_variant == MixupVariant(lam=0.7, labels="soft")
-    assert COMPARED["transcal, reference=true"].settings == (("reference", True),)
+    assert find_compared("transcal, reference=true").settings == (("reference", True),)
+
+
+def test_the_table_of_calibrators_makes_no_entries():
+    assert find_compared("tempscal") is COMPARED["tempscal"]
+    assert "vectorscal, penalty=0.1" not in COMPARED
+    with pytest.raises(KeyError):
+        COMPARED["vectorscal, penalty=0.1"]
+    with pytest.raises(KeyError):
+        find_compared("nothing, penalty=0.1")
 
 
 @pytest.mark.parametrize(

@@ -26,11 +26,12 @@ from pseudocal.app.cli.options import (
 from pseudocal.app.cli.printing import show_progress, summary, summary_lines
 from pseudocal.app.cli.scoring import scoring
 from pseudocal.app.jobs.answers import TEMPLATE, ask_about
-from pseudocal.app.jobs.job import USUAL_BATCH, DrawnBy, Job, Result, read_job
+from pseudocal.app.jobs.job import DrawnBy, Job, Result, read_job
 from pseudocal.app.jobs.pipeline import job_steps, refine_steps
 from pseudocal.app.jobs.saved_outputs import keep_outputs
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError
+from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import PseudoCal
 from pseudocal.calibrators.calibration import versions
 
@@ -127,7 +128,7 @@ def calibrate(
         int | None,
         option(
             min=2,
-            help=f"inputs per forward pass [default: {USUAL_BATCH}; large segmenters: what fits in memory]",
+            help=f"inputs per forward pass [default: {DEFAULT_BATCH_SIZE}; large segmenters: what fits in memory]",
         ),
     ] = None,
     device: Annotated[str, option(help="cpu, cuda, cuda:1 ...", show_default=True)] = "cpu",

@@ -62,7 +62,7 @@ def run(
     threads: Annotated[int, option(min=1, help="threads per process", show_default=True)] = 1,
     ray: Annotated[bool, option("--ray", help="run on Ray, on this machine")] = False,
     ray_address: Annotated[
-        str | None, option(help="run on a Ray cluster that fractions the folders")
+        str | None, option(help="run on a Ray cluster that shares the folders")
     ] = None,
     redo: Annotated[
         Literal["train", "predict", "mixup", "calibrate", "score"] | None,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pseudocal import Answers, ask
+from pseudocal import LabelSample, rows_to_label
 from pseudocal.app.cli.demo import AGREEMENT, NONE, Demo, Say, Shown, run_demo
 from pseudocal.app.jobs.answers import ask_about
 from pseudocal.calibrators import Calibration
@@ -93,7 +93,7 @@ def table_lines(each: Shown, lines: Sequence[Line]) -> Iterator[str]:
         line.calibration.trust for line in lines if line.calibration.trust is not None
     ).estimated_accuracy
     yield (
-        f"{each.method}: accuracy {accuracy(outcomes(each, NONE)):.1%}, estimate {estimated_accuracy.accuracy:.0%} "
+        f"{each.method}: accuracy {accuracy(outcomes(each, NONE)):.1%}, estimate {estimated_accuracy.value:.0%} "
         f"({estimated_accuracy.low:.0%} to {estimated_accuracy.high:.0%})"
     )
     yield HEAD
@@ -108,18 +108,19 @@ def lesson_lines(compared: Mapping[str, Sequence[Line]]) -> Iterator[str]:
             if line.word == "WORSE":
                 yield f"{method}: {line.name} made it worse, from an ECE of {before:.1%} to {line.ece:.1%}."
                 if (trust := line.calibration.trust) is not None:
-                    yield f"  Its verdict, made without labels: {trust.verdict}. {trust.reasons[0]}"
+                    why = " ".join(str(reason) for reason in trust.reasons)
+                    yield f"  Its verdict, made without labels: {trust.verdict}. {why}"
 
 
 def answered_lines(each: Shown) -> Iterator[str]:
     """What a few answers do, which come from the known labels here, and a page to give one's own."""
-    rows = ask(each.logits, max(ANSWERS))
+    rows = rows_to_label(each.logits, max(ANSWERS))
     others = np.setdiff1d(np.arange(len(each.labels)), rows)
     label_free = each.calibrations[AGREEMENT]
     yield f"{each.method}: questions of `pseudocal ask`, answered here from the known labels as a person would:"
     for n in (0, *ANSWERS):
         found = (
-            label_free.refined(each.logits, Answers(rows[:n], each.labels[rows[:n]]))
+            label_free.refined(each.logits, LabelSample(rows[:n], each.labels[rows[:n]]))
             if n
             else label_free
         )

@@ -32,6 +32,7 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
     fit = report.calibration
     data = report.data
     trust = content["trust"]
+    judged = report.answers or report.trust
     effects = {} if trust is None else trust["effects"]
     return {
         "headline": headline(report),
@@ -53,7 +54,8 @@ def summary(report: Report, out: Path) -> dict[str, Any]:
         },
         "measured": content["measured"],
         "answers": content["answers"],
-        **{key: (content["answers"] or trust)[key] for key in ("verdict", "reasons")},
+        "verdict": report.verdict,
+        "reasons": [] if judged is None else [str(reason) for reason in judged.reasons],
         "refused": fit.refused,
         "estimated_accuracy": None if trust is None else trust["estimated_accuracy"],
         "effects": {name: effect | {"use": report.uses[name]} for name, effect in effects.items()},
@@ -94,12 +96,14 @@ def summary_lines(report: Report, out: Path) -> Iterator[str]:
 def _more_answers(answers: dict[str, Any], out: Path) -> Iterator[str]:
     """Yield how to ask more, if that would settle the verdict and `ask` drew what was asked.
 
-    >>> answers = {"answers": 19, "cannot_tell": 1, "more": 60, "rows": 400, "drawn_by": "ask"}
+    >>> answers = {"labels": 19, "cannot_tell": 1, "more_labels": 60, "rows": 400, "sampling": "stratified"}
     >>> list(_more_answers(answers, Path("out")))
     ['more questions, which begin with the same ones: pseudocal ask out -n 80']
     """
-    if answers["more"] and answers["drawn_by"] == "ask":
-        n = min(answers["answers"] + answers["cannot_tell"] + answers["more"], answers["rows"])
+    if answers["more_labels"] and answers["sampling"] == "stratified":
+        n = min(
+            answers["labels"] + answers["cannot_tell"] + answers["more_labels"], answers["rows"]
+        )
         yield f"more questions, which begin with the same ones: pseudocal ask {out} -n {n}"
 
 
@@ -126,7 +130,7 @@ def _unfitted(short: dict[str, Any]) -> bool:
 def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
     """Yield the verdict, its reasons, and the accuracy: measured by answers, or else estimate.
 
-    >>> estimated_accuracy = {"accuracy": 0.7, "low": 0.58, "high": 0.82}
+    >>> estimated_accuracy = {"value": 0.7, "low": 0.58, "high": 0.82}
     >>> short = {"verdict": "apply", "reasons": ["It helps."], "estimated_accuracy": estimated_accuracy, "answers": None, "effects": {}}
     >>> list(verdict_lines(short))
     ['verdict: apply', '  It helps.', 'estimated accuracy: 70%, 90% interval 58% to 82%']
@@ -136,7 +140,7 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
     if answers := short["answers"]:
         accuracy, before, after = (answers[key] for key in ("accuracy", "gap_before", "gap_after"))
         yield (
-            f"measured on {count_of_answers(answers['answers'], short['unit'])}: accuracy {accuracy['value']:.0%}, "
+            f"measured on {count_of_answers(answers['labels'], short['unit'])}: accuracy {accuracy['value']:.0%}, "
             f"90% interval {accuracy['low']:.0%} to {accuracy['high']:.0%}"
         )
         points = f"{100 * before['value']:+.0f} points before, {100 * after['value']:+.0f} after"
@@ -149,7 +153,7 @@ def verdict_lines(short: dict[str, Any]) -> Iterator[str]:
         yield "no estimated accuracy"
         return
     yield (
-        f"estimated accuracy: {estimated_accuracy['accuracy']:.0%}, "
+        f"estimated accuracy: {estimated_accuracy['value']:.0%}, "
         f"90% interval {estimated_accuracy['low']:.0%} to {estimated_accuracy['high']:.0%}"
     )
     yield from effect_lines(short["effects"])

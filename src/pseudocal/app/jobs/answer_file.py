@@ -13,7 +13,7 @@ from pseudocal.app.inputs.tables import NUMBER, check_regular, plain_cell
 from pseudocal.app.jobs.kept_target import spot_name
 from pseudocal.app.report.labelling import OTHER_ANSWERS, answer_labels
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE
+from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
 
 NO_CLASS = dict(zip(OTHER_ANSWERS, (CANNOT_TELL, NONE_OF_THESE), strict=True))
 OTHER_WAYS = " and ".join(f'"{answer}"' for answer in OTHER_ANSWERS) + " are answers too"

@@ -33,8 +33,13 @@ from pseudocal.app.report.labelling import Question, write_labelling_page
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Labels, Logits
 from pseudocal.calibrators import Calibration
-from pseudocal.calibrators.answers import CANNOT_TELL, NONE_OF_THESE, Answers
-from pseudocal.calibrators.survey import RowNumbers, ask
+from pseudocal.calibrators.labels import (
+    CANNOT_TELL,
+    NONE_OF_THESE,
+    LabelSample,
+    RowNumbers,
+    rows_to_label,
+)
 from pseudocal.files import brief, own_file
 
 TEMPLATE = "ask.csv"
@@ -71,7 +76,7 @@ def ask_about(
             kept = replace(kept, target=replace(kept.target, classes=names_given))
             kept.target.save(aside)
         _check_different(kept.target.names, out)
-        rows = ask(kept.logits, n, groups=kept.groups)
+        rows = rows_to_label(kept.logits, n, groups=kept.groups)
         names = kept.names
         filled = _filled_in(
             own_file(out, TEMPLATE), [names[row] for row in rows], pixels=kept.pixels is not None
@@ -116,7 +121,11 @@ def refined_by(
     labels = np.array([label for _, label in given])
     if drawn_by == "ask":
         _check_drawn([one for one, _ in given], rows, kept, path)
-    refined = calibration.refined(logits, Answers(rows, labels, drawn_by), groups=kept.groups)
+    refined = calibration.refined(
+        logits,
+        LabelSample(rows, labels, "stratified" if drawn_by == "ask" else "random"),
+        groups=kept.groups,
+    )
     answered = _labelled(
         np.array(logits[rows]), labels, None if kept.groups is None else kept.groups[rows]
     )
@@ -132,7 +141,7 @@ def _labelled(logits: Logits, labels: Labels, groups: Any) -> Labelled:
 
 def _check_drawn(given: list[GivenAnswer], rows: RowNumbers, kept: KeptTarget, path: Path) -> None:
     """Refuse answers that are no sample: others than those to the first questions."""
-    asked = ask(kept.logits, len(rows), groups=kept.groups)
+    asked = rows_to_label(kept.logits, len(rows), groups=kept.groups)
     others = [one for one, drawn in zip(given, np.isin(rows, asked), strict=True) if not drawn]
     if not others:
         return

@@ -119,7 +119,11 @@ class RayRun:
         """Let the workers collect evidence from each block, and merge it."""
         job, plan = self.setup.job, self._plan
         work = BlockWork(
-            job.method, self._sent_models(), sendable(plan.source), self.setup.batch_size
+            job.method,
+            self._sent_models(),
+            sendable(plan.source),
+            self.setup.batch_size,
+            total=None if plan.rows is None else len(self.setup.order),
         )
         merging = Merging(work, plan.blocks, self._executor)
         for _ in merging.steps():

@@ -27,7 +27,6 @@ from pseudocal.skipped import one_line
 
 DrawnBy = Literal["ask", "random"]
 DEFAULT_METHOD = PseudoCal()
-USUAL_BATCH = 64  # inputs per forward pass, unless the user says how many
 JOB_FILE = "job.toml"
 PATHS = ("answers", "labels", "out")
 FOUND_ANYWHERE = (
@@ -87,7 +86,7 @@ class Job:
         device: the device the models run on: "cpu", "cuda", "cuda:1", ...
         workers: the number of threads that read inputs, or of workers of a cluster; 0 for one per
             core.
-        batch_size: inputs per forward pass; None for 64, or for a segmenter as many as fit into
+        batch_size: inputs per forward pass; None for 128, or for a segmenter as many as fit into
             memory.
         max_samples: the largest number of inputs to use, drawn at random; None for all.
         max_bad: the fraction of inputs that may be unreadable.

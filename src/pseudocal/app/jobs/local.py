@@ -38,8 +38,8 @@ from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows, cores
 from pseudocal.batches import Batch, unread_batches
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.evidence import Evidence, Step
+from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
-from pseudocal.calibrators.unmixed import unmixed_steps
 from pseudocal.files import allocate_array, replacing
 from pseudocal.metrics.images import ImageRow
 from pseudocal.predictors import Checked
@@ -125,9 +125,10 @@ class LocalRun:
                 if evidence.inputs == 0:
                     setup.check(step.real)
                     background.submit(warm_up)  # while the model predicts
-                self._store.keep(step.rows, step.logits)
                 evidence.add(step)
-                yield Tick("calibrating", len(step.rows), len(setup.order))
+                if step.epoch == 0:
+                    self._store.keep(step.rows, step.logits)
+                    yield Tick("calibrating", len(step.rows), len(setup.order))
                 if evidence.converged(method.tolerance):
                     break
             if setup.job.predict == "all":
@@ -141,7 +142,10 @@ class LocalRun:
         """The steps of the method, or without mixup samples if the inputs cannot be mixed."""
         if self.setup.unmixed is not None:
             return unmixed_steps(self._predict, batches)
-        return self.setup.job.method.steps(self._predict, batches, second_opinion=self._seconds)
+        total = len(self.setup.order)
+        return self.setup.job.method.steps(
+            self._predict, batches, second_opinion=self._seconds, total=total
+        )
 
     def probe(self) -> Inputs:
         """Read two inputs to try a calibrated model on."""

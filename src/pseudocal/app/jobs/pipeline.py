@@ -46,11 +46,10 @@ from pseudocal.app.report import (
 from pseudocal.app.report.card import card_of
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Inputs
-from pseudocal.calibrators import Calibration
+from pseudocal.calibrators import Calibration, Reason
 from pseudocal.calibrators.evidence import Evidence
-from pseudocal.calibrators.pseudocal import NO_MIXUP
+from pseudocal.calibrators.pseudocal import NO_MIXUP, unmixed_calibration
 from pseudocal.calibrators.trust import warn_if_unreliable
-from pseudocal.calibrators.unmixed import unmixed_calibration
 from pseudocal.files import own_file
 from pseudocal.skipped import one_line
 
@@ -311,7 +310,7 @@ def _run(job: Job, models: Models | None, aside: Path) -> Backend:
 
 
 def _concluded(
-    job: Job, unmixed: str | None, evidence: Evidence, record: dict[str, Any]
+    job: Job, unmixed: Reason | None, evidence: Evidence, record: dict[str, Any]
 ) -> Calibration:
     """Conclude the calibration, with all settings needed to repeat the job."""
     asked = {

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pseudocal.app.jobs.kept_parts import KEPT_NAME, Outputs, kept_of, write_kept
 from pseudocal.app.report import image_table
 from pseudocal.arrays import InputError, Logits, Maps, Probabilities
-from pseudocal.batches import Batch, count, cut, is_array
+from pseudocal.batches import DEFAULT_BATCH_SIZE, Batch, count, cut, is_array
 from pseudocal.calibrators import Calibration
 from pseudocal.calibrators.blocks import Block, Contents, as_blocks, contents_of, sendable
 from pseudocal.calibrators.calibration import scaling_to_dict
@@ -86,7 +86,7 @@ def predict_blocks(
     *,
     executor: Executor,
     source: Any = None,
-    batch_size: int = 128,
+    batch_size: int = DEFAULT_BATCH_SIZE,
     binary: bool = False,
 ) -> dict[str, Any]:
     """Write the calibrated probabilities of each block to its own file in the folder `out`, and return a record.
@@ -136,7 +136,7 @@ class PartWork:
     model: Any
     out: Path
     source: Any = None
-    batch_size: int = 128
+    batch_size: int = DEFAULT_BATCH_SIZE
     binary: bool = False
     classes: Sequence[str] = ()
     keep: int = 0

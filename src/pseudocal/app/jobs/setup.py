@@ -27,16 +27,17 @@ from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import RemoteImageSet, check_found, holds_images, opinion_names
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.jobs.answer_file import answer_lines, read_answers, shown_classes
-from pseudocal.app.jobs.job import USUAL_BATCH, Job
+from pseudocal.app.jobs.job import Job
 from pseudocal.app.models.files import check_class_names, logits_reader, open_model
 from pseudocal.app.models.model import SECOND_ONLY, OpenModel
 from pseudocal.app.report.predictions import Target
 from pseudocal.arrays import InputError, Labelled, Predictor
-from pseudocal.batches import fitting
+from pseudocal.batches import DEFAULT_BATCH_SIZE, fitting
+from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.randomness import Streams
 
-NO_MIXED_IDS = "Token ids are not mixed: they are numbers of words, and what lies between two of them is another word."
-NO_MIXED_TEXTS = "Texts are not mixed: temperatures from mixed texts often made the confidences worse in our tests."
+NO_MIXED_IDS = Reason(ReasonCode.TOKEN_IDS_NOT_MIXED)
+NO_MIXED_TEXTS = Reason(ReasonCode.TEXTS_NOT_MIXED)
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
 
 Models = tuple[OpenModel, ...]  # the one to calibrate, and any second opinions
@@ -49,14 +50,14 @@ class OpenData(NamedTuple):
         inputs: the inputs.
         preparation: a description of how they are prepared for the model.
         assumed: settings of the preparation that neither the user nor the model gave.
-        unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
+        unmixed: why the inputs cannot be mixed; None if they can.
 
     """
 
     inputs: InputSet
     preparation: str
     assumed: tuple[str, ...] = ()
-    unmixed: str | None = None
+    unmixed: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Setup:
         masks: labels for every pixel, for evaluation only.
         views: the images for all models, if a second opinion wants them prepared differently.
         assumed: settings that neither the user nor the model gave.
-        unmixed: why the inputs cannot be mixed, as a sentence; None if they can.
+        unmixed: why the inputs cannot be mixed; None if they can.
 
     """
 
@@ -88,7 +89,7 @@ class Setup:
     masks: Masks | None = None
     views: ImageViews | None = None
     assumed: tuple[str, ...] = ()
-    unmixed: str | None = None
+    unmixed: Reason | None = None
 
     @property
     def read_by_models(self) -> InputSet:
@@ -103,7 +104,7 @@ class Setup:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was found or assumed when the model and the data were opened."""
-        usual = self.batch_size == (self.job.batch_size or USUAL_BATCH)
+        usual = self.batch_size == (self.job.batch_size or DEFAULT_BATCH_SIZE)
         fewer = (
             ()
             if usual
@@ -256,8 +257,10 @@ def batch_size_for(job: Job, model: OpenModel, inputs: InputSet) -> int:
         return job.batch_size
     for i in range(min(TRIES, len(inputs))):
         with suppress(Exception):  # inputs that cannot be read are counted later
-            return fitting(model.predict, inputs.read(i)[None], USUAL_BATCH, job.method.memory)
-    return USUAL_BATCH
+            return fitting(
+                model.predict, inputs.read(i)[None], DEFAULT_BATCH_SIZE, job.method.memory
+            )
+    return DEFAULT_BATCH_SIZE
 
 
 def open_data(job: Job, model: OpenModel) -> OpenData:

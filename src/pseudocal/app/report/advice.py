@@ -166,6 +166,9 @@ def panel(report: Report) -> Panel | None:
     judged = answers or trust
     if judged is None:
         return None
+    reasons = tuple(str(reason) for reason in judged.reasons)
+    if answers is not None:
+        reasons += (gap_in_words(answers),)
     tracks = _tracks(report)
     how = known_accuracy(report)[0]
     alone = how == "estimated" and estimate_from(report) == "mixup"
@@ -173,13 +176,13 @@ def panel(report: Report) -> Panel | None:
         kind=KINDS_OF_PANEL.get(judged.verdict, judged.verdict),
         kicker="Verdict"
         if answers is None
-        else f"Verdict, measured on {count_of_answers(answers.answers, report.unit)}",
+        else f"Verdict, measured on {count_of_answers(answers.labels, report.unit)}",
         heading=HEADINGS[judged.verdict],
         meaning=MEANINGS[judged.verdict],
         contradicted=bool(report.measured)
         and any(fact.level == "caution" for fact in facts_of_labels(report)),
         models=_models(report),
-        reasons=judged.reasons if answers is None else (*judged.reasons, gap_in_words(answers)),
+        reasons=reasons,
         note=None if report.calibration.refused is None else IN_PLACE,
         caption=CAPTIONS["alone" if alone else how],
         description=". ".join(f"{track.label}: {track.value}" for track in tracks) + ".",

@@ -57,14 +57,14 @@ def card_of(report: Report) -> str:
         f"- Mean confidence: {report.confidence.mean_before:.1%} before, {report.confidence.mean_after:.1%} after",
     ]
     if judged is not None:
-        lines.append(f"- Verdict: {judged.verdict}. {' '.join(judged.reasons)}")
+        lines.append(f"- Verdict: {judged.verdict}. {' '.join(map(str, judged.reasons))}")
     return "\n".join(lines) + "\n"
 
 
 def _source(report: Report) -> str:
     if report.answers is None:
         return " without labels"
-    return f" and {count_of_answers(report.answers.answers, 'inputs')} of a person"
+    return f" and {count_of_answers(report.answers.labels, 'inputs')} of a person"
 
 
 def _metric(kind: str, name: str, value: float) -> dict[str, Any]:

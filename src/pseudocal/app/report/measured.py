@@ -11,7 +11,7 @@ from typing import Literal
 
 from pseudocal.app.report.record import Report
 from pseudocal.app.report.sections import Fact
-from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.measured import Measured
 from pseudocal.metrics import Interval
 
 ANSWERED = {
@@ -38,7 +38,7 @@ def known_accuracy(
         return None, None
     estimated_accuracy = report.trust.estimated_accuracy
     return "estimated", Interval(
-        estimated_accuracy.accuracy, estimated_accuracy.low, estimated_accuracy.high
+        estimated_accuracy.value, estimated_accuracy.low, estimated_accuracy.high
     )
 
 
@@ -126,7 +126,7 @@ def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
     """Say what the answers are, beyond what the verdict says of them."""
     how = (
         "spread over the target by ask"
-        if answers.drawn_by == "ask"
+        if answers.sampling == "stratified"
         else "drawn at random by someone else"
     )
     known = [
@@ -142,7 +142,7 @@ def facts_of_answers(answers: Measured, unit: str) -> Iterator[Fact]:
     what = "inputs" if unit == "inputs" else "sampled pixels"
     yield Fact(
         "note",
-        f"{answers.answers:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
+        f"{answers.labels:,} of {answers.rows:,} {what} have an answer; they were {how}. The temperature comes from "
         f"these answers{rest}.",
     )
     if answers.none_of_these:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -29,7 +30,7 @@ from pseudocal.app.report.sections import (
 )
 from pseudocal.app.report.shapes import FilledBin
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.measurement import Measured
+from pseudocal.calibrators.measured import Measured
 from pseudocal.calibrators.trust import Trust
 from pseudocal.files import brief, load_json, replacing
 
@@ -283,6 +284,9 @@ def from_json(kind: Any, value: Any, where: str) -> Any:
     """
     if kind is Any:
         return value
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        codes = tuple(code.value for code in kind)
+        return kind(value) if _among(value, codes) else _refuse("a known code", value, where)
     if is_dataclass(kind):
         return _dataclass(kind, value, where)
     origin = get_origin(kind)

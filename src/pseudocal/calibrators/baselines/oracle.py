@@ -1,7 +1,4 @@
-"""Oracle.
-
-The best temperature given target labels, as a bound on what a temperature can achieve.
-"""
+"""Oracle: the best temperature given target labels, a bound on what a temperature can achieve."""
 
 from __future__ import annotations
 
@@ -38,8 +35,10 @@ def oracle(
     """The best temperature for labelled target data.
 
     >>> logits, labels = [[2.0, 0.0]] * 4, [0, 0, 0, 1]
-    >>> round(oracle(logits, labels).temperature, 4), round(oracle(logits, labels, by="ece").temperature, 4)
-    (1.8205, 1.8205)
+    >>> round(oracle(logits, labels).temperature, 4)
+    1.8205
+    >>> round(oracle(logits, labels, by="ece").temperature, 4)
+    1.8205
     >>> round(oracle(Labelled(np.array(logits), np.array(labels))).temperature, 4)
     1.8205
 
@@ -67,12 +66,13 @@ def oracle(
         )
         return Calibration("oracle", fitted, settings)
     loss = nll_loss(target) if by == "nll" else _binned_error(target, bins)
-    points = int(np.clip(WORK // target.logits.size, *POINTS))
-    temperature = released(loss) if reference else least(loss, points=points)
-    bound = None if reference else bound_at(temperature)
-    return Calibration(
-        "oracle", TemperatureScaling(temperature, rows=len(target), bound=bound), settings
-    )
+    if reference:
+        scaling = TemperatureScaling(released(loss), rows=len(target))
+    else:
+        points = int(np.clip(WORK // target.logits.size, *POINTS))
+        temperature = least(loss, points=points)
+        scaling = TemperatureScaling(temperature, rows=len(target), bound=bound_at(temperature))
+    return Calibration("oracle", scaling, settings)
 
 
 def _labelled(
@@ -83,13 +83,9 @@ def _labelled(
 ) -> Labelled:
     """All arguments as one `Labelled`, checked."""
     if isinstance(logits, Labelled):
-        if labels is not None or weights is not None or groups is not None:
-            names = ("labels", "weights", "groups")
-            extra = [
-                name
-                for name, given in zip(names, (labels, weights, groups), strict=True)
-                if given is not None
-            ]
+        further = {"labels": labels, "weights": weights, "groups": groups}
+        extra = [name for name, given in further.items() if given is not None]
+        if extra:
             raise InputError(
                 f"expected a Labelled without further arguments, got {' and '.join(extra)} as well"
             )

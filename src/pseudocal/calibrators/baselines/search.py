@@ -1,7 +1,5 @@
 """Searches for the temperature that minimises a loss that is neither convex nor smooth.
 
-Ours, and the released one.
-
 A calibration error jumps whenever a row changes its bin, so there is no gradient to follow: `least`
 evaluates it on a grid, then on finer grids around the best points. `released` does as the released
 code of TransCal and PseudoCal.
@@ -23,7 +21,9 @@ ROUNDS = 8  # each grid is four times finer than the one before: from 3.6% to 5e
 
 
 def least(loss: Callable[[float], float], *, points: int = 257, places: int = 6) -> float:
-    """The temperature that minimises `loss`, on a grid in log T and then on finer grids around the best points.
+    """The temperature that minimises `loss`.
+
+    It is searched on a grid in log T, then on finer grids around the best points.
 
     >>> round(least(lambda temperature: abs(temperature - 3.0)), 4)
     3.0
@@ -54,13 +54,11 @@ def bound_at(temperature: float) -> Literal["lower", "upper"] | None:
     >>> bound_at(least(lambda temperature: temperature)), bound_at(3.0)
     ('lower', None)
     """
-    return (
-        "lower"
-        if temperature <= RANGE[0] * (1 + 1e-6)
-        else "upper"
-        if temperature >= RANGE[1] * (1 - 1e-6)
-        else None
-    )
+    if temperature <= RANGE[0] * (1 + 1e-6):
+        return "lower"
+    if temperature >= RANGE[1] * (1 - 1e-6):
+        return "upper"
+    return None
 
 
 def released(loss: Callable[[float], float]) -> float:
@@ -72,8 +70,10 @@ def released(loss: Callable[[float], float]) -> float:
     Where all classes equally likely are best, it runs on for ever, and the largest temperature
     takes the place of what it returns.
 
-    >>> round(released(lambda temperature: (temperature - 3.0) ** 2), 3), released(lambda temperature: -temperature)
-    (3.0, 10000000000.0)
+    >>> round(released(lambda temperature: (temperature - 3.0) ** 2), 3)
+    3.0
+    >>> released(lambda temperature: -temperature)
+    10000000000.0
     """
     from scipy.optimize import fmin
 

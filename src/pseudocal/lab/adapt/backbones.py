@@ -119,9 +119,8 @@ def digits_backbone(choice: Choice) -> Backbone:
             nn.MaxPool2d(2),
         ]
 
-    trunk = nn.Sequential(
-        *layers(1, 16), *layers(16, 32), *layers(32, 32), nn.Flatten()
-    )  # 32 x 2 x 2
+    # the output is 32 x 2 x 2
+    trunk = nn.Sequential(*layers(1, 16), *layers(16, 32), *layers(32, 32), nn.Flatten())
     return Backbone(choice, trunk, width=128, size=choice.size or 16, normal=HALF, pretrained=False)
 
 
@@ -166,7 +165,8 @@ class TransformersTrunk(nn.Module):
 
     def __init__(self, net: Any, *, token: bool) -> None:
         super().__init__()
-        self.net, self.token = net, token
+        self.net = net
+        self.token = token
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the model."""
@@ -182,15 +182,12 @@ def resnet_backbone(choice: Choice) -> Backbone:
     own = own_trunk(choice)
     if own is not None:
         return _of_state_dict(*own)
-    depths = {"resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3), "resnet101": (3, 4, 23, 3)}[
-        choice.name
-    ]
-    basic = (
-        {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]}
-        if choice.name == "resnet34"
-        else {}
-    )
-    net, choice = from_transformers("ResNet", choice, depths=list(depths), **basic)
+    shape: dict[str, Any] = {"depths": [3, 4, 6, 3]}
+    if choice.name == "resnet101":
+        shape = {"depths": [3, 4, 23, 3]}
+    elif choice.name == "resnet34":
+        shape |= {"layer_type": "basic", "hidden_sizes": [64, 128, 256, 512]}
+    net, choice = from_transformers("ResNet", choice, **shape)
     trunk = TransformersTrunk(net, token=False)
     width = net.config.hidden_sizes[-1]
     pretrained = choice.weights != "random"
@@ -241,7 +238,7 @@ def cached_features(
     device: str = "cpu",
     tick: FeatureTick | None = None,
 ) -> NDArray[np.float32]:
-    """Compute features `(n, width)` of all inputs, or read them from `cache` if they were computed before.
+    """Compute features `(n, width)` of all inputs, or read them from `cache`.
 
     The file is named by a hash of the images and of the backbone with its weights, so a change of
     either is noticed.
@@ -291,7 +288,7 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 
 class Remembered:
-    """A frozen backbone that computes the features of each image once, however many models on top of it ask.
+    """A frozen backbone that computes the features of each image once for all models above it.
 
     >>> from pseudocal.lab.adapt.backbones import build_backbone
     >>> remembered = Remembered(build_backbone("digits"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-Normal = tuple[
-    tuple[float, ...], tuple[float, ...]
-]  # the mean and the standard deviation of each channel
+# The mean and the standard deviation of each channel.
+Normal = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)

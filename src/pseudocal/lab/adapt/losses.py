@@ -19,7 +19,9 @@ LOG_EPS = 1e-5  # inside every logarithm of a probability
 def cross_entropy(
     logits: Tensor, labels: Tensor, *, smoothing: float = 0.0, weights: Tensor | None = None
 ) -> Tensor:
-    """Cross-entropy with targets (1 - smoothing) * onehot + smoothing / classes, rows weighted and averaged.
+    """The weighted mean cross-entropy with smoothed labels.
+
+    The targets are (1 - smoothing) * onehot + smoothing / classes.
 
     Two classes at equal logits cost log 2 whatever the labels and weights are:
 
@@ -127,8 +129,10 @@ def information_maximisation(logits: Tensor, *, diversity: bool = True) -> Tenso
     -0.693
     """
     p = logits.softmax(dim=1)
-    sure = entropies(p).mean()
-    return sure - entropies(p.mean(dim=0)) if diversity else sure
+    mean_entropy = entropies(p).mean()
+    if diversity:
+        return mean_entropy - entropies(p.mean(dim=0))
+    return mean_entropy
 
 
 def domain_confusion(
@@ -192,7 +196,7 @@ def stepwise_norm(features: Tensor, *, step: float = 1.0) -> Tensor:
     return (norms - (norms.detach() + step)).square().mean()
 
 
-def discrepancy(logits: Tensor, baseline: Tensor) -> Tensor:
+def discrepancy(logits: Tensor, other: Tensor) -> Tensor:
     """MCD (Saito et al., CVPR 2018).
 
     How far two heads' predictions are apart, mean over rows and classes.
@@ -200,7 +204,7 @@ def discrepancy(logits: Tensor, baseline: Tensor) -> Tensor:
     >>> round(discrepancy(torch.tensor([[99.0, 0.0]]), torch.zeros(1, 2)).item(), 4)
     0.5
     """
-    return (logits.softmax(dim=1) - baseline.softmax(dim=1)).abs().mean()
+    return (logits.softmax(dim=1) - other.softmax(dim=1)).abs().mean()
 
 
 def class_balance(logits: Tensor) -> Tensor:
@@ -217,7 +221,7 @@ def class_balance(logits: Tensor) -> Tensor:
 def class_weights(logits: Tensor, *, sharpness: float = 1.0, over_max: bool = False) -> Tensor:
     """PADA (Cao et al., ECCV 2018).
 
-    The fraction of each class in the target, relative to the mean share (or the largest).
+    The fraction of each class in the target, relative to the mean fraction (or the largest).
 
     >>> class_weights(torch.tensor([[999.0, 0.0, 0.0, 0.0], [0.0, 999.0, 0.0, 0.0]]))
     tensor([2., 2., 0., 0.])

@@ -3,12 +3,11 @@
 Settings, a little state, and a generator whose every `yield` is one step of the optimiser.
 
     class MyMethod(nn.Module):
-        def __init__(self, problem, *, weight=1.0): ...        # buffers and parameters are saved
-        and restored def steps(self, network, batch, now):
+        def __init__(self, problem, *, weight=1.0): ...   # buffers, parameters: saved, restored
+        def steps(self, network, batch, now):
             ...
-            yield Update(loss)                                   # the loop takes one step of the
-            optimiser
-            ...                                                # code here runs after that step
+            yield Update(loss)      # the loop takes one step of the optimiser
+            ...                     # code here runs after that step
 
 Source-free methods get a `TargetBatch`, the others a `Pair`.
 """
@@ -173,9 +172,8 @@ SCHEDULES: dict[str, Callable[[float], float]] = {  # of the fraction of the tra
     "poly": lambda ramp: (1 - ramp) ** 0.9,  # of segmentation
     "inverse": lambda ramp: (1 + 10 * ramp) ** -0.75,
     "steep": lambda ramp: (1 + 10 * ramp) ** -1.5,  # DINE's distillation
-    "late": lambda ramp: (
-        (11 + 10 * ramp) ** -0.75
-    ),  # DINE's fine-tuning goes on where "inverse" ends
+    # DINE's fine-tuning goes on where "inverse" ends
+    "late": lambda ramp: (11 + 10 * ramp) ** -0.75,
 }
 
 

@@ -46,7 +46,8 @@ class Network(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: Head) -> None:
         super().__init__()
-        self.backbone, self.head = backbone, head
+        self.backbone = backbone
+        self.head = head
 
     @property
     def device(self) -> torch.device:
@@ -87,13 +88,15 @@ class Network(nn.Module):
         return [*self.backbone.parameters(), *self.head.bottleneck.parameters()]
 
     def classifiers(self) -> list[nn.Parameter]:
-        """The parameters of the classifier and of its baseline, if any."""
-        baseline = [] if self.head.baseline is None else list(self.head.baseline.parameters())
-        return [*self.head.classifier.parameters(), *baseline]
+        """The parameters of the classifier and of the second one, if any."""
+        parameters = list(self.head.classifier.parameters())
+        if self.head.second_classifier is not None:
+            parameters += self.head.second_classifier.parameters()
+        return parameters
 
 
 class Head(nn.Module):
-    """A bottleneck and a classifier; MCD has a second classifier, the baseline."""
+    """A bottleneck and a classifier; MCD has a second classifier."""
 
     def __init__(
         self,
@@ -101,19 +104,16 @@ class Head(nn.Module):
         classifier: nn.Module,
         *,
         width: int,
-        baseline: nn.Module | None = None,
+        second_classifier: nn.Module | None = None,
     ):
         super().__init__()
         self.bottleneck = bottleneck
         self.classifier = classifier
-        self.baseline = baseline
+        self.second_classifier = second_classifier
         self.width = width
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits `(n, classes)`.
-
-        With a baseline still those of the first classifier, as in PseudoCal.
-        """
+        """Logits `(n, classes)` of the first classifier, also if there are two, as in PseudoCal."""
         logits: Tensor = self.classifier(self.bottleneck(x))
         return logits
 
@@ -131,7 +131,10 @@ class NormKeepingDropout(nn.Dropout):
 
 
 class QuickDropout(nn.Dropout):
-    """Dropout whose mask comes from uniform numbers, which torch draws four times as fast as coin tosses on a CPU."""
+    """Dropout whose mask comes from uniform numbers.
+
+    On a CPU, torch draws them four times as fast as coin tosses.
+    """
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  torch's own name
         """Drop each number with probability p and scale the others up.
@@ -254,16 +257,16 @@ def three_layers(inputs: int, width: int, classes: int) -> nn.Sequential:
 def pair(inputs: int, width: int, classes: int) -> Head:
     """MCD's head."""
     first = three_layers(inputs, width, classes)
-    baseline = three_layers(inputs, width, classes)
-    return Head(nn.Identity(), first, width=inputs, baseline=baseline)
+    second = three_layers(inputs, width, classes)
+    return Head(nn.Identity(), first, width=inputs, second_classifier=second)
 
 
 def bottleneck_pair(inputs: int, width: int, classes: int) -> Head:
     """MCD above a frozen backbone: a generator must be left to train."""
     generator = nn.Sequential(xavier(inputs, width), nn.BatchNorm1d(width), nn.ReLU())
     first = three_layers(width, width, classes)
-    baseline = three_layers(width, width, classes)
-    return Head(generator, first, width=width, baseline=baseline)
+    second = three_layers(width, width, classes)
+    return Head(generator, first, width=width, second_classifier=second)
 
 
 HEADS: dict[str, Callable[[int, int, int], Head]] = {
@@ -289,14 +292,13 @@ class Discriminator(nn.Module):
         self, inputs: int, *, width: int = 1024, deep: bool = False, stds: Sequence[float] = ()
     ) -> None:
         super().__init__()
-        shapes = (
-            [(inputs, width), (width, width), (width, 1)] if deep else [(inputs, width), (width, 1)]
-        )
-        layers = (
-            [gaussian(*s, std) for s, std in zip(shapes, stds, strict=True)]
-            if stds
-            else [xavier(*s) for s in shapes]
-        )
+        shapes = [(inputs, width), (width, 1)]
+        if deep:
+            shapes.insert(1, (width, width))
+        if stds:
+            layers = [gaussian(*shape, std) for shape, std in zip(shapes, stds, strict=True)]
+        else:
+            layers = [xavier(*shape) for shape in shapes]
         self.layers = nn.ModuleList(layers)
         self.dropout = nn.Dropout(0.5 if deep else 0.0)
 

@@ -60,7 +60,8 @@ def moved_centroids(
 ) -> Tensor:
     """Move centroids towards the class means of a batch; the centroid of an absent class shrinks.
 
-    >>> moved_centroids(torch.ones(2, 1), torch.tensor([[3.0], [5.0]]), torch.tensor([0, 0]), momentum=0.5)
+    >>> features = torch.tensor([[3.0], [5.0]])
+    >>> moved_centroids(torch.ones(2, 1), features, torch.tensor([0, 0]), momentum=0.5)
     tensor([[2.5000],
             [0.5000]])
     """
@@ -82,16 +83,15 @@ def cluster_labels(features: Tensor, p: Tensor, *, threshold: int = 0) -> Tensor
     tensor([0, 0, 1])
     """
     features = F.normalize(torch.cat([features, torch.ones_like(features[:, :1])], dim=1), dim=1)
-    fraction = p
+    weights = p
     labels = p.argmax(dim=1)
     for _ in range(2):
-        centroids = F.normalize(
-            fraction.T @ features / (1e-8 + fraction.sum(dim=0)[:, None]), dim=1
-        )
+        sums = weights.T @ features
+        centroids = F.normalize(sums / (1e-8 + weights.sum(dim=0)[:, None]), dim=1)
         kept = torch.bincount(labels, minlength=p.shape[1]) > threshold
         if not kept.any():  # every class is too rare: the predictions are all there is
             return labels
         likeness = (features @ centroids.T).masked_fill(~kept, -torch.inf)
         labels = likeness.argmax(dim=1)
-        fraction = F.one_hot(labels, p.shape[1]).to(p.dtype)
+        weights = F.one_hot(labels, p.shape[1]).to(p.dtype)
     return labels

@@ -33,9 +33,8 @@ from pseudocal.lab.adapt.networks import Network, build_head
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_tensors, save_tensors
 
 CHECKPOINT = "resume.safetensors"  # in the folder of a run
-Draw = Callable[
-    [int], Generator[Any, None, None]
-]  # from the first step to the batches of all steps from there on
+# From the first step to the batches of all steps from there on.
+Draw = Callable[[int], Generator[Any, None, None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,7 +324,8 @@ def load_network(out: Path | str) -> Network:
             backbone, build_head(note["head"], backbone.width, note["width"], len(note["classes"]))
         )
     network.load_state_dict(tensors)
-    backbone.pretrained, backbone.choice = True, choice
+    backbone.pretrained = True
+    backbone.choice = choice
     return network.eval()
 
 
@@ -343,5 +343,6 @@ def _check_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     if changed:
         key = changed[0]
         raise InputError(
-            f"expected the settings that {out} was started with ({key} {before.get(key)!r}), got {key} {now.get(key)!r}"
+            f"expected the settings that {out} was started with ({key} {before.get(key)!r}), got "
+            f"{key} {now.get(key)!r}"
         )

@@ -116,12 +116,13 @@ class TrainingRun:
         possible = not self.freezes(backbone) and _crops(target.inputs) is not None
         if self.augment and not possible:
             raise InputError(
-                f"expected image files and a backbone that is trained, to augment them, got {target.name}"
+                "expected image files and a backbone that is trained, to augment them, got "
+                f"{target.name}"
             )
         return possible if self.augment is None else self.augment
 
     def within(self, folder: str) -> TrainingRun:
-        """Return the same settings for an earlier stage, without the curve, which belongs to the last stage.
+        """Return the same settings for an earlier stage, without the curve of the last one.
 
         Args:
             folder: the name of the stage's folder inside `out`.
@@ -156,7 +157,7 @@ def train_stage(
     target: Unlabelled,
     source: Domain | None = None,
 ) -> Trained:
-    """Train a whole network in place, on images or on cached features, and write all files of the run."""
+    """Train a network in place, on images or cached features, and write all files of the run."""
     backbone = network.backbone
     assert isinstance(backbone, Backbone)
     frozen = run.freezes(backbone)
@@ -181,9 +182,8 @@ def train_stage(
                 run.device
             )
         draw = _draw(parts.get("source_train"), inputs, plan, augment=augment)
-        with (
-            torch_threads(1) if frozen else nullcontext()
-        ):  # a head is too small to gain from threads
+        # a head is too small to gain from threads
+        with torch_threads(1) if frozen else nullcontext():
             curve = descend(inner, method, draw, plan)
         for name, part in parts.items():
             outputs = predict_arrays(inner, Tensors(part.inputs, run.device))
@@ -201,11 +201,8 @@ def train_stage(
 
 def check_options(preset: Preset, options: dict[str, Any] | None) -> Preset:
     """Return the preset with some options of its method changed; unknown options are refused."""
-    known = [
-        p.name
-        for p in inspect.signature(preset.method).parameters.values()
-        if p.default is not p.empty
-    ]
+    parameters = inspect.signature(preset.method).parameters.values()
+    known = [each.name for each in parameters if each.default is not each.empty]
     for name in options or {}:
         if name not in known:
             raise InputError(f"expected options among {', '.join(known)}, got {name!r}")
@@ -217,7 +214,9 @@ def _halves(source: Domain | None, run: TrainingRun, backbone: Backbone) -> tupl
 
     80 and 20 percent, as in the paper.
     """
-    halves = () if source is None else _prepared(source, run, backbone).split(0.8, seed=run.seed)
+    if source is None:
+        return ()
+    halves = _prepared(source, run, backbone).split(0.8, seed=run.seed)
     return tuple(cropped(half) for half in halves)
 
 
@@ -283,16 +282,16 @@ def _draw(
     What is on disk is read ahead, in a thread. Tensors are made here, in the thread of the
     training.
     """
-    batch, seed = plan.preset.batch, plan.seed
+    batch = plan.preset.batch
+    seed = plan.seed
     domains = [target.inputs] if source is None else [target.inputs, source.inputs]
     in_memory = all(isinstance(inputs, np.ndarray) for inputs in domains)
 
     def read(inputs: Any, stream: int, step: int) -> tuple[Any, Any]:
         numbers = batch_numbers(len(inputs), batch, seed, stream, step)
-        cropped = augment and isinstance(inputs, Crops)
-        return random_crops(inputs, numbers, seed, stream, step) if cropped else inputs[
-            numbers
-        ], numbers
+        if augment and isinstance(inputs, Crops):
+            return random_crops(inputs, numbers, seed, stream, step), numbers
+        return inputs[numbers], numbers
 
     def arrays(step: int) -> tuple[Any, ...]:
         of_target = read(target.inputs, TARGET, step)

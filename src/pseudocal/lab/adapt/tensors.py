@@ -21,12 +21,13 @@ from pseudocal.files import replacing
 from pseudocal.lab.adapt.networks import Network
 from pseudocal.lab.data import Crops, Indexable
 
-SOURCE, TARGET = 0, 1  # each domain has its own stream of random numbers
+# Each domain has its own stream of random numbers.
+SOURCE = 0
+TARGET = 1
 AHEAD = 3  # batches that are read while the network trains on one
 PREDICTED = 256  # inputs that are predicted together
-CPU_NUMBERS = (
-    2**21
-)  # numbers that are predicted together on a CPU, where large batches take twice as long
+# Numbers that are predicted together on a CPU, where large batches take twice as long.
+CPU_NUMBERS = 2**21
 
 Prepared = TypeVar("Prepared")
 
@@ -39,7 +40,8 @@ class Tensors:
     """
 
     def __init__(self, inputs: Indexable, device: str | torch.device = "cpu") -> None:
-        self.inputs, self.device = inputs, device
+        self.inputs = inputs
+        self.device = device
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -82,9 +84,8 @@ def random_crops(
 
     A function of its arguments alone, like `batch_numbers`.
     """
-    return crops.random(
-        numbers, np.random.default_rng([seed, stream, step, 1])
-    )  # batches are drawn from three numbers
+    rng = np.random.default_rng([seed, stream, step, 1])  # batches are drawn from three numbers
+    return crops.random(numbers, rng)
 
 
 def read_ahead(prepare: Callable[[int], Prepared], first: int) -> Generator[Prepared, None, None]:

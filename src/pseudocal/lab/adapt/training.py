@@ -236,7 +236,8 @@ def _dine(
     expected = (len(target.inputs), len(classes))
     if teacher.shape != expected or not np.allclose(teacher.sum(axis=1), 1, atol=1e-3):
         raise InputError(
-            f"expected probabilities of shape {expected} with rows that sum to one, got {teacher.shape}"
+            f"expected probabilities of shape {expected} with rows that sum to one, got "
+            f"{teacher.shape}"
         )
     run = replace(run, frozen=run.freezes(body))
     network = _network(body, preset, len(classes), run.seed)

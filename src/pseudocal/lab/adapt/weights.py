@@ -31,7 +31,7 @@ PAPER_FILES = {  # torchvision's ImageNet V1
 }
 STATE_DICTS = (".pt", ".pth", ".safetensors")
 HUB = {
-    "microsoft/resnet": "timm's ImageNet weights as transformers has them, trained by a later recipe",
+    "microsoft/resnet": "timm's ImageNet weights in transformers, trained by a later recipe",
     "google/vit": "trained on ImageNet-21k before ImageNet",
 }
 SECONDS = 3  # to wait for a connection to the hub
@@ -54,12 +54,9 @@ def about_weights(name: str, weights: str) -> str:
     if weights == "default":
         return f"{name}: its published ImageNet weights"
     if is_state_dict(weights):
-        theirs = (
-            " (torchvision's V1, the paper's)"
-            if Path(weights).name == PAPER_FILES.get(name)
-            else ""
-        )
-        return f"{name}: the state dict {weights}{theirs}"
+        if Path(weights).name == PAPER_FILES.get(name):
+            return f"{name}: the state dict {weights} (torchvision's V1, the paper's)"
+        return f"{name}: the state dict {weights}"
     what = next(
         (text for start, text in HUB.items() if weights.startswith(start)),
         "a model of transformers",
@@ -71,12 +68,12 @@ def about_weights(name: str, weights: str) -> str:
 
 
 def is_state_dict(weights: str) -> bool:
-    """Whether weights are a file of tensors, such as `a.pth` or `a.pth.tar`, rather than a folder or a hub id."""
+    """Whether weights are a file of tensors (`a.pth`, `a.pth.tar`), not a folder or a hub id."""
     return Path(weights).suffix in STATE_DICTS or Path(weights).is_file()
 
 
 def paper_file(name: str, weights: str) -> str:
-    """Return the file of the paper's weights for a backbone if `weights` is a folder that has it, else `weights`.
+    """Return the file of the paper's weights in the folder `weights`, or else `weights` itself.
 
     >>> paper_file("resnet50", "random")
     'random'
@@ -100,7 +97,7 @@ def own_trunk(choice: Choice) -> tuple[nn.Module, Normal, Choice] | None:
 
 
 def pretrained_classifier(choice: Choice) -> nn.Linear:
-    """Return the layer of classes that pretrained weights come with, above the backbone of the same choice."""
+    """Return the classification layer that pretrained weights come with, above their backbone."""
     if is_state_dict(choice.weights):
         imported = import_classifier(read_state_dict(choice.weights), choice.name)
         found = imported.network.get_submodule("classifier") if imported.head == "direct" else None
@@ -128,9 +125,8 @@ def from_transformers(family: str, choice: Choice, **shape: Any) -> tuple[Any, C
     transformers = require("transformers", "adapt")
     config_type = getattr(transformers, family + "Config")
     model_type = getattr(transformers, family + "Model")
-    options = (
-        {"add_pooling_layer": False} if family == "ViT" else {}
-    )  # untrained, and not used here
+    # the pooling layer of a ViT is untrained, and not used here
+    options = {"add_pooling_layer": False} if family == "ViT" else {}
     if choice.weights == "random":
         net = model_type(config_type(**(choice.config or shape)), **options)
     elif choice.weights == "default":
@@ -149,11 +145,13 @@ def _pretrained(model_type: Any, choice: Choice, options: dict[str, Any]) -> Any
     except OSError as error:
         if Path(choice.weights).exists():
             raise InputError(
-                f"expected weights for {choice.name}, got {choice.weights}, which has none: {_advice(choice)}"
+                f"expected weights for {choice.name}, got {choice.weights}, which has none: "
+                f"{_advice(choice)}"
             ) from error
         if not _hub_answers():
             raise InputError(
-                f"expected weights that are on this machine, got {choice.weights}, which is not: {_advice(choice)}"
+                f"expected weights that are on this machine, got {choice.weights}, which is not: "
+                f"{_advice(choice)}"
             ) from error
     try:
         return _loaded(model_type, choice, **options)
@@ -181,14 +179,16 @@ def _loaded(model_type: Any, choice: Choice, **options: Any) -> Any:
     )
     if missing:
         raise InputError(
-            f"expected the tensors of {choice.name} in {choice.weights}, got {len(missing)} missing, "
+            f"expected the tensors of {choice.name} in {choice.weights}, got {len(missing)} "
+            "missing, "
             f"the first {missing[0]}"
         )
     return net
 
 
 def _advice(choice: Choice) -> str:
-    return f"pass a state dict, such as torchvision's {PAPER_FILES[choice.name]}, or a folder of transformers"
+    file = PAPER_FILES[choice.name]
+    return f"pass a state dict, such as torchvision's {file}, or a folder of transformers"
 
 
 def _hub_answers() -> bool:

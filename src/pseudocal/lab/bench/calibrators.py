@@ -2,8 +2,9 @@
 
 The library's calibrators work on the model outputs that earlier stages wrote
 (`pseudocal.calibrators.calibrate_by_name`). PseudoCal, its variants in the paper's ablation and its
-sweep over lambda fit a temperature to a pseudo-target set. Making that set is a separate stage
-here, since all models above one frozen backbone can share the features of the mixup samples.
+sweep over lambda are `PseudoCal` with other settings or another strategy. Their mixup samples are
+made in a separate stage, since all models above one frozen backbone can share the features of the
+mixup samples.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pseudocal.arrays import InputError
-from pseudocal.calibrators import CALIBRATORS
+from pseudocal.calibrators import CALIBRATORS, PseudoCal
 from pseudocal.lab.analyses import LAMBDAS
 from pseudocal.mixup import STRATEGIES
 
@@ -36,6 +37,10 @@ class MixupVariant:
     lam: float = 0.65
     labels: Literal["hard", "soft"] = "hard"
 
+    def method(self, seed: int) -> PseudoCal:
+        """Return PseudoCal with these settings; as in the paper, each input is mixed once."""
+        return PseudoCal(lam=self.lam, labels=self.labels, seed=seed, epochs=1)
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -43,9 +48,8 @@ class Compared:
 
     Attributes:
         title: its name in tables.
-        mixup variant: the pseudo-target set that it fits a temperature to; None for a calibrator of
-        the library that works
-            on the outputs of the models.
+        mixup_variant: the pseudo-target set that it fits a temperature to; None for a calibrator of
+            the library that works on the outputs of the models.
         needs_ensemble: whether it needs the other models of the task's ensemble.
         calibrator: its name in `pseudocal.calibrators.CALIBRATORS`, if it is one of the library's.
         settings: settings of that calibrator which are not its defaults.
@@ -59,29 +63,48 @@ class Compared:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
-class ComparedTable(dict[str, Compared]):
-    """Calibrators by name.
-
-    One with settings of its own is made when it is asked for by what `with_settings` returns.
-
-    >>> COMPARED["pseudocal, lam=0.7, labels=soft"].mixup_variant
-    MixupVariant(strategy='PseudoCal', lam=0.7, labels='soft')
-    >>> COMPARED["vectorscal, penalty=0.1"].title
-    'VectorScal, ridge, penalty 0.1'
-    """
-
-    def __missing__(self, name: str) -> Compared:
-        base, *given = name.split(", ")
-        if not given:
-            raise KeyError(name)
-        settings = {key: _value(text) for key, _, text in (each.partition("=") for each in given)}
-        how = self[base]
-        title = ", ".join([how.title, *(f"{key} {value}" for key, value in settings.items())])
-        if how.mixup_variant is not None:
-            return replace(how, title=title, mixup_variant=replace(how.mixup_variant, **settings))
-        return replace(how, title=title, settings=tuple({**dict(how.settings), **settings}.items()))
+# The calibrators of the library that fit to mixup samples.
+MIXING = ("pseudocal", "pseudo-ensemble")
+# Those that take a seed: the released density ratio of the last two draws a sample.
+RANDOM = ("mc-dropout", "cpcs", "transcal")
+# Titles that tell the ridge penalty from the maximum of the likelihood.
+RIDGE = {"matrixscal": "MatrixScal, ridge", "vectorscal": "VectorScal, ridge"}
 
 
+def _from_library(name: str) -> Compared:
+    entry = CALIBRATORS[name]
+    return Compared(
+        RIDGE.get(name, entry.title),
+        mixup_variant=MixupVariant() if name in MIXING else None,
+        needs_ensemble="member_logits" in entry.parts,
+        calibrator=name,
+    )
+
+
+def _as_released(name: str, **settings: Any) -> Compared:
+    """A baseline as the released code of TransCal and PseudoCal has it."""
+    title = f"{CALIBRATORS[name].title}, as released"
+    return Compared(title, calibrator=name, settings=(*settings.items(), ("reference", True)))
+
+
+def _maximum_likelihood(name: str) -> Compared:
+    title = f"{CALIBRATORS[name].title}, maximum likelihood"
+    return Compared(title, calibrator=name, settings=(("penalty", 0.0),))
+
+
+LIBRARY = {name: _from_library(name) for name in CALIBRATORS}
+RELEASED = {  # the paper's numbers are theirs
+    "matrixscal-released": _as_released("matrixscal"),
+    "vectorscal-released": _as_released("vectorscal"),
+    "tempscal-released": _as_released("tempscal"),
+    "cpcs-released": _as_released("cpcs"),
+    "transcal-released": _as_released("transcal"),
+    "oracle-released": _as_released("oracle", by="ece"),
+}
+LIKELIHOOD = {
+    "matrixscal-likelihood": _maximum_likelihood("matrixscal"),
+    "vectorscal-likelihood": _maximum_likelihood("vectorscal"),
+}
 ABLATION = {
     name.lower(): Compared(name, MixupVariant(name)) for name in STRATEGIES if name != "PseudoCal"
 }
@@ -90,64 +113,43 @@ SWEEP = {
     for lam in LAMBDAS
     for labels in ("hard", "soft")
 }
-MIXING = (
-    "pseudocal",
-    "pseudo-ensemble",
-)  # the calibrators of the library that fit to mixup samples
-RANDOM = (
-    "mc-dropout",
-    "cpcs",
-    "transcal",
-)  # take a seed: the released density ratio of the last two draws a sample
-RIDGE = {
-    "matrixscal": "MatrixScal, ridge",
-    "vectorscal": "VectorScal, ridge",
-}  # to tell them from the next
-# The baselines as the released code of TransCal and PseudoCal has them: the paper's numbers are
-# theirs.
-RELEASED = {
-    f"{name}-released": Compared(
-        f"{CALIBRATORS[name].title}, as released", calibrator=name, settings=settings
-    )
-    for name, settings in {
-        **dict.fromkeys(
-            ("matrixscal", "vectorscal", "tempscal", "cpcs", "transcal"), (("reference", True),)
-        ),
-        "oracle": (("by", "ece"), ("reference", True)),
-    }.items()
-}
-LIKELIHOOD = {
-    f"{name}-likelihood": Compared(
-        f"{CALIBRATORS[name].title}, maximum likelihood",
-        calibrator=name,
-        settings=(("penalty", 0.0),),
-    )
-    for name in RIDGE
-}
-COMPARED = ComparedTable(
-    {
-        **{
-            name: Compared(
-                RIDGE.get(name, entry.title),
-                MixupVariant() if name in MIXING else None,
-                "member_logits" in entry.parts,
-                name,
-            )
-            for name, entry in CALIBRATORS.items()
-        },
-        **RELEASED,
-        **LIKELIHOOD,
-        **ABLATION,
-        **SWEEP,
-    }
-)
-SEE_LABELS = frozenset(
-    name for name, how in COMPARED.items() if how.calibrator == "oracle"
-)  # target labels
+COMPARED: dict[str, Compared] = {**LIBRARY, **RELEASED, **LIKELIHOOD, **ABLATION, **SWEEP}
+# The oracles: they see target labels.
+SEE_LABELS = frozenset(name for name, each in COMPARED.items() if each.calibrator == "oracle")
+
+
+def find_compared(name: str) -> Compared:
+    """Return the calibrator of a name in `COMPARED`, or of one that `with_settings` made.
+
+    >>> find_compared("tempscal").title
+    'TempScal'
+    >>> find_compared("vectorscal, penalty=0.1").title
+    'VectorScal, ridge, penalty 0.1'
+    >>> find_compared("pseudocal, lam=0.7, labels=soft").mixup_variant
+    MixupVariant(strategy='PseudoCal', lam=0.7, labels='soft')
+
+    Args:
+        name: the name, as a suite has it.
+
+    """
+    base, *parts = name.split(", ")
+    compared = COMPARED[base]
+    if not parts:
+        return compared
+    settings = {}
+    for part in parts:
+        key, _, text = part.partition("=")
+        settings[key] = _value(text)
+    title = ", ".join([compared.title, *(f"{key} {value}" for key, value in settings.items())])
+    if compared.mixup_variant is not None:
+        variant = replace(compared.mixup_variant, **settings)
+        return replace(compared, title=title, mixup_variant=variant)
+    merged = {**dict(compared.settings), **settings}
+    return replace(compared, title=title, settings=tuple(merged.items()))
 
 
 def with_settings(name: str, settings: dict[str, Any]) -> str:
-    """Name a calibrator that has other settings than its usual ones, and refuse settings that it does not have.
+    """Name a calibrator with settings that are not its usual ones; refuse unknown settings.
 
     >>> with_settings("vectorscal", {"penalty": 0.1})
     'vectorscal, penalty=0.1'
@@ -157,16 +159,7 @@ def with_settings(name: str, settings: dict[str, Any]) -> str:
         settings: the settings by name.
 
     """
-    how = COMPARED[name]
-    if name in MIXING:
-        known = ["lam", "labels"]
-    elif how.mixup_variant is not None or name in SEE_LABELS:
-        known = []
-    else:
-        taken = inspect.signature(CALIBRATORS[how.calibrator].function).parameters.values()
-        known = [
-            each.name for each in taken if each.kind is each.KEYWORD_ONLY and each.name != "seed"
-        ]
+    known = _known_settings(name)
     for key, value in settings.items():
         if key not in known:
             raise InputError(
@@ -175,6 +168,17 @@ def with_settings(name: str, settings: dict[str, Any]) -> str:
         if not isinstance(value, bool | int | float | str) or re.search(r"[^\w.+-]", str(value)):
             raise InputError(f"expected {key} as a number, true, false or a word, got {value!r}")
     return ", ".join([name, *(f"{key}={_text(value)}" for key, value in settings.items())])
+
+
+def _known_settings(name: str) -> list[str]:
+    compared = COMPARED[name]
+    if name in MIXING:
+        return ["lam", "labels"]
+    if compared.mixup_variant is not None or name in SEE_LABELS:
+        return []
+    parameters = inspect.signature(CALIBRATORS[compared.calibrator].function).parameters.values()
+    keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    return [keyword for keyword in keywords if keyword != "seed"]
 
 
 def _text(value: Any) -> str:

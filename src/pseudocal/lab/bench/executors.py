@@ -34,7 +34,7 @@ class Workers(Protocol):
 
 
 class Pool:
-    """A context manager that runs jobs in new processes on this machine, which share no state with this one.
+    """A context manager that runs jobs in new processes, which share no state with this one.
 
     Args:
         workers: the number of processes.

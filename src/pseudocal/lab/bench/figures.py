@@ -11,8 +11,8 @@ import numpy as np
 
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
-from pseudocal.lab.bench.calibrators import COMPARED
-from pseudocal.lab.bench.curves import (
+from pseudocal.lab.bench.calibrators import find_compared
+from pseudocal.lab.bench.figure_data import (
     real_and_pseudo,
     reliabilities,
     sweeps,
@@ -51,22 +51,22 @@ def draw_figures(suite: Suite, store: Store, folder: Path, *, form: Form = "svg"
     for task in _first_of_each_method(suite, store):
         save(f"reliability-{task.method}", _reliability_figure(plt, task, plain, store))
         if (store.folder(task) / "mixup" / "pseudocal.npz").exists():
-            save(
-                f"pseudo-{task.method}",
-                _side_by_side(plt, real_and_pseudo(task, store), f"{task.method}, {task.pair}"),
-            )
-    for name, data, figure in (
-        ("training", trainings(suite.tasks, store), _training_figure),
-        ("lambda", sweeps(records), _lambda_figure),
-        ("temperatures", temperatures(records) if not sweeps(records) else {}, _temperature_figure),
-    ):
-        if data:
-            save(name, figure(plt, data))
+            both = real_and_pseudo(task, store)
+            save(f"pseudo-{task.method}", _side_by_side(plt, both, f"{task.method}, {task.pair}"))
+    curves = trainings(suite.tasks, store)
+    if curves:
+        save("training", _training_figure(plt, curves))
+    swept = sweeps(records)
+    fitted = temperatures(records)
+    if swept:
+        save("lambda", _lambda_figure(plt, swept))
+    elif fitted:
+        save("temperatures", _temperature_figure(plt, fitted))
     return drawn
 
 
 def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
-    """Return the suite with the tasks of one pair of domains, of one method, or of both, and a name that says so.
+    """Keep the tasks of one pair of domains, of one method, or of both, and rename the suite.
 
     >>> suite = Suite("s", (Task("emoji", "noto", "fluent"), Task("emoji", "fluent", "noto")), ())
     >>> chosen = chosen_tasks(suite, "fluent->noto", None)
@@ -79,22 +79,20 @@ def chosen_tasks(suite: Suite, pair: str | None, method: str | None) -> Suite:
         method: the method; None for all.
 
     """
-    tasks, name = suite.tasks, suite.name
+    tasks = suite.tasks
+    name = suite.name
     if pair is not None:
         asked = pair.replace(":", "->")
         tasks = tuple(task for task in tasks if task.pair == asked)
         if not tasks:
-            raise InputError(
-                f"expected a pair among {', '.join(unique(t.pair for t in suite.tasks))}, got {pair!r}"
-            )
+            known = ", ".join(unique(task.pair for task in suite.tasks))
+            raise InputError(f"expected a pair among {known}, got {pair!r}")
         name += "-" + asked.replace("->", "-")
     if method is not None:
-        known = tasks
+        known = ", ".join(unique(task.method for task in tasks))
         tasks = tuple(task for task in tasks if task.method == method)
         if not tasks:
-            raise InputError(
-                f"expected a method among {', '.join(unique(t.method for t in known))}, got {method!r}"
-            )
+            raise InputError(f"expected a method among {known}, got {method!r}")
         name += f"-{method}"
     return replace(suite, name=name, tasks=tasks)
 
@@ -108,7 +106,9 @@ def _first_of_each_method(suite: Suite, store: Store) -> list[Task]:
 
 
 def _reliability_figure(plt: Any, task: Task, names: Sequence[str], store: Store) -> Any:
-    found = {COMPARED[name].title: each for name, each in reliabilities(task, names, store).items()}
+    found = {
+        find_compared(name).title: each for name, each in reliabilities(task, names, store).items()
+    }
     return _side_by_side(plt, found, f"{task.method}, {task.pair}")
 
 
@@ -176,7 +176,7 @@ def _lambda_figure(plt: Any, found: dict[str, Any]) -> Any:
     for ax, (method, curves) in zip(axes[0], found.items(), strict=True):
         for labels, curve in curves.items():
             ax.errorbar(
-                curve.fractions,
+                curve.lams,
                 100 * curve.mean,
                 100 * curve.sd,
                 capsize=2,
@@ -200,7 +200,7 @@ def _temperature_figure(plt: Any, found: dict[str, Any]) -> Any:
         ax.plot([low, high], [low, high], color="0.6", lw=1)
         few = len(best) <= FEW_POINTS
         ax.plot(best, np.clip(own, low, high), ".", ms=9 if few else 3, alpha=0.8 if few else 0.5)
-        ax.set(title=COMPARED[name].title, xscale="log", yscale="log")
+        ax.set(title=find_compared(name).title, xscale="log", yscale="log")
     figure.supxlabel("temperature of the oracle")
     figure.supylabel("temperature found")
     return figure

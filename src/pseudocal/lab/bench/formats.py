@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from pseudocal.app.inputs.tables import csv_cell
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.records import unique
 from pseudocal.lab.bench.saved_outputs import SavedScore
 from pseudocal.lab.bench.tables import SKILLS, Comparison, Table, TableCell
@@ -50,7 +50,8 @@ def markdown(table: Table) -> str:
 def latex(table: Table) -> str:
     r"""Format a table as a LaTeX tabular.
 
-    >>> print(latex(Table("ECE", "ece", ("mcc",), (("PseudoCal", (TableCell(0.125, best=True),)),))))
+    >>> row = ("PseudoCal", (TableCell(0.125, best=True),))
+    >>> print(latex(Table("ECE", "ece", ("mcc",), (row,))))
     \begin{tabular}{lr}
     \hline
     ECE, \% & mcc \\
@@ -120,7 +121,10 @@ def comparisons(found: Sequence[Comparison]) -> str:
     where = unique(each.where for each in found)
     lookup = {(each.baseline, each.where): each for each in found}
     rows = [
-        [COMPARED[baseline].title, *(_compared(lookup.get((baseline, place))) for place in where)]
+        [
+            find_compared(baseline).title,
+            *(_compared(lookup.get((baseline, place))) for place in where),
+        ]
         for baseline in unique(each.baseline for each in found)
     ]
     head = ["PseudoCal against", *where]
@@ -132,7 +136,8 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
 
     Calibrators that failed have no row.
 
-    >>> print(saved_scores([SavedScore("none", {"ece": 0.125, "nll": 2.0, "brier": 0.5, "accuracy": 0.4}, 1.0)]))
+    >>> metrics = {"ece": 0.125, "nll": 2.0, "brier": 0.5, "accuracy": 0.4}
+    >>> print(saved_scores([SavedScore("none", metrics, 1.0)]))
     | calibrator | ECE, % | NLL | Brier | accuracy, % | T |
     |---|---|---|---|---|---|
     | No calibration | 12.50 | 2.0000 | 0.5000 | 40.00 | 1.000 |
@@ -159,7 +164,7 @@ def saved_scores(found: Sequence[SavedScore], form: str = "md") -> str:
     ]
     rows = [
         [
-            COMPARED[each.calibrator].title,
+            find_compared(each.calibrator).title,
             *(_number(each.metrics[key], key) for key in SAVED_METRICS),
             "" if each.temperature is None else f"{each.temperature:.3f}",
         ]
@@ -200,12 +205,11 @@ def _written(cell: TableCell, metric: str, bold: str, plus: str) -> str:
         return "-" if math.isnan(cell.paper) else f"- [{_number(cell.paper, metric)}]"
     mean = _number(cell.mean, metric)
     text = bold.format(mean) if cell.best else mean
-    text += (
-        ""
-        if math.isnan(cell.sd) or cell.sd < NO_DEVIATION
-        else f" {plus} {_number(cell.sd, metric)}"
-    )
-    return text + ("" if math.isnan(cell.paper) else f" [{_number(cell.paper, metric)}]")
+    if not math.isnan(cell.sd) and cell.sd >= NO_DEVIATION:
+        text += f" {plus} {_number(cell.sd, metric)}"
+    if not math.isnan(cell.paper):
+        text += f" [{_number(cell.paper, metric)}]"
+    return text
 
 
 def _number(value: float, metric: str) -> str:

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.executors import Workers
-from pseudocal.lab.bench.segmenters import check_segmentation
+from pseudocal.lab.bench.segmentation_tasks import check_segmentation
 from pseudocal.lab.bench.stages import (
     compare_calibrators,
     describe,
@@ -35,9 +35,8 @@ from pseudocal.lab.bench.views import (
 )
 from pseudocal.lab.data import check_same_classes
 
-Tell = Callable[
-    [str, int, int], None
-]  # the name of the phase, how many jobs are done, and the total
+# Takes the name of the phase, how many jobs are done, and the total.
+Tell = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def run(
     redo: str | None = None,
     progress: Tell = lambda what, done, total: None,
 ) -> list[FailedTask]:
-    """Run the missing parts of a suite, and return the tasks, or members of their ensembles, that failed.
+    """Run the missing parts of a suite, and return the models and tasks that failed.
 
     Args:
         suite: the tasks, and the calibrators to compare on each.
@@ -107,7 +106,7 @@ def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task
 
     Their own and, if a calibrator needs ensembles, the other members.
     """
-    ensembles = any(COMPARED[name].needs_ensemble for name in calibrators)
+    ensembles = any(find_compared(name).needs_ensemble for name in calibrators)
     alone = [
         task.checkpoint
         for task in tasks
@@ -117,15 +116,10 @@ def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task
         raise InputError(
             f"expected {{seed}} in a checkpoint, for the members of an ensemble, got {alone[0]}"
         )
-    return list(
-        dict.fromkeys(
-            [*tasks, *(member for task in tasks if ensembles for member in task.members())]
-        )
-    )
-
-
-def _starts_from_weights(task: Task) -> bool:
-    return not task.segments and task.checkpoint is None
+    models = list(tasks)
+    if ensembles:
+        models += [member for task in tasks for member in task.members()]
+    return list(dict.fromkeys(models))
 
 
 def _check_data(tasks: Sequence[Task], store: Store) -> None:
@@ -135,9 +129,8 @@ def _check_data(tasks: Sequence[Task], store: Store) -> None:
             check_segmentation(task, store)
         else:
             check_same_classes(*domains_of(task, store))
-    for task in {
-        (task.backbone, task.weights): task for task in tasks if _starts_from_weights(task)
-    }.values():
+    built = [task for task in tasks if not task.segments and task.checkpoint is None]
+    for task in {(task.backbone, task.weights): task for task in built}.values():
         backbone_of(task.backbone, task.weights, task.seed)
 
 
@@ -151,7 +144,8 @@ def _all(
     failures = []
     progress(what, 0, len(jobs))
     for done, failure in enumerate(executor(do, jobs), start=1):
-        failures += [failure] if failure else []
+        if failure is not None:
+            failures.append(failure)
         progress(what, done, len(jobs))
     return failures
 
@@ -227,14 +221,14 @@ def shared_features(
     models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]
 ) -> list[SharedFeatures]:
     """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
-    hows = [COMPARED[name].mixup_variant for name in calibrators]
-    fractions = sorted({how.lam for how in hows if how is not None and how.strategy == "PseudoCal"})
-    needed = [
-        SharedFeatures(task, domain, View()) for task in models for domain in ("source", "target")
-    ]
-    needed += [
-        SharedFeatures(task, "target", View(lam, task.seed)) for task in tasks for lam in fractions
-    ]
+    variants = [find_compared(name).mixup_variant for name in calibrators]
+    lams = {each.lam for each in variants if each is not None and each.strategy == "PseudoCal"}
+    needed = []
+    for task in models:
+        needed.append(SharedFeatures(task, "source", View()))
+        needed.append(SharedFeatures(task, "target", View()))
+    for task in tasks:
+        needed += [SharedFeatures(task, "target", View(lam, task.seed)) for lam in sorted(lams)]
     frozen = [each for each in needed if not each.task.segments and has_frozen_backbone(each.task)]
     return list({each.key: each for each in frozen}.values())
 
@@ -246,6 +240,5 @@ def _compute(store: Store, job: SharedFeatures) -> None:
     """
     with limited(store.threads), suppress(Exception):
         source, target = domains_of(job.task, store)
-        view_features(
-            job.task, (source if job.domain == "source" else target).inputs, job.view, store.device
-        )
+        domain = source if job.domain == "source" else target
+        view_features(job.task, domain.inputs, job.view, store.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from pseudocal.lab.bench.calibrators import COMPARED
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
 
@@ -39,11 +39,12 @@ def read_records(suite: Suite, store: Store) -> list[Record]:
 
 
 def variants(tasks: Iterable[Task]) -> dict[Task, str]:
-    """Name the method of each task (of seed 0), with the settings that differ between tasks of that method.
+    """Name the method of each task (of seed 0), with the settings that differ within a method.
 
     >>> options = (("weight", 0.1),)
-    >>> tasks = [Task("emoji", "noto", "fluent", method=m, options=o) for m, o in (("bnm", ()), ("bnm", options))]
-    >>> list(variants([*tasks, Task("emoji", "noto", "fluent", method="mcc")]).values())
+    >>> bnm = Task("emoji", "noto", "fluent", method="bnm")
+    >>> other = Task("emoji", "noto", "fluent", method="bnm", options=options)
+    >>> list(variants([bnm, other, Task("emoji", "noto", "fluent", method="mcc")]).values())
     ['bnm', 'bnm, weight 0.1', 'mcc']
 
     Args:
@@ -90,7 +91,7 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
         else:
             for each in (each for each in suite.calibrators if each not in scores):
                 why = store.refusal(task, each)
-                lines.append(f"{name}: no {COMPARED[each].title}{f': {why}' if why else ''}")
+                lines.append(f"{name}: no {find_compared(each).title}{f': {why}' if why else ''}")
     return lines
 
 

@@ -1,12 +1,11 @@
 """Compare calibrators on outputs that somebody saved: no images, no network.
 
-A folder holds features, logits and labels of three sets of rows, as the released code of PseudoCal
+A folder has features, logits and labels of three sets of rows, as the released code of PseudoCal
 writes them:
 
     {src_train,src_val,tgt}_{feature,output,label}.npy    or .npz with one array each
     {src_train,src_val,tgt}.npz                           with arrays feature, output, label
-    mix_output, mix_label                                 the same for mixup samples and their
-    pseudo-labels
+    mix_output, mix_label                                 mixup samples and their pseudo-labels
 
 A task's folder of this benchmark is read as well: it has other names for the same things
 (`FILE_NAMES`).
@@ -16,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -24,12 +24,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.arrays import InputError, Labelled, looks_like_probabilities
-from pseudocal.calibrators import CALIBRATORS, Calibration, Material, calibrate_by_name
-from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
+from pseudocal.calibrators import (
+    CALIBRATORS,
+    Calibration,
+    Material,
+    PseudoCal,
+    calibrate_by_name,
+)
+from pseudocal.lab.bench.cached import saved_evidence
+from pseudocal.lab.bench.calibrators import RANDOM, find_compared
 from pseudocal.lab.bench.stages.score import CLASSIFIER_METRICS
 from pseudocal.lab.bench.suites import ALL
 from pseudocal.metrics import Outcomes
-from pseudocal.scaling import TemperatureScaling, fit_temperature
+from pseudocal.scaling import TemperatureScaling
 
 FILE_NAMES = {
     "src_train": ("src_train", "source_train"),
@@ -69,7 +76,7 @@ def compare_outputs(
     Args:
         folder: the folder.
         calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`; those that lack data are
-            left out.
+            skipped.
         seed: the seed of the samples that the released density ratio draws.
 
     """
@@ -79,7 +86,7 @@ def compare_outputs(
             raise InputError(f"expected tgt_{kind}, {kind}s of the target, in {folder}, got none")
     labels = arrays["tgt", "label"]
     material = _material(arrays)
-    mixup_samples = [arrays[key] for key in (("mix", "output"), ("mix", "label")) if key in arrays]
+    mixup_samples = _labelled(arrays, "mix")
     found = []
     for name in calibrators:
         try:
@@ -91,16 +98,13 @@ def compare_outputs(
             outcomes = Outcomes.from_logits(calibration(arrays["tgt", "output"]), labels)
             scaling = calibration.scaling
             temperature = scaling.temperature if isinstance(scaling, TemperatureScaling) else None
-            found.append(
-                SavedScore(
-                    name, {key: of(outcomes) for key, of in CLASSIFIER_METRICS.items()}, temperature
-                )
-            )
+            metrics = {key: metric(outcomes) for key, metric in CLASSIFIER_METRICS.items()}
+            found.append(SavedScore(name, metrics, temperature))
     return found
 
 
 def read_outputs(folder: Path) -> SavedArrays:
-    """Read the arrays that a folder has, and refuse sets whose arrays differ in their number of rows.
+    """Read the arrays of a folder; refuse sets whose arrays differ in their number of rows.
 
     Args:
         folder: the folder.
@@ -108,12 +112,13 @@ def read_outputs(folder: Path) -> SavedArrays:
     """
     if not folder.is_dir():
         raise InputError(f"expected a folder of saved outputs, got {folder}")
-    found = {
-        (rows, kind): array
-        for rows in ("src_train", "src_val", "tgt", "mix")
-        for kind in ("feature", "output", "label")
-        if (array := next(_candidates(folder, rows, kind), None)) is not None
-    }
+    found: SavedArrays = {}
+    for rows, kind in product(
+        ("src_train", "src_val", "tgt", "mix"), ("feature", "output", "label")
+    ):
+        array = next(_candidates(folder, rows, kind), None)
+        if array is not None:
+            found[rows, kind] = array
     for rows in {rows for rows, _ in found}:
         counts = {
             f"{rows}_{kind}": len(array) for (each, kind), array in found.items() if each == rows
@@ -158,20 +163,17 @@ def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
 
     Labels may be whole numbers that were saved as floats, as the released code saves them.
     """
-    if (
-        array.dtype.kind not in "iuf"
-        or array.ndim != (1 if kind == "label" else 2)
-        or len(array) == 0
-    ):
+    dimensions = 1 if kind == "label" else 2
+    if array.dtype.kind not in "iuf" or array.ndim != dimensions or len(array) == 0:
         wanted = "(n,)" if kind == "label" else "(n, columns)"
         raise InputError(
-            f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape {array.shape}"
+            f"expected numbers of shape {wanted} in {path}, got {array.dtype} of shape "
+            f"{array.shape}"
         )
     if kind == "label" and array.dtype.kind == "f":
-        if not np.array_equal(array, np.round(array)):
-            raise InputError(
-                f"expected whole numbers as labels in {path}, got {array[array != np.round(array)][0]}"
-            )
+        odd = array[array != np.round(array)]
+        if len(odd):
+            raise InputError(f"expected whole numbers as labels in {path}, got {odd[0]}")
         return array.astype(np.int64)
     if kind == "output" and looks_like_probabilities(array):
         raise InputError(
@@ -180,12 +182,16 @@ def _as_rows(array: NDArray[Any], kind: str, path: Path) -> NDArray[Any]:
     return array
 
 
+def _labelled(arrays: SavedArrays, part: str) -> Labelled | None:
+    """The logits of a set with their labels; None if either is missing."""
+    if (part, "output") not in arrays or (part, "label") not in arrays:
+        return None
+    return Labelled(arrays[part, "output"], arrays[part, "label"])
+
+
 def _material(arrays: SavedArrays) -> Material:
-    source = None
-    if {("src_val", "output"), ("src_val", "label")} <= arrays.keys():
-        source = Labelled(arrays["src_val", "output"], arrays["src_val", "label"])
     return Material(
-        source=source,
+        source=_labelled(arrays, "src_val"),
         source_train_features=arrays.get(("src_train", "feature")),
         source_features=arrays.get(("src_val", "feature")),
         target_features=arrays.get(("tgt", "feature")),
@@ -195,17 +201,22 @@ def _material(arrays: SavedArrays) -> Material:
 
 
 def _calibration(
-    name: str, material: Material, mixup_samples: list[NDArray[Any]], seed: int
+    name: str, material: Material, mixup_samples: Labelled | None, seed: int
 ) -> Calibration | None:
     """Fit a calibrator; None if the outputs do not suffice for it."""
     if name == "pseudocal":
-        return (
-            Calibration(name, fit_temperature(*mixup_samples)) if len(mixup_samples) == 2 else None
-        )
-    how = COMPARED[name]
-    if how.calibrator not in CALIBRATORS or any(
-        getattr(material, p) is None for p in CALIBRATORS[how.calibrator].parts
-    ):
+        if mixup_samples is None:
+            return None
+        method = PseudoCal(epochs=1)
+        real = np.asarray(material.target_logits)
+        return method.conclude(saved_evidence(method, real, mixup_samples))
+    compared = find_compared(name)
+    if compared.calibrator not in CALIBRATORS:
         return None
-    random = {"seed": seed} if how.calibrator in RANDOM else {}
-    return calibrate_by_name(how.calibrator, material, **random, **dict(how.settings)).calibration
+    parts = CALIBRATORS[compared.calibrator].parts
+    if any(getattr(material, part) is None for part in parts):
+        return None
+    settings = dict(compared.settings)
+    if compared.calibrator in RANDOM:
+        settings["seed"] = seed
+    return calibrate_by_name(compared.calibrator, material, **settings).calibration

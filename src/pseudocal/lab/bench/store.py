@@ -1,29 +1,31 @@
 """The files of the benchmark; every file is written under a temporary name and renamed.
 
-    OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run; read by
-    `table` OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
+    OUT/suites/NAME.json          the tasks and calibrators of a suite as it was last run
+    OUT/tasks/DATA/SCENARIO/SOURCE-TARGET/METHOD/SEED-HASH/
         settings.json             the task, versions
-        training/                 during training: checkpoints to resume from, and outputs of the
-        model train.json                the curve of target error and NLL
-        model.safetensors         the network, or only its head above a frozen backbone; written
-        last by `train` source_val.npz            logits, features, labels of held-out source rows
-        (not for source-free tasks) source_train.npz          features of the source rows that were
-        trained on (likewise) target_labels.npy         read by `score` only
+        training/                 during training: checkpoints, and outputs of the model
+        train.json                the curve of target error and NLL
+        model.safetensors         the network, or only its head above a frozen backbone;
+                                  written last by `train`
+        source_val.npz            logits, features, labels of held-out source rows
+                                  (not for source-free tasks)
+        source_train.npz          features of the source rows that were trained on (likewise)
+        target_labels.npy         read by `score` only
         target.npz                logits, features; no labels; written last by `predict`
-        mixup/NAME.npz            one for each mixup variant: logits of the mixup samples,
-        their pseudo-labels and, for mixup, the
-                                  row numbers first (larger part) and second
+        mixup/NAME.npz            one for each mixup variant: logits of the mixup samples, their
+                                  labels and, for mixup itself, the row numbers first (the larger
+                                  part) and second
         calibrations/NAME.json    a `Calibration`, for calibrators that scale logits
-        calibrations/NAME.npy     corrected target logits, for calibrators that return other
-        predictions scores.json               metrics by calibrator
-        reliability.npz           edges of the bins; by calibrator the count, sum of confidence and
-        number correct times.json                seconds of each stage, wall and CPU, and CPU
-        seconds of each calibrator; a file of its
-                                  own, since times differ from run to run
+        calibrations/NAME.npy     corrected target logits, for calibrators that return logits
+        scores.json               metrics by calibrator
+        reliability.npz           edges of the bins; by calibrator the count, the sum of confidence
+                                  and the number correct
+        times.json                seconds of each stage, wall and CPU, and CPU seconds of each
+                                  calibrator: apart, since times differ from run to run
         error.json                the stage that failed and its error, if any
 
 All targets of a source and seed share one segmenter, in the folder of a task with the target "any".
-Segmentation has no files from `predict` and `make_mixup`: the logits of every pixel are too large
+Segmentation has no files from `predict` and `mixup`: the logits of every pixel are too large
 to store.
 
 Features of a frozen backbone are in the cache folder (`pseudocal.lab.bench.views`), shared by all
@@ -108,7 +110,7 @@ class Store:
         return self.out / "tasks" / task.folder
 
     def start(self, task: Task) -> Path:
-        """Return the folder of a task after writing its settings, or checking them against those in the folder.
+        """Return the folder of a task after writing its settings, or checking those in it.
 
         Args:
             task: the task.
@@ -121,7 +123,8 @@ class Store:
             before = json.loads(path.read_text())["task"]
             if before != settings:
                 raise InputError(
-                    f"expected the settings of {task.pair} in {path}, got those of another task: {before}"
+                    f"expected the settings of {task.pair} in {path}, got those of another task: "
+                    f"{before}"
                 )
         else:
             save_json(path, {"task": settings, "versions": training_versions()})
@@ -149,7 +152,8 @@ class Store:
             known = sorted(p.stem for p in path.parent.glob("*.json"))
             hint = f": did you mean {name}-quick?" if f"{name}-quick" in known else ""
             raise InputError(
-                f"expected a suite that was run into {self.out} ({', '.join(known) or 'none'}), got {name!r}{hint}"
+                f"expected a suite that was run into {self.out} ({', '.join(known) or 'none'}), "
+                f"got {name!r}{hint}"
             )
         return Suite.from_dict(json.loads(path.read_text()))
 
@@ -187,7 +191,7 @@ class Store:
         return str(json.loads(path.read_text())["error"]) if path.exists() else None
 
     def has_model(self, task: Task) -> bool:
-        """Whether the task's model is trained, its outputs are written, and the training is cleaned up.
+        """Whether the task's model is trained, its outputs written, and the training cleaned up.
 
         Args:
             task: the task.

@@ -2,8 +2,8 @@
 
     calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all if absent
     seeds = 3
-    root = "/data/office_home"      # where the data is and what to run on; the command's own
-    options come first lists = "/data/lists"
+    root = "/data/office_home"      # these four are of the machine; options of the command win
+    lists = "/data/lists"
     prefix = ["/home/them/data", "/data"]
     device = "cuda"
 
@@ -18,7 +18,7 @@
 
 The other keys of a task are the fields of `Task`. Segmentation tasks (`data = "scenes"`) need a
 suite of their own; their networks are those of `pseudocal.lab.segmentation`, their options those of
-`pseudocal.lab.bench.segmenters`.
+`pseudocal.lab.bench.segmentation_tasks`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.adapt import BACKBONES
 from pseudocal.lab.adapt.stages import check_options
 from pseudocal.lab.adapt.training import find_preset
-from pseudocal.lab.bench import segmenters
+from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import COMPARED, with_settings
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
 from pseudocal.lab.bench.task import Suite, Task
@@ -49,8 +49,10 @@ TYPES: dict[str, tuple[type, ...]] = {
     "iterations": (int,),
     "frozen": (bool,),
     "options": (dict,),
+    "batch": (int,),
+    "lr": (float, int),
+    "augment": (bool,),
 }
-TYPES |= {"batch": (int,), "lr": (float, int), "augment": (bool,)}
 SEGMENTED = (
     "data",
     *LISTED_KEYS,
@@ -90,15 +92,12 @@ def read_local(path: Path) -> dict[str, Any]:
     """
     given = {key: value for key, value in _content(path).items() if key in LOCAL_KEYS}
     for key, value in given.items():
-        pair = (
-            key == "prefix"
-            and isinstance(value, list)
-            and [type(each) for each in value] == [str, str]
-        )
-        if not (pair or (key != "prefix" and isinstance(value, str))):
-            raise InputError(
-                f"expected {key} as {'[old, new]' if key == 'prefix' else 'text'}, got {value!r}"
-            )
+        if key == "prefix":
+            is_pair = isinstance(value, list) and [type(each) for each in value] == [str, str]
+            if not is_pair:
+                raise InputError(f"expected prefix as [old, new], got {value!r}")
+        elif not isinstance(value, str):
+            raise InputError(f"expected {key} as text, got {value!r}")
     as_stored = {"root": Path, "lists": Path, "prefix": tuple, "device": str}
     return {key: as_stored[key](value) for key, value in given.items()}
 
@@ -122,17 +121,14 @@ def parse_suite(
 ) -> Suite:
     """Make a suite from the content of a file.
 
-    >>> task = {"data": "emoji", "source": ["noto", "fluent"], "target": ["fluent", "openmoji"], "method": "mcc"}
+    >>> task = {"data": "emoji", "method": "mcc"}
+    >>> task |= {"source": ["noto", "fluent"], "target": ["fluent", "openmoji"]}
     >>> [task.pair for task in parse_suite({"tasks": [task]}, "mine").tasks]
     ['noto->fluent', 'noto->openmoji', 'fluent->openmoji']
     """
     _check_among("a key of a suite", content, KEYS)
     given = content.get("tasks")
-    if (
-        not isinstance(given, list)
-        or not given
-        or not all(isinstance(each, dict) for each in given)
-    ):
+    if not isinstance(given, list) or not given or any(type(each) is not dict for each in given):
         raise InputError(f"expected tasks, one or more tables [[tasks]], got {given!r}")
     kinds = {each.get("data") in SEGMENTERS for each in given}
     if len(kinds) > 1:
@@ -204,17 +200,20 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
     cells = [settings | dict(zip(LISTED_KEYS, names, strict=True)) for names in product(*several)]
     cells = [cell for cell in cells if cell["source"] != cell["target"] or len(cells) == 1]
     for cell in cells if segmented else ():
-        segmenters.check_settings(Task(**cell))
+        segmentation_tasks.check_settings(Task(**cell))
     return cells
 
 
 def _check_type(key: str, value: Any) -> None:
-    wanted = TYPES.get(key, (str, list) if key in LISTED_KEYS else (str,))
-    right = isinstance(value, wanted) and not (isinstance(value, bool) and bool not in wanted)
-    if not right or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
-        raise InputError(
-            f"expected {key} to be {' or '.join(t.__name__ for t in wanted)}, got {value!r}"
-        )
+    wanted = (str, list) if key in LISTED_KEYS else TYPES.get(key, (str,))
+    right = isinstance(value, wanted)
+    if isinstance(value, bool) and bool not in wanted:  # a bool is an int in Python
+        right = False
+    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
+        right = False
+    if not right:
+        kinds = " or ".join(each.__name__ for each in wanted)
+        raise InputError(f"expected {key} to be {kinds}, got {value!r}")
 
 
 def _check_among(what: str, names: Any, known: Any) -> None:

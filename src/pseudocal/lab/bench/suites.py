@@ -8,7 +8,7 @@ from typing import Any
 
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
-from pseudocal.lab.bench import segmenters
+from pseudocal.lab.bench import segmentation_tasks
 from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, SWEEP
 from pseudocal.lab.bench.task import Scenario, Suite, Task
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
@@ -35,7 +35,7 @@ SMALL: dict[str, tuple[tuple[str, Any], ...]] = {"cdan": (("randomised", 1024),)
 
 
 def resnet_settings(depth: int) -> tuple[tuple[str, Any], ...]:
-    """Return the settings of the paper's network, fine-tuned end to end from its ImageNet weights."""
+    """Return the settings of the paper's network, fine-tuned from its ImageNet weights."""
     weights = f"microsoft/resnet-{depth}"
     return (
         ("backbone", f"resnet{depth}"),
@@ -56,9 +56,8 @@ class SuitePlan:
     scenario: Scenario = "closed-set"
     calibrators: tuple[str, ...] = ALL
     settings: tuple[tuple[str, Any], ...] = ()
-    quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = (
-        None  # three pairs, two methods
-    )
+    # three pairs, two methods
+    quick: tuple[tuple[tuple[str, str], ...], tuple[str, ...]] | None = None
     parts: tuple[SuitePlan, ...] = ()  # whose tasks come after its own, with its calibrators
 
     def suite(
@@ -74,11 +73,10 @@ class SuitePlan:
 
     def tasks(self, *, quick: bool = False, **changes: Any) -> list[Task]:
         """Make the tasks of seed 0."""
-        pairs, methods = (
-            (self.quick or (self.pairs[:3], self.methods[:2]))
-            if quick
-            else (self.pairs, self.methods)
-        )
+        pairs = self.pairs
+        methods = self.methods
+        if quick:
+            pairs, methods = self.quick or (pairs[:3], methods[:2])
         settings = {**dict(self.settings), **changes}
         small = SMALL if self.settings == FROZEN else {}
         own = [
@@ -100,11 +98,11 @@ TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
 SEGMENTERS: dict[str, tuple[tuple[str, Any], ...]] = {  # by data set
     "scenes": (
         *(("runner", "segmentation"), ("backbone", "unet"), ("iterations", 250)),
-        ("options", tuple(segmenters.OPTIONS["scenes"].items())),
+        ("options", tuple(segmentation_tasks.OPTIONS["scenes"].items())),
     ),
     "street-scenes": (
         *(("runner", "segmentation"), ("backbone", "deeplab"), ("iterations", 100_000)),
-        ("options", tuple(segmenters.OPTIONS["street-scenes"].items())),
+        ("options", tuple(segmentation_tasks.OPTIONS["street-scenes"].items())),
     ),
 }
 QUICK_EMOJI = (
@@ -154,7 +152,7 @@ PLANS: dict[str, SuitePlan] = {
         settings=FROZEN,
     ),
     "emoji-lambda": SuitePlan(
-        "the fraction of mixup, hard and soft labels",
+        "the sweep over lambda, with hard and soft labels",
         "emoji",
         tuple(permutations(EMOJI, 2)),
         ("source-only", "mcc", "bnm"),
@@ -222,7 +220,8 @@ PLANS: dict[str, SuitePlan] = {
         settings=resnet_settings(34),
     ),
     "imagenet-sketch": SuitePlan(
-        "the paper's ImageNet to ImageNet-Sketch, source-free, from the pretrained network's own classifier",
+        "the paper's ImageNet to ImageNet-Sketch, source-free, from the pretrained network's own "
+        "classifier",
         "imagenet-sketch",
         (("imagenet", "sketch"),),
         ("shot", "dine"),
@@ -256,13 +255,15 @@ PADA_HOME = replace(
 PLANS |= {
     "paper-ablation": replace(
         MCD_31,
-        about="the paper's ablation and correspondence rates: nine tasks of four data sets, below one root",
+        about="the paper's ablation and correspondence rates: nine tasks of four data sets, "
+        "below one root",
         calibrators=("none", *ABLATION, "pseudocal", "oracle-released", "oracle"),
         parts=(BNM_HOME, CDAN_NET, SHOT_SKETCH, DINE_NET, PADA_HOME),
     ),
     "paper-lambda": replace(
         CDAN_NET,
-        about="the paper's sweep over lambda: DomainNet-126 and partial Office-Home, below one root",
+        about="the paper's sweep over lambda: DomainNet-126 and partial Office-Home, "
+        "below one root",
         calibrators=("none", *SWEEP, "oracle-released", "oracle"),
         parts=(
             replace(DINE_NET, methods=("shot",)),
@@ -276,7 +277,8 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
     """Make a built-in suite.
 
     >>> suite = built_in("emoji", seeds=3)
-    >>> len(suite.tasks), len({task.pair for task in suite.tasks}), len({task.method for task in suite.tasks})
+    >>> pairs = {task.pair for task in suite.tasks}
+    >>> len(suite.tasks), len(pairs), len({task.method for task in suite.tasks})
     (252, 12, 7)
     >>> len(built_in("emoji", quick=True).tasks)
     6

@@ -12,20 +12,17 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
+from pseudocal.lab.bench.calibrators import SEE_LABELS, find_compared
 from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import Record, unique, variants
 from pseudocal.lab.bench.task import Suite, Task
 
 TableMetric = Literal["ece", "nll", "brier", "miou", "correspondence"]
 By = Literal["overall", "target", "task"]
-TaskGroups = list[
-    list[Task]
-]  # tasks of seed 0; a cell is the mean over groups of the mean over their tasks
-SKILLS = {
-    "Accuracy": "accuracy",
-    "mIoU": "miou",
-}  # of the uncalibrated models, below the table of ECE
+# Tasks of seed 0; a cell is the mean over groups of the mean over their tasks.
+TaskGroups = list[list[Task]]
+# Metrics of the uncalibrated models, below the table of ECE.
+SKILLS = {"Accuracy": "accuracy", "mIoU": "miou"}
 SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1, "correspondence": -1}  # the larger, the better
 
 
@@ -47,9 +44,8 @@ class Table:
     metric: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[TableCell, ...]], ...]  # each with its name
-    seconds: Mapping[str, float] = field(
-        default_factory=dict
-    )  # of CPU a task, by row; empty for no such column
+    # of CPU a task, by row; empty for no such column
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def tables(
@@ -89,7 +85,7 @@ def mean_seconds(records: Sequence[Record]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for record in records:
         if record.seconds is not None:
-            found.setdefault(COMPARED[record.calibrator].title, []).append(record.seconds)
+            found.setdefault(find_compared(record.calibrator).title, []).append(record.seconds)
     return {title: float(np.mean(each)) for title, each in found.items()}
 
 
@@ -97,7 +93,8 @@ def by_target(tasks: Sequence[Task]) -> TaskGroups:
     """Group tasks by target.
 
     >>> pairs = [("real", "clipart"), ("painting", "clipart"), ("painting", "real")]
-    >>> [[task.source for task in group] for group in by_target([Task("domainnet-126", *pair) for pair in pairs])]
+    >>> groups = by_target([Task("domainnet-126", *pair) for pair in pairs])
+    >>> [[task.source for task in group] for group in groups]
     [['real', 'painting'], ['painting']]
     """
     targets = unique(task.target for task in tasks)
@@ -121,20 +118,15 @@ def _table(
         name: [_cell(records, name, metric, groups, paper) for groups in columns.values()]
         for name in names
     }
-    rows = [(COMPARED[name].title, _marked(name, cells, names, SIGN[metric])) for name in names]
+    rows = [
+        (find_compared(name).title, _marked(name, cells, names, SIGN[metric])) for name in names
+    ]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
             if all(getattr(record, skill) is not None for record in records):
                 paper = published(suite.tasks, skill)
-                rows.append(
-                    (
-                        name,
-                        tuple(
-                            _cell(records, "none", skill, groups, paper)
-                            for groups in columns.values()
-                        ),
-                    )
-                )
+                row = [_cell(records, "none", skill, groups, paper) for groups in columns.values()]
+                rows.append((name, tuple(row)))
     return Table(title, metric, tuple(columns), tuple(rows))
 
 
@@ -152,17 +144,15 @@ def _cell(
     by_seed: dict[int, dict[Task, float]] = {}
     for record in records:
         if record.calibrator == name:
-            by_seed.setdefault(record.task.seed, {})[record.task.of_seed(0)] = getattr(
-                record, metric
-            )
+            values = by_seed.setdefault(record.task.seed, {})
+            values[record.task.of_seed(0)] = getattr(record, metric)
     means = [mean_over_groups(groups, values) for values in by_seed.values()]
     whole = [mean for mean in means if not math.isnan(mean)]
+    papers = {task: value for (each, task), value in paper.items() if each == name}
     return TableCell(
         mean=float(np.mean(whole)) if whole else math.nan,
         sd=float(np.std(whole, ddof=1)) if len(whole) > 1 else math.nan,
-        paper=mean_over_groups(
-            groups, {task: value for (each, task), value in paper.items() if each == name}
-        ),
+        paper=mean_over_groups(groups, papers),
     )
 
 
@@ -179,13 +169,11 @@ def _marked(
     """Mark the best cells of a row; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
-        baselines = [sign * cells[other][i].mean for other in names if other not in SEE_LABELS]
-        best = (
-            name not in SEE_LABELS
-            and np.isfinite(baselines).all()
-            and sign * cell.mean == min(baselines)
-        )  # no winner if a baseline has no value
-        row.append(TableCell(cell.mean, cell.sd, cell.paper, bool(best)))
+        competing = [sign * cells[other][i].mean for other in names if other not in SEE_LABELS]
+        best = False
+        if name not in SEE_LABELS and np.isfinite(competing).all():  # else there is no winner
+            best = sign * cell.mean == min(competing)
+        row.append(replace(cell, best=best))
     return tuple(row)
 
 
@@ -204,17 +192,18 @@ class Comparison:
 def compare_over_tasks(
     records: Sequence[Record], metric: TableMetric = "ece", champion: str = "pseudocal"
 ) -> list[Comparison]:
-    """Compare the champion with each baseline over tasks by Wilcoxon's signed-rank test, per method and for all methods.
+    """Compare the champion with each baseline over tasks, per method and for all methods.
+
+    The test is Wilcoxon's signed-rank test.
 
     The value of a task is the mean over its seeds. Tasks that share a domain are not independent,
     so the p-value of "all" tends to be too small.
     """
     names = variants([record.task for record in records])
     methods = unique(names.values())
-    scopes = {
-        **{method: [method] for method in methods},
-        **({"all": methods} if len(methods) > 1 else {}),
-    }
+    scopes = {method: [method] for method in methods}
+    if len(methods) > 1:
+        scopes["all"] = methods
     baselines = [
         name
         for name in unique(r.calibrator for r in records)
@@ -224,9 +213,8 @@ def compare_over_tasks(
     for baseline in baselines:
         for where, chosen in scopes.items():
             within = {task for task, name in names.items() if name in chosen}
-            ours, theirs = (
-                _by_task(records, name, metric, within) for name in (champion, baseline)
-            )
+            ours = _by_task(records, champion, metric, within)
+            theirs = _by_task(records, baseline, metric, within)
             differences = np.array([ours[key] - theirs[key] for key in ours if key in theirs])
             if len(differences):
                 wins = int((SIGN[metric] * differences < 0).sum())

@@ -28,12 +28,8 @@ LATER: dict[str, Any] = {
     "augment": None,
     "checkpoint": None,
 }
-SEGMENTER_TRAINING = (
-    "batch",
-    "lr",
-    "height",
-    "backbone_scale",
-)  # options that the training of a segmenter depends on
+# Options that the training of a segmenter depends on.
+SEGMENTER_TRAINING = ("batch", "lr", "height", "backbone_scale")
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class Task:
         frozen: whether the backbone is frozen; None to freeze it if its weights are pretrained.
         width: the width of the bottleneck or of the U-Net; None for that of the preset.
         iterations: the number of training steps.
-        options: options of the method; for segmentation, those of `pseudocal.lab.bench.segmenters`.
+        options: options of the method; for segmentation, those of `segmentation_tasks.OPTIONS`.
         runner: "classification" or "segmentation".
         precision: "mixed" trains the network in bfloat16 where torch does so safely; all else stays
             in float32.
@@ -107,10 +103,12 @@ class Task:
             raise InputError(f"expected a seed of at least 0, got {self.seed}")
         if self.precision not in get_args(Precision):
             raise InputError(
-                f"expected a precision among {', '.join(get_args(Precision))}, got {self.precision!r}"
+                f"expected a precision among {', '.join(get_args(Precision))}, got "
+                f"{self.precision!r}"
             )
         for name in ("iterations", "batch", "lr"):
-            if (value := getattr(self, name)) is not None and not value > 0:
+            value = getattr(self, name)
+            if value is not None and not value > 0:
                 raise InputError(f"expected {name} above zero, got {value}")
 
     @property
@@ -126,12 +124,10 @@ class Task:
     @property
     def folder(self) -> PurePosixPath:
         """The folder of its files: a readable name, and a hash of all settings."""
-        digest = hashlib.sha256(json.dumps(self.identity(), sort_keys=True).encode()).hexdigest()[
-            :8
-        ]
-        return PurePosixPath(
-            self.data, self.scenario, f"{self.source}-{self.target}", self.method
-        ) / (f"{self.seed}-{digest}")
+        settings = json.dumps(self.identity(), sort_keys=True)
+        digest = hashlib.sha256(settings.encode()).hexdigest()[:8]
+        pair = f"{self.source}-{self.target}"
+        return PurePosixPath(self.data, self.scenario, pair, self.method, f"{self.seed}-{digest}")
 
     def identity(self) -> dict[str, Any]:
         """Return all settings that results depend on.
@@ -150,18 +146,19 @@ class Task:
         """Whether a step sees random crops and mirror images."""
         if self.segments:  # mirrored in any case, and never cropped
             return False
+        if self.augment is not None:
+            return self.augment
         trained = self.frozen is False or (self.frozen is None and self.weights == "random")
-        return trained and self.data not in BUILT_IN if self.augment is None else self.augment
+        return trained and self.data not in BUILT_IN
 
     @property
     def training(self) -> Task:
-        """The task whose folder holds the model.
-
-        The task itself, unless several tasks share one model.
+        """The task whose folder has the model: the task itself, unless tasks share a model.
 
         A segmenter is trained on its source only, so all targets of a source and seed share one.
 
-        >>> noto = Task("scenes", "noto", "fluent", options=(("batch", 8), ("lr", 0.1)), runner="segmentation")
+        >>> options = (("batch", 8), ("lr", 0.1))
+        >>> noto = Task("scenes", "noto", "fluent", options=options, runner="segmentation")
         >>> noto.training.pair, noto.training == replace(noto, target="twemoji").training
         ('noto->any', True)
         """

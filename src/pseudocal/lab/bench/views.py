@@ -1,6 +1,4 @@
-"""What a network gets as input.
-
-The images of a task's domains, mixup samples of them, or the features of either.
+"""The inputs of a network: images of a task's domains, mixup samples of them, or features.
 
 Above a frozen backbone, all heads of a target domain see the same features, since the pairs depend
 on the seed only. So features are computed once for each (backbone, domain, view) and cached on
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.batches import blend
+from pseudocal.batches import DEFAULT_BATCH_SIZE, blend
 from pseudocal.lab.adapt.backbones import Backbone, build_backbone, compute_features, features_key
 from pseudocal.lab.adapt.choices import Choice
 from pseudocal.lab.adapt.runs import seeded
@@ -28,8 +26,6 @@ from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
 from pseudocal.mixup import partners
-
-BATCH_SIZE = 128  # inputs that are paired with each other, as in `PseudoCal.fit`
 
 
 @dataclass(frozen=True)
@@ -52,13 +48,13 @@ class View:
         return Mixed(images, self.partners(len(images)), self.lam)
 
     def partners(self, n: int) -> NDArray[np.intp]:
-        """Return the partner of each of n images, paired as `PseudoCal(seed=seed).fit` pairs the rows of an array."""
-        return partners(n, batch_size=BATCH_SIZE, seed=self.seed)
+        """Return the partner of each of n images, as `PseudoCal(seed=seed).fit` pairs them."""
+        return partners(n, batch_size=DEFAULT_BATCH_SIZE, seed=self.seed)
 
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """Mixup samples of images: row i mixup samples image i, the larger part, with its partner."""
+    """Mixup samples of images: row i mixes image i, the larger part, with its partner."""
 
     images: Indexable
     partner: NDArray[np.intp]
@@ -73,9 +69,9 @@ class Mixed:
         return self.images.shape
 
     def __getitem__(self, rows: Any, /) -> NDArray[Any]:
-        fractions = np.concatenate([self.images[rows], self.images[self.partner[rows]]])
-        first = np.arange(len(fractions) // 2)
-        mixed = blend(fractions, first, first + len(first), self.lam)
+        both = np.concatenate([self.images[rows], self.images[self.partner[rows]]])
+        first = np.arange(len(both) // 2)
+        mixed = blend(both, first, first + len(first), self.lam)
         return np.asarray(mixed, dtype=np.float32)
 
 
@@ -87,24 +83,25 @@ def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
     The source of a network that keeps its own classifier has no images here: only its classes are
     needed.
     """
-    place = store.place(task.data), store.lists_of(task.data), store.prefix
-    target = _loaded(task.data, task.target, *place)
+    place = (store.place(task.data), store.lists_of(task.data), store.prefix)
+    target = _load_domain(task.data, task.target, *place)
     if find_preset(task.method, task.preset).own_classifier:
         nothing = np.empty((0, *target.inputs.shape[1:]), np.uint8)
         return Domain(task.source, nothing, target.labels[:0], target.classes), target
-    source = _loaded(task.data, task.source, *place)
-    return source, partial_set(task.data, target) if task.scenario == "partial-set" else target
+    source = _load_domain(task.data, task.source, *place)
+    if task.scenario == "partial-set":
+        target = partial_set(task.data, target)
+    return source, target
 
 
 @lru_cache(maxsize=16)  # each is read once per process
-def _loaded(
+def _load_domain(
     data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None
 ) -> Domain:
-    given: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
-    domain = load(data, name, **{key: value for key, value in given.items() if value is not None})[
-        name
-    ]
-    return cropped(domain)  # image files are decoded once
+    options: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
+    given = {key: value for key, value in options.items() if value is not None}
+    domains = load(data, name, **given)
+    return cropped(domains[name])  # image files are decoded once
 
 
 @lru_cache(maxsize=4)
@@ -121,27 +118,25 @@ def has_frozen_backbone(task: Task) -> bool:
     """Whether the backbone is frozen, so that only the head is trained."""
     if task.checkpoint is not None:
         return False
-    return (
-        backbone_of(task.backbone, task.weights, task.seed).pretrained
-        if task.frozen is None
-        else task.frozen
-    )
+    if task.frozen is not None:
+        return task.frozen
+    return backbone_of(task.backbone, task.weights, task.seed).pretrained
 
 
-def shown(task: Task, images: Indexable, view: View, device: str = "cpu") -> Indexable:
+def network_inputs(task: Task, images: Indexable, view: View, device: str = "cpu") -> Indexable:
     """Return the inputs of the trained part of a network.
 
     The images of a view, or their frozen features.
     """
-    return (
-        view_features(task, images, view, device) if has_frozen_backbone(task) else view.of(images)
-    )
+    if has_frozen_backbone(task):
+        return view_features(task, images, view, device)
+    return view.of(images)
 
 
 def view_features(
     task: Task, images: Indexable, view: View, device: str = "cpu"
 ) -> NDArray[np.float32]:
-    """Compute the features of a view, or read them from the cache folder if they were computed before."""
+    """Compute the features of a view, or read them from the cache folder."""
     backbone = backbone_of(task.backbone, task.weights, task.seed)
     name = features_key(backbone, images)
     if view.lam is not None:  # other pairs give other mixup samples

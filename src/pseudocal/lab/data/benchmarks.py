@@ -67,18 +67,17 @@ def load_benchmark(
     place = _place(layout, root, lists, prefix, ignore_case)
     chosen = [layout.spelled(name) for name in domains or layout.default]
     listings = {name: find(layout, name, place, partial=partial) for name in chosen}
-    classes = label_space(
-        layout, [*listings.values(), *(_whole_listings(layout, place) if partial else [])]
-    )
+    numbered = list(listings.values())
+    if partial:
+        numbered += _whole_listings(layout, place)
+    classes = label_space(layout, numbered)
     read = {
         name: listed_domain(each, name, classes, resize=sides[0], crop=sides[1])
         for name, each in listings.items()
     }
-    return (
-        {name: keep_classes(domain, layout.partial) for name, domain in read.items()}
-        if partial
-        else read
-    )
+    if partial:
+        return {name: keep_classes(domain, layout.partial) for name, domain in read.items()}
+    return read
 
 
 def _place(
@@ -109,7 +108,8 @@ def find(layout: Benchmark, domain: str, place: Place, *, partial: bool = False)
     found = _from_list(layout, domain, place, patterns) or _from_folder(layout, domain, place)
     if found is None:
         raise InputError(
-            f"expected the domain {domain} of {layout.name} ({layout.shape(domain)}), got {_found(place)}"
+            f"expected the domain {domain} of {layout.name} ({layout.shape(domain)}), got "
+            f"{_found(place)}"
         )
     return found
 
@@ -173,8 +173,10 @@ def label_space(layout: Benchmark, listings: Iterable[Listing]) -> tuple[str, ..
         for label, name in _label_names(layout, listing).items():
             if names.setdefault(label, name) != name:
                 raise InputError(
-                    f"expected one label order in all of {layout.name}, got label {label} for {name!r} in "
-                    f"{listing.origin} and for {names[label]!r} in {origin.get(label, 'the benchmark')}"
+                    f"expected one label order in all of {layout.name}, got label {label} for "
+                    f"{name!r} in "
+                    f"{listing.origin} and for {names[label]!r} in "
+                    f"{origin.get(label, 'the benchmark')}"
                 )
             origin.setdefault(label, listing.origin)
     if sorted(names) != list(range(layout.classes)) or len(set(names.values())) != layout.classes:
@@ -186,7 +188,8 @@ def _label_names(layout: Benchmark, listing: Listing) -> dict[int, str]:
     if listing.names or layout.names:
         return listing.names
     raise InputError(
-        f"expected each image of {listing.origin} in a folder named after its class, one folder for each label, "
+        f"expected each image of {listing.origin} in a folder named after its class, one folder "
+        "for each label, "
         "got labels and folders that are not one to one"
     )
 
@@ -194,8 +197,10 @@ def _label_names(layout: Benchmark, listing: Listing) -> dict[int, str]:
 def _wrong_classes(layout: Benchmark, names: dict[int, str], origin: dict[int, Path]) -> str:
     where = ", ".join(sorted({str(path) for path in origin.values()}))
     return (
-        f"expected the {layout.classes} classes of {layout.name}, each with one label from 0 to {layout.classes - 1}, "
-        f"got {len(names)} labels up to {max(names)} and {len(set(names.values()))} class names in {where}"
+        f"expected the {layout.classes} classes of {layout.name}, each with one label from 0 to "
+        f"{layout.classes - 1}, "
+        f"got {len(names)} labels up to {max(names)} and {len(set(names.values()))} class names in "
+        f"{where}"
     )
 
 

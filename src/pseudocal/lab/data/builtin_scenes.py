@@ -123,7 +123,8 @@ def make_scenes(vendor: str, drawn: list[Icon], count: int, *, seed: int) -> Sce
     """Make scenes of a vendor's icons; another seed makes others."""
     if not drawn or count < 1:
         raise InputError(
-            f"expected icons to draw and a count from 1, got {len(drawn)} icons and a count of {count}"
+            f"expected icons to draw and a count from 1, got {len(drawn)} icons and a count of "
+            f"{count}"
         )
     rng = np.random.default_rng([seed, *vendor.encode()])
     classes = scene_classes(drawn)
@@ -174,8 +175,8 @@ def paste(
 def background(rng: Generator) -> ImageArray:
     """Two colours that run into each other along a random texture."""
     first, second = rng.integers(0, 256, size=(2, 3, 1, 1))
-    fraction = texture(rng)  # (size, size), from 0 to 256
-    mixed: ImageArray = ((first * fraction + second * (256 - fraction)) // 256).astype(np.uint8)
+    weight = texture(rng)  # (size, size), from 0 to 256
+    mixed: ImageArray = ((first * weight + second * (256 - weight)) // 256).astype(np.uint8)
     return mixed
 
 

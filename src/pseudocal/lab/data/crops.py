@@ -26,7 +26,9 @@ HAS_SUM = np.uint64(2**32)  # above a checksum of 32 bits: zero means that a row
 
 
 class Squares:
-    """Whole squares before the crop, decoded once and kept in the cache folder, where processes and runs share them.
+    """Whole squares before the crop, decoded once.
+
+    They are kept in the cache folder, where processes and runs share them.
 
     A row counts only if its checksum fits, so a process that was killed leaves no half of an image
     behind.

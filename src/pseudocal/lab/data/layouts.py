@@ -22,9 +22,7 @@ class Benchmark:
     domains: dict[str, tuple[str, ...]]  # name -> spellings
     default: tuple[str, ...]  # the domains that everyone has
     lists: Patterns
-    published: tuple[
-        str, ...
-    ] = ()  # the folders of the lists in the repositories that published them
+    published: tuple[str, ...] = ()  # folders of the lists in the repositories with them
     folders: tuple[str, ...] = ("{d}",)
     partial_lists: Patterns = ()
     partial: tuple[str, ...] = ()  # the classes of the partial set

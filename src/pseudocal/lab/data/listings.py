@@ -73,11 +73,7 @@ def image_list(
     """
     listing = read_list(Path(path), roots=[Path(root)] if root else [], prefix=prefix)
     labels = range(class_count(max(listing.labels), str(path)))
-    names = (
-        tuple(classes)
-        if classes
-        else tuple(listing.names.get(label, str(label)) for label in labels)
-    )
+    names = tuple(classes or (listing.names.get(label, str(label)) for label in labels))
     return listed_domain(listing, name or Path(path).stem, names, resize=resize, crop=crop)
 
 
@@ -98,14 +94,18 @@ def unlabelled_folder(
     paths = tuple(images_below(root))
     if not paths:
         raise InputError(
-            f"expected images below {root}, got {found_in(root) if root.is_dir() else 'no such folder'}"
+            f"expected images below {root}, got "
+            f"{found_in(root) if root.is_dir() else 'no such folder'}"
         )
     return Unlabelled(name or root.name, ImageFiles(paths, resize, crop))
 
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Paths, their labels, and the names of the labels by folder (empty if labels and folders are not one to one)."""
+    """Paths, their labels, and the names of the labels by folder.
+
+    There are no names if labels and folders are not one to one.
+    """
 
     origin: Path
     paths: tuple[str, ...]
@@ -151,7 +151,8 @@ def read_folder(folder: Path, *, ignore_case: bool = False) -> Listing:
 def _class_folders(folder: Path) -> list[str]:
     if not folder.is_dir():
         raise InputError(
-            f"expected a folder, got {folder}, which is {'a file' if folder.exists() else 'missing'}"
+            f"expected a folder, got {folder}, which is "
+            f"{'a file' if folder.exists() else 'missing'}"
         )
     return [
         entry.name
@@ -218,7 +219,8 @@ def parse_line(path: Path, number: int, line: str) -> tuple[str, int]:
     words = line.rsplit(maxsplit=1)
     if len(words) != 2 or not (words[1].isascii() and words[1].isdigit()):
         raise InputError(
-            f"expected `<path> <label>` with a label from 0 in {path}, line {number}, got {line.strip()!r}"
+            f"expected `<path> <label>` with a label from 0 in {path}, line {number}, got "
+            f"{line.strip()!r}"
         )
     return words[0].strip(), int(words[1])
 

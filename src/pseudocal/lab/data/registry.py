@@ -42,13 +42,14 @@ def load(
 
     """
     if dataset not in DATASETS:
-        raise InputError(
-            f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{_scenes_hint(dataset)}"
-        )
+        hint = ""
+        if dataset == "scenes":
+            hint = "; scenes have masks, not labels: call pseudocal.lab.data.scenes()"
+        raise InputError(f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{hint}")
     if dataset not in BUILT_IN_DATASETS:
         return DATASETS[dataset](*domains, root=root, **options)
     if root is not None or options:
-        given = ["root"] * (root is not None) + sorted(options)
+        given = sorted(options) if root is None else ["root", *sorted(options)]
         raise InputError(
             f"expected no options for {dataset}, which is built in, got {', '.join(given)}"
         )
@@ -65,14 +66,5 @@ def partial_set(dataset: str, target: Domain) -> Domain:
         target: the whole target domain.
 
     """
-    return keep_classes(
-        target, PARTIAL_CLASSES.get(dataset, target.classes[: len(target.classes) // 2])
-    )
-
-
-def _scenes_hint(dataset: str) -> str:
-    return (
-        "; scenes have masks, not labels: call pseudocal.lab.data.scenes()"
-        if dataset == "scenes"
-        else ""
-    )
+    first_half = target.classes[: len(target.classes) // 2]
+    return keep_classes(target, PARTIAL_CLASSES.get(dataset, first_half))

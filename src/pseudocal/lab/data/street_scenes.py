@@ -60,7 +60,7 @@ LABEL_COLUMN = {"cityscapes": 1, "gta5": 1, "synthia": 2}
 
 @dataclass(frozen=True)
 class StreetLayout:
-    """Where frames and masks are below the root, and how the name of a frame becomes that of its mask."""
+    """Where frames and masks are, and how the name of a frame becomes that of its mask."""
 
     frames: str
     masks: tuple[str, ...]  # folders in use; the first that exists is read
@@ -116,7 +116,8 @@ def streets(
     missing = [path for path in masks if not path.is_file()]
     if missing:
         raise InputError(
-            f"expected a mask for each of {len(frames)} frames, got {len(missing)} missing: {missing[0]}"
+            f"expected a mask for each of {len(frames)} frames, got {len(missing)} missing: "
+            f"{missing[0]}"
         )
     table = lookup(label_map(dataset, classes))
     return Scenes(
@@ -175,9 +176,8 @@ class MaskFiles:
     paths: Sequence[Path]
     size: Size | None = None
     table: NDArray[np.uint8] = field(default_factory=lambda: np.arange(65536).astype(np.uint8))
-    frames: Sequence[Path] | None = (
-        None  # whose sizes they must have, unless all are resized to one
-    )
+    # whose sizes they must have, unless all are resized to one
+    frames: Sequence[Path] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -189,9 +189,8 @@ class MaskFiles:
         path = self.paths[i]
         if self.frames is not None and self.size is None:
             _check_sizes(path, self.frames[i])
-        if is_wide(
-            path
-        ):  # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
+        if is_wide(path):
+            # SYNTHIA's, as downloaded: the class is the first of three numbers of 16 bits
             return _nearest(self.table[_wide_classes(path)], self.size)
         return np.asarray(self.table[read_mask(path, self.size)], dtype=np.uint8)
 
@@ -238,10 +237,12 @@ def _frame_files(dataset: str, root: str | Path, split: str) -> tuple[list[Path]
 
 
 def _check_sizes(mask: Path, frame: Path) -> None:
-    (across, down), (width, height) = image_size(mask), image_size(frame)
-    if (across, down) != (width, height):
+    width, height = image_size(frame)
+    mask_width, mask_height = image_size(mask)
+    if (mask_width, mask_height) != (width, height):
         raise InputError(
-            f"expected a mask of {height} x {width} pixels, as its frame has, got {down} x {across} in {mask}"
+            f"expected a mask of {height} x {width} pixels, as its frame has, "
+            f"got {mask_height} x {mask_width} in {mask}"
         )
 
 
@@ -256,7 +257,8 @@ def _stacked(
     shapes = {image.shape for image in images}
     if len(shapes) > 1:
         raise InputError(
-            f"expected {what} of one size, got {sorted(shapes)}: ask for them one at a time, or give a size"
+            f"expected {what} of one size, got {sorted(shapes)}: ask for them one at a time, or "
+            "give a size"
         )
     return np.stack(images)
 

@@ -64,12 +64,15 @@ def first_channel(path: Path) -> NDArray[np.uint16]:
 
 
 def unfiltered(pixels: NDArray[np.uint8], filters: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Undo the filters of a PNG, each of which adds a prediction from the left, upper and upper left neighbour.
+    """Undo the filters of a PNG.
+
+    Each subtracts a prediction from the left, upper and upper left neighbour.
 
     A byte depends on the same byte of those neighbours only, so a diagonal is computed at a time.
 
     >>> pixels = np.array([[[3], [1]], [[1], [1]]], np.uint8)
-    >>> unfiltered(pixels, np.array([1, 2], np.uint8))[..., 0].tolist()    # the left one, then the upper one, is added
+    >>> left_then_upper = np.array([1, 2], np.uint8)
+    >>> unfiltered(pixels, left_then_upper)[..., 0].tolist()
     [[3, 4], [4, 5]]
 
     Args:
@@ -126,6 +129,7 @@ def _inflated(parts: list[bytes], size: int, path: Path) -> bytes:
         raise InputError(f"expected compressed pixels, got {path}: {error}") from error
     if len(found) != size:
         raise InputError(
-            f"expected {size:,} bytes of pixels, got {'more' if len(found) > size else 'fewer'} in {path}"
+            f"expected {size:,} bytes of pixels, got {'more' if len(found) > size else 'fewer'} in "
+            f"{path}"
         )
     return found

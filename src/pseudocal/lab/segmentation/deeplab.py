@@ -20,15 +20,10 @@ from pseudocal.arrays import InputError
 DEPTHS = (3, 4, 23, 3)
 DILATIONS = (6, 12, 18, 24)
 MEAN_BGR = (104.00698793, 116.66876762, 122.67891434)
-STD_RGB = (
-    0.229,
-    0.224,
-    0.225,
-)  # which inputs of torchvision's networks are divided by, for values from 0 to 1
-PREFIXES = (
-    "module.",
-    "Scale.",
-)  # of several devices, and of the ImageNet checkpoint everyone starts from
+# Inputs of torchvision's networks are divided by this, for values from 0 to 1.
+STD_RGB = (0.229, 0.224, 0.225)
+# Prefixes of several devices, and of the ImageNet checkpoint everyone starts from.
+PREFIXES = ("module.", "Scale.")
 
 
 class Bottleneck(nn.Module):
@@ -186,14 +181,15 @@ def deeplab(
         ]
         if lacking:
             raise InputError(
-                f"expected the tensors of a ResNet-101 in {weights}, got {len(lacking)} missing: {lacking[0]}"
+                f"expected the tensors of a ResNet-101 in {weights}, got {len(lacking)} missing: "
+                f"{lacking[0]}"
             )
         network.load_state_dict({name: given[name] for name in own if name in given}, strict=False)
     return network
 
 
 def _for_bgr(weight: Tensor) -> Tensor:
-    """Return a first convolution of normalised RGB images as one of BGR images with values up to 255."""
+    """Convert a first convolution from normalised RGB to BGR images with values up to 255."""
     if weight.ndim != 4 or weight.shape[1] != 3:  # its shape is refused next
         return weight
     return (weight / (255 * torch.tensor(STD_RGB)[:, None, None])).flip(1)
@@ -241,13 +237,12 @@ def load_deeplab(
     network = DeepLab(len(head), branches=branches, depths=depths)
     _check_shapes(network.state_dict(), tensors)
     lacking, unknown = network.load_state_dict(tensors, strict=False)
-    lacking = [
-        name for name in lacking if not name.endswith("num_batches_tracked")
-    ]  # older torch did not count
+    # older torch did not count batches
+    lacking = [name for name in lacking if not name.endswith("num_batches_tracked")]
     if lacking or unknown:
         raise InputError(
-            f"expected the tensors of DeepLab-v2 on ResNet-101, got {len(lacking)} missing and {len(unknown)} unknown: "
-            + ", ".join([*lacking, *unknown][:3])
+            f"expected the tensors of DeepLab-v2 on ResNet-101, got {len(lacking)} missing and "
+            f"{len(unknown)} unknown: " + ", ".join([*lacking, *unknown][:3])
         )
     return network.eval()
 
@@ -257,11 +252,10 @@ def _read_checkpoint(path: Path) -> Mapping[str, Tensor]:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"expected a checkpoint, got {path}: no such file") from error
-    except (
-        Exception
-    ) as error:  # torch raises many kinds of errors for files that it cannot or will not read
+    except Exception as error:  # torch raises many kinds for files that it does not read
         raise InputError(
-            f"expected a checkpoint of tensors only, got {path}, which is damaged or holds something else"
+            f"expected a checkpoint of tensors only, got {path}, which is damaged or holds "
+            "something else"
         ) from error
     inner = content.get("state_dict", content) if isinstance(content, dict) else None
     if not isinstance(inner, dict) or not all(

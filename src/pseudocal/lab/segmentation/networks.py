@@ -24,7 +24,9 @@ from pseudocal.lab.segmentation.deeplab import deeplab
 
 
 class Segmenter(nn.Module):
-    """A network that normalises images, computes features and gives logits, at the size of the input if `full`.
+    """A network from images to logits: it normalises, computes features, and classifies.
+
+    With `full`, the logits have the size of the input.
 
     >>> build_segmenter("unet", 5, width=4)(torch.zeros(1, 3, 20, 30, dtype=torch.uint8)).shape
     torch.Size([1, 5, 20, 30])
@@ -41,7 +43,9 @@ class Segmenter(nn.Module):
 
     def __init__(self, backbone: nn.Module, head: nn.Module, *, full: bool = False) -> None:
         super().__init__()
-        self.backbone, self.head, self.full = backbone, head, full
+        self.backbone = backbone
+        self.head = head
+        self.full = full
         self.register_buffer("mean", torch.tensor(IMAGENET[0])[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(IMAGENET[1])[:, None, None], persistent=False)
 

@@ -1,8 +1,8 @@
 """Train a segmenter on labelled source images, without adaptation.
 
 trained = train_segmenter(source, SegmenterRun("runs/noto"))
-model = trained.load()                              # images with values 0 to 255 in, logits for
-every pixel out PseudoCal().fit(model, target.inputs)
+model = trained.load()      # images with values 0 to 255 in, logits for every pixel out
+PseudoCal().fit(model, target.inputs)
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ def train_segmenter(
     settings = settings or {}
     if run.batch > len(source):
         raise InputError(
-            f"expected a batch of at most the {len(source)} scenes of {source.name}, got {run.batch}"
+            f"expected a batch of at most the {len(source)} scenes of {source.name}, got "
+            f"{run.batch}"
         )
     recipe = {
         name: getattr(run, name)
@@ -174,9 +175,8 @@ def train_segmenter(
         "source": _source_record(source),
         **recipe,
     }
-    asked |= (
-        {"mixed": True} if run.mixed else {}
-    )  # absent from folders that were started before it existed
+    if run.mixed:  # absent from folders that were started before it existed
+        asked["mixed"] = True
     with own_folder(run.out):
         finished = start_run(run.out, asked | {"classes": list(source.classes)})
         if finished:
@@ -242,13 +242,9 @@ def _rebuilt(settings: dict[str, Any]) -> dict[str, Any]:
     config = (
         require("transformers", "adapt").SegformerConfig.from_pretrained(weights).to_diff_dict()
     )
-    named = (
-        "id2label",
-        "label2id",
-        "architectures",
-        "transformers_version",
-    )  # of the model that it came from
-    return {"config": {key: value for key, value in config.items() if key not in named}}
+    # these are about the model that the weights came from
+    dropped = ("id2label", "label2id", "architectures", "transformers_version")
+    return {"config": {key: value for key, value in config.items() if key not in dropped}}
 
 
 def load_segmenter(out: Path | str) -> nn.Module:

@@ -38,7 +38,9 @@ class Neighbourhood(nn.Module):
         self, problem: Problem, *, weight: float = 0.2, k: int = 5, smoothing: float = 0.1
     ) -> None:
         super().__init__()
-        self.weight, self.k, self.smoothing = weight, k, smoothing
+        self.weight = weight
+        self.k = k
+        self.smoothing = smoothing
         n = len(problem.target)
         self.register_buffer("memory", F.normalize(torch.rand(n, problem.width), dim=1))
         self.register_buffer("predictions", torch.full((n, problem.classes), 1 / problem.classes))
@@ -75,7 +77,9 @@ class Centroids(nn.Module):
         smoothing: float = 0.1,
     ) -> None:
         super().__init__()
-        self.weight, self.momentum, self.smoothing = weight, momentum, smoothing
+        self.weight = weight
+        self.momentum = momentum
+        self.smoothing = smoothing
         self.register_buffer(
             "centroids", F.normalize(torch.rand(problem.classes, problem.width), dim=1)
         )
@@ -97,7 +101,7 @@ class Centroids(nn.Module):
 
 @torch.no_grad()
 def in_evaluation(network: Network, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Features and logits as the network now gives them, without dropout and with running batch statistics."""
+    """Features and logits of the network in eval mode, as it is now."""
     network.eval()
     both = network.both(x)
     network.train()

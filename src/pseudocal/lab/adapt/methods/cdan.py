@@ -30,7 +30,7 @@ from pseudocal.lab.adapt.networks import Discriminator, Network, reverse_gradien
 
 
 class CDAN(nn.Module):
-    """A discriminator that sees features and predictions together should not tell the domains apart.
+    """A discriminator of features and predictions together should not tell the domains apart.
 
     `randomised` replaces the outer product by so many random products of the two, which costs far
     less when there are many classes. `entropy` gives confident rows a larger weight (CDAN+E):
@@ -94,7 +94,7 @@ class CDAN(nn.Module):
         return 1 + torch.exp(-reverse_gradient(entropies(p), reversal))
 
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
-        """Source cross-entropy plus the discriminator's loss, whose gradient the network receives reversed."""
+        """Source cross-entropy plus the discriminator's loss, with its gradient reversed."""
         source_features, source, target_features, target = forward(network, batch)
         features = torch.cat([source_features, target_features])
         p = torch.cat([source, target]).softmax(dim=1)

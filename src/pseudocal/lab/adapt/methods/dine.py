@@ -69,7 +69,8 @@ class FineTune(nn.Module):
 
     def __init__(self, problem: Problem, *, looks: int = 10) -> None:
         super().__init__()
-        self.target, self.looks = problem.target, looks
+        self.target = problem.target
+        self.looks = looks
         self.register_buffer("predictions", torch.full((len(problem.target),), -1))
         self.register_buffer("converged", torch.tensor(False))
 

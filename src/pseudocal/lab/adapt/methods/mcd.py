@@ -9,9 +9,8 @@ from pseudocal.lab.adapt.losses import class_balance, cross_entropy, discrepancy
 from pseudocal.lab.adapt.method import Moment, Preset, Problem, SourceTargetBatch, Update, Updates
 from pseudocal.lab.adapt.networks import Network
 
-Both = tuple[
-    Tensor, Tensor
-]  # logits of source rows, then of target rows, by the classifier and by its baseline
+# Logits of source rows, then of target rows, by the first and by the second classifier.
+Both = tuple[Tensor, Tensor]
 
 
 class MCD(nn.Module):
@@ -41,38 +40,38 @@ class MCD(nn.Module):
         The generator brings them together.
         """
         rows = torch.cat([batch.source, batch.target])
-        yield Update(self.fitted(classify(network, network.features(rows)), batch.labels))
+        yield Update(self.source_loss(classify(network, network.features(rows)), batch.labels))
         with torch.no_grad():  # the generator stays as it is
             features = network.features(rows)
         both = classify(network, features)
         yield Update(
-            self.fitted(both, batch.labels) - self.with_different_classes(both, batch.labels),
+            self.source_loss(both, batch.labels) - self.target_discrepancy(both, batch.labels),
             only=network.classifiers(),
         )
         for _ in range(self.generator_steps):
             both = classify(network, network.features(rows))
-            yield Update(self.with_different_classes(both, batch.labels), only=network.generator())
+            yield Update(self.target_discrepancy(both, batch.labels), only=network.generator())
 
-    def fitted(self, both: Both, labels: Tensor) -> Tensor:
+    def source_loss(self, both: Both, labels: Tensor) -> Tensor:
         """Both classifiers' source loss, and their balance on the target."""
-        first, baseline = (
-            cross_entropy(z[: len(labels)], labels, smoothing=self.smoothing) for z in both
-        )
+        n = len(labels)
+        first, second = (cross_entropy(z[:n], labels, smoothing=self.smoothing) for z in both)
         if self.balance == 0:
-            return first + baseline
-        even, baseline_even = (class_balance(z[len(labels) :]) for z in both)
-        return first + baseline + self.balance * (even + baseline_even)
+            return first + second
+        first_balance, second_balance = (class_balance(z[n:]) for z in both)
+        return first + second + self.balance * (first_balance + second_balance)
 
-    def with_different_classes(self, both: Both, labels: Tensor) -> Tensor:
+    def target_discrepancy(self, both: Both, labels: Tensor) -> Tensor:
         """How far apart the classifiers are on the target."""
-        first, baseline = both
-        return self.weight * discrepancy(first[len(labels) :], baseline[len(labels) :])
+        n = len(labels)
+        first, second = both
+        return self.weight * discrepancy(first[n:], second[n:])
 
 
 def classify(network: Network, features: Tensor) -> Both:
     """Return the logits of both classifiers for the features of source and target rows."""
-    assert network.head.baseline is not None
-    return network.head.classifier(features), network.head.baseline(features)
+    assert network.head.second_classifier is not None
+    return network.head.classifier(features), network.head.second_classifier(features)
 
 
 # The discrepancy is a mean over classes: TLlib multiplies it by 30 on Office-Home (65 classes).

@@ -45,7 +45,9 @@ class PADA(nn.Module):
         self.updates = updates
         self.sharpness = sharpness
         self.over_max = over_max
-        self.joint, self.weight, self.smoothing = joint, weight, smoothing
+        self.joint = joint
+        self.weight = weight
+        self.smoothing = smoothing
         self.register_buffer("gamma", torch.ones(problem.classes))
         stds = (0.01, 0.01, 0.3) if deep else ()
         self.discriminator = Discriminator(problem.width, deep=deep, stds=stds)
@@ -59,7 +61,7 @@ class PADA(nn.Module):
         )
 
     def steps(self, network: Network, batch: SourceTargetBatch, now: Moment) -> Updates:
-        """Weighted source cross-entropy plus a discriminator that sees little of the classes that seem absent."""
+        """Weighted source cross-entropy plus a discriminator; absent classes weigh little."""
         if self.updates and now.step > 1 and now.starts_interval(self.updates):
             self.refresh(network)
         source_features, source, target_features, _ = forward(network, batch, joint=self.joint)

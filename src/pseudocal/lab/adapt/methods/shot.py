@@ -33,8 +33,11 @@ class SHOT(nn.Module):
         refreshes: int = 15,
     ) -> None:
         super().__init__()
-        self.target, self.weight, self.diversity = problem.target, weight, diversity
-        self.threshold, self.refreshes = threshold, refreshes
+        self.target = problem.target
+        self.weight = weight
+        self.diversity = diversity
+        self.threshold = threshold
+        self.refreshes = refreshes
         self.register_buffer("labels", torch.zeros(len(problem.target), dtype=torch.long))
 
     def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:

@@ -2,7 +2,7 @@
 
     train          train the model
     predict        its outputs on the target and on the source
-    make_mixup     pseudo-target sets
+    mixup          mixup samples of the target and their labels, from `PseudoCal.steps`
     calibrate      fit calibrators to the files of the earlier stages
     score          the oracle and the metrics: the only stage that reads target labels
 
@@ -23,9 +23,9 @@ from pathlib import Path
 
 from pseudocal.arrays import InputError
 from pseudocal.files import save_json
-from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
+from pseudocal.lab.bench.calibrators import SEE_LABELS, find_compared
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
-from pseudocal.lab.bench.stages.make_mixup import make_mixup
+from pseudocal.lab.bench.stages.mixup import write_mixup_samples
 from pseudocal.lab.bench.stages.predict import predict_outputs
 from pseudocal.lab.bench.stages.score import score_calibrations
 from pseudocal.lab.bench.stages.train import train_model
@@ -69,7 +69,7 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
             with _stage("mixup", folder):
                 for name in to_mix:
                     with _noted("mixup", folder, name):
-                        make_mixup(task, name, store)
+                        write_mixup_samples(task, name, store)
         ready = [name for name in missing if not _lacks_mixup(task, name, folder)]
         if ready:
             with _stage("calibrate", folder):
@@ -77,28 +77,31 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
                     with _noted("calibrate", folder, name):
                         calibrate_with(task, name, store)
         done = {name for name in calibrators if name in oracles or _is_calibrated(folder, name)}
-        if (
-            done & set(ready)
-            or done - store.scores(task).keys()
-            or not (folder / "reliability.npz").exists()
-        ):
+        is_new = bool(done & set(ready)) or bool(done - store.scores(task).keys())
+        if is_new or not (folder / "reliability.npz").exists():
             with _stage("score", folder):
                 score_calibrations(task, oracles, store)
 
 
 def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:
     """Whether all calibrators are scored."""
-    whole = (store.folder(task) / "reliability.npz").exists()
-    return whole and store.error(task) is None and store.scores(task).keys() >= set(calibrators)
+    if store.error(task) is not None or not (store.folder(task) / "reliability.npz").exists():
+        return False
+    return store.scores(task).keys() >= set(calibrators)
 
 
 def forget_stages(task: Task, store: Store, first: str) -> None:
     """Remove the files of a stage and of all later ones, including those of a shared training."""
     names = list(STAGES)
-    for folder in {store.folder(task), store.folder(task.training if first == "train" else task)}:
-        for file in (file for name in names[names.index(first) :] for file in STAGES[name]):
-            path = folder / file
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    files = [file for name in names[names.index(first) :] for file in STAGES[name]]
+    folders = {store.folder(task)}
+    if first == "train":
+        folders.add(store.folder(task.training))
+    for path in (folder / file for folder in folders for file in files):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -147,13 +150,13 @@ def describe(error: Exception) -> str:
 
 
 def _lacks_mixup(task: Task, name: str, folder: Path) -> bool:
-    """Whether a calibrator lacks its pseudo-target set, because it was not made yet or the mixup variant failed."""
-    needed = not task.segments and COMPARED[name].mixup_variant is not None
-    return needed and not (folder / "mixup" / f"{name}.npz").exists()
+    """Whether a calibrator lacks its mixup samples, not made yet or failed."""
+    if task.segments or find_compared(name).mixup_variant is None:
+        return False
+    return not (folder / "mixup" / f"{name}.npz").exists()
 
 
 def _is_calibrated(folder: Path, name: str) -> bool:
     """Whether the result of a calibrator exists."""
-    return any(
-        (folder / "calibrations" / f"{name}{suffix}").exists() for suffix in (".json", ".npy")
-    )
+    calibrations = folder / "calibrations"
+    return (calibrations / f"{name}.json").exists() or (calibrations / f"{name}.npy").exists()

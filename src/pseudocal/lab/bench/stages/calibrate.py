@@ -7,75 +7,94 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from pseudocal.arrays import InputError, Labelled
-from pseudocal.calibrators import CALIBRATORS, Calibration, Material, Part, calibrate_by_name
+from pseudocal.batches import DEFAULT_BATCH_SIZE
+from pseudocal.calibrators import (
+    CALIBRATORS,
+    Calibration,
+    Corrected,
+    Material,
+    Part,
+    calibrate_by_name,
+)
 from pseudocal.calibrators.trust import UnreliableCalibrationWarning
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.adapt.training import find_preset
-from pseudocal.lab.bench.calibrators import COMPARED, RANDOM
-from pseudocal.lab.bench.segmenters import halves, target_of
+from pseudocal.lab.bench.cached import saved_evidence
+from pseudocal.lab.bench.calibrators import RANDOM, find_compared
+from pseudocal.lab.bench.segmentation_tasks import split_source, target_scenes
+from pseudocal.lab.bench.stages.mixup import models_behind, target_logits
 from pseudocal.lab.bench.stages.predict import load_classifier, write_outputs
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import View, domains_of, shown
+from pseudocal.lab.bench.views import View, domains_of, network_inputs
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
-from pseudocal.scaling import fit_temperature
 
 DROPOUT = 0.5  # before the classifier, if a head has no dropout of its own
 
 
 def calibrate_with(task: Task, name: str, store: Store) -> None:
-    """Write `calibrations/NAME.json` or, for calibrators that return other predictions, their logits as `.npy`."""
+    """Write `calibrations/NAME.json`, or the logits as `.npy` if a calibrator returns logits."""
     path = store.folder(task) / "calibrations" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
-    if (
-        task.segments and name == "ensemble"
-    ):  # only the seeds of its models: their maps are too large to store
+    if task.segments and name == "ensemble":  # its maps are too large to store: only its seeds
         save_json(path, {"seeds": [member.seed for member in store.members(task)]})
     elif task.segments:
-        _of_segmenter(task, name, store).save(path)
-    elif COMPARED[name].mixup_variant is not None:
-        _of_mixup(task, name, store).save(path)
+        _calibrate_segmenter(task, name, store).save(path)
+    elif find_compared(name).mixup_variant is not None:
+        _conclude(task, name, store).save(path)
     else:
-        how = COMPARED[name]
-        seed = {"seed": task.seed} if how.calibrator in RANDOM else {}
-        corrected = calibrate_by_name(
-            how.calibrator, material_for(how.calibrator, task, store), **seed, **dict(how.settings)
-        )
+        corrected = _calibrate_by_name(task, name, store)
         if corrected.calibration is not None:
             corrected.calibration.save(path)
         else:
             save_array(path.with_suffix(".npy"), corrected.logits)
 
 
-def _of_segmenter(task: Task, name: str, store: Store) -> Calibration:
+def _calibrate_by_name(task: Task, name: str, store: Store) -> Corrected:
+    """Run a calibrator of the library on the outputs in the store."""
+    compared = find_compared(name)
+    settings = dict(compared.settings)
+    if compared.calibrator in RANDOM:
+        settings["seed"] = task.seed
+    material = material_for(compared.calibrator, task, store)
+    return calibrate_by_name(compared.calibrator, material, **settings)
+
+
+def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
     if name not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
     model = load_segmenter(store.folder(task.training)).to(store.device)
+    source_val = split_source(task, store)[1]
+    target = target_scenes(task, store).unlabelled()
     per_image = dict(task.options)["pixels_per_image"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
-        return FITS[name](
-            model, halves(task, store)[1], target_of(task, store).unlabelled(), per_image, task.seed
-        )
+        return FITS[name](model, source_val, target, per_image, task.seed)
 
 
-def _of_mixup(task: Task, name: str, store: Store) -> Calibration:
-    mixup_samples = load_arrays(store.folder(task) / "mixup" / f"{name}.npz")
-    how = COMPARED[name].mixup_variant
-    assert how is not None
-    settings = {"strategy": how.strategy, "lam": how.lam, "labels": how.labels, "seed": task.seed}
-    scaling = fit_temperature(mixup_samples["logits"], mixup_samples["labels"])
-    return Calibration(name, scaling, settings, {"mixup_samples": len(mixup_samples["labels"])})
+def _conclude(task: Task, name: str, store: Store) -> Calibration:
+    """Conclude PseudoCal from the mixup samples that the previous stage has written."""
+    variant = find_compared(name).mixup_variant
+    assert variant is not None
+    samples = load_arrays(store.folder(task) / "mixup" / f"{name}.npz")
+    real = target_logits(models_behind(task, name, store), store)
+    method = variant.method(task.seed)
+    evidence = saved_evidence(method, real, Labelled(samples["logits"], samples["labels"]))
+    settings: dict[str, Any] = {"batch_size": DEFAULT_BATCH_SIZE}
+    if variant.strategy != "PseudoCal":  # it has its own weights and labels
+        settings |= {"lam": None, "labels": None, "strategy": variant.strategy}
+    return replace(method.conclude(evidence, settings), method=name)
 
 
 def material_for(name: str, task: Task, store: Store) -> Material:
@@ -131,7 +150,7 @@ PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
         _target(each, store)["logits"] for each in store.members(task)
     ],
     "model": _with_dropout,
-    "target_inputs": lambda task, store: shown(
+    "target_inputs": lambda task, store: network_inputs(
         task, domains_of(task, store)[1].inputs, View(), store.device
     ),
 }

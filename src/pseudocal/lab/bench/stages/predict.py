@@ -20,12 +20,18 @@ from pseudocal.lab.adapt.runs import load_network
 from pseudocal.lab.adapt.tensors import Tensors, load_tensors, predict_arrays, save_arrays
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
-from pseudocal.lab.bench.views import View, backbone_of, domains_of, has_frozen_backbone, shown
+from pseudocal.lab.bench.views import (
+    View,
+    backbone_of,
+    domains_of,
+    has_frozen_backbone,
+    network_inputs,
+)
 from pseudocal.lab.data import Indexable
 from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.predictors import as_predictor
 
-TRAINED_SHARE = 0.8  # the fraction of the source to train on, as in `pseudocal.lab.adapt.train`
+TRAINED_FRACTION = 0.8  # of the source, as in `pseudocal.lab.adapt.train`
 
 
 def predict_outputs(task: Task, store: Store) -> None:
@@ -33,8 +39,9 @@ def predict_outputs(task: Task, store: Store) -> None:
 
     The target's last.
     """
-    for name in () if task.scenario == "source-free" else ("source_val", "source_train"):
-        write_outputs(name, task, store)
+    if task.scenario != "source-free":
+        write_outputs("source_val", task, store)
+        write_outputs("source_train", task, store)
     save_array(store.folder(task) / "target_labels.npy", domains_of(task, store)[1].labels)
     write_outputs("target", task, store)
 
@@ -57,11 +64,12 @@ def _outputs(name: str, task: Task, store: Store) -> NamedArrays:
     network = load_classifier(task, store)
     source, target = domains_of(task, store)
     if name == "target":
-        return predict_arrays(
-            network, Tensors(shown(task, target.inputs, View(), store.device), store.device)
-        )
-    inputs: Any = shown(task, source.inputs, View(), store.device)
-    training, held_out = replace(source, inputs=inputs).split(TRAINED_SHARE, seed=task.seed)
+        inputs = network_inputs(task, target.inputs, View(), store.device)
+        return predict_arrays(network, Tensors(inputs, store.device))
+    source_inputs: Any = network_inputs(task, source.inputs, View(), store.device)
+    training, held_out = replace(source, inputs=source_inputs).split(
+        TRAINED_FRACTION, seed=task.seed
+    )
     part = training if name == "source_train" else held_out
     return {**predict_arrays(network, Tensors(part.inputs, store.device)), "labels": part.labels}
 

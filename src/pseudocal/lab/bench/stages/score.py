@@ -14,18 +14,23 @@ from pseudocal.arrays import InputError, Logits
 from pseudocal.calibrators import Calibration, ensemble, oracle
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
-from pseudocal.lab.bench.calibrators import COMPARED
-from pseudocal.lab.bench.segmenters import target_of
+from pseudocal.lab.bench.calibrators import find_compared
+from pseudocal.lab.bench.segmentation_tasks import target_scenes
 from pseudocal.lab.bench.stages.calibrate import PART_READERS
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import evaluate_ensemble, evaluate_maps, fit_oracle
-from pseudocal.metrics import Outcomes, Reliability, accuracy, brier, ece, nll
+from pseudocal.metrics import Metric, Outcomes, Reliability, accuracy, brier, ece, nll
 from pseudocal.predictors import as_predictor
 from pseudocal.scaling import TemperatureScaling
 
-CLASSIFIER_METRICS = {"ece": ece, "nll": nll, "brier": brier, "accuracy": accuracy}
+CLASSIFIER_METRICS: dict[str, Metric] = {
+    "ece": ece,
+    "nll": nll,
+    "brier": brier,
+    "accuracy": accuracy,
+}
 
 
 class Scored(NamedTuple):
@@ -37,14 +42,13 @@ class Scored(NamedTuple):
 
 
 def score_calibrations(task: Task, oracles: Sequence[str], store: Store) -> None:
-    """Fit the oracle and other calibrators that see labels, then write the metrics of all calibrations that exist."""
+    """Fit the calibrators that see labels, then write the metrics of all calibrations."""
     folder = store.folder(task)
     (folder / "calibrations").mkdir(exist_ok=True)
-    found = (
-        _segmenter_scores(task, store)
-        if task.segments
-        else _classifier_scores(task, oracles, store)
-    )
+    if task.segments:
+        found = _segmenter_scores(task, store)
+    else:
+        found = _classifier_scores(task, oracles, store)
     bins = {name: each.reliability for name, each in sorted(found.items())}
     sums = {
         name: np.stack([each.count, each.confidence_sum, each.correct_sum])
@@ -64,15 +68,17 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
     logits = load_arrays(folder / "target.npz")["logits"]
     for name in {"oracle", *oracles}:
         with suppress(InputError):  # the released search may turn negative, and then has no score
-            oracle(logits, labels, **dict(COMPARED[name].settings)).save(
+            oracle(logits, labels, **dict(find_compared(name).settings)).save(
                 folder / "calibrations" / f"{name}.json"
             )
     found = {}
     for path in _calibrations(folder):
-        calibration = Calibration.load(path) if path.suffix == ".json" else None
-        if calibration is None:  # the calibrator returned other predictions
+        calibration = None
+        if path.suffix == ".json":
+            calibration = Calibration.load(path)
+        if calibration is None:  # the calibrator returned logits
             corrected = np.load(path, allow_pickle=False)
-        elif COMPARED[path.stem].needs_ensemble:
+        elif find_compared(path.stem).needs_ensemble:
             corrected = calibration(ensemble(PART_READERS["member_logits"](task, store)))
         else:
             corrected = calibration(logits)
@@ -84,21 +90,21 @@ def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict
 
 
 def _correspondence(path: Path, logits: Logits, labels: NDArray[Any]) -> dict[str, float]:
-    """Return the fraction of mixup samples that are right or wrong together with the real input of their larger part."""
-    mixup_samples = load_arrays(path) if path.exists() else {}
-    if "first" not in mixup_samples:  # the ablation's other mixup variants keep no row numbers
+    """How often a mixup sample is right exactly when the real input of its larger part is."""
+    if not path.exists():
         return {}
-    real = logits[mixup_samples["first"]].argmax(axis=1) == labels[mixup_samples["first"]]
-    return {
-        "correspondence": float(
-            np.mean(real == (mixup_samples["logits"].argmax(axis=1) == mixup_samples["labels"]))
-        )
-    }
+    samples = load_arrays(path)
+    if "first" not in samples:  # the ablation's other mixup variants keep no row numbers
+        return {}
+    first = samples["first"]
+    right = logits[first].argmax(axis=1) == labels[first]
+    right_mixed = samples["logits"].argmax(axis=1) == samples["labels"]
+    return {"correspondence": float(np.mean(right == right_mixed))}
 
 
 def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
     folder = store.folder(task)
-    target = target_of(task, store)
+    target = target_scenes(task, store)
     model = load_segmenter(store.folder(task.training)).to(store.device)
     per_image = dict(task.options)["pixels_per_image"]
     fit_oracle(model, target, per_image, task.seed).save(folder / "calibrations" / "oracle.json")
@@ -129,5 +135,6 @@ def _calibrations(folder: Path) -> list[Path]:
 
 
 def _temperature(calibration: Calibration | None) -> float | None:
-    scaling = None if calibration is None else calibration.scaling
-    return scaling.temperature if isinstance(scaling, TemperatureScaling) else None
+    if calibration is None or not isinstance(calibration.scaling, TemperatureScaling):
+        return None
+    return calibration.scaling.temperature

@@ -21,7 +21,7 @@ from pseudocal.lab.adapt.runs import save_network
 from pseudocal.lab.adapt.stages import TrainingRun
 from pseudocal.lab.adapt.tensors import load_tensors, save_tensors
 from pseudocal.lab.adapt.training import find_preset, train
-from pseudocal.lab.bench.segmenters import halves, network_settings
+from pseudocal.lab.bench.segmentation_tasks import network_settings, split_source
 from pseudocal.lab.bench.store import Store
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import domains_of, has_frozen_backbone
@@ -120,7 +120,7 @@ def _train_segmenter(task: Task, store: Store) -> None:
     folder = store.start(task)
     options = dict(task.options)
     trained = train_segmenter(
-        halves(task, store)[0],
+        split_source(task, store)[0],
         SegmenterRun(
             folder / "training",
             seed=task.seed,

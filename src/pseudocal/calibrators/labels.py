@@ -1,17 +1,19 @@
-"""Survey: which rows of the target to ask a person about, so that a few represent all of them.
+"""A person's labels: which rows of the target to label, and the labels given.
 
-Rows are ordered by predicted class and within it by confidence, so that neighbours are similar.
-Questions are spread evenly along that order, at multiples of the golden ratio from a random start.
-This has three consequences. Each row is equally likely to be chosen, so no weights are needed. A
-few questions cover groups of classes, many cover each class and its range of confidences. And the
-first n questions do not depend on n: asking for more keeps the existing answers, and all of them
-together are spread about as evenly as if they had been drawn at once.
+A few labelled rows should represent all of them. Rows are ordered by predicted class and within it
+by confidence, so that neighbours are similar. The rows to label are spread evenly along that order,
+at multiples of the golden ratio from a random start. This has three consequences. Each row is
+equally likely to be chosen, so no weights are needed. A few rows cover groups of classes, many
+cover each class and its range of confidences. And the first n rows do not depend on n: with more
+rows the existing labels stay valid, and all of them together are spread about as evenly as if they had been
+drawn at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,29 +36,35 @@ RowNumbers = NDArray[np.intp]
 
 GOLDEN = 0.6180339887498949  # any number of steps of this size around a circle leaves no large gap
 PLASTIC = (0.7548776662466927, 0.5698402909980532)  # the same in two dimensions
+CANNOT_TELL = -1  # the person does not know: skipped, but counted
+NONE_OF_THESE = -2  # the input belongs to none of the classes: the prediction is wrong
 
 
-def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = None) -> RowNumbers:
-    """The rows to ask a person about, in the order in which to ask.
+def rows_to_label(
+    logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = None
+) -> RowNumbers:
+    """The rows for a person to label, in the order in which to label them.
 
-    With eight rows of two classes, four questions cover each class twice:
+    With eight rows of two classes, four cover each class twice:
 
-    >>> logits = [[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0], [0.0, 4.0]]
-    >>> ask(logits, 4)
+    >>> logits = np.array(
+    ...     [[1, 0], [2, 0], [3, 0], [4, 0], [0, 1], [0, 2], [0, 3], [0, 4]], dtype=float
+    ... )
+    >>> rows_to_label(logits, 4)
     array([6, 2, 5, 3])
 
-    More questions begin with the same ones:
+    Six begin with the same four:
 
-    >>> ask(logits, 6)
+    >>> rows_to_label(logits, 6)
     array([6, 2, 5, 3, 0, 4])
 
     Args:
         logits: The logits of the whole target, of shape `(rows, classes)`.
-        n: The number of rows to ask about.
+        n: The number of rows to label.
         seed: The seed of the random start. The rows depend on the logits, the seed and the groups
             only.
         groups: Group numbers `(rows,)`, equal for rows that are not independent, such as pixels of
-            one image. Questions are spread over the groups first.
+            one image. Rows are spread over the groups first.
 
     Returns:
         `n` distinct row numbers.
@@ -65,23 +73,23 @@ def ask(logits: ArrayLike, n: int, *, seed: int = 0, groups: ArrayLike | None = 
     z = as_logits(logits)
     check_rows(z)
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= len(z):
-        raise InputError(f"expected a number of rows to ask about from 1 to {len(z)}, got {n!r}")
+        raise InputError(f"expected a number of rows to label from 1 to {len(z)}, got {n!r}")
     if seed < 0:
         raise InputError(f"expected a seed of at least 0, got {seed}")
-    order = survey_order(z)
+    order = labelling_order(z)
     rng = np.random.default_rng(seed)
     if groups is None:
         return order[_spread(len(z), int(n), rng)]
     return _spread_over_groups(order, as_row_groups(groups, len(z)), int(n), rng)
 
 
-def survey_order(logits: Logits) -> RowNumbers:
-    """Row numbers by predicted class, and within each class by confidence, rising and falling in turn.
+def labelling_order(logits: Logits) -> RowNumbers:
+    """Row numbers by predicted class, and within it by confidence, rising and falling in turn.
 
     The turns make neighbours of two classes similar too. With confidences of 73%, 88% and 95% for
     both classes:
 
-    >>> survey_order(np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]))
+    >>> labelling_order(np.array([[1.0, 0], [2, 0], [3, 0], [0, 1], [0, 2], [0, 3]]))
     array([0, 1, 2, 5, 4, 3])
     """
     confidence = confidences(logits)
@@ -145,8 +153,83 @@ def as_row_groups(groups: ArrayLike, n: int) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True, eq=False)
+class LabelSample:
+    """A person's labels, the rows they belong to, and how the rows were drawn.
+
+    >>> sample = LabelSample([4, 0, 2], [1, CANNOT_TELL, NONE_OF_THESE])
+    >>> len(sample), sample.rows
+    (3, array([4, 0, 2]))
+
+    Attributes:
+        rows: Distinct row numbers of the target, of shape `(n,)`.
+        labels: The class of each row, `CANNOT_TELL` or `NONE_OF_THESE`, of shape `(n,)`.
+        sampling: "stratified" if `rows_to_label` chose the rows, or "random" if they were drawn at
+            random in another way. Rows chosen in any other way, such as those that are easy to
+            label or look wrong, do not represent the target.
+        seed: The seed passed to `rows_to_label`.
+
+    """
+
+    rows: Any
+    labels: Any
+    sampling: Literal["stratified", "random"] = "stratified"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        rows = as_numpy(self.rows, "rows")
+        labels = as_numpy(self.labels, "labels")
+        if rows.ndim != 1 or len(rows) == 0 or rows.shape != labels.shape:
+            raise InputError(
+                f"expected a label for each row, got shapes {rows.shape} and {labels.shape}"
+            )
+        for name, array in (("rows", rows), ("labels", labels)):
+            if not is_integer(array):
+                raise InputError(f"expected {name} that are integers, got dtype {array.dtype}")
+        if len(np.unique(rows)) < len(rows):
+            repeated = int(np.sort(rows)[:-1][np.diff(np.sort(rows)) == 0][0])
+            raise InputError(f"expected one label for each row, got several for row {repeated}")
+        if self.sampling not in ("stratified", "random"):
+            raise InputError(f"expected sampling 'stratified' or 'random', got {self.sampling!r}")
+        object.__setattr__(self, "rows", rows.astype(np.intp))
+        object.__setattr__(self, "labels", labels.astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def check_label_sample(
+    sample: LabelSample, logits: Logits, groups: ArrayLike | None = None
+) -> None:
+    """Reject labels that are not classes, missing rows, and rows that are not a random sample."""
+    n, classes = logits.shape
+    rows = sample.rows
+    labels = sample.labels
+    if rows.min() < 0 or rows.max() >= n:
+        bad = int(rows[(rows < 0) | (rows >= n)][0])
+        raise InputError(f"expected row numbers from 0 to {n - 1}, got {bad}")
+    invalid = (labels >= classes) | (labels < NONE_OF_THESE)
+    if invalid.any():
+        raise InputError(
+            f"expected labels from 0 to {classes - 1}, CANNOT_TELL ({CANNOT_TELL}) or "
+            f"NONE_OF_THESE ({NONE_OF_THESE}), got {labels[invalid][0]} for row {rows[invalid][0]}"
+        )
+    if sample.sampling == "random":
+        return
+    chosen = rows_to_label(logits, len(rows), seed=sample.seed, groups=groups)
+    other = np.setdiff1d(rows, chosen)
+    if len(other):
+        raise InputError(
+            f"expected labels of the first {len(rows)} rows of rows_to_label with seed "
+            f"{sample.seed}, got row {other[0]}, which is not one of them: rows chosen in another "
+            "way are not a random sample of the target. If they were drawn at random, pass "
+            "sampling='random'. Label rows that the person could not label as CANNOT_TELL; do not "
+            "skip them"
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class PixelPool:
-    """Sampled pixels of many images as rows, to ask a person about some of them.
+    """Sampled pixels of many images as rows, of which a person labels some.
 
     Attributes:
         logits: The logits of each pixel, of shape `(n, classes)`.
@@ -165,10 +248,10 @@ class PixelPool:
 def pixel_pool(
     batches: Iterable[ArrayLike], *, pixels_per_image: int = 500, seed: int = 0
 ) -> PixelPool:
-    """Sample pixels of each image, from which `ask(pool.logits, n, groups=pool.images)` chooses the questions.
+    """Sample pixels of each image.
 
-    Pixels with -inf for every class, such as padding, are left out. Large and small images count
-    the same.
+    `rows_to_label(pool.logits, n, groups=pool.images)` chooses those to label. Pixels with -inf for
+    every class, such as padding, are skipped. Large and small images count the same.
 
     >>> pool = pixel_pool([np.zeros((2, 3, 4, 5)), np.zeros((1, 3, 4, 5))], pixels_per_image=6)
     >>> pool.logits.shape, pool.images.max()

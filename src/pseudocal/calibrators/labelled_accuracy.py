@@ -1,11 +1,11 @@
-"""What answers say about a model: its accuracy, its confidence gap and its calibration error.
+"""What labels say about a model: its accuracy, its confidence gap and its calibration error.
 
-The accuracy is the fraction of right predictions among the answered rows, adjusted by the
-difference in calibrated confidence between all rows and the answered ones (prediction-powered
+The accuracy is the fraction of right predictions among the labelled rows, adjusted by the
+difference in calibrated confidence between all rows and the labelled ones (prediction-powered
 inference), if that narrows the interval. The interval is Jeffreys' interval for a proportion with
-an effective number of answers; if all answers are right, or all wrong, its end is exact. That
-number is larger than the actual one if the questions are spread over confidences or if confidence
-predicts what is right, and smaller if several pixels of one image were asked about.
+an effective number of labels; if all predictions are right, or all wrong, its end is exact. That
+number is larger than the actual one if the rows are spread over confidences or if confidence
+predicts what is right, and smaller if several pixels of one image are labelled.
 """
 
 from __future__ import annotations
@@ -22,25 +22,22 @@ from pseudocal.metrics import Interval, Outcomes, bootstrap, debiased_l2
 Numbers64 = NDArray[np.float64]
 
 LEVEL = 0.9  # the level of every interval here
-IMAGINED = (
-    4.0  # pseudo-answers, as the calibrated confidence expects them, that stabilise a variance
-)
-FEWEST_FOR_ECE = (
-    100  # with fewer answers the interval of a calibration error is too wide to be useful
-)
+# pseudo-labels, as the calibrated confidence expects them, that stabilise a variance
+IMAGINED = 4.0
+# with fewer labels the interval of a calibration error is too wide to be useful
+FEWEST_FOR_ECE = 100
 ROWS_OF_A_BIN = 20
-# pseudo-answers, with unrelated neighbours, that stabilise the variance between neighbours
+# pseudo-labels, with unrelated neighbours, that stabilise the variance between neighbours
 STEADY = 20.0
 ALL_ALIKE = 1e-12  # variances below this fraction of the sum of squares are rounding errors
-MOST_GAIN = (
-    3.0  # the largest factor by which the effective number of answers may exceed the actual one
-)
+# the largest factor by which the effective number of labels may exceed the actual one
+MOST_GAIN = 3.0
 MOST_BINS = 15
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedRows:
-    """Predictions that were checked by a person.
+    """Predictions with a person's labels.
 
     Attributes:
         right: Whether each predicted class is right, of shape `(n,)`.
@@ -51,7 +48,7 @@ class CheckedRows:
         rows: The number of rows of the target.
         groups: The group of each row, numbered from zero, of shape `(n,)`; rows of one group are
             not independent.
-        spread: Whether `ask` chose the rows and they are in the order of the survey, so that
+        spread: Whether `rows_to_label` chose the rows and they are in the labelling order, so that
             neighbours represent similar parts of the target. This reduces the sampling error.
 
     """
@@ -66,17 +63,18 @@ class CheckedRows:
 
     @property
     def remaining(self) -> float:
-        """The fraction of rows without an answer: the finite population correction."""
+        """The fraction of rows without a label: the finite population correction."""
         return 1 - len(self.right) / self.rows
 
 
 def accuracy_interval(sample: CheckedRows) -> Interval:
     """The accuracy over all rows of the target, with its 90% interval.
 
-    Twenty answers, all right, for predictions with a confidence of 80%:
+    Twenty right predictions with a confidence of 80%:
 
-    >>> ten = CheckedRows(np.ones(20, dtype=bool), np.full(20, 0.8), 0.8, 0.16, 10**9, np.arange(20))
-    >>> print(accuracy_interval(ten))
+    >>> right = np.ones(20, dtype=bool)
+    >>> twenty = CheckedRows(right, np.full(20, 0.8), 0.8, 0.16, 10**9, np.arange(20))
+    >>> print(accuracy_interval(twenty))
     1.0000 [0.8609, 1.0000]
 
     The lower end is exact: with an accuracy of 86.09%, all twenty are right in 5% of cases, since
@@ -96,15 +94,11 @@ def accuracy_interval(sample: CheckedRows) -> Interval:
     )
     size = effective_sample_size(sample, weight)
     tail = (1 - LEVEL) / 2
-    if (
-        right.all() or not right.any()
-    ):  # Jeffreys' interval is too short there (Brown, Cai and DasGupta, 2001)
-        end = tail ** (1 / size)
-        return (
-            Interval(value, min(end, value), 1.0)
-            if right.all()
-            else Interval(value, 0.0, max(1 - end, value))
-        )
+    # Jeffreys' interval is too short if all are right or wrong (Brown, Cai and DasGupta, 2001)
+    if right.all():
+        return Interval(value, min(tail ** (1 / size), value), 1.0)
+    if not right.any():
+        return Interval(value, 0.0, max(1 - tail ** (1 / size), value))
     low, high = betaincinv(value * size + 0.5, (1 - value) * size + 0.5, [tail, 1 - tail]).tolist()
     return Interval(value, min(low, value), max(high, value))
 
@@ -112,16 +106,16 @@ def accuracy_interval(sample: CheckedRows) -> Interval:
 def interval_of_alike(
     interval: tuple[float, float], log_t: Numbers64, log_chance: Numbers64, *, right: bool
 ) -> tuple[float, float]:
-    """The interval of log T if all answers are right, or all wrong.
+    """The interval of log T if all labelled predictions are right, or all wrong.
 
     It reaches to where that happens in 5% of draws.
 
     The likelihood then has no peak, so the end on the far side of it would be that of the prior
-    alone. It is extended as the interval of the accuracy is. Twenty answers, all right: their
+    alone. It is extended as the interval of the accuracy is. Of twenty right predictions the
     confidence is 86.09% where that happens in 5%.
 
     >>> log_t = np.linspace(-1.0, 1.0, 2001)
-    >>> log_chance = -20 * np.log1p(np.exp(-2.0 * np.exp(-log_t)))        # of two classes, logits of 2 and 0
+    >>> log_chance = -20 * np.log1p(np.exp(-2.0 * np.exp(-log_t)))  # two classes, logits 2 and 0
     >>> low, high = interval_of_alike((-0.9, -0.5), log_t, log_chance, right=True)
     >>> low, round(1 / (1 + math.exp(-2.0 * math.exp(-high))), 4)
     (-0.9, 0.8609)
@@ -129,8 +123,8 @@ def interval_of_alike(
     Args:
         interval: The ends of the posterior interval of log T.
         log_t: A grid of log T, rising.
-        log_chance: The logarithm of the probability that all answers are as they are, on the grid:
-            it falls with T if they are right, and rises if they are wrong.
+        log_chance: The logarithm of the probability that all are right (or wrong), on the grid: it
+            falls with T if they are right, and rises if they are wrong.
         right: Whether they are right.
 
     """
@@ -153,46 +147,42 @@ def _weight(sample: CheckedRows) -> float:
     if n < 2 or spread < 1e-12:
         return 0.0
     covariance = float(np.mean((right - right.mean()) * (c - c.mean())))
-    expected = max(
-        sample.expected * (1 - sample.expected) - sample.noise, 0.0
-    )  # the variance of c over all rows
+    # the variance of c over all rows
+    expected = max(sample.expected * (1 - sample.expected) - sample.noise, 0.0)
     slope = (n * covariance + IMAGINED * expected) / (n * spread + IMAGINED * expected + 1e-12)
     return min(1.0, max(0.0, slope)) if covariance > 0 else 0.0
 
 
 def effective_sample_size(sample: CheckedRows, weight: float) -> float:
-    """The effective number of answers.
+    """The effective number of labels.
 
     How many independent ones would estimate the accuracy as well.
 
-    >>> same = CheckedRows(np.array([True, False] * 10), np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
+    >>> right = np.array([True, False] * 10)
+    >>> same = CheckedRows(right, np.full(20, 0.5), 0.5, 0.25, 10**9, np.arange(20))
     >>> round(effective_sample_size(same, 0.0), 3)
     20.0
     >>> twins = np.repeat(np.arange(10), 2)
     >>> pairs = CheckedRows(np.repeat([True, False], 10), np.full(20, 0.5), 0.5, 0.25, 10**9, twins)
-    >>> round(effective_sample_size(pairs, 0.0), 1)             # ten pairs, each both right or both wrong
+    >>> round(effective_sample_size(pairs, 0.0), 1)  # ten pairs, each both right or both wrong
     8.1
     """
     n = len(sample.right)
     right = sample.right.astype(np.float64)
     residuals = right - weight * sample.confidence
     residuals = residuals - residuals.mean()
-    variance = sample.expected * (
-        1 - sample.expected
-    )  # of an answer, if the calibrated confidence is right
+    # of being right, if the calibrated confidence is
+    variance = sample.expected * (1 - sample.expected)
     explained = (2 * weight - weight**2) * max(variance - sample.noise, 0.0)  # by the confidence
     before = n * float(right.var()) + IMAGINED * variance
     after = float(residuals @ residuals) + IMAGINED * (variance - explained)
     size = n * min(max(before / after, 1.0), MOST_GAIN) if after > 0 else float(n)
-    return (
-        size
-        * inverse_design_effect(residuals, sample.groups, spread=sample.spread)
-        / sample.remaining
-    )
+    effect = inverse_design_effect(residuals, sample.groups, spread=sample.spread)
+    return size * effect / sample.remaining
 
 
 def inverse_design_effect(residuals: Numbers64, groups: NDArray[np.intp], *, spread: bool) -> float:
-    """How many independent answers one is worth, given how rows were drawn.
+    """How many independent labels one is worth, given how rows were drawn.
 
     Above 1 if spread, below if grouped.
     """
@@ -202,7 +192,9 @@ def inverse_design_effect(residuals: Numbers64, groups: NDArray[np.intp], *, spr
 
 
 def spread_effect(residuals: Numbers64) -> float:
-    """The total variance over the variance between neighbours, which alone matters for spread rows (Wolter, 1984).
+    """The total variance over the variance between neighbours.
+
+    For spread rows only the latter matters (Wolter, 1984).
 
     >>> spread_effect(np.repeat([1.0, -1.0], 50)) > 2.9, spread_effect(np.tile([1.0, -1.0], 50))
     (True, 1.0)
@@ -238,7 +230,7 @@ def cluster_effect(residuals: Numbers64, groups: NDArray[np.intp]) -> float:
 def calibration_error(
     right: NDArray[np.bool_], confidence: Numbers64, groups: NDArray[np.intp]
 ) -> Interval | None:
-    """The debiased calibration error with its 90% interval; None if there are too few answers.
+    """The debiased calibration error with its 90% interval; None if there are too few labels.
 
     It is the root mean square over bins of equally many rows (`debiased_l2`), since the bias of the
     ECE is not known.
@@ -248,9 +240,8 @@ def calibration_error(
         return None
     squared = (confidence - right) ** 2
     nll = -np.log(np.maximum(np.where(right, confidence, 1 - confidence), 1e-300))
-    outcomes = Outcomes(
-        confidence, right, nll, 2 * squared
-    )  # of the predicted class against all others
+    # of the predicted class against all others
+    outcomes = Outcomes(confidence, right, nll, 2 * squared)
     return bootstrap(partial(debiased_l2, bins=bins_for(n)), outcomes, level=LEVEL, groups=groups)
 
 
@@ -272,18 +263,3 @@ def gap(expected: float, accuracy: Interval) -> Interval:
     0.2000 [0.1000, 0.3000]
     """
     return Interval(expected - accuracy.value, expected - accuracy.high, expected - accuracy.low)
-
-
-def more_answers(n: int, low: float, high: float, narrow: float) -> int:
-    """An estimate of how many more answers would settle the verdict.
-
-    The width of an interval of log T from `low` to `high` shrinks with the square root of n. The
-    verdict is settled when one end reaches zero, or when half of the width is at most `narrow`.
-
-    >>> more_answers(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5
-    63
-    """
-    centre = (low + high) / 2
-    half = (high - low) / 2
-    needed = n * (half / max(abs(centre), narrow)) ** 2
-    return max(1, math.ceil(needed) - n)

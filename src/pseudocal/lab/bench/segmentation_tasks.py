@@ -31,20 +31,15 @@ OPTIONS: dict[str, dict[str, Any]] = {  # by data set
         "backbone_scale": 0.1,  # the backbone's learning rate relative to the head's
     },
 }
-SHARE = 0.75  # the fraction of a source's scenes to train on; TempScal uses the rest
-FRAME_SIZES = {
-    "cityscapes": (512, 1024),
-    "gta5": (720, 1280),
-    "synthia": (760, 1280),
-}  # as AdaptSegNet has them
+TRAINED_FRACTION = 0.75  # of a source's scenes; TempScal uses the rest
+# Height and width, as AdaptSegNet has them.
+FRAME_SIZES = {"cityscapes": (512, 1024), "gta5": (720, 1280), "synthia": (760, 1280)}
 STREET_CLASS_COUNTS = {"gta5": 19, "synthia": 16}
 
 
 def check_settings(task: Task) -> None:
     """Refuse settings that are not valid for a segmenter."""
-    from pseudocal.lab.segmentation import (
-        NETWORKS,
-    )  # which loads torch; the list of suites needs none
+    from pseudocal.lab.segmentation import NETWORKS  # loads torch; the list of suites needs none
 
     if (task.method, task.scenario) != ("source-only", "closed-set"):
         raise InputError(
@@ -68,19 +63,16 @@ def check_settings(task: Task) -> None:
             )
     if task.backbone != "unet" and task.weights == "default":
         raise InputError(
-            f"expected weights for {task.backbone}: {WEIGHTS_OF[task.backbone]}, or random, got none"
+            f"expected weights for {task.backbone}: {WEIGHTS_OF[task.backbone]}, or random, got "
+            "none"
         )
     for name, value in task.options:
         if name not in OPTIONS[task.data]:
             raise InputError(
                 f"expected options among {', '.join(OPTIONS[task.data])}, got {name!r}"
             )
-        real = name in ("lr", "backbone_scale")
-        if (
-            not isinstance(value, int | float if real else int)
-            or isinstance(value, bool)
-            or value <= 0
-        ):
+        kind = int | float if name in ("lr", "backbone_scale") else int
+        if not isinstance(value, kind) or isinstance(value, bool) or value <= 0:
             raise InputError(f"expected {name}, a number above zero, got {value!r}")
 
 
@@ -94,9 +86,14 @@ def network_settings(task: Task) -> dict[str, Any]:
     """Return the settings of the network that differ from its defaults."""
     from pseudocal.lab.adapt.weights import paper_file  # which loads torch
 
-    weights = paper_file("resnet101", task.weights) if task.backbone == "deeplab" else task.weights
-    asked = {"width": task.width, "weights": None if weights in ("default", "random") else weights}
-    return {name: value for name, value in asked.items() if value is not None}
+    settings: dict[str, Any] = {}
+    if task.width is not None:
+        settings["width"] = task.width
+    if task.weights not in ("default", "random"):
+        settings["weights"] = task.weights
+        if task.backbone == "deeplab":
+            settings["weights"] = paper_file("resnet101", task.weights)
+    return settings
 
 
 def check_segmentation(task: Task, store: Store) -> None:
@@ -111,13 +108,16 @@ def check_segmentation(task: Task, store: Store) -> None:
         _scenes(task, name, store)
 
 
-def halves(task: Task, store: Store) -> tuple[Scenes, Scenes]:
-    """Split the source's scenes into those to train on and those held out, of which no more than targets have."""
-    training, held_out = _scenes(task, task.source, store).split(SHARE, seed=task.seed)
+def split_source(task: Task, store: Store) -> tuple[Scenes, Scenes]:
+    """Split the source's scenes into those to train on and those held out.
+
+    No more are held out than a target has.
+    """
+    training, held_out = _scenes(task, task.source, store).split(TRAINED_FRACTION, seed=task.seed)
     return training, held_out[: dict(task.options).get("scenes", len(held_out))]
 
 
-def target_of(task: Task, store: Store) -> Scenes:
+def target_scenes(task: Task, store: Store) -> Scenes:
     """Load the target's scenes with their masks."""
     return _scenes(task, task.target, store)[: dict(task.options)["scenes"]]
 
@@ -146,7 +146,6 @@ def _streets(name: str, root: Path | None, classes: int, size: tuple[int, int]) 
         if each.is_dir() and each.name.lower() in (name, f"{name}-rand-cityscapes")
     ]
     if not found:
-        raise InputError(
-            f"expected a folder {name} in {root}, got {', '.join(sorted(p.name for p in root.iterdir()))}"
-        )
+        names = ", ".join(sorted(path.name for path in root.iterdir()))
+        raise InputError(f"expected a folder {name} in {root}, got {names}")
     return streets(name, found[0], classes=classes, size=size)

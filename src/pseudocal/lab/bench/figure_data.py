@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pseudocal.arrays import Floats
-from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS, SWEEP
+from pseudocal.lab.bench.calibrators import SEE_LABELS, SWEEP
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -46,14 +46,10 @@ def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
     found = {}
     for method in unique(task.method for task in tasks):
         folders = [store.folder(task) for task in tasks if task.method == method]
-        curves = [
-            json.loads((f / "train.json").read_text())["curve"]
-            for f in folders
-            if (f / "train.json").exists()
-        ]
-        curves = [
-            curve for curve in curves if curve and len(curve) == len(curves[0])
-        ]  # those of one budget
+        files = [folder / "train.json" for folder in folders]
+        curves = [json.loads(file.read_text())["curve"] for file in files if file.exists()]
+        # those of one budget
+        curves = [curve for curve in curves if curve and len(curve) == len(curves[0])]
         if curves:
             step, error, nll = (
                 np.array([[point[key] for point in curve] for curve in curves])
@@ -67,32 +63,30 @@ def trainings(tasks: Sequence[Task], store: Store) -> dict[str, Training]:
 class Sweep:
     """ECE as a function of lambda, with hard or with soft labels."""
 
-    fractions: Floats  # the values of lambda
+    lams: Floats
     mean: Floats  # over tasks
     sd: Floats  # over tasks
 
 
 def sweeps(records: Sequence[Record]) -> dict[str, dict[str, Sweep]]:
     """Return the curves by method, then by the kind of labels."""
+    values: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for record in records:
+        if record.calibrator not in SWEEP:
+            continue
+        variant = SWEEP[record.calibrator].mixup_variant
+        assert variant is not None
+        of_curve = values.setdefault((record.task.method, variant.labels), {})
+        of_curve.setdefault(variant.lam, []).append(record.ece)
     found: dict[str, dict[str, Sweep]] = {}
     for method in unique(record.task.method for record in records):
         for labels in ("hard", "soft"):
-            values: dict[float, list[float]] = {}
-            for record in records:
-                how = COMPARED[record.calibrator].mixup_variant
-                if (
-                    record.calibrator in SWEEP
-                    and how
-                    and how.labels == labels
-                    and record.task.method == method
-                ):
-                    values.setdefault(how.lam, []).append(record.ece)
-            if values:
-                fractions = sorted(values)
-                means, sds = (
-                    np.array([f(values[lam]) for lam in fractions]) for f in (np.mean, np.std)
-                )
-                found.setdefault(method, {})[labels] = Sweep(np.array(fractions), means, sds)
+            of_curve = values.get((method, labels), {})
+            if of_curve:
+                lams = sorted(of_curve)
+                means = np.array([np.mean(of_curve[lam]) for lam in lams])
+                sds = np.array([np.std(of_curve[lam]) for lam in lams])
+                found.setdefault(method, {})[labels] = Sweep(np.array(lams), means, sds)
     return found
 
 
@@ -105,7 +99,7 @@ def _is_bound(calibrator: str) -> bool:
 
 
 def temperatures(records: Sequence[Record]) -> dict[str, tuple[Floats, Floats]]:
-    """Return the oracle's and the fitted temperature, task by task, for each calibrator that has one."""
+    """Return the oracle's and the fitted temperature of each task, by calibrator."""
     best = {record.task: record.temperature for record in records if record.calibrator == "oracle"}
     found = {}
     for name in unique(r.calibrator for r in records if not _is_bound(r.calibrator)):

@@ -1,7 +1,4 @@
-"""What a person's answers say about a calibration.
-
-The verdict, and its record, kept beside the label-free one.
-"""
+"""The verdict of a person's labels on a calibration, and its record beside the label-free one."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
 from pseudocal.arrays import InputError
-from pseudocal.calibrators.measures import more_answers
 from pseudocal.calibrators.posterior import Prior
+from pseudocal.calibrators.wording import Reason, ReasonCode
 from pseudocal.files import brief
 from pseudocal.metrics import Interval
 
@@ -26,7 +23,7 @@ NARROW = 0.05  # temperatures that change the mean confidence by less than this 
 
 
 class MeasuredEvidence(NamedTuple):
-    """What the answers say, for the verdict on a temperature.
+    """What labels say, for the verdict on a temperature.
 
     Attributes:
         low: The lower end of the 90% interval of log T.
@@ -34,7 +31,7 @@ class MeasuredEvidence(NamedTuple):
         narrow: Half the width of an interval of log T that is as good as a point.
         gap_before: Mean confidence minus accuracy without calibration.
         gap_after: Mean confidence minus accuracy with the temperature that is judged.
-        answers: The number of answers.
+        labels: The number of labels.
         outside: How far the mean confidence without calibration is outside the 90% interval of the
             accuracy.
         moves: By how much the mean confidence changes at least, with the temperatures of the
@@ -47,119 +44,128 @@ class MeasuredEvidence(NamedTuple):
     narrow: float
     gap_before: float
     gap_after: float
-    answers: int
+    labels: int
     outside: float = 0.0
     moves: float = 0.0
 
 
 def judge_temperature(
     log_t: float, evidence: MeasuredEvidence
-) -> tuple[MeasuredVerdict, str, int | None]:
-    """The verdict on a temperature, the reason, and how many more answers would settle it.
+) -> tuple[MeasuredVerdict, Reason, int | None]:
+    """The verdict on a temperature, the reason, and how many more labels would settle it.
 
-    >>> evidence = MeasuredEvidence(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, answers=50)
+    >>> evidence = MeasuredEvidence(0.2, 0.8, narrow=0.1, gap_before=0.2, gap_after=0.02, labels=50)
     >>> judge_temperature(0.5, evidence)[0], judge_temperature(-0.5, evidence)[0]
     ('apply', 'do not apply')
-    >>> judge_temperature(0.2, MeasuredEvidence(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, answers=50))[::2]
-    ('caution', 63)
+    >>> evidence = MeasuredEvidence(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, labels=50)
+    >>> verdict, reason, more = judge_temperature(0.2, evidence)
+    >>> verdict, str(reason.code), more
+    ('caution', 'labels_undecided', 63)
 
     A model of two classes whose confidence is always near 50% and that is right less often than
     chance:
 
-    >>> evidence = MeasuredEvidence(-1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, answers=20, outside=0.19)
-    >>> judge_temperature(0.5, evidence)[:2]
-    ('caution', '20 answers ask for a temperature from 0.37 to 8.17, which makes next to no
-    difference; but the mean confidence is 35 points above the accuracy, and no temperature mends
-    that.')
+    >>> evidence = MeasuredEvidence(
+    ...     -1.0, 2.1, narrow=5.0, gap_before=0.35, gap_after=0.35, labels=20, outside=0.19
+    ... )
+    >>> print(judge_temperature(0.5, evidence)[1])
+    From 20 labels, T is between 0.368 and 8.17, which hardly changes the confidence. But the mean
+    confidence is 35 points above the accuracy, and no temperature corrects that.
 
     Args:
         log_t: The logarithm of the temperature to judge.
-        evidence: What the answers say.
+        evidence: What the labels say.
 
     """
-    low, high, narrow, before, after, n, outside, moves = evidence
-    asking = "1 answer asks" if n == 1 else f"{n:,} answers ask"
-    story = f"{asking} for a temperature from {math.exp(low):.2f} to {math.exp(high):.2f}"
+    low = evidence.low
+    high = evidence.high
+    before = evidence.gap_before
+    after = evidence.gap_after
+    numbers = {
+        "labels": float(evidence.labels),
+        "low": math.exp(low),
+        "high": math.exp(high),
+    }
     off = max(low - log_t, log_t - high, 0.0)
-    if off > max(low, -high, 0.0):
-        return (
-            "do not apply",
-            f"{story}; {math.exp(log_t):.2f} is further from that than no calibration.",
-            None,
-        )
     if off > 0:
-        return (
-            "caution",
-            f"{story}; {math.exp(log_t):.2f} is nearer to that than no calibration, but outside.",
-            None,
-        )
-    idle = (
-        max(-low, high) <= narrow and moves <= NARROW
-    )  # where all are equally likely, T far from 1 is not idle
-    if idle and outside > NARROW:
-        gap = f"{100 * abs(before):.0f} points {'above' if before > 0 else 'below'} the accuracy"
-        story = f"{story}, which makes next to no difference; but the mean confidence is {gap}"
-        return "caution", f"{story}, and no temperature mends that.", None
+        numbers["temperature"] = math.exp(log_t)
+        if off > max(low, -high, 0.0):
+            return "do not apply", Reason(ReasonCode.LABELS_FURTHER, numbers), None
+        return "caution", Reason(ReasonCode.LABELS_OUTSIDE_INTERVAL, numbers), None
+    # where all temperatures are equally likely, T far from 1 is not idle
+    idle = max(-low, high) <= evidence.narrow and evidence.moves <= NARROW
+    if idle and evidence.outside > NARROW:
+        code = ReasonCode.LABELS_CONFIDENCE_LOW
+        if before > 0:
+            code = ReasonCode.LABELS_CONFIDENCE_HIGH
+        return "caution", Reason(code, numbers | {"gap": before}), None
     if idle:
-        return (
-            "already calibrated",
-            f"{story}, which makes next to no difference: there is nothing to apply.",
-            None,
-        )
-    if not low <= 0 <= high and abs(after) > abs(before):
-        away = f"{100 * abs(before):.0f} to {100 * abs(after):.0f} points"
-        return (
-            "caution",
-            f"{story}, which moves the mean confidence away from the accuracy, from {away}.",
-            None,
-        )
-    if not low <= 0 <= high:
-        return "apply", f"{story}: the model is {'over' if low > 0 else 'under'}confident.", None
-    more = more_answers(n, low, high, narrow)
-    return (
-        "caution",
-        f"{story}, which may be none at all; about {more:,} more answers would settle it.",
-        more,
-    )
+        return "already calibrated", Reason(ReasonCode.LABELS_ALREADY_CALIBRATED, numbers), None
+    if low <= 0 <= high:
+        more = more_labels(evidence.labels, low, high, evidence.narrow)
+        reason = Reason(ReasonCode.LABELS_UNDECIDED, numbers | {"more": float(more)})
+        return "caution", reason, more
+    if abs(after) > abs(before):
+        gaps = {"gap_before": before, "gap_after": after}
+        return "caution", Reason(ReasonCode.LABELS_MOVED_AWAY, numbers | gaps), None
+    if low > 0:
+        return "apply", Reason(ReasonCode.LABELS_OVERCONFIDENT, numbers), None
+    return "apply", Reason(ReasonCode.LABELS_UNDERCONFIDENT, numbers), None
+
+
+def more_labels(n: int, low: float, high: float, narrow: float) -> int:
+    """An estimate of how many more labels would settle the verdict.
+
+    The width of an interval of log T from `low` to `high` shrinks with the square root of n. The
+    verdict is settled when one end reaches zero, or when half of the width is at most `narrow`.
+
+    >>> more_labels(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5
+    63
+    """
+    centre = (low + high) / 2
+    half = (high - low) / 2
+    needed = n * (half / max(abs(centre), narrow)) ** 2
+    return max(1, math.ceil(needed) - n)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a person's answers say about a calibration.
+    """What a person's labels say about a calibration.
 
     All intervals are 90% intervals for the whole target.
 
     Attributes:
         verdict: "apply", "already calibrated" (nothing to apply), "caution", or "do not apply".
-        reasons: The reasons for the verdict, as sentences.
-        answers: The number of answers used.
-        cannot_tell: The number of questions that the person could not answer. They are left out.
-        none_of_these: The number of answers that name none of the classes. They count as wrong
+        reasons: The reasons for the verdict; `str` gives the sentence of each.
+        labels: The number of labels used.
+        cannot_tell: The number of rows that the person could not label. They are skipped.
+        none_of_these: The number of rows that belong to none of the classes. They count as wrong
             predictions.
         rows: The number of rows of the target.
-        drawn_by: How the rows were drawn: "ask" or "random".
-        seed: The seed of `ask`.
+        sampling: How the rows were drawn: "stratified" or "random".
+        seed: The seed of `rows_to_label`.
         priors: The label-free estimates used as priors of the temperature.
-        temperature: The temperature that the answers support: exp of the posterior mean and
+        temperature: The temperature that the labels support: exp of the posterior mean and
             quantiles of log T.
         accuracy: The accuracy of the model.
         gap_before: Mean confidence minus accuracy without calibration.
         gap_after: Mean confidence minus accuracy with the calibration.
         error_before: The debiased root mean squared calibration error; None if there are too few
-            answers.
+            labels.
         error_after: The same with the calibration; each row is scored with a temperature fitted
             without it.
-        more: The number of further answers that would settle the verdict; None if it is settled.
+        more_labels: The number of further labels that would settle the verdict; None if it is
+            settled.
 
     """
 
     verdict: MeasuredVerdict
-    reasons: tuple[str, ...]
-    answers: int
+    reasons: tuple[Reason, ...]
+    labels: int
     cannot_tell: int
     none_of_these: int
     rows: int
-    drawn_by: str
+    sampling: str
     seed: int
     priors: tuple[Prior, ...]
     temperature: Interval
@@ -168,11 +174,11 @@ class Measured:
     gap_after: Interval
     error_before: Interval | None = None
     error_after: Interval | None = None
-    more: int | None = None
+    more_labels: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to JSON values; an infinite width becomes None."""
-        content = asdict(self) | {"reasons": list(self.reasons)}
+        content = asdict(self) | {"reasons": [reason.to_dict() for reason in self.reasons]}
         widths = [None if math.isinf(prior.width) else prior.width for prior in self.priors]
         content["priors"] = [
             asdict(prior) | {"width": width}
@@ -192,12 +198,14 @@ class Measured:
             known = {key: content[key] for key in cls.__dataclass_fields__}
             if known["verdict"] not in MEASURED_VERDICTS:
                 raise ValueError
-            known["reasons"] = tuple(str(reason) for reason in known["reasons"])
+            known["reasons"] = tuple(Reason.from_dict(reason) for reason in known["reasons"])
             known["priors"] = tuple(_prior(prior) for prior in known["priors"])
             for key, value in known.items():
                 if isinstance(value, dict):
                     known[key] = Interval(**{end: float(number) for end, number in value.items()})
             return cls(**known)
+        except InputError:  # a reason or a prior says what is wrong with it
+            raise
         except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
             raise InputError(
                 f"expected a record of what was measured, got {brief(content)}"

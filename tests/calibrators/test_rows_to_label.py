@@ -1,45 +1,46 @@
-"""Whom to ask: a fair sample, spread, that grows."""
+"""Which rows to label: a fair sample, spread, that grows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from pseudocal import InputError, ask
+from pseudocal import InputError, rows_to_label
 from pseudocal.calibrators import pixel_pool
-from pseudocal.calibrators.survey import survey_order
+from pseudocal.calibrators.labels import labelling_order
 
 
 def logits_of(rows: int = 400, classes: int = 4, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(rows, classes)) * 2
 
 
-def test_more_questions_begin_with_the_same_ones() -> None:
+def test_more_rows_begin_with_the_same_ones() -> None:
     logits = logits_of()
     groups = np.arange(400) // 20
     for kwargs in ({}, {"groups": groups}):
-        longest = ask(logits, 400, seed=3, **kwargs)
+        longest = rows_to_label(logits, 400, seed=3, **kwargs)
         assert sorted(longest) == list(range(400))
         for n in (1, 7, 100):
-            np.testing.assert_array_equal(ask(logits, n, seed=3, **kwargs), longest[:n])
+            np.testing.assert_array_equal(rows_to_label(logits, n, seed=3, **kwargs), longest[:n])
 
 
 def test_each_row_has_the_same_chance() -> None:
-    """Over 4,000 seeds each of 40 rows is asked 1,000 times, give or take six standard errors."""
+    """Over 4,000 seeds each of 40 rows is chosen 1,000 times, give or take six standard errors."""
     logits, groups = logits_of(40), np.repeat(np.arange(8), 5)
     for kwargs in ({}, {"groups": groups}):
         count = np.zeros(40)
         for seed in range(4000):
-            count[ask(logits, 10, seed=seed, **kwargs)] += 1
+            count[rows_to_label(logits, 10, seed=seed, **kwargs)] += 1
         assert np.abs(count - 1000).max() < 6 * np.sqrt(1000 * 0.75)
 
 
 def test_the_same_rows_every_time_and_others_with_another_seed() -> None:
     logits = logits_of()
     np.testing.assert_array_equal(
-        ask(logits, 20, seed=1), ask(logits.astype(np.float32).astype(float), 20, seed=1)
+        rows_to_label(logits, 20, seed=1),
+        rows_to_label(logits.astype(np.float32).astype(float), 20, seed=1),
     )
-    assert set(ask(logits, 20, seed=1)) != set(ask(logits, 20, seed=2))
+    assert set(rows_to_label(logits, 20, seed=1)) != set(rows_to_label(logits, 20, seed=2))
 
 
 @pytest.mark.parametrize("classes", [2, 10, 100])
@@ -55,15 +56,15 @@ def test_the_accuracy_is_known_no_worse_than_from_random_rows(classes: int) -> N
     errors = []
     for seed in range(800):
         right = rng.random(2000) < confidence
-        rows = (ask(logits, 30, seed=seed), rng.choice(2000, 30, replace=False))
+        rows = (rows_to_label(logits, 30, seed=seed), rng.choice(2000, 30, replace=False))
         errors.append([right[some].mean() - right.mean() for some in rows])
-    asked, random = np.square(errors).mean(axis=0)
-    assert asked < (1.02 if classes == 100 else 0.95) * random
+    stratified, random = np.square(errors).mean(axis=0)
+    assert stratified < (1.02 if classes == 100 else 0.95) * random
 
 
-def test_few_questions_are_about_one_group() -> None:
+def test_few_rows_are_of_one_group() -> None:
     groups = np.arange(400) % 20
-    count = np.bincount(groups[ask(logits_of(), 40, groups=groups)], minlength=20)
+    count = np.bincount(groups[rows_to_label(logits_of(), 40, groups=groups)], minlength=20)
     assert count.max() <= 3
 
 
@@ -72,19 +73,19 @@ def test_the_order_walks_through_similar_rows() -> None:
     logits = logits_of(2000, 10)
     confidence = np.exp(logits).max(axis=1) / np.exp(logits).sum(axis=1)
     rank = np.argsort(np.argsort(confidence)) / 2000
-    assert np.abs(np.diff(rank[survey_order(logits)])).mean() < 0.05
+    assert np.abs(np.diff(rank[labelling_order(logits)])).mean() < 0.05
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_what_cannot_be_chosen_is_refused() -> None:
     for n in (0, 401, 2.5, True):
         with pytest.raises(InputError, match=f"from 1 to 400, got {n}"):
-            ask(logits_of(), n)  # type: ignore[arg-type]
+            rows_to_label(logits_of(), n)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="seed of at least 0, got -1"):
-        ask(logits_of(), 3, seed=-1)
+        rows_to_label(logits_of(), 3, seed=-1)
     with pytest.raises(InputError, match=r"400 integers, got int64 of shape \(3,\)"):
-        ask(logits_of(), 3, groups=[1, 2, 3])
+        rows_to_label(logits_of(), 3, groups=[1, 2, 3])
     with pytest.raises(InputError, match="NaN in row 0"):
-        ask(np.full((3, 2), np.nan), 1)
+        rows_to_label(np.full((3, 2), np.nan), 1)
 
 
 def test_a_pool_of_pixels_knows_where_they_are() -> None:

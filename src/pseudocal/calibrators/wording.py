@@ -1,0 +1,363 @@
+"""The reasons of a verdict, and the sentence for each of them.
+
+A decision is data: `trust.py` and `measured.py` give a `ReasonCode` and numbers. All wording is in
+`TEMPLATES`.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from dataclasses import dataclass, field
+from enum import StrEnum, auto
+from typing import Any
+
+from pseudocal.arrays import InputError
+from pseudocal.files import brief
+
+
+class ReasonCode(StrEnum):
+    """Why a verdict is what it is."""
+
+    # the temperature and the predictions
+    TEMPERATURE_AT_BOUND = auto()
+    ONE_CLASS = auto()
+    DOMINANT_CLASS = auto()
+    DOMINANT_PIXEL_CLASS = auto()
+    # there is no usable second opinion
+    NO_SECOND_OPINION = auto()
+    SEGMENTATION = auto()
+    SECOND_MODEL_TOO_SIMILAR = auto()
+    SECOND_MODEL_TWO_CLASSES = auto()
+    SURROGATE_TOO_SIMILAR = auto()
+    SURROGATE_TWO_CLASSES = auto()
+    SURROGATE_AT_CHANCE = auto()
+    MIXUP_ONLY = auto()
+    MIXUP_TWO_CLASSES = auto()
+    # what the second opinion says
+    SECOND_MODEL_AGREES = auto()
+    SECOND_MODELS_AGREE = auto()
+    SHARED_ERRORS_UNKNOWN = auto()
+    SECOND_MODEL_AT_CHANCE = auto()
+    SECOND_MODEL_LESS_CONFIDENT = auto()
+    SURROGATE_AGREES = auto()
+    SURROGATE_ERRORS_UNKNOWN = auto()
+    SURROGATE_ONLY = auto()
+    SURROGATE_UNUSED = auto()
+    # a temperature from the second opinion
+    LOWERS_CONFIDENCE = auto()
+    RAISES_CONFIDENCE = auto()
+    NO_CLEAR_GAIN = auto()
+    MIXUP_AGREES = auto()
+    MIXUP_UNDECIDED = auto()
+    MIXUP_DISAGREES = auto()
+    # a temperature from mixup samples
+    CLOSER = auto()
+    CLOSER_BUT_HIGH = auto()
+    CLOSER_BUT_LOW = auto()
+    EITHER_MAY_BE_CLOSER = auto()
+    FURTHER = auto()
+    AGREEMENT_IS_CLOSER = auto()
+    SURROGATE_IS_CLOSER = auto()
+    # inputs without mixup samples
+    TEXTS_NOT_MIXED = auto()
+    TOKEN_IDS_NOT_MIXED = auto()
+    NOTHING_FITTED = auto()
+    # a person's labels
+    LABELS_OVERCONFIDENT = auto()
+    LABELS_UNDERCONFIDENT = auto()
+    LABELS_ALREADY_CALIBRATED = auto()
+    LABELS_CONFIDENCE_HIGH = auto()
+    LABELS_CONFIDENCE_LOW = auto()
+    LABELS_UNDECIDED = auto()
+    LABELS_MOVED_AWAY = auto()
+    LABELS_OUTSIDE_INTERVAL = auto()
+    LABELS_FURTHER = auto()
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One reason of a verdict, as data; `str` gives its sentence.
+
+    >>> print(Reason(ReasonCode.MIXUP_AGREES, {"mixup": 1.2149}))
+    The mixup estimate points the same way (T = 1.21).
+
+    Attributes:
+        code: Which reason it is.
+        numbers: The numbers of its sentence, by name. Fractions are from 0 to 1.
+
+    """
+
+    code: ReasonCode
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        try:
+            sentence(self)
+        except KeyError as error:
+            raise InputError(
+                f"expected the numbers of the reason {self.code}, got {brief(self.numbers)}"
+            ) from error
+
+    def __str__(self) -> str:
+        return sentence(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to JSON values."""
+        return {"code": str(self.code), "numbers": dict(self.numbers)}
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Reason:
+        """Read what `to_dict` returned.
+
+        Args:
+            content: The JSON values.
+
+        """
+        try:
+            code = ReasonCode(content["code"])
+            numbers = {str(name): float(value) for name, value in content["numbers"].items()}
+            if not all(math.isfinite(value) for value in numbers.values()):
+                raise ValueError
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+            raise InputError(
+                f"expected a reason with a known code and its numbers, got {brief(content)}"
+            ) from error
+        return cls(code, numbers)
+
+
+MOVES = "Calibration moves the mean confidence from {before:.0%} to {after:.0%}"
+IMPLIES = "That implies an accuracy of about {accuracy:.0%}."
+UNKNOWN_ERRORS = (
+    "No mixup sample was certainly misclassified, so the fraction of {of} errors is unknown. "
+    "The estimated accuracy is about {{accuracy:.0%}}."
+)
+FROM_LABELS = "From {labels:labels}, T is between {low:.3g} and {high:.3g}"
+
+TEMPLATES: dict[ReasonCode, str] = {
+    ReasonCode.TEMPERATURE_AT_BOUND: (
+        "The fitted temperature lies at the end of the search range (T = {temperature:.3g}), "
+        "so the data do not determine it."
+    ),
+    ReasonCode.ONE_CLASS: (
+        "One of {classes:.0f} classes gets {fraction:.0%} of predictions: the model hardly tells "
+        "inputs apart."
+    ),
+    ReasonCode.DOMINANT_CLASS: (
+        "One of {classes:.0f} classes gets {fraction:.0%} of predictions. Unless that class really "
+        "is this common here, the models over-predict it."
+    ),
+    ReasonCode.DOMINANT_PIXEL_CLASS: (
+        "One class gets {fraction:.0%} of pixels, so the mixup samples say little about most of "
+        "them."
+    ),
+    ReasonCode.NO_SECOND_OPINION: (
+        "There was no second opinion, and a model's own outputs cannot reveal consistent errors. "
+        "Label about 50 inputs, or, with more than two classes, add a second model trained with "
+        "another seed or on other features."
+    ),
+    ReasonCode.SEGMENTATION: (
+        "Segmentation models get no second opinion, so the verdict is caution at best: in our "
+        "tests two of them shared far more errors on real pixels than on mixup samples. Label "
+        "pixels of a few images to measure the accuracy."
+    ),
+    ReasonCode.SECOND_MODEL_TOO_SIMILAR: (
+        "The second model shares {shared:.0%} of the first model's errors on mixup samples, so it "
+        "is not independent and was not used. Use one trained with another seed or on other "
+        "features."
+    ),
+    ReasonCode.SECOND_MODEL_TWO_CLASSES: (
+        "With two classes, mixup samples cannot reveal shared errors. The models agree on "
+        "{agreement:.0%} of inputs, so the accuracy is at most {highest:.0%} if the second model "
+        "is as accurate. Label about 50 inputs to measure it."
+    ),
+    ReasonCode.SURROGATE_TOO_SIMILAR: (
+        "The surrogate repeats {shared:.0%} of the model's errors on mixup samples, so it is not "
+        "independent and was not used. Try other features or a second model."
+    ),
+    ReasonCode.SURROGATE_TWO_CLASSES: (
+        "With two classes, mixup samples cannot reveal errors that the surrogate repeats, so its "
+        "agreement ({agreement:.0%}) was not used. Label about 50 inputs to measure the accuracy."
+    ),
+    ReasonCode.SURROGATE_AT_CHANCE: (
+        "The surrogate agrees with the model on {agreement:.0%} of inputs and repeats "
+        "{shared:.0%} of its errors on mixup samples, so it was not used. Its features or the "
+        "model may not separate the classes, or there are too few inputs. Try other features, or "
+        "label about 50 inputs."
+    ),
+    ReasonCode.MIXUP_ONLY: (
+        "T was fitted on mixup samples only; the accuracy estimate is just the calibrated mean "
+        "confidence."
+    ),
+    ReasonCode.MIXUP_TWO_CLASSES: (
+        "With two classes, temperatures from mixup samples made calibration worse on average in "
+        "our tests."
+    ),
+    ReasonCode.SECOND_MODEL_AGREES: (
+        "The models agree on {agreement} of inputs and share {shared} of the first model's errors "
+        "on mixup samples. " + IMPLIES
+    ),
+    ReasonCode.SECOND_MODELS_AGREE: (
+        "{models:.0f} other models agree with the model on {agreement} of inputs and share "
+        "{shared} of its errors on mixup samples. " + IMPLIES
+    ),
+    ReasonCode.SHARED_ERRORS_UNKNOWN: (
+        "The models agree on {agreement} of inputs. " + UNKNOWN_ERRORS.format(of="shared")
+    ),
+    ReasonCode.SECOND_MODEL_AT_CHANCE: (
+        "The models agree on {agreement} of inputs, hardly more often than on the first model's "
+        "errors on mixup samples ({shared}). No temperature follows from that."
+    ),
+    ReasonCode.SECOND_MODEL_LESS_CONFIDENT: (
+        "The mean confidence is {second_confidence:.0%} for the second model and {before:.0%} for "
+        "the first. If the second model is also less accurate, the estimated accuracy is too low."
+    ),
+    ReasonCode.SURROGATE_AGREES: (
+        "The surrogate agrees with the model on {agreement} of inputs and repeats {shared} of its "
+        "errors on mixup samples. " + IMPLIES
+    ),
+    ReasonCode.SURROGATE_ERRORS_UNKNOWN: (
+        "The surrogate agrees with the model on {agreement} of inputs. "
+        + UNKNOWN_ERRORS.format(of="repeated")
+    ),
+    ReasonCode.SURROGATE_ONLY: (
+        "The only usable second opinion is a surrogate of the model's own predictions. It repeats "
+        "consistent errors of the model, and with poor features the estimated accuracy is too low. "
+        "Add a second model, or label about 50 inputs."
+    ),
+    ReasonCode.SURROGATE_UNUSED: (
+        "The surrogate was not used because there is a usable second model."
+    ),
+    ReasonCode.LOWERS_CONFIDENCE: (
+        "T = {temperature:.3g} lowers the mean confidence from {before:.0%} to the estimated "
+        "accuracy."
+    ),
+    ReasonCode.RAISES_CONFIDENCE: (
+        "T = {temperature:.3g} raises the mean confidence from {before:.0%} to the estimated "
+        "accuracy."
+    ),
+    ReasonCode.NO_CLEAR_GAIN: (
+        "The mean confidence is {before:.0%} without calibration. The estimate is too uncertain to "
+        "tell whether T = {temperature:.3g} is better than none."
+    ),
+    ReasonCode.MIXUP_AGREES: "The mixup estimate points the same way (T = {mixup:.3g}).",
+    ReasonCode.MIXUP_UNDECIDED: (
+        "The mixup estimate is too close to 1 to confirm it (T = {mixup:.3g})."
+    ),
+    ReasonCode.MIXUP_DISAGREES: (
+        "The mixup estimate points the other way (T = {mixup:.3g}). Label about 50 inputs to find "
+        "out which is right."
+    ),
+    ReasonCode.CLOSER: MOVES + ", closer to the estimated accuracy.",
+    ReasonCode.CLOSER_BUT_HIGH: (
+        MOVES + ", closer to the estimated accuracy but still {gap:points} points too high."
+    ),
+    ReasonCode.CLOSER_BUT_LOW: (
+        MOVES + ", closer to the estimated accuracy but still {gap:points} points too low."
+    ),
+    ReasonCode.EITHER_MAY_BE_CLOSER: (
+        MOVES + ". The estimate is too uncertain to tell which is closer to the accuracy."
+    ),
+    ReasonCode.FURTHER: MOVES + ", further from the estimated accuracy.",
+    ReasonCode.AGREEMENT_IS_CLOSER: (
+        "T = {temperature:.3g}, from the agreement, is expected to be closer."
+    ),
+    ReasonCode.SURROGATE_IS_CLOSER: (
+        "T = {temperature:.3g}, from the surrogate, is expected to be closer."
+    ),
+    ReasonCode.TEXTS_NOT_MIXED: (
+        "Texts are not mixed: temperatures from mixed texts often made calibration worse in our "
+        "tests."
+    ),
+    ReasonCode.TOKEN_IDS_NOT_MIXED: (
+        "Token ids are not mixed: a number between two token ids stands for an unrelated token."
+    ),
+    ReasonCode.NOTHING_FITTED: (
+        "Nothing was fitted (T = 1), and nothing could be checked without labels. Label about 50 "
+        "inputs to calibrate."
+    ),
+    ReasonCode.LABELS_OVERCONFIDENT: FROM_LABELS + ": the model is overconfident.",
+    ReasonCode.LABELS_UNDERCONFIDENT: FROM_LABELS + ": the model is underconfident.",
+    ReasonCode.LABELS_ALREADY_CALIBRATED: (
+        FROM_LABELS + ", which hardly changes the confidence: you can skip calibration."
+    ),
+    ReasonCode.LABELS_CONFIDENCE_HIGH: (
+        FROM_LABELS + ", which hardly changes the confidence. But the mean confidence is "
+        "{gap:points} points above the accuracy, and no temperature corrects that."
+    ),
+    ReasonCode.LABELS_CONFIDENCE_LOW: (
+        FROM_LABELS + ", which hardly changes the confidence. But the mean confidence is "
+        "{gap:points} points below the accuracy, and no temperature corrects that."
+    ),
+    ReasonCode.LABELS_UNDECIDED: (
+        FROM_LABELS + ", which includes no calibration (T = 1). About {more:more labels} would "
+        "settle the verdict."
+    ),
+    ReasonCode.LABELS_MOVED_AWAY: (
+        FROM_LABELS + ". But T moves the mean confidence away from the accuracy, from "
+        "{gap_before:points} to {gap_after:points} points."
+    ),
+    ReasonCode.LABELS_OUTSIDE_INTERVAL: (
+        FROM_LABELS + ". T = {temperature:.3g} is outside, but closer than no calibration (T = 1)."
+    ),
+    ReasonCode.LABELS_FURTHER: (
+        FROM_LABELS + ". T = {temperature:.3g} is further from that than no calibration (T = 1)."
+    ),
+}
+
+
+def sentence(reason: Reason) -> str:
+    """The sentence of a reason.
+
+    Numbers `name_low` and `name_high` are shown as `name`, a range of percentages.
+
+    >>> numbers = {"labels": 20.0, "low": 0.8, "high": 1.5, "more": 1.0}
+    >>> sentence(Reason(ReasonCode.LABELS_UNDECIDED, numbers))
+    'From 20 labels, T is between 0.8 and 1.5, which includes no calibration (T = 1). About 1 more
+    label would settle the verdict.'
+
+    Args:
+        reason: The reason.
+
+    """
+    words: dict[str, Any] = dict(reason.numbers)
+    for name in ("agreement", "shared"):
+        if f"{name}_low" in words:
+            words[name] = percentages(words[f"{name}_low"], words[f"{name}_high"])
+    return _FORMATTER.vformat(TEMPLATES[reason.code], (), words)
+
+
+def percentages(low: float, high: float) -> str:
+    """One percentage, or a range if the rounded ends differ.
+
+    >>> percentages(0.501, 0.504), percentages(0.5, 0.56)
+    ('50%', '50% to 56%')
+    """
+    first = f"{low:.0%}"
+    last = f"{high:.0%}"
+    return first if first == last else f"{first} to {last}"
+
+
+def count(n: float, noun: str) -> str:
+    """A number with its noun in the singular or plural.
+
+    >>> count(1, "label"), count(2000, "more label")
+    ('1 label', '2,000 more labels')
+    """
+    return f"{n:,.0f} {noun}" if n == 1 else f"{n:,.0f} {noun}s"
+
+
+class _Formatter(string.Formatter):
+    """Has three more ways to show a number: as labels, as more labels, and as percentage points."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec == "labels":
+            return count(value, "label")
+        if format_spec == "more labels":
+            return count(value, "more label")
+        if format_spec == "points":
+            return f"{100 * abs(value):.0f}"
+        return str(super().format_field(value, format_spec))
+
+
+_FORMATTER = _Formatter()
