@@ -92,7 +92,7 @@ def test_probabilities_are_not_taken_for_logits(pseudocal, saved, monkeypatch, w
     done = pseudocal(*words.split())
     assert (
         done.code,
-        "which look like probabilities: give --output-type probabilities" in done.err,
+        "; pass --output-type probabilities or logits" in done.err,
     ) == (3, True)
     assert not (saved / "q.npy").exists()
     assert pseudocal(*words.split(), "--output-type", "probabilities").code == 0

@@ -145,7 +145,7 @@ def test_features_that_do_not_exist_are_refused_with_those_that_do(backbone, wor
     )
     assert done.code == 3
     assert "efficientnet-lite2, columns, a model file" in done.err
-    assert f"got {backbone!r}, which is none of them" in done.err
+    assert f"unknown features of a surrogate: {backbone!r}" in done.err
 
 
 def test_a_model_in_a_module_that_ends_in_surrogate_is_a_model(work, pseudocal):
