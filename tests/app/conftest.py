@@ -50,6 +50,7 @@ def browser():
 SOURCE = str(Path(pseudocal.__file__).parents[1])
 CHILD = os.environ | {"PYTHONPATH": SOURCE}
 WRITTEN = {
+    "evidence.npz",
     "job.toml",
     "logits.npy",
     "probe.npy",

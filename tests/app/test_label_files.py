@@ -1,4 +1,4 @@
-"""A file of answers as people write it.
+"""A file of labels as people write it.
 
 What differs in form alone is taken, what is wrong is named by line.
 """
@@ -50,7 +50,7 @@ def read(folder: Path, text: str, classes: list[str] = CLASSES) -> dict[str, int
         PLAIN.replace("b.png,dog", "b.png,\nb.png\nb.png,dog"),
     ],
 )
-def test_the_same_answers_in_another_form(text: str, tmp_path: Path) -> None:
+def test_the_same_labels_in_another_form(text: str, tmp_path: Path) -> None:
     assert read(tmp_path, text) == {
         "a 1.png": 0,
         "b.png": 1,
@@ -66,8 +66,8 @@ def test_the_same_answers_in_another_form(text: str, tmp_path: Path) -> None:
         ("name,label\nb.png,dog\n", "columns file and label in .*, got name,label"),
         ("b.png,dog\n", "columns file and label in .*, got b.png,dog"),
         ("file,label,Label\nb.png,dog,cat\n", "columns file and label in .*, got file,label,Label"),
-        ("file,label\n", "at least one answer in .*, got none"),
-        ("file,label\nb.png,\n", "at least one answer in .*, got none"),
+        ("file,label\n", "at least one label in .*, got none"),
+        ("file,label\nb.png,\n", "at least one label in .*, got none"),
         (
             "file,label\n\nx.png,dog\n",
             r"line 3: 'x.png', which is no input of the target. They are called 'a 1.png', 'b.png', '=c.png', ... \(4",

@@ -30,6 +30,7 @@ from pseudocal.app.run import (
     PARTS_RECORD,
     RENDERED,
 )
+from pseudocal.arrays import InputError
 from pseudocal.files import OutputError, check_writable, locked, writing
 
 STAGED = ".pseudocal-staged"
@@ -69,7 +70,11 @@ def publishing(out: Path, *, keep: Iterable[str] = ()) -> Iterator[Path]:
                     _make_ours(out / STAGED)
                     check_writable(out / STAGED)
                 with writing(out, out / STAGED):
-                    yield out / STAGED
+                    try:
+                        yield out / STAGED
+                    except InputError:  # of a file that was written before the folder vanished
+                        _check_same(out, folder)
+                        raise
                 with writing(out, out), _uninterrupted():
                     _check_same(out, folder)
                     _publish(out, tuple(keep))

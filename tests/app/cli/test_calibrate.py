@@ -116,7 +116,8 @@ def test_hugging_face_gets_a_folder_that_loads_as_it_is(
         model = AutoModelForImageClassification.from_pretrained(at_hub / "model")
         after = model(pixel_values=torch.as_tensor(x)).logits.softmax(dim=1).numpy()
     calibration = Calibration.load(at_hub / "calibration.json")
-    before = np.load(at_hub / "logits.npy")[: len(x)]
+    probed = json.loads((at_hub / "run.json").read_text())["probe"]
+    before = np.load(at_hub / "logits.npy")[probed]
     np.testing.assert_allclose(after, calibration.probabilities(before), atol=1e-5)
     assert model.config.pseudocal_temperature == calibration.temperature
     own = open_hugging_face(hub).expects.preprocessing
@@ -140,7 +141,7 @@ def test_a_folder_called_model_that_is_not_ours_stays(pseudocal, tabular, featur
     (tmp_path / "out" / "model").mkdir(parents=True)
     (tmp_path / "out" / "model" / "mine.txt").write_text("mine")
     done = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out")
-    assert (done.code, "got a folder of that name" in done.err) == (4, True)
+    assert (done.code, "there is a folder of that name" in done.err) == (4, True)
     assert (tmp_path / "out" / "model" / "mine.txt").read_text() == "mine"
 
 
@@ -289,7 +290,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(
         "report.html",
         "report.json",
     }
-    assert set(os.listdir(out)) == expected | {"job.toml", "logits.npy", "probe.npy", "run.json"}
+    assert set(os.listdir(out)) == expected | {"evidence.npz", "job.toml", "logits.npy", "probe.npy", "run.json"}
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 

@@ -1,7 +1,4 @@
-"""`ask` and `refine` for a segmentation model.
-
-Pixels are asked about, and what was kept is enough.
-"""
+"""`label` and `refine` for a segmentation model: pixels are labelled, and the run is enough."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from pseudocal.app.jobs import kept_target
-from pseudocal.app.jobs.kept_target import KeptPixels, KeptTarget, pixels_each
 
 from pseudocal import Calibration, LabelSample, rows_to_label
+from pseudocal.app import Run, pixels
+from pseudocal.app.pixels import Frame, PixelSample, pixels_each
 from pseudocal.metrics.images import image_row
 
 HEIGHT, WIDTH = 24, 32
@@ -70,8 +67,8 @@ def template(out: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def answered(out: Path, masks: Path, path: Path) -> Path:
-    """Answer the questions of `ask` from the masks."""
+def labelled(out: Path, masks: Path, path: Path) -> Path:
+    """Label the pixels of `label` from the masks."""
     rows = template(out)
     for row in rows:
         label = np.asarray(Image.open(masks / row["file"].lstrip("'")))[
@@ -89,7 +86,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal, frames, out):
+def test_pixels_are_labelled_and_refine_does_what_the_library_says(pseudocal, frames, out):
     import pyarrow.parquet
 
     before, first = (
@@ -101,14 +98,14 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
     assert (
         max(np.unique([row["file"] for row in rows], return_counts=True)[1]) <= 4
     )  # few of one image
-    kept = KeptTarget.load(out)
+    kept = Run.open(out)
     asked = rows_to_label(kept.logits, 60, groups=kept.pixels.image)
     spots = [[int(row["y"]), int(row["x"])] for row in rows]
     assert spots == np.stack([kept.pixels.y[asked], kept.pixels.x[asked]], axis=1).tolist()
-    answers = answered(out, frames / "masks", frames / "labels.csv")
+    answers = labelled(out, frames / "masks", frames / "labels.csv")
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
-    masks = [np.asarray(Image.open(frames / "masks" / name)) for name in kept.target.names]
+    masks = [np.asarray(Image.open(frames / "masks" / name)) for name in kept.record.names]
     labels = np.array(
         [masks[kept.pixels.image[row]][kept.pixels.y[row], kept.pixels.x[row]] for row in asked]
     )
@@ -119,7 +116,7 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
     after = Calibration.load(out / "calibration.json")
     assert (after.temperature, after.measured) == (expected.temperature, expected.measured)
     count = int((labels >= 0).sum())
-    assert f"measured on {count} answered pixels" in done.out
+    assert f"measured on {count} labelled pixels" in done.out
     assert f"Verdict, measured on {count} answered pixels" in (out / "report.html").read_text()
     table = pyarrow.parquet.read_table(out / "predictions.parquet")
     for name in ("file", "class", "class_fraction", "confidence_before", "fractions"):
@@ -133,7 +130,7 @@ def test_pixels_are_asked_about_and_refine_does_what_the_library_says(pseudocal,
 
 def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
     pseudocal("label", out, "-n", 40)
-    answers = answered(out, frames / "masks", frames / "labels.csv")
+    answers = labelled(out, frames / "masks", frames / "labels.csv")
     start = content(out)
     results = []
     for _ in range(2):
@@ -153,9 +150,12 @@ def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
         "report.html",
         "report.json",
         "job.toml",
+        "run.json",
     }  # they say when they were made, and what was asked
     assert pseudocal("calibrate", *words, "--labels", answers, "--no-logits").code == 0
-    assert set(content(frames / "both")) == set(both) - {
+    left = set(content(frames / "both"))
+    assert set(both) - left == {
+        "evidence.npz",
         "logits.npy",
         "pixels.npz",
         "probe.npy",
@@ -180,7 +180,7 @@ def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(ps
         row["metric"]: row for row in json.loads((out / "report.json").read_text())["measured"]
     }
     pseudocal("label", out, "-n", 60)
-    done = pseudocal("refine", out, answered(out, masks, frames / "labels.csv"), "--json")
+    done = pseudocal("refine", out, labelled(out, masks, frames / "labels.csv"), "--json")
     after = {row["metric"]: row for row in json.loads(done.out)["measured"]}
     assert after["accuracy"]["before"]["value"] == pytest.approx(
         before["accuracy"]["before"]["value"], abs=0.1
@@ -195,23 +195,23 @@ def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(ps
 
 
 def test_what_is_kept_does_not_grow_and_every_image_counts_the_same(pseudocal, frames, monkeypatch):
-    monkeypatch.setattr(kept_target, "PIXELS_MEMORY", 30 * 3 * 4 * 20)
+    monkeypatch.setattr(pixels, "PIXELS_MEMORY", 30 * 3 * 4 * 20)
     assert pixels_each(30, 3) == 20
     words = ("segmenter_by_colour:predict", frames / "images", "-o", frames / "out", *PREPARED)
     assert pseudocal("calibrate", *words).code == 0
-    kept = KeptTarget.load(frames / "out")
+    kept = Run.open(frames / "out")
     assert np.bincount(kept.pixels.image).tolist() == [20] * 30
     for seed in (1, 2):  # the pixels depend on the logits alone
         assert pseudocal("calibrate", *words, "--seed", seed).code == 0
-        assert KeptTarget.load(frames / "out").names == kept.names
+        assert Run.open(frames / "out").row_names == kept.row_names
     assert pseudocal("label", frames / "out", "-n", 20).code == 0
-    answers = answered(frames / "out", frames / "masks", frames / "labels.csv")
+    answers = labelled(frames / "out", frames / "masks", frames / "labels.csv")
     assert pseudocal("refine", frames / "out", answers).code == 0
 
 
-def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
+def test_what_is_wrong_with_labels_of_pixels(pseudocal, frames, out):
     pseudocal("label", out, "-n", 10)
-    good = answered(out, frames / "masks", frames / "labels.csv").read_text().splitlines()
+    good = labelled(out, frames / "masks", frames / "labels.csv").read_text().splitlines()
     before = content(out)
     for line, said in (
         (
@@ -242,7 +242,7 @@ def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
             done.err
         )
     (frames / "bad.csv").write_text("\n".join([good[0], *good[3:]]))
-    assert "are no fair sample" in pseudocal("refine", out, frames / "bad.csv").err
+    assert "do not represent the rest" in pseudocal("refine", out, frames / "bad.csv").err
     assert pseudocal("refine", out, frames / "bad.csv", "--sampling", "random").code == 0
     assert before["logits.npy"] == content(out)["logits.npy"]
     np.savez(
@@ -250,7 +250,7 @@ def test_what_is_wrong_with_answers_about_pixels(pseudocal, frames, out):
         **(dict(np.load(out / "pixels.npz")) | {"image": np.zeros(3, dtype=int)}),
     )
     done = pseudocal("refine", out, frames / "labels.csv")
-    assert (done.code, "expected image of shape" in done.err) == (3, True)
+    assert (done.code, "has image as int64 of shape (3,)" in done.err) == (3, True)
 
 
 def test_frames_of_an_array_are_shown_too(pseudocal, frames):
@@ -276,19 +276,19 @@ def test_frames_of_an_array_are_shown_too(pseudocal, frames):
     assert pseudocal("label", frames / "out", "-n", 5).code == 0
     page = (frames / "out" / "label.html").read_text()
     assert page.count('"crop": "data:image') == 5
-    kept = KeptTarget.load(frames / "out")
+    kept = Run.open(frames / "out")
     assert (kept.pixels.y.max(), kept.pixels.x.max()) == (23, 31)  # of the model's own map
 
 
-def test_two_logits_within_one_pixel_of_a_image_are_one_question():
+def test_two_logits_within_one_pixel_of_an_image_are_labelled_once():
     image = np.random.default_rng(0).normal(size=(2, 8, 8))
-    frame = kept_target.Frame(0, 0, 4, 4)
-    kept = KeptPixels.of(image, image_row(image, 1.0), 0, most=500, frame=frame)
+    frame = Frame(0, 0, 4, 4)
+    kept = PixelSample.of(image, image_row(image, 1.0), 0, most=500, frame=frame)
     assert len(kept.at) == len(set(zip(kept.y.tolist(), kept.x.tolist(), strict=True))) == 16
     assert kept.pixels.tolist() == [64]
 
 
-def test_a_person_answers_pixels_in_a_browser(browser, pseudocal, frames, out):
+def test_a_person_labels_pixels_in_a_browser(browser, pseudocal, frames, out):
     assert pseudocal("label", out, "-n", 4).code == 0
     for size in ({"width": 1200, "height": 800}, {"width": 390, "height": 844}):
         tab = browser.new_page(viewport=size)

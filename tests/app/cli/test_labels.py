@@ -1,7 +1,4 @@
-"""`pseudocal label` and `pseudocal refine`.
-
-From a folder of results to questions, and from answers to a better one.
-"""
+"""`pseudocal label` and `pseudocal refine`: from a run to labels, and to a better calibration."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, LabelSample, rows_to_label
-from pseudocal.app.run import LABEL_TABLE
+from pseudocal.app.run import COLLECTED, LABEL_TABLE
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
 
 MODEL = """
@@ -63,7 +60,7 @@ def drawn(out: Path, truth: np.ndarray, n: int) -> list[tuple[Any, Any]]:
     return [(int(row), int(truth[row])) for row in rows_to_label(np.load(out / "logits.npy"), n)]
 
 
-def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
+def test_inputs_to_label_come_from_the_run(pseudocal, out):
     done = pseudocal("label", out, "-n", 20)
     assert done.code == 0, done.err
     assert "pseudocal refine" in done.out
@@ -73,8 +70,8 @@ def test_questions_come_from_what_calibrate_has_kept(pseudocal, out):
     assert json.loads((out / "run.json").read_text())["names"] == [str(i) for i in range(400)]
 
 
-def test_classes_may_get_their_names_when_a_person_is_asked(pseudocal, out, truth, tmp_path):
-    assert "give --classes FILE to show names" in pseudocal("label", out, "-n", 20).out
+def test_classes_may_get_their_names_when_a_person_labels(pseudocal, out, truth, tmp_path):
+    assert "warning: no class names; pass --classes FILE" in pseudocal("label", out, "-n", 20).out
     (tmp_path / "names.txt").write_text("ash\nbeech\noak\n")
     done = pseudocal("label", out, "-n", 20, "--classes", tmp_path / "names.txt")
     assert (done.code, "--classes" in done.out) == (0, False)
@@ -85,10 +82,10 @@ def test_classes_may_get_their_names_when_a_person_is_asked(pseudocal, out, trut
     assert "beech" in (out / "report.html").read_text()
     (tmp_path / "names.txt").write_text("ash\n")
     done = pseudocal("label", out, "--classes", tmp_path / "names.txt")
-    assert (done.code, "expected names of 3 classes, got 1" in done.err) == (3, True)
+    assert (done.code, "there are 1 class names, and the model has 3 classes" in done.err) == (3, True)
 
 
-def test_asking_for_more_complements_the_first_draw_and_keeps_what_was_filled_in(pseudocal, out):
+def test_labelling_more_begins_with_the_same_and_keeps_what_was_filled_in(pseudocal, out):
     pseudocal("label", out, "-n", 5)
     rows = template(out)
     write(out / LABEL_TABLE, [(rows[1][0], "2"), *((row[0], row[1]) for row in rows[2:])])
@@ -100,7 +97,7 @@ def test_asking_for_more_complements_the_first_draw_and_keeps_what_was_filled_in
     write(out / LABEL_TABLE, [(rows[5][0], "2")])
     done = pseudocal("label", out, "-n", 3)
     assert done.code == 3
-    assert "in line 2: ask more questions, or move the file away" in done.err
+    assert "in line 2, which is not among the first 3 inputs to label" in done.err
 
 
 def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
@@ -111,8 +108,8 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
 
     before, logits = Calibration.load(out / "calibration.json"), np.load(out / "logits.npy")
     pseudocal("label", out, "-n", 50)
-    answers = write(out.parent / "labels.csv", drawn(out, truth, 50)[::-1])
-    done = pseudocal("refine", out, answers)
+    labels = write(out.parent / "labels.csv", drawn(out, truth, 50)[::-1])
+    done = pseudocal("refine", out, labels)
     assert done.code == 0, done.err
     rows = rows_to_label(logits, 50)
     expected = before.refined(logits, LabelSample(rows, truth[rows]))
@@ -121,7 +118,7 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
     assert after.measured == expected.measured
     assert after.trust == before.trust
     assert f"verdict: {after.measured.verdict}" in done.out
-    assert "measured on 50 answers: accuracy" in done.out
+    assert "measured on 50 labels: accuracy" in done.out
     assert after.interval == (after.measured.temperature.low, after.measured.temperature.high)
     assert (
         f"T = {after.temperature:.4f}, 90% interval {after.interval[0]:.3f} to {after.interval[1]:.3f}"
@@ -146,37 +143,38 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
     assert (out / "label.html").exists()
 
 
-def test_refining_twice_gives_the_same_files_and_earlier_answers_are_not_remembered(
+def test_refining_twice_gives_the_same_files_and_earlier_labels_are_not_remembered(
     pseudocal, out, truth
 ):
     start = content(out)
     few = write(out.parent / "few.csv", drawn(out, truth, 20))
     many = write(out.parent / "many.csv", drawn(out, truth, 60))
     results = []
-    for answers in (few, few, many, few):
-        assert pseudocal("refine", out, answers, "--quiet").code == 0
+    for labels in (few, few, many, few):
+        assert pseudocal("refine", out, labels, "--quiet").code == 0
         results.append(content(out))
     assert results[0] == results[1] == results[3]
     assert results[2]["calibration.json"] != results[0]["calibration.json"]
     assert results[0].keys() == start.keys()
     assert [name for name in start if start[name] == results[0][name]] == [
-        name for name in start if name in ("job.toml", "logits.npy", "probe.npy", "run.json")
+        name for name in start if name in COLLECTED
     ]
 
 
-def test_answers_in_one_go_give_the_files_of_refine(pseudocal, tabular, features, truth, tmp_path):
+def test_labels_in_one_go_give_the_files_of_refine(pseudocal, tabular, features, truth, tmp_path):
     out, both, words = tmp_path / "out", tmp_path / "both", ("calibrate", tabular["onnx"], features)
     assert pseudocal(*words, "-o", out).code == 0
-    answers = write(tmp_path / "labels.csv", drawn(out, truth, 30))
-    pseudocal("refine", out, answers)
-    done = pseudocal(*words, "-o", both, "--labels", answers, "--json")
-    assert json.loads(done.out)["answers"]["labels"] == 30
+    labels = write(tmp_path / "labels.csv", drawn(out, truth, 30))
+    pseudocal("refine", out, labels)
+    done = pseudocal(*words, "-o", both, "--labels", labels, "--json")
+    assert json.loads(done.out)["labels"]["labels"] == 30
     one, other = content(out), content(both)
     differ = {name for name in one if one[name] != other[name]}
     assert differ <= {
         "report.html",
         "report.json",
         "job.toml",
+        "run.json",
     }  # they say when they were made, and what was asked
     reports = [json.loads(files["report.json"]) | {"timing": None} for files in (one, other)]
     assert reports[0] == reports[1]
@@ -212,7 +210,7 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
     said = json.loads(done.out)
     assert any("the target has other classes" in text for text in said["cautions"])
     done = pseudocal("refine", out, tmp_path / "a.csv")
-    assert "cannot tell: 1, left out" in done.out
+    assert "cannot tell: 1, skipped" in done.out
     assert (f"pseudocal label {out} -n {30 + (measured.more_labels or 0)}" in done.out) == bool(
         measured.more_labels
     )
@@ -244,7 +242,7 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
     assert content(out) == before
     for text, why in (
         ("", "columns file and label"),
-        ("file,label\n", "at least one answer"),
+        ("file,label\n", "at least one label"),
         ("a\n1\n", "got a"),
     ):
         (out.parent / "bad.csv").write_text(text)
@@ -252,28 +250,28 @@ def test_what_is_wrong_with_a_file_is_named_by_line(pseudocal, out, truth):
         assert (done.code, why in done.err) == (3, True)
     assert pseudocal("refine", out, out.parent / "nothing.csv").code == 3
     done = pseudocal("label", out.parent / "nowhere")
-    assert (done.code, "no calibration was written there" in done.err) == (3, True)
+    assert (done.code, "has no run.json" in done.err) == (3, True)
 
 
-def test_labels_that_were_not_drawn_by_ask_are_refused_unless_they_are_random(
+def test_labels_that_were_not_chosen_by_label_are_refused_unless_they_are_random(
     pseudocal, tabular, features, truth, out
 ):
     rows = np.random.default_rng(5).permutation(400)[:40]
-    answers = write(out.parent / "own.csv", [(int(row), int(truth[row])) for row in rows])
-    done = pseudocal("refine", out, answers)
+    labels = write(out.parent / "own.csv", [(int(row), int(truth[row])) for row in rows])
+    done = pseudocal("refine", out, labels)
     assert done.code == 3
-    assert "are no fair sample" in done.err
+    assert "do not represent the rest" in done.err
     assert "--sampling random" in done.err
-    assert pseudocal("refine", out, answers, "--sampling", "random").code == 0
+    assert pseudocal("refine", out, labels, "--sampling", "random").code == 0
     assert Calibration.load(out / "calibration.json").measured.sampling == "random"
     skipped = [row for i, row in enumerate(drawn(out, truth, 12)) if i != 4]
     done = pseudocal("refine", out, write(out.parent / "skipped.csv", skipped))
-    assert f"got none for '{drawn(out, truth, 12)[4][0]}'" in done.err
-    unanswered = [
+    assert f"has no label for '{drawn(out, truth, 12)[4][0]}'" in done.err
+    unlabelled = [
         *drawn(out, truth, 12)[:8],
         *((name, "") for name, _ in drawn(out, truth, 12)[8:]),
     ]
-    assert pseudocal("refine", out, write(out.parent / "part.csv", unanswered)).code == 0
+    assert pseudocal("refine", out, write(out.parent / "part.csv", unlabelled)).code == 0
 
 
 def test_a_file_that_can_act_is_trusted_again_and_another_model_is_refused(
@@ -283,18 +281,18 @@ def test_a_file_that_can_act_is_trusted_again_and_another_model_is_refused(
     model.write_bytes(Path(tabular["torchscript"]).read_bytes())
     out = tmp_path / "out"
     assert pseudocal("calibrate", model, features, "-o", out, "--trust-model").code == 0
-    answers = write(tmp_path / "labels.csv", drawn(out, truth, 20))
+    labels = write(tmp_path / "labels.csv", drawn(out, truth, 20))
     before = content(out)
-    done = pseudocal("refine", out, answers)
+    done = pseudocal("refine", out, labels)
     assert done.code == 3
     assert "--trust-model" in done.err
     assert content(out) == before
-    assert pseudocal("refine", out, answers, "--trust-model").code == 0
+    assert pseudocal("refine", out, labels, "--trust-model").code == 0
     assert content(out)["model.pt"] != before["model.pt"]
     model.write_bytes((out / "model.pt").read_bytes())
-    done = pseudocal("refine", out, answers, "--trust-model")
+    done = pseudocal("refine", out, labels, "--trust-model")
     assert done.code == 3
-    assert "expected the model that was calibrated" in done.err
+    assert "is another model than the one that was calibrated" in done.err
 
 
 def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp_path):
@@ -311,9 +309,9 @@ def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp
     assert len(target["names"]) == len(np.load(out / "logits.npy")) == 59
     assert pseudocal("label", out, "-n", 10).code == 0
     rows = rows_to_label(np.load(out / "logits.npy"), 10)
-    answers = write(tmp_path / "labels.csv", [(target["names"][row], 0) for row in rows])
+    labels = write(tmp_path / "labels.csv", [(target["names"][row], 0) for row in rows])
     names = (out / "predictions.csv").read_text().splitlines()
-    done = pseudocal("refine", out, answers, "--json")
+    done = pseudocal("refine", out, labels, "--json")
     assert done.code == 0, done.err
     again = (out / "predictions.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in again] == [line.split(",")[0] for line in names]
@@ -322,7 +320,7 @@ def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp
     assert shipped["pseudocal_temperature"] == json.loads(done.out)["temperature"]
     (tmp_path / "images").rename(tmp_path / "moved")
     done = pseudocal("label", out, "-n", 12)
-    assert (done.code, "no such file" in done.err) == (3, True)
+    assert (done.code, "is not there any more" in done.err) == (3, True)
 
 
 def test_labels_for_evaluation_are_measured_again(pseudocal, tabular, features, truth, tmp_path):
@@ -341,25 +339,25 @@ def test_labels_for_evaluation_are_measured_again(pseudocal, tabular, features, 
 def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "made_for_answers.py").write_text(MODEL)
-    answers = write(tmp_path / "a.csv", drawn(out, truth, 10))
+    (tmp_path / "made_for_labels.py").write_text(MODEL)
+    labels = write(tmp_path / "a.csv", drawn(out, truth, 10))
     done = pseudocal("label", out, "-n", 401)
     assert (done.code, "from 1 to 400, got 401" in done.err) == (3, True)
     assert pseudocal("label", tmp_path / "nothing").code == 3
     assert not (tmp_path / "nothing").exists()
     done = pseudocal(
         "calibrate",
-        "made_for_answers:maps",
+        "made_for_labels:maps",
         features,
         "-o",
         tmp_path / "maps",
         "--labels",
-        answers,
+        labels,
     )
     assert (done.code, "expected the columns file, y, x and label" in done.err) == (3, True)
     pseudocal(
         "calibrate",
-        "made_for_answers:maps",
+        "made_for_labels:maps",
         features,
         "-o",
         tmp_path / "maps",
@@ -370,7 +368,7 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--no-logits")
     assert not (out / "logits.npy").exists()
     assert not (out / "run.json").exists()
-    assert "keep_logits=False" in pseudocal("refine", out, answers).err
+    assert "its logits were not kept" in pseudocal("refine", out, labels).err
     bad = write(tmp_path / "bad.csv", [("x", 1)])
     done = pseudocal(
         "calibrate", tabular["onnx"], features, "-o", tmp_path / "new", "--labels", bad
@@ -381,24 +379,23 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
 KILLED = """
 import sys, time
 from pathlib import Path
-from pseudocal.app import publishing
-from pseudocal.app import refine
+from pseudocal.app import publishing, refine
 
 def wait():
     print("here", flush=True)
     time.sleep(60)
 
 if sys.argv[3] == "before":
-    staging._publish = lambda *_: wait()
+    publishing._publish = lambda *_: wait()
 else:
-    real, moved = staging.os.replace, []
+    real, moved = publishing.os.replace, []
     def replace(source, target):
-        if staging.DECIDED in str(source):
+        if publishing.DECIDED in str(source):
             moved.append(target)
             if len(moved) == 2:
                 wait()
         real(source, target)
-    staging.os.replace = replace
+    publishing.os.replace = replace
 refine(sys.argv[1], sys.argv[2])
 """
 
@@ -407,9 +404,9 @@ refine(sys.argv[1], sys.argv[2])
 def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
     moment, pseudocal, out, truth, tmp_path
 ):
-    answers = write(tmp_path / "labels.csv", drawn(out, truth, 30))
+    labels = write(tmp_path / "labels.csv", drawn(out, truth, 30))
     before = content(out)
-    command = [sys.executable, "-c", KILLED, str(out), str(answers), moment]
+    command = [sys.executable, "-c", KILLED, str(out), str(labels), moment]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"here\n"
@@ -420,7 +417,7 @@ def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
         pseudocal("label", out, "-n", 3).code == 0
     )  # the next run, whatever it is, finishes or sweeps
     found = content(out)
-    assert pseudocal("refine", out, answers).code == 0
+    assert pseudocal("refine", out, labels).code == 0
     if moment == "before":
         assert found["calibration.json"] == before["calibration.json"]
         assert found["model.onnx"] == before["model.onnx"]
@@ -428,17 +425,17 @@ def test_a_kill_leaves_the_old_folder_or_what_the_next_run_makes_the_new_one(
         assert found == content(out)
 
 
-def test_python_asks_and_refines_too(tabular, features, truth, tmp_path):
+def test_python_labels_and_refines_too(tabular, features, truth, tmp_path):
     import pseudocal.app as app
 
     out = tmp_path / "out"
     app.calibrate(tabular["onnx"], str(features), out)
-    assert app.ask(out, 20) == out / "label.html"
-    answers = write(tmp_path / "labels.csv", drawn(out, truth, 20))
-    result = app.refine(out, answers)
+    assert app.label(out, 20) == out / "label.html"
+    labels = write(tmp_path / "labels.csv", drawn(out, truth, 20))
+    result = app.refine(out, labels)
     assert result.calibration == Calibration.load(out / "calibration.json")
     assert result.predictions == out / "predictions.parquet"
-    again = app.calibrate(tabular["onnx"], str(features), tmp_path / "new", answers=answers)
+    again = app.calibrate(tabular["onnx"], str(features), tmp_path / "new", labels=labels)
     assert again.calibration.temperature == result.calibration.temperature
 
 

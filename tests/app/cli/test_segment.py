@@ -376,14 +376,14 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
 def test_workers_keep_the_same_pixels_and_answers_do_the_same(
     ray, pseudocal, segmenters, patches, tmp_path
 ):
-    from pseudocal.app.jobs.kept_target import KeptTarget
+    from pseudocal.app import Run
 
     here, there, both = (tmp_path / name for name in ("here", "there", "both"))
     on_ray = (*PREPARED, "--ray", "--workers", 1)
     calibrated(pseudocal, segmenters["onnx"], patches, here, *PREPARED)
     calibrated(pseudocal, segmenters["onnx"], patches, there, *on_ray)
-    one, other = (KeptTarget.load(folder) for folder in (here, there))
-    assert other.names == one.names
+    one, other = (Run.open(folder) for folder in (here, there))
+    assert other.row_names == one.row_names
     np.testing.assert_allclose(other.logits, one.logits, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(other.pixels.before, one.pixels.before, rtol=1e-6)
     for folder in (here, there):
