@@ -31,9 +31,11 @@ def _index(report: Report) -> list[dict[str, Any]]:
     if report.unit == "pixels":
         task = "image-segmentation"
     metrics = [_metric("temperature", "Temperature", report.calibration.temperature)]
-    for row in report.metrics or ():
-        if row.after is not None and row.after.value is not None:
-            metrics.append(_metric(row.metric, f"{row.metric}, calibrated", row.after.value))
+    metrics += [
+        _metric(row.metric, f"{row.metric}, calibrated", row.after.value)
+        for row in report.metrics or ()
+        if row.after is not None and row.after.value is not None
+    ]
     dataset = {
         "name": report.data.name,
         "type": "unlabelled",

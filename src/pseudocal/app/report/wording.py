@@ -159,19 +159,19 @@ FACTS: dict[FactCode, str] = {
         "({low:.1%} to {high:.1%})."
     ),
     FactCode.LABELS_STRATIFIED: (
-        "{labels:count} of {rows:count} {unit} were labelled. `pseudocal label` spread them over "
-        "the data. T was fitted on these labels."
+        "{labels:count} of {rows:count} {unit} were labelled, chosen by pseudocal label. T was "
+        "fitted on these labels."
     ),
     FactCode.LABELS_RANDOM: (
-        "{labels:count} of {rows:count} {unit} were labelled. They were given as a random sample. "
-        "T was fitted on these labels."
+        "{labels:count} of {rows:count} {unit} were labelled, given as a random sample. T was "
+        "fitted on these labels."
     ),
     FactCode.LABEL_PRIORS: "The prior of T comes from the label-free estimates ({priors}).",
     FactCode.NONE_OF_THESE: (
-        '{n:labels} of {labels:count} said "none of these": the data contain classes that the '
+        '{n:count} of {labels:labels} said "none of these": the data contain classes that the '
         "model does not know. It is always wrong on them."
     ),
-    FactCode.CANNOT_TELL: '{n:labels} said "cannot tell" and were skipped.',
+    FactCode.CANNOT_TELL: 'Labelled "cannot tell" and skipped: {n:count}.',
     FactCode.FEW_LABELS: "There are too few labels to measure the calibration error itself.",
     FactCode.PREPROCESSING_ASSUMED: (
         "Preprocessing was not specified; assumed: {assumed} ({preparation}). If training "
@@ -378,17 +378,17 @@ Numbers = tuple[float | None, float | None, float | None]  # a value and its int
 
 
 def metric_cells(metric: str, parts: Sequence[Numbers]) -> list[tuple[str, str, str]]:
-    """Format a metric and its intervals, with two digits of the narrowest interval.
+    """Format a metric before, after and its change, with two digits of the narrowest interval.
 
     ECE, accuracy and mIoU are in percent, their changes in percentage points.
 
-    >>> metric_cells("ece", [(0.0741, 0.048, 0.1), (-0.0026, -0.016, -1e-9)])
-    [('7.4%', '4.8%', '10.0%'), ('-0.3%', '-1.6%', '0.0%')]
+    >>> ece = [(0.0741, 0.048, 0.1), (0.0715, 0.05, 0.09), (-0.0026, -0.016, -1e-9)]
+    >>> metric_cells("ece", ece)
+    [('7.41%', '4.80%', '10.00%'), ('7.15%', '5.00%', '9.00%'), ('-0.26', '-1.60', '0.00')]
     >>> metric_cells("nll", [(0.5, 0.25, None)])
     [('0.500', '0.250', 'unbounded')]
     """
     scale = 100 if metric in PERCENTAGES else 1
-    sign = "%" if metric in PERCENTAGES else ""
     gaps = [
         scale * abs(end - value)
         for value, low, high in parts
@@ -396,9 +396,10 @@ def metric_cells(metric: str, parts: Sequence[Numbers]) -> list[tuple[str, str, 
         if value is not None and end is not None
     ]
     finest = min((gap for gap in gaps if gap > LEAST_GAP), default=1.0)
-    digits = max(1 if sign else 3, 1 - math.floor(math.log10(finest)))
+    digits = max(1 if metric in PERCENTAGES else 3, 1 - math.floor(math.log10(finest)))
     found = []
-    for part in parts:
+    for i, part in enumerate(parts):
+        sign = "%" if metric in PERCENTAGES and i < 2 else ""
         cells = ["unbounded" if v is None else f"{scale * v:z.{digits}f}{sign}" for v in part]
         found.append((cells[0], cells[1], cells[2]))
     return found
