@@ -79,7 +79,7 @@ def formulas(path: Path) -> list[tuple[str, str]]:
 
 
 def with_labels(path: Path, filled: Path) -> list[dict[str, str]]:
-    """Write a copy of a table in which each row has its number as the label, as a spreadsheet would."""
+    """Write a copy of a table whose labels are the numbers of its rows."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row | {"label": str(i)} for i, row in enumerate(csv.DictReader(file))]
     with filled.open("w", newline="", encoding="utf-8") as file:
@@ -112,7 +112,7 @@ def test_predictions_hold_no_formula_and_name_their_inputs_as_labels(names, clas
 def test_the_table_to_label_holds_no_formula_and_labels_find_their_inputs(names):
     n = len(names)
     with TemporaryDirectory() as folder:
-        np.save(Path(folder) / "outputs.npy", np.eye(n))
+        np.save(Path(folder) / "outputs.npy", 9 * np.eye(n))
         out = collect_outputs(Path(folder) / "outputs.npy", Path(folder) / "out")
         save_record(out, replace(Run.open(out).record, names=tuple(names)))
         label(out, n)

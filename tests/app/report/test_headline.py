@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from html import unescape
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,8 @@ def test_few_labels_give_an_estimate_and_many_a_measurement(made):
     many = replace(bins, count=tuple(50 * count for count in bins.count))
     counted = headline_of(replace(report, reliability=replace(report.reliability, before=many)))
     assert counted.code == HeadlineCode.LABELLED
-    assert counted.values["low"] < counted.values["accuracy"] < counted.values["high"]
+    values: dict[str, Any] = counted.values
+    assert values["low"] < values["accuracy"] < values["high"]
 
 
 def test_rejected_with_labels_it_is_their_accuracy(made):
@@ -94,6 +96,9 @@ def test_nothing_fitted_and_no_histogram(made):
         replace(report, calibration=replace(report.calibration, mixup_samples=0))
     )
     assert unfitted.code == HeadlineCode.UNFITTED
+    calibration = replace(report.calibration, mixup_samples=0)
+    html = shown(replace(report, calibration=calibration))
+    assert "Nothing was fitted: the confidences are those of the model." in html
     none = (None,) * len(report.confidence.before)
     empty = replace(report.confidence, confidence_before=none)
     assert headline_of(replace(report, confidence=empty)).code == HeadlineCode.MEAN_CONFIDENCE

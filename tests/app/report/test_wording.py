@@ -14,9 +14,10 @@ from pseudocal.app.report.wording import (
     FactCode,
     Headline,
     HeadlineCode,
+    Values,
 )
 
-HEADLINE_SENTENCES = {
+HEADLINE_SENTENCES: dict[str, tuple[Values, str]] = {
     "measured": (
         {"level": 0.9, "accuracy": 0.772, "n": 1075, "unit": "pixels", "after": 0.75},
         "Predictions made at 90% confidence are right 77% of the time (measured on 1,075 pixels). "
@@ -75,7 +76,7 @@ INTERVAL = (
     "The interval of T covers sampling error only: how much T would change with other inputs from "
     "the same source. "
 )
-FACT_SENTENCES = {
+FACT_SENTENCES: dict[str, tuple[Values, str]] = {
     "ece_rises": (
         {"before": 0.0512, "after": 0.12},
         "On the ground truth, calibration raises ECE from 5.12% to 12.00%.",

@@ -17,7 +17,7 @@ draws it again.
 | `wording.py` | how to say it: every sentence that is not in a template |
 | `figures.py` | what to draw where |
 | `page.py`, `templates/` | the page |
-| `comparison.py`, `card.py`, `labelling.py` | other pages: several reports, a model card, labelling |
+| `comparison.py`, `card.py`, `labelling.py` | a page of several reports, a model card, labelling |
 | `predictions.py`, `images.py`, `snippets.py` | the table of predictions, embedded images, code |
 """
 

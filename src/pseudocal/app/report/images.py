@@ -178,7 +178,7 @@ def map_images(
 def _drawn(pixels: RgbImage) -> str:
     """Encode pixels as a PNG.
 
-    The pixels of a small image become squares, so that no browser blurs them.
+    The pixels of a small image become squares: browsers would blur them.
     """
     square = max(1, MAP_SIDE // max(pixels.shape[:2]))
     image = _image(pixels.repeat(square, axis=0).repeat(square, axis=1))

@@ -161,7 +161,7 @@ def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
 
 
 def _told_apart(names: list[str]) -> list[str]:
-    """Names to show: those that two classes share, and an empty one, with the number of the class.
+    """Names to show; a name of two classes and an empty one get the number of the class.
 
     >>> _told_apart(["crane", "heron", "crane", ""])
     ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']

@@ -43,6 +43,7 @@ def page(report: Report) -> str:
         report=report,
         judged=judged,
         verdict=None if judged is None else wording.VERDICTS[judged.verdict],
+        nothing_fitted=wording.NOTHING_FITTED,
         contradicted=is_contradicted(report),
         second_opinions=second_opinions(report),
         known=None if known is None else known.how,

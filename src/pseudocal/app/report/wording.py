@@ -309,6 +309,9 @@ VERDICTS: dict[str, VerdictWords] = {
 }
 
 
+NOTHING_FITTED = "Nothing was fitted: the confidences are those of the model."
+
+
 # ------------------------------------------------------------------------------ numbers
 
 
