@@ -335,8 +335,8 @@ def confidence(value: float) -> str:
 
 def points(fraction: float) -> str:
     """A difference of fractions in percentage points: +12, -3 or 0."""
-    whole = round(100 * fraction)
-    return f"{whole:+d}" if whole else "0"
+    text = f"{100 * fraction:+.0f}"
+    return "0" if text in ("+0", "-0") else text
 
 
 def number(value: Any) -> str:
