@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Protocol, TextIO
 
@@ -202,7 +202,7 @@ def accuracy_line(estimate: AccuracyEstimate) -> str:
     return f"estimated accuracy: {estimate.value:.0%}, {interval}"
 
 
-def effect_lines(effects: dict[str, Effect], uses: dict[str, str]) -> Iterator[str]:
+def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterator[str]:
     """What each temperature would do, if there are two to compare.
 
     >>> effects = {"mixup": Effect(2.0, 0.7, 0.12), "agreement": Effect(2.0, 0.7, -0.001)}

@@ -194,7 +194,7 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
         patches / "masks",
     )
     assert masked.scaling == plain.scaling
-    rows = {row["metric"]: row for row in content["measured"]}
+    rows = {row["metric"]: row for row in content["metrics"]}
     assert rows["accuracy"]["change"]["value"] == 0
     assert rows["ece"]["after"]["value"] < rows["ece"]["before"]["value"]
     assert (
@@ -347,8 +347,8 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
     _, same = calibrated(
         pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels
     )
-    assert same["measured"] == content["measured"]
-    assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
+    assert same["metrics"] == content["metrics"]
+    assert {row["metric"]: row for row in content["metrics"]}["accuracy"]["before"]["value"] < 1
 
 
 def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patches, tmp_path):
