@@ -299,7 +299,8 @@ def check_choice(name: str, value: str, *choices: str) -> None:
 def as_numpy(array: Any, name: str = "values") -> NDArray[Any]:
     """Convert an array or a tensor to NumPy.
 
-    A tensor may be on any device and may require a gradient. Masked values are refused; the error calls the array by its `name`.
+    A tensor may be on any device and may require a gradient. Masked values are refused; the error
+    calls the array by its `name`.
     """
     if hasattr(array, "detach"):  # a torch tensor
         array = array.detach().cpu()
@@ -313,8 +314,8 @@ def unmasked(array: Any, name: str) -> Any:
 
     >>> unmasked(np.ma.array([1, 2], mask=[False, True]), "labels")
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected labels without masked values, got 1 masked of 2: drop the rows that have
-    masked values first, in all arrays alike
+    pseudocal.arrays.InputError: expected labels without masked values, got 1
+    masked of 2: drop the rows that have masked values first, in all arrays alike
     """
     if isinstance(array, list | tuple) and any(
         isinstance(part, np.ma.MaskedArray) for part in array

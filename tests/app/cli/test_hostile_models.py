@@ -100,11 +100,9 @@ def test_it_is_refused_in_one_line_that_says_what_to_do(hostile):
     with pytest.raises(UntrustedError) as refusal:
         open_model(hostile.path)
     said = str(refusal.value)
-    assert said.startswith(
-        f"expected a model that cannot run code (ONNX, safetensors, skops), got {hostile.path}, a "
-    )
+    assert said.startswith(f"{hostile.path} is a ")
     assert "torch.onnx.export(" in said
-    assert said.endswith(" trust=True")
+    assert (refusal.value.setting, refusal.value.value) == ("trust", "True")
     assert "\n" not in said
     assert not hostile.canary.exists()
 

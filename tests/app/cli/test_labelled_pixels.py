@@ -177,11 +177,11 @@ def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(ps
     done = pseudocal("calibrate", *words)
     assert done.code == 0, done.err
     before = {
-        row["metric"]: row for row in json.loads((out / "report.json").read_text())["measured"]
+        row["metric"]: row for row in json.loads((out / "report.json").read_text())["metrics"]
     }
     pseudocal("label", out, "-n", 60)
     done = pseudocal("refine", out, labelled(out, masks, frames / "labels.csv"), "--json")
-    after = {row["metric"]: row for row in json.loads(done.out)["measured"]}
+    after = {row["metric"]: row for row in json.loads(done.out)["metrics"]}
     assert after["accuracy"]["before"]["value"] == pytest.approx(
         before["accuracy"]["before"]["value"], abs=0.1
     )

@@ -332,9 +332,9 @@ def test_labels_for_evaluation_are_measured_again(pseudocal, tabular, features, 
     pseudocal(
         "calibrate", tabular["sklearn"], features, "-o", out, "--ground-truth", tmp_path / "y.npy"
     )
-    before = json.loads((out / "report.json").read_text())["measured"]
+    before = json.loads((out / "report.json").read_text())["metrics"]
     done = pseudocal("refine", out, write(tmp_path / "a.csv", drawn(out, truth, 100)), "--json")
-    after = json.loads(done.out)["measured"]
+    after = json.loads(done.out)["metrics"]
     assert [row["before"] for row in after] == [row["before"] for row in before]
     assert after[1]["after"]["value"] < before[1]["before"]["value"]  # the NLL
 

@@ -208,7 +208,7 @@ def test_an_address_nobody_answers_at_is_said_at_once(
         result = pseudocal(
             "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", address, "-q"
         )
-    assert (result.code, "got no answer: timed out" in result.err) == (3, True)
+    assert (result.code, "got no reply: timed out" in result.err) == (3, True)
     result = pseudocal(
         "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray=head", "-q"
     )
@@ -229,7 +229,7 @@ def test_an_address_whose_package_is_missing(monkeypatch, pseudocal, tabular, tm
             5,
             "expected the package for nowhere:// addresses, got none: Install no-such-package",
         ),
-        ("unheardof://bucket/x", 3, "expected an address that can be listed"),
+        ("unheardof://bucket/x", 3, "cannot be listed"),
     ):
         result = pseudocal("calibrate", tabular["onnx"], url, "-o", tmp_path / "out", "--ray", "-q")
         assert (result.code, len(result.err.splitlines())) == (code, 1)
@@ -244,7 +244,7 @@ def test_what_only_workers_read_asks_for_them(pseudocal, tabular, tmp_path):
         ("s3://b/x.npz", "an ad"),
     ):
         result = pseudocal("calibrate", tabular["onnx"], data, "-o", tmp_path / "out", "-q")
-        assert (result.code, "expected --ray local" in result.err, what in result.err) == (
+        assert (result.code, "; pass --ray local" in result.err, what in result.err) == (
             3,
             True,
             True,
@@ -257,4 +257,4 @@ def test_what_a_cluster_cannot_do_is_said(pseudocal, tabular, features, tmp_path
         result = pseudocal(
             "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", *option
         )
-        assert (result.code, "on a cluster, got --" in result.err) == (3, True)
+        assert (result.code, option[0] in result.err) == (3, True)

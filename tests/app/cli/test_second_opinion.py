@@ -200,7 +200,7 @@ def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
 ):
     words = ("calibrate", vision["onnx"], image_files, "-o", tmp_path / "out", "--second-opinion")
     shape = pseudocal(*words, tabular["onnx"])
-    assert (shape.code, "got one that takes inputs of shape (5,)" in shape.err) == (3, True)
+    assert (shape.code, "takes inputs of shape (5,), not images" in shape.err) == (3, True)
     assert not (tmp_path / "out").exists()
 
     named = tmp_path / "named"
@@ -212,7 +212,10 @@ def test_a_second_opinion_on_other_inputs_or_classes_is_refused(
     other = pseudocal(
         "calibrate", hub, image_files, "-o", tmp_path / "out", "--second-opinion", named
     )
-    assert (other.code, "got 'kind 0' instead of 'LABEL_0'" in other.err) == (3, True)
+    assert (other.code, "the class 'kind 0' where the model has 'LABEL_0'" in other.err) == (
+        3,
+        True,
+    )
 
 
 @pytest.fixture(scope="module")

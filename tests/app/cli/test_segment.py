@@ -194,7 +194,7 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
         patches / "masks",
     )
     assert masked.scaling == plain.scaling
-    rows = {row["metric"]: row for row in content["measured"]}
+    rows = {row["metric"]: row for row in content["metrics"]}
     assert rows["accuracy"]["change"]["value"] == 0
     assert rows["ece"]["after"]["value"] < rows["ece"]["before"]["value"]
     assert (
@@ -279,22 +279,34 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(
         batches=0,
     )
     cut = ("--ground-truth", masks, "--resize", "crop")
+<<<<<<< HEAD
     refused("are cropped; pass --resize stretch", *cut, "--size", "16x20", batches=0)
+=======
+    refused("; pass --resize stretch", *cut, "--size", "16x20", batches=0)
+>>>>>>> run-folder
     Image.new("L", (16, 32)).save(masks / "03.png")
     found = f"the mask {masks / '03.png'} has 32 x 16 pixels, its image 16 x 16"
     refused(found, "--ground-truth", masks, batches=0)
     (masks / "02.png").write_text("no image")
     refused(
+<<<<<<< HEAD
         f"{masks / '02.png'} is not a mask in a known format",
         "--ground-truth",
         masks,
         batches=0,
+=======
+        f"{masks / '02.png'} is not a mask in a known format", "--ground-truth", masks, batches=0
+>>>>>>> run-folder
     )
     for i in (3, 7, 11, 20):
         (masks / f"{i:02}.png").unlink()
     three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
     refused(
+<<<<<<< HEAD
         f"4 of 40 images have no mask: {three}",
+=======
+        f"4 of 40 images have no mask: {three}, ...",
+>>>>>>> run-folder
         "--ground-truth",
         masks,
         batches=0,
@@ -350,8 +362,8 @@ def test_a_crop_that_cuts_nothing_and_masks_of_one_bit(pseudocal, segmenters, pa
     _, same = calibrated(
         pseudocal, segmenters["onnx"], patches, tmp_path / "same", *PREPARED, *labels
     )
-    assert same["measured"] == content["measured"]
-    assert {row["metric"]: row for row in content["measured"]}["accuracy"]["before"]["value"] < 1
+    assert same["metrics"] == content["metrics"]
+    assert {row["metric"]: row for row in content["metrics"]}["accuracy"]["before"]["value"] < 1
 
 
 def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patches, tmp_path):

@@ -250,16 +250,18 @@ def test_what_is_not_understood_leads_to_texts(
     monkeypatch.chdir(tmp_path)
     Path("reviews.txt").write_text("A superb story.\nDull.\n")
     named = pseudocal("calibrate", tabular["onnx"], reviews, "-o", "out", "--features", "review")
+<<<<<<< HEAD
     assert (named.code, "pass --text review" in named.err) == (3, True)
     assert "name the features" not in named.err
+=======
+    assert (named.code, named.err.endswith("; pass --text review\n")) == (3, True)
+>>>>>>> run-folder
     listed = pseudocal("calibrate", hub, "reviews.txt", "-o", "out")
-    assert (listed.code, "if it holds texts, give --text text" in listed.err) == (3, True)
+    assert (listed.code, listed.err.endswith("; pass --text text\n")) == (3, True)
     Path("two.csv").write_text("title,review\nStory,Superb.\nStory,Dull.\n")
     missing = pseudocal("calibrate", bert, "two.csv", "-o", "out")
-    assert (missing.code, "--text NAME, got 'text', with columns title, review" in missing.err) == (
-        3,
-        True,
-    )
+    assert missing.code == 3
+    assert "no column 'text', but title, review; pass --text NAME" in missing.err
     number = pseudocal("calibrate", bert, reviews, "-o", "out", "--text", "id")
     assert (number.code, "expected texts in column 'id'" in number.err) == (3, True)
     second = pseudocal(
@@ -334,4 +336,4 @@ def test_a_function_without_arguments_makes_the_model_once(
     assert done.code == 0, done.err
     assert len(sys.modules["makes_a_model"].made) == 1
     wrong = pseudocal("calibrate", "makes_a_model:number", features, "-o", "out")
-    assert (wrong.code, "expected a function that makes a model" in wrong.err) == (3, True)
+    assert (wrong.code, " instead of a model" in wrong.err) == (3, True)

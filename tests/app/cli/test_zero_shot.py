@@ -221,10 +221,10 @@ def test_what_is_refused(pseudocal, hub, image_files, tabular, features, encoder
         (tabular["onnx"], features, *out, "--classes", three),
     )
     for words, message in (
-        ((*nameless, "--second-opinion", clip), "got 'LABEL_0' and the like: give --classes FILE"),
+        ((*nameless, "--second-opinion", clip), "; pass --classes FILE"),
         (
             (*table[:4], "--second-opinion", clip),
-            "expected class names for a zero-shot encoder, got none",
+            "a zero-shot encoder needs class names",
         ),
         (
             (*table, "--second-opinion", clip),
@@ -232,7 +232,7 @@ def test_what_is_refused(pseudocal, hub, image_files, tabular, features, encoder
         ),
         (
             (*nameless, "--classes", named, "--second-opinion", f"zero-shot:{hub}"),
-            "expected a CLIP or SigLIP as",
+            "a zero-shot encoder is a CLIP or SigLIP",
         ),
         (
             (*nameless, "--classes", named, "--second-opinion", "zero-shot:no/folder"),

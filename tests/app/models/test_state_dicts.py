@@ -189,7 +189,7 @@ def test_what_does_not_fit_is_named(body, tmp_path) -> None:
         import_backbone(tensors, "resnet34")
     with pytest.raises(
         InputError,
-        match=r"are missing in the state dict, the first layer3\.6",
+        match=r"are missing in the state dict, first layer3\.6",
     ):
         import_backbone(tensors, "resnet101")
     with pytest.raises(InputError, match=r"not part of .*, the first layer3\.6\.conv1\.weight"):

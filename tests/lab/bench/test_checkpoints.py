@@ -102,7 +102,7 @@ def test_what_does_not_fit_is_said(root):
         run(suite(root, ["ensemble", "oracle"]), Store(root / "out", root=root))
     (failure,) = run(suite(root, ["none"], backbone="resnet50"), Store(root / "out", root=root))
     assert (
-        "expected 0.layer1.0.conv1.weight of shape (64, 64, 1, 1), as resnet50 has it, got (64, 64, 3, 3)"
+        "0.layer1.0.conv1.weight has shape (64, 64, 3, 3), but (64, 64, 1, 1) in resnet50"
         in failure.error
     )
 

@@ -138,7 +138,7 @@ def test_unreadable_image_is_named(tmp_path: Path) -> None:
     for name in ("text.jpg", "half.png", "absent.png"):
         with pytest.raises(
             InputError,
-            match=f"expected an image that can be read, got|expected an image, got .*{name}",
+            match=rf"an image.*{name}|{name} is not an image",
         ):
             ImageFiles((str(tmp_path / name),))[:]
 
@@ -150,9 +150,7 @@ def test_decompression_bomb_is_named(
 ) -> None:
     path = save(tmp_path / "bomb.png", np.zeros((30, 40)))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(1200 / times))
-    with pytest.raises(
-        InputError, match=r"expected an image of at most \d+ pixels, got .*bomb.png"
-    ):
+    with pytest.raises(InputError, match=r"bomb.png has more than \d+ pixels"):
         ImageFiles((path,))[:]
 
 

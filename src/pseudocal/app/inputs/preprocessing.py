@@ -75,22 +75,23 @@ class Preprocessing:
             )
         if self.channels not in (1, 3):
             raise InputError(f"expected images of 1 or 3 channels, got {self.channels}")
-        for name, values in (("mean", self.mean), ("std", self.std), ("scale", (self.scale,))):
+        for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (1, self.channels):
                 raise InputError(
-                    f"expected 1 or {self.channels} numbers, got {len(values)}: {values}",
+                    f"expected {name} as 1 or {self.channels} numbers, got {len(values)}: {values}",
                     setting=name,
                 )
-            if not all(math.isfinite(v) for v in values):
-                raise InputError(f"expected finite numbers, got {values}", setting=name)
+            if not all(math.isfinite(value) for value in values):
+                raise InputError(f"expected {name} as finite numbers, got {values}", setting=name)
         if 0 in self.std:
-            raise InputError(f"pixels cannot be divided by zero: {self.std}", setting="std")
-        if self.resample not in FILTERS.values():
             raise InputError(
-                f"expected a Pillow filter code from 0 to {max(FILTERS.values())}, got "
-                f"{self.resample}",
-                setting="resample",
+                f"pixels cannot be divided by a std of zero: {self.std}", setting="std"
             )
+        if not math.isfinite(self.scale):
+            raise InputError(f"expected a finite scale, got {self.scale}")
+        if self.resample not in FILTERS.values():
+            last = max(FILTERS.values())
+            raise InputError(f"expected a Pillow filter code from 0 to {last}, got {self.resample}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -292,9 +293,7 @@ def preprocessing_of_second(
 def _check_shape(made: Preprocessing, shape: Shape | None, known: dict[str, Any], who: str) -> None:
     """Refuse settings for other images than a model takes, unless it came with settings."""
     if shape is not None and not known and not _same_shape(made.shape, shape):
-        raise InputError(
-            f"{who} takes images of shape {shape}, the settings give {made.shape}", setting="size"
-        )
+        raise InputError(f"{who} takes images of shape {shape}, but the settings give {made.shape}")
 
 
 def _made(settings: dict[str, Any]) -> Preprocessing:

@@ -206,9 +206,9 @@ class ImageViews:
     """Images for several models that want them preprocessed differently.
 
     Each image is decoded once, and the arrays of all models are one row. Resizing, cropping and
-    normalising are affine, apart from the rounding of pixels to whole numbers. A weighted sum of two
-    rows is therefore the row of a weighted sum of two images: mixup samples are the same images for
-    all models.
+    normalising are affine, apart from the rounding of pixels to whole numbers. A weighted sum of
+    two rows is therefore the row of a weighted sum of two images: mixup samples are the same images
+    for all models.
 
     Attributes:
         image_files: the images as the first model wants them.

@@ -3,9 +3,10 @@
 No pickle is opened. Inputs are finite real numbers.
 
 Text cells of the CSV files that we write are guarded: a spreadsheet takes a cell that begins with
-`=`, `+`, `-` or `@` for a formula, and so do some with the full-width variants of these. It may read
-a file with another separator than we write, and then a cell begins within ours: after a semicolon, a
-bar, a tab or a line break. So an apostrophe goes in front of each place where a formula could begin.
+`=`, `+`, `-` or `@` for a formula, and so do some with the full-width variants of these. It may
+read a file with another separator than we write, and then a cell begins within ours: after a
+semicolon, a bar, a tab or a line break. So an apostrophe goes in front of each place where a
+formula could begin.
 """
 
 from __future__ import annotations
@@ -323,8 +324,8 @@ def _check_header(path: Path, names: list[str]) -> None:
     >>> _check_header(Path("p.csv"), ["0", "1"])
     >>> _check_header(Path("p.csv"), ["0.25", "0.75"])
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: the first line of p.csv holds numbers (0.25, 0.75): put the names of
-    the columns there
+    pseudocal.arrays.InputError: the first line of p.csv holds numbers (0.25, 0.75): put the names
+    of the columns there
 
     Args:
         path: the file, for the error message.
@@ -335,8 +336,8 @@ def _check_header(path: Path, names: list[str]) -> None:
         return
     if all(typed_column((name,)).dtype.kind in "if" for name in names):
         raise InputError(
-            f"the first line of {path} holds numbers ({', '.join(names[:5])}): put the names of the "
-            "columns there"
+            f"the first line of {path} holds numbers ({', '.join(names[:5])}): put the names of "
+            "the columns there"
         )
 
 

@@ -193,8 +193,8 @@ def open_zero_shot(name: str, classes: tuple[str, ...], *, device: str = "cpu") 
     preprocessing = preprocessing_of(read_preprocessor(folder))
     texts = _text_rows(folder, model, [prompt_of(each) for each in classes])
     note = (
-        f"{type(model).__name__} with {len(classes)} class names, zero-shot; how well this works is "
-        "untested"
+        f"{type(model).__name__} with {len(classes)} class names, zero-shot; how well this works "
+        "is untested"
     )
     return OpenModel(
         kind="zero-shot",

@@ -94,8 +94,8 @@ def open_model(
         )
     if kind == "callable" and not (typed or trust):
         raise UntrustedError(
-            f"a file names the model {name}, which is code that would be imported and run: look at it "
-            "first",
+            f"a file names the model {name}, which is code that would be imported and run: look at "
+            "it first",
             setting="trust",
             value="True",
         )
@@ -394,8 +394,8 @@ def _check_shape(values: Floats, binary: bool) -> None:
         )
     if not binary and (values.ndim == 1 or values.shape[1] < 2):
         raise InputError(
-            f"expected logits for at least two classes, got shape {values.shape}; if the one number "
-            "per row is for the second of two classes, say it",
+            f"expected logits for at least two classes, got shape {values.shape}; a model with one "
+            "number for two classes is binary",
             setting="binary",
             value="True",
         )

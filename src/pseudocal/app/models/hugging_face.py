@@ -493,8 +493,8 @@ def check_selects_no_code(settings: dict[str, Any], where: str) -> None:
     >>> settings = {"vision_config": {"_attn_implementation": "owner/kernel"}}
     >>> check_selects_no_code(settings, "config.json")
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: '_attn_implementation' = 'owner/kernel' in config.json selects code:
-    remove it
+    pseudocal.arrays.InputError: '_attn_implementation' = 'owner/kernel' in config.json selects
+    code: remove it
 
     Args:
         settings: the settings, with those of parts of the model inside.

@@ -77,8 +77,8 @@ def open_onnx(
     logits = None if hidden else softmax_input(model, name)
     if logits is not None and output_type is None:
         raise InputError(
-            f"the output {name!r} is a softmax of {logits!r} in the graph: calibrate that tensor, or "
-            "say that the outputs are probabilities",
+            f"the output {name!r} is a softmax of {logits!r} in the graph: calibrate that tensor, "
+            "or say that the outputs are probabilities",
             setting="logits_tensor",
             value=f'"{logits}"',
         )

@@ -236,7 +236,7 @@ def import_classifier(tensors: Mapping[str, Tensor], architecture: str) -> Impor
     _, weight = above.get("weight", above.get("parametrizations.weight.original1", ("", None)))
     if weight is None or weight.ndim != 2:
         raise InputError(
-            f"the state dict has no weights of a classifier (fc, head or netC) beside {architecture}"
+            f"the state dict has no weights of a classifier (fc, head, netC) beside {architecture}"
         )
     batch_norm = "1.running_mean" in below
     relu = any(name.startswith("relu-bottleneck.") for name in named)
@@ -359,7 +359,7 @@ def _loaded(module: nn.Module, given: Named, what: str) -> nn.Module:
     ]
     if missing:
         raise InputError(
-            f"{len(missing)} tensors of {what} are missing in the state dict, the first {missing[0]}"
+            f"{len(missing)} tensors of {what} are missing in the state dict, first {missing[0]}"
         )
     more = [original for name, (original, _) in given.items() if name not in wanted]
     if more:

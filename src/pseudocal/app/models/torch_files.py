@@ -168,7 +168,8 @@ def _export_script(
         warnings.simplefilter("ignore", DeprecationWarning)
         # traced, not scripted: scripting needs the source of this file, which may be missing
         divided = Divided(_load(path, "cpu")).eval()
-        traced: Any = torch.jit.trace(divided, torch.as_tensor(probe))  # type: ignore[no-untyped-call]
+        example = torch.as_tensor(probe)
+        traced: Any = torch.jit.trace(divided, example)  # type: ignore[no-untyped-call]
         content = traced.save_to_buffer()  # on a full disk torch would abort the process
     target.write_bytes(content)
     check_exported(_run_script(target, "cpu")(probe), before / temperature, "module")
