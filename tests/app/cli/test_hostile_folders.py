@@ -880,7 +880,7 @@ ODD: tuple[Callable[[Any], Any], ...] = (
     lambda column: np.full_like(column, -5),
     lambda column: np.full_like(column, np.nan if column.dtype.kind == "f" else 2**60),
     lambda column: column[:1],
-    lambda column: column.astype(str),
+    lambda column: np.full(column.shape, "x"),
     lambda column: column[..., None, None],
 )
 
