@@ -581,11 +581,7 @@ def test_a_folder_of_somebody_else_needs_consent_to_its_paths_and_ones_own_none(
     for words in (("label", one.out, "-n", 10), ("refine", one.out, one.run.labels)):
         assert main([str(word) for word in words]) == 3
         said = capsys.readouterr().err
-<<<<<<< HEAD
         assert said.endswith("; pass --trust-paths\n")
-=======
-        assert said.endswith("pass --trust-paths\n")
->>>>>>> run-folder
         assert main([*map(str, words), "--trust-paths"]) == 0, capsys.readouterr().err
         monkeypatch.setenv("XDG_STATE_HOME", own)
         assert main([str(word) for word in words]) == 0

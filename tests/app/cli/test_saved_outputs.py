@@ -91,14 +91,10 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     inputs = write(tmp_path / "reviews.csv", shown)
     refused = pseudocal("label", table, "--inputs", inputs, "-o", tmp_path / "out")
     assert refused.code == 3
-<<<<<<< HEAD
     assert (
         "look like probabilities, not logits: they lie between 0 and 1; pass --output-type"
         in refused.err
     )
-=======
-    assert "; pass --output-type probabilities or logits" in refused.err
->>>>>>> run-folder
     assert not (tmp_path / "out").exists()
     options = ["--output-type", "probabilities", "-o", tmp_path / "out"]
     done = pseudocal("label", table, "-n", 20, "--inputs", inputs, *options)
@@ -130,11 +126,7 @@ def test_a_table_without_names_of_columns_is_refused(pseudocal, logits, tmp_path
     table = write(tmp_path / "p.csv", softmax(logits).tolist())
     done = pseudocal("label", table, "--output-type", "probabilities")
     assert done.code == 3
-<<<<<<< HEAD
     assert f"the first line of {table} holds numbers" in done.err
-=======
-    assert f"the first line of {table} holds numbers " in done.err
->>>>>>> run-folder
 
 
 def test_images_that_a_table_names_are_shown(pseudocal, image_files, logits, tmp_path):

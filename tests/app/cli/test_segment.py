@@ -279,34 +279,22 @@ def test_labels_that_cannot_be_used_are_refused_before_the_model_runs(
         batches=0,
     )
     cut = ("--ground-truth", masks, "--resize", "crop")
-<<<<<<< HEAD
     refused("are cropped; pass --resize stretch", *cut, "--size", "16x20", batches=0)
-=======
-    refused("; pass --resize stretch", *cut, "--size", "16x20", batches=0)
->>>>>>> run-folder
     Image.new("L", (16, 32)).save(masks / "03.png")
     found = f"the mask {masks / '03.png'} has 32 x 16 pixels, its image 16 x 16"
     refused(found, "--ground-truth", masks, batches=0)
     (masks / "02.png").write_text("no image")
     refused(
-<<<<<<< HEAD
         f"{masks / '02.png'} is not a mask in a known format",
         "--ground-truth",
         masks,
         batches=0,
-=======
-        f"{masks / '02.png'} is not a mask in a known format", "--ground-truth", masks, batches=0
->>>>>>> run-folder
     )
     for i in (3, 7, 11, 20):
         (masks / f"{i:02}.png").unlink()
     three = ", ".join(str(masks / name) for name in ("03.png", "07.png", "11.png"))
     refused(
-<<<<<<< HEAD
         f"4 of 40 images have no mask: {three}",
-=======
-        f"4 of 40 images have no mask: {three}, ...",
->>>>>>> run-folder
         "--ground-truth",
         masks,
         batches=0,

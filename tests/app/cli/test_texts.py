@@ -250,12 +250,8 @@ def test_what_is_not_understood_leads_to_texts(
     monkeypatch.chdir(tmp_path)
     Path("reviews.txt").write_text("A superb story.\nDull.\n")
     named = pseudocal("calibrate", tabular["onnx"], reviews, "-o", "out", "--features", "review")
-<<<<<<< HEAD
     assert (named.code, "pass --text review" in named.err) == (3, True)
     assert "name the features" not in named.err
-=======
-    assert (named.code, named.err.endswith("; pass --text review\n")) == (3, True)
->>>>>>> run-folder
     listed = pseudocal("calibrate", hub, "reviews.txt", "-o", "out")
     assert (listed.code, listed.err.endswith("; pass --text text\n")) == (3, True)
     Path("two.csv").write_text("title,review\nStory,Superb.\nStory,Dull.\n")
