@@ -78,6 +78,7 @@ ALL_WORKERS = 100_000  # more workers than any cluster has
 PART = "part-{:06d}.npz"
 PACKED = "evidence."  # how the names of packed evidence begin in a part
 SECOND = "second_{}"
+UNREADABLE = "unreadable"  # in a part: its inputs that could not be read, and why, as JSON
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,17 @@ class BlockPlan:
         )
         names = [block.name for block in self.blocks]
         rows = [[b.rows.tolist() for b in getattr(block, "batches", ())] for block in self.blocks]
-        text = json.dumps([settings, reading_options(job), names, rows], default=str)
+        models = [_stamps(name) for name in (job.model, *settings["second_opinion"])]
+        text = json.dumps([settings, reading_options(job), models, names, rows], default=str)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _stamps(model: str) -> list[tuple[str, int, int]]:
+    """The sizes and times of the files of a model, which tell whether it was replaced."""
+    path = Path(model)
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    found = [(file, file.stat()) for file in files if file.is_file()]
+    return [(str(file), status.st_size, status.st_mtime_ns) for file, status in found]
 
 
 def collect_on_ray(job: Job, models: Models, folder: Path) -> Progress:
@@ -192,16 +202,16 @@ class CollectWork:
 
     def _collect(
         self, predict: Checked, seconds: list[Any], _: int, item: tuple[int, Block]
-    ) -> dict[str, str]:
-        """Collect a block, write its file, and return the inputs that could not be read."""
+    ) -> None:
+        """Collect a block, and write its file."""
         number, block = item
         contents = contents_of(block, self.source)
         part = self._mixed(predict, seconds, contents, number)
         if not self.mixed:
             part = self._predicted(predict, seconds, contents)
+        part[UNREADABLE] = np.array(json.dumps(contents.unreadable))
         with replacing(self.out / PART.format(number)) as aside:
             np.savez(aside, **part)
-        return contents.unreadable
 
     def _mixed(
         self, predict: Checked, seconds: list[Any], contents: Any, number: int
@@ -345,9 +355,14 @@ class Parts:
                     result = next(results)
                     if isinstance(result, Failure):
                         self.skipped.add(self._blocks.blocks[number].name, result.reason)
-                    else:
-                        self.unreadable.update(result)
+                if self.path(number).exists():
+                    self.unreadable.update(self._unreadable(number))
                 yield number
+
+    def _unreadable(self, number: int) -> dict[str, str]:
+        with np.load(self.path(number), allow_pickle=False) as part:
+            found: dict[str, str] = json.loads(str(part[UNREADABLE]))
+        return found
 
     def _packed(self, number: int) -> dict[str, NDArray[Any]]:
         with np.load(self.path(number), allow_pickle=False) as part:
@@ -358,9 +373,10 @@ class Parts:
             }
 
     def columns(self, number: int) -> dict[str, NDArray[Any]]:
-        """What a block consists of beside its evidence."""
+        """The predictions of a block."""
         with np.load(self.path(number), allow_pickle=False) as part:
-            return {name: part[name] for name in part.files if not name.startswith(PACKED)}
+            names = [name for name in part.files if not name.startswith(PACKED)]
+            return {name: part[name] for name in names if name != UNREADABLE}
 
     @property
     def there(self) -> list[int]:

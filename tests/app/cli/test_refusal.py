@@ -82,18 +82,16 @@ def check_refused(out: Path, used: str = "mixup") -> Calibration:
 
 
 def check_said(out: Path, printed: str, refused: float) -> None:
-    headline, temperature = printed.splitlines()[:2]
-    assert headline.endswith("Nothing was changed.")
+    temperature = printed.splitlines()[1]
     assert temperature == f"T = 1 (fitted {refused:.3f}, rejected); model unchanged"
     assert "calibrated model:" not in printed
-    page, usage = (
-        (out / "report.html").read_text(),
-        json.loads((out / "report.json").read_text())["usage"],
-    )
-    assert usage.endswith("# T = 1: the model as it is\n")
-    assert "Use the model as it is, with T = 1." in page
-    assert "T = 1 takes the place of the temperature that was fitted" in page
-    assert "The calibrated model:" not in page
+    report = json.loads((out / "report.json").read_text())
+    assert report["headline"]["code"] == "rejected_estimated"
+    assert report["usage"].endswith("# T = 1: the original model\n")
+    page = (out / "report.html").read_text()
+    assert "Keep using the original model." in page
+    assert "T = 1 replaces the fitted temperature" in page
+    assert "Calibrated model:" not in page
 
 
 @pytest.mark.parametrize("kind", ["onnx", "pt2", "torchscript", "sklearn", "callable"])
@@ -166,21 +164,15 @@ def test_on_a_cluster(ray, predict, pseudocal, tabular, collapsed, features, tmp
     assert done.code == 0, done.err
     check_said(out, done.out, check_refused(out).refused)
     if predict == "seen":
-        assert not (
-            out / "predictions"
-        ).exists()  # those of the earlier run have another temperature
         return
-    [table] = [
-        pyarrow.parquet.read_table(path).to_pydict()
-        for path in (out / "predictions").glob("part-*")
-    ]
+    table = pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()
+    assert table["confidence_after"] == table["confidence_before"]
     assert pseudocal("calibrate", collapsed["onnx"], features, "-o", tmp_path / "here").code == 0
-    np.testing.assert_allclose(
-        table["probabilities"], softmax(np.load(tmp_path / "here" / "logits.npy")), atol=1e-5
-    )
+    probabilities = softmax(np.load(tmp_path / "here" / "logits.npy"))
+    np.testing.assert_allclose(table["confidence_after"], probabilities.max(axis=1), atol=1e-5)
 
 
-def answers_of(out: Path, labels: np.ndarray, n: int) -> Path:
+def labels_of(out: Path, labels: np.ndarray, n: int) -> Path:
     rows = rows_to_label(np.load(out / "logits.npy"), n)
     with (out.parent / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows(
@@ -198,9 +190,9 @@ def test_labels_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
     check_refused(out)
     logits = np.load(out / "logits.npy")
     labels = (logits / 3 + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(axis=1)
-    answers = answers_of(out, labels, 60)
-    both = ("calibrate", collapsed["onnx"], features, "-o", tmp_path / "both", "--labels", answers)
-    for folder, words in ((out, ("refine", out, answers)), (tmp_path / "both", both)):
+    file = labels_of(out, labels, 60)
+    both = ("calibrate", collapsed["onnx"], features, "-o", tmp_path / "both", "--labels", file)
+    for folder, words in ((out, ("refine", out, file)), (tmp_path / "both", both)):
         done = pseudocal(*words)
         assert done.code == 0, done.err
         calibration = Calibration.load(folder / "calibration.json")
@@ -212,7 +204,7 @@ def test_labels_outrank_a_refusal(pseudocal, collapsed, features, tmp_path):
             None, {"x": np.load(features)}
         )
         np.testing.assert_allclose(said * calibration.temperature, logits, rtol=1e-3, atol=1e-3)
-        assert "T = 1 takes the place" not in (folder / "report.html").read_text()
+        assert "T = 1 replaces" not in (folder / "report.html").read_text()
 
 
 def test_in_python_it_is_a_warning_and_the_result_is_short(collapsed, features, tmp_path):
@@ -244,7 +236,7 @@ def test_exit_codes_tell_the_verdicts_apart(pseudocal, tabular, collapsed, featu
         labels = (logits / temperature + np.random.default_rng(0).gumbel(size=logits.shape)).argmax(
             axis=1
         )
-        refine = ("refine", out, answers_of(out, labels, n), "-q")
+        refine = ("refine", out, labels_of(out, labels, n), "-q")
         assert (pseudocal(*refine).code, pseudocal(*refine, "--exit-code").code) == (
             0,
             VERDICT_CODES[verdict],
