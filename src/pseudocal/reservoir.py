@@ -10,12 +10,13 @@ rows with keys up to its `ceiling`, and merging lowers the ceiling of both to th
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Labelled
+from pseudocal.arrays import InputError, Labelled, as_labels, as_weights, check_rows
 
 Rows = NDArray[np.void]  # structured: logits, label, weight, key, and group if there are groups
 PIECE = 1 << 17  # rows that are copied at a time: an image may have millions of pixels
@@ -34,6 +35,74 @@ class Sample(NamedTuple):
     rows: Rows | None
     seen: int
     ceiling: float
+
+
+def check_sample(
+    sample: Sample,
+    name: str,
+    *,
+    columns: int | None,
+    classes: int,
+    groups: Sequence[tuple[int, ...]],
+) -> None:
+    """Refuse a sample that no reservoir could have: it may come from a file of somebody else.
+
+    >>> check_sample(Sample(None, 5, math.inf), "real", columns=3, classes=3, groups=())
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: real has 0 rows of 5 that were seen
+
+    Args:
+        sample: The sample.
+        name: What it is called, for the error message.
+        columns: The number of logits of a row; None for any number of features.
+        classes: The number of classes.
+        groups: The shapes that the groups of a row may have; empty if rows have no groups.
+
+    """
+    rows = sample.rows
+    if rows is not None:
+        _check_row_type(rows, name, columns, groups)
+    held = 0 if rows is None else len(rows)
+    all_kept = sample.ceiling == math.inf
+    if held > sample.seen or (all_kept and held < sample.seen) or (held == 0 and sample.seen > 0):
+        raise InputError(f"{name} has {held} rows of {sample.seen} that were seen")
+    if math.isnan(sample.ceiling):
+        raise InputError(f"{name} has NaN as its ceiling")
+    if rows is None or held == 0:
+        return
+    check_rows(rows["logits"])
+    as_labels(rows["label"], rows["logits"] if columns else np.empty((held, classes)))
+    as_weights(rows["weight"], held)
+    keys = rows["key"]
+    if not np.all((keys >= 0) & (keys <= min(1.0, sample.ceiling))):
+        raise InputError(f"{name} has keys that are not from 0 to {min(1.0, sample.ceiling):g}")
+    if groups and rows["group"].min() < 0:
+        raise InputError(f"{name} has a negative group")
+
+
+def _check_row_type(
+    rows: NDArray[Any], name: str, columns: int | None, groups: Sequence[tuple[int, ...]]
+) -> None:
+    """Refuse rows of other columns than `_row_type` has."""
+    found = rows.dtype
+    expected = ["logits", "label", "weight", "key"]
+    if groups:
+        expected.append("group")
+    if rows.ndim != 1 or list(found.names or ()) != expected:
+        raise InputError(
+            f"{name} is {found} of shape {rows.shape}, not rows of {', '.join(expected)}"
+        )
+    logits = found["logits"]
+    width = logits.shape[0] if len(logits.shape) == 1 else 0
+    of_floats = logits.base in (np.float16, np.float32, np.float64)
+    if not of_floats or width == 0 or (columns is not None and width != columns):
+        raise InputError(f"{name} has logits of {logits.base} and shape {logits.shape}")
+    plain = {"label": np.int64, "weight": np.float64, "key": np.float64}
+    for column, dtype in plain.items():
+        if found[column] != dtype:
+            raise InputError(f"{name} has {column} of {found[column]}")
+    if groups and (found["group"].base != np.int64 or found["group"].shape not in groups):
+        raise InputError(f"{name} has groups of {found['group']}")
 
 
 class Reservoir:

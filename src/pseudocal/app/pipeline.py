@@ -29,7 +29,6 @@ from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.pseudocal import unmixed_calibration
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode
-from pseudocal.skipped import one_line
 
 Steps = Generator[Note | Tick, None, Result]
 
@@ -129,7 +128,7 @@ def refine_steps(
     with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
         run = Run.open(out, trust_paths=trust_paths)
         given = read_labels(labels, run, sampling)
-        calibration = _conclude_again(run, given)
+        calibration = conclude(run, given)
         model = None
         if calibration.refused is None:
             model = reopen_model(run, trust=trust, device=device)
@@ -139,16 +138,6 @@ def refine_steps(
                 yield Note(reason)
         result = render(run, calibration, aside, model=model, labels=given)
     return _published(result, out)
-
-
-def _conclude_again(run: Run, labels: LabelSample) -> Calibration:
-    """Conclude from a folder that may come from somebody else, with numbers that make no sense."""
-    try:
-        return conclude(run, labels)
-    except InputError:
-        raise
-    except (ArithmeticError, IndexError, ValueError, RuntimeWarning) as error:
-        raise InputError(f"{run.folder} has damaged evidence: {one_line(error)}") from error
 
 
 def _published(result: Result, out: Path) -> Result:

@@ -47,7 +47,7 @@ from pseudocal.app.records import decode_json, encode_json
 from pseudocal.arrays import InputError, Inputs, Logits, Maps, check_rows
 from pseudocal.calibrators import Calibration, PseudoCal
 from pseudocal.calibrators.calibration import versions
-from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.evidence import Evidence, check_packed
 from pseudocal.files import allocate_array, brief, is_inside, own_file, replacing
 from pseudocal.maps import rows_at
 
@@ -76,7 +76,7 @@ COLLECTED = (
     JOB,
     *(SECOND.format(i) for i in range(MOST_SECOND)),
 )
-MODEL_FILES = (MODEL_FOLDER, "model.onnx", "model.pt", "model.pt2")
+MODEL_FILES = (MODEL_FOLDER, "model.onnx", "model.pt", "model.pt2", "model.pth")
 RENDERED = (
     CALIBRATION,
     REPORT,
@@ -369,9 +369,11 @@ class Run:
         evidence = self.record.method.empty_evidence()
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                evidence.merge(dict(arrays))
-        except InputError:
-            raise
+                packed = dict(arrays)
+            check_packed(packed, self.logits.shape[1], of_pixels=self.pixels is not None)
+            evidence.merge(packed)
+        except InputError as error:
+            raise error.reworded(f"{path} is damaged: {error.message}") from error
         except Exception as error:  # a damaged archive may raise anything
             raise InputError(f"{path} is damaged: {type(error).__name__}: {error}") from error
         return evidence

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import Labelled, Logits, Predictor
+from pseudocal.arrays import InputError, Labelled, Logits, Predictor
 from pseudocal.calibrators.agreement import (
     Agreement,
     Opinion,
@@ -21,10 +21,15 @@ from pseudocal.calibrators.agreement import (
     count_agreement,
     find_mistakes,
 )
-from pseudocal.calibrators.surrogate import PACKED, SurrogateBatch, SurrogateSample
+from pseudocal.calibrators.surrogate import (
+    PACKED,
+    SurrogateBatch,
+    SurrogateSample,
+    check_surrogate,
+)
 from pseudocal.mixup.pairs import Pairs
 from pseudocal.randomness import Streams
-from pseudocal.reservoir import Reservoir, Sample
+from pseudocal.reservoir import Reservoir, Sample, check_sample
 from pseudocal.scaling import TemperatureScaling, fit_temperature
 
 # pixels of an image are strongly correlated: a quarter of the memory is enough for them
@@ -32,6 +37,8 @@ LESS_FOR_PIXELS = 4
 MOST_SHAPES = 1000  # shapes of inputs that are remembered for the error message
 # mixup samples before the standard error is compared with the tolerance for the first time
 FIRST_LOOK = 64
+LARGEST_COUNT = 2**53  # up to which floats are exact
+ROUNDING = 1 + 1e-6  # sums of many floats may exceed each other by this
 
 Packed = dict[str, NDArray[Any]]
 
@@ -316,6 +323,86 @@ class Evidence:
             f"expected target inputs of at least two predicted classes, got one predicted class for all {rows}: "
             "a model that always predicts the same class cannot be calibrated by mixing its inputs"
         )
+
+
+def check_packed(packed: Packed, classes: int, *, of_pixels: bool = False) -> None:
+    """Refuse what `Evidence.pack` could not have returned: it may come from somebody else.
+
+    >>> packed = Evidence(2**20, Streams(0, 0)).pack()
+    >>> check_packed(packed, classes=3)
+    >>> check_packed(packed | {"counts": -packed["counts"]}, classes=3)
+    Traceback (most recent call last):
+    pseudocal.arrays.InputError: the evidence counts [0, 0, 0, -1, 0, 0]
+
+    Args:
+        packed: The evidence.
+        classes: The number of classes.
+        of_pixels: Whether each row is a pixel, so that rows have groups.
+
+    """
+    unknown = set(packed) - {"counts", "ceilings", "opinions", "mixup", "real", *PACKED}
+    if unknown:
+        raise InputError(f"the evidence has an unknown array {min(unknown)!r}")
+    counts = _numbers(packed, "counts", np.int64, 6)
+    forward_passes, epochs, mixup_samples, real = counts[2:]
+    in_range = all(0 <= count <= LARGEST_COUNT for count in counts)
+    if not in_range or not 1 <= epochs <= max(1, forward_passes):
+        raise InputError(f"the evidence counts {counts}")
+    below_mixup, below_real = _numbers(packed, "ceilings", np.float64, 2)
+    check_sample(
+        Sample(packed.get("mixup"), mixup_samples, below_mixup),
+        "mixup",
+        columns=classes,
+        classes=classes,
+        groups=[(), (2,)] if of_pixels else (),
+    )
+    check_sample(
+        Sample(packed.get("real"), real, below_real),
+        "real",
+        columns=classes,
+        classes=classes,
+        groups=[()] if of_pixels else (),
+    )
+    if "opinions" in packed:
+        _check_opinions(packed["opinions"], classes, epochs, mixup_samples)
+    if PACKED[0] in packed:
+        check_surrogate(packed, classes)
+    elif not packed.keys().isdisjoint(PACKED):
+        raise InputError(f"the evidence has no {PACKED[0]}")
+
+
+def _numbers(packed: Packed, name: str, dtype: Any, size: int) -> list[Any]:
+    """A few numbers of packed evidence."""
+    if name not in packed:
+        raise InputError(f"the evidence has no {name}")
+    array = packed[name]
+    if array.dtype != dtype or array.shape != (size,):
+        raise InputError(f"{name} is {array.dtype} of shape {array.shape}, not {size} numbers")
+    found: list[Any] = array.tolist()
+    return found
+
+
+def _check_opinions(array: NDArray[Any], classes: int, epochs: int, mixup_samples: int) -> None:
+    """Refuse counts of second models that contradict each other."""
+    of_one = len(fields(Opinion)) * classes
+    if array.dtype != np.float64 or array.ndim != 1 or len(array) < 1 + of_one:
+        raise InputError(f"opinions is {array.dtype} of shape {array.shape}")
+    if array[0] * of_one != len(array) - 1:
+        raise InputError(f"opinions has {len(array) - 1} counts of {array[0]:g} second models")
+    if not np.all((array >= 0) & (array <= LARGEST_COUNT)):
+        raise InputError("opinions has counts that are negative, infinite or NaN")
+    for numbers in array[1:].reshape(-1, len(fields(Opinion)), classes):
+        opinion = Opinion(*numbers)
+        agreed = np.all(opinion.agreed <= opinion.inputs)
+        confident = np.all(opinion.second_confidence <= opinion.inputs * ROUNDING)
+        shared = np.all(opinion.shared <= opinion.mistakes * ROUNDING)
+        # by the inequality of Cauchy and Schwarz
+        most = float(opinion.squares.sum()) * mixup_samples * ROUNDING
+        weighted = float(opinion.mistakes.sum()) ** 2 <= most
+        if not (agreed and confident and shared and weighted):
+            raise InputError("opinions has counts that contradict each other")
+        if opinion.inputs.sum() < epochs:
+            raise InputError(f"opinions has {opinion.inputs.sum():g} inputs in {epochs} epochs")
 
 
 def _merge(reservoir: Reservoir, sample: Sample) -> None:

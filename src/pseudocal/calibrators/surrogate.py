@@ -29,7 +29,7 @@ from pseudocal.calibrators.folded_ridge import SURROGATE_FOLDS, FoldedRidge, Uni
 from pseudocal.mixup.pairs import Classes, Pairs, with_different_classes
 from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.randomness import Streams, row_keys
-from pseudocal.reservoir import Reservoir, Sample
+from pseudocal.reservoir import Reservoir, Sample, check_sample
 
 ROWS_SHARE = 3 / 4  # of the memory is for the inputs, the rest for mixup samples
 KEY_RANGE = 2.0**63  # keys of rows are below
@@ -219,6 +219,25 @@ def feature_rows(output: Any, n: int) -> NDArray[np.float32]:
     if not np.isfinite(found).all():
         raise InputError("expected finite features, got NaN or infinite ones")
     return found
+
+
+def check_surrogate(packed: Mapping[str, NDArray[Any]], classes: int) -> None:
+    """Refuse what `SurrogateSample.pack` could not have returned."""
+    numbers = packed[PACKED[0]]
+    if numbers.dtype != np.float64 or numbers.shape != (6,):
+        raise InputError(f"{PACKED[0]} is {numbers.dtype} of shape {numbers.shape}, not 6 numbers")
+    memory, scaled, rows_seen, rows_ceiling, mixup_seen, mixup_ceiling = numbers.tolist()
+    whole = [float(n).is_integer() and 0 <= n <= 2**53 for n in (memory, rows_seen, mixup_seen)]
+    if not all(whole) or memory < 2**16 or scaled not in (0.0, 1.0):
+        raise InputError(f"{PACKED[0]} is {numbers.tolist()}")
+    rows = Sample(packed.get(PACKED[1]), int(rows_seen), rows_ceiling)
+    mixup = Sample(packed.get(PACKED[2]), int(mixup_seen), mixup_ceiling)
+    check_sample(rows, PACKED[1], columns=None, classes=classes, groups=[()])
+    check_sample(mixup, PACKED[2], columns=None, classes=classes, groups=[(2,)])
+    if rows.rows is None or mixup.rows is None:
+        return
+    if mixup.rows.dtype["logits"] != rows.rows.dtype["logits"]:
+        raise InputError("the inputs and the mixup samples of the surrogate have other features")
 
 
 class SurrogateSample:

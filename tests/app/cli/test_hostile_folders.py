@@ -24,6 +24,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.lib.recfunctions
 import pytest
 from PIL import Image
 
@@ -912,21 +913,32 @@ def test_evidence_that_is_no_archive(damage, hostile, capsys):
         one.check(*one.commands("--trust-paths")[what], capsys=capsys)
 
 
-def test_evidence_that_is_something_else(hostile, capsys):
-    one = hostile()
+@pytest.mark.parametrize("kind", ["images", "segmentation"])
+def test_evidence_that_is_something_else(kind, hostile, capsys):
+    one = hostile(kind)
     with np.load(one.run.out / "evidence.npz") as file:
         columns = dict(file)
-    assert len(columns) >= 5
-    for name, column in columns.items():
-        for odd in ODD:
-            np.savez(one.out / "evidence.npz", **(columns | {name: odd(column)}))
-            one.check(*one.commands("--trust-paths")["refine"], capsys=capsys)
+    assert set(columns) - {"opinions"} == {"counts", "ceilings", "mixup", "real"}
+    damaged = [{name: odd(column)} for name, column in columns.items() for odd in ODD]
+    damaged += [{name: np.array([Acting()], dtype=object)} for name in columns]
+    damaged += [{"further": np.zeros(3)}]
+    damaged += [{name: without_groups(columns[name])} for name in ("mixup", "real")]
+    for change in damaged:
+        np.savez(one.out / "evidence.npz", **(columns | change), allow_pickle=True)
+        assert one.check(*one.commands("--trust-paths")["refine"], capsys=capsys) == 3, change
+    for name in set(columns) - {"opinions"}:
         others = {key: value for key, value in columns.items() if key != name}
         np.savez(one.out / "evidence.npz", **others)
-        one.check(*one.commands("--trust-paths")["refine"], capsys=capsys)
-        acting = np.array([Acting()], dtype=object)
-        np.savez(one.out / "evidence.npz", **(columns | {name: acting}), allow_pickle=True)
-        one.check(*one.commands("--trust-paths")["refine"], capsys=capsys)
+        assert one.check(*one.commands("--trust-paths")["refine"], capsys=capsys) == 3, name
+
+
+def without_groups(rows: Any) -> Any:
+    """Rows with a group where they have none, and the other way round."""
+    names = [name for name in rows.dtype.names if name != "group"]
+    if "group" in rows.dtype.names:
+        return np.lib.recfunctions.repack_fields(rows[names])
+    group = np.zeros(len(rows), dtype=np.int64)
+    return np.lib.recfunctions.append_fields(rows, "group", group, usemask=False)
 
 
 def change_model(path: Path, name: str) -> None:
