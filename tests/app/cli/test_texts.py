@@ -79,7 +79,7 @@ def texts_of(reviews: Path) -> list[str]:
         return [row["review"] for row in csv.DictReader(file)]
 
 
-def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
+def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_labels(
     pseudocal, bert, reviews, tmp_path
 ):
     import torch
@@ -91,7 +91,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
     assert done.code == 0, done.err
     assert "120 texts of the column 'review'" in done.err
     assert (
-        f"next: a few answers of a person tell more: pseudocal label {tmp_path / 'out'} -n 20"
+        f"Next: label 50 inputs to measure this: pseudocal label {tmp_path / 'out'} -n 50"
         in done.out
     )
     assert "verdict: caution" in done.out
@@ -100,7 +100,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
     assert "no estimate" in done.out
     assert " after" not in done.out.split("verdict")[0]
     report = (tmp_path / "out" / "report.html").read_text()
-    assert "Nothing was fitted, and nothing says how far it holds." in report
+    assert "Nothing was fitted, and nothing was checked without labels." in report
     assert re.search(
         r"Least confident inputs.*<span>a \w+ story, (very )*long</span>", report, re.DOTALL
     )
@@ -112,7 +112,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
     )
     assert [
         words
-        for words in (*of_a_fit, "Accuracy, estimated", "expected to be wrong")
+        for words in (*of_a_fit, "Estimated accuracy", "expected error")
         if words in report
     ] == []
     calibration = Calibration.load(tmp_path / "out" / "calibration.json")
@@ -205,7 +205,7 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
     options = ("-o", tmp_path / "out", "--ground-truth", tmp_path / "labels.txt", "--json")
     done = pseudocal("calibrate", bert, tmp_path / "reviews.txt", *options)
     assert done.code == 0, done.err
-    assert {row["metric"] for row in json.loads(done.out)["measured"]} >= {"ece", "accuracy"}
+    assert {row["metric"] for row in json.loads(done.out)["metrics"]} >= {"ece", "accuracy"}
     report = (tmp_path / "out" / "report.html").read_text()
     by_name = (
         "--calibration",
@@ -216,9 +216,9 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
         "evaluate", tmp_path / "out" / "logits.npy", tmp_path / "labels.txt", *by_name
     )
     assert [row["before"] for row in json.loads(scored.out)] == [
-        row["before"] for row in json.loads(done.out)["measured"]
+        row["before"] for row in json.loads(done.out)["metrics"]
     ]
-    assert "Accuracy, measured" in report
+    assert "Accuracy, ground truth" in report
     assert (
         "Reliability of the inputs before" in report,
         "Reliability of the inputs after" in report,
@@ -265,7 +265,7 @@ def test_what_is_not_understood_leads_to_texts(
     )
     assert (
         second.code,
-        "expected no second opinion on inputs that cannot be mixed" in second.err,
+        "a second opinion needs mixup samples" in second.err,
     ) == (3, True)
     (bert.parent / "plain").mkdir(exist_ok=True)
     for name in ("config.json", "model.safetensors"):
