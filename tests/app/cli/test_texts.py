@@ -79,7 +79,7 @@ def texts_of(reviews: Path) -> list[str]:
         return [row["review"] for row in csv.DictReader(file)]
 
 
-def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
+def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_labels(
     pseudocal, bert, reviews, tmp_path
 ):
     import torch
@@ -90,23 +90,20 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
     )  # one column of texts
     assert done.code == 0, done.err
     assert "120 texts of the column 'review'" in done.err
-    assert (
-        f"next: a few answers of a person tell more: pseudocal label {tmp_path / 'out'} -n 20"
-        in done.out
-    )
+    assert f"pseudocal label {tmp_path / 'out'} -n 50" in done.out
     assert "verdict: caution" in done.out
     why = (Reason(ReasonCode.TEXTS_NOT_MIXED), Reason(ReasonCode.NOTHING_FITTED))
     assert all(f"  {reason}\n" in done.out for reason in why)
-    assert "no estimate" in done.out
+    assert "no estimated accuracy" in done.out
     assert " after" not in done.out.split("verdict")[0]
     report = (tmp_path / "out" / "report.html").read_text()
-    assert "Nothing was fitted, and nothing says how far it holds." in report
+    assert "Nothing was fitted: the confidences are those of the model." in report
     assert re.search(
         r"Least confident inputs.*<span>a \w+ story, (very )*long</span>", report, re.DOTALL
     )
     of_a_fit = (
         "not significantly different",
-        "interval of the temperature",
+        "95% interval",
         "changed most",
         "after calibration",
     )
@@ -149,7 +146,7 @@ def test_a_text_classifier_is_predicted_without_mixup_and_calibrated_by_answers(
     assert not (tmp_path / "out" / "model").exists()
     done = pseudocal("refine", tmp_path / "out", tmp_path / "labels.csv")
     assert done.code == 0, done.err
-    assert "measured on 40 answers" in done.out
+    assert "measured on 40 labels" in done.out
     refined = Calibration.load(tmp_path / "out" / "calibration.json")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "out" / "model"
@@ -205,7 +202,7 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
     options = ("-o", tmp_path / "out", "--ground-truth", tmp_path / "labels.txt", "--json")
     done = pseudocal("calibrate", bert, tmp_path / "reviews.txt", *options)
     assert done.code == 0, done.err
-    assert {row["metric"] for row in json.loads(done.out)["measured"]} >= {"ece", "accuracy"}
+    assert {row["metric"] for row in json.loads(done.out)["metrics"]} >= {"ece", "accuracy"}
     report = (tmp_path / "out" / "report.html").read_text()
     by_name = (
         "--calibration",
@@ -216,13 +213,11 @@ def test_labels_are_measured_on_texts_too(pseudocal, bert, reviews, tmp_path):
         "evaluate", tmp_path / "out" / "logits.npy", tmp_path / "labels.txt", *by_name
     )
     assert [row["before"] for row in json.loads(scored.out)] == [
-        row["before"] for row in json.loads(done.out)["measured"]
+        row["before"] for row in json.loads(done.out)["metrics"]
     ]
-    assert "Accuracy, measured" in report
-    assert (
-        "Reliability of the inputs before" in report,
-        "Reliability of the inputs after" in report,
-    ) == (True, False)
+    assert "Accuracy, ground truth" in report
+    assert "Reliability before calibration (inputs)" in report
+    assert "Reliability after calibration" not in report
 
 
 def test_a_pipeline_of_scikit_learn_takes_texts(pseudocal, reviews, tmp_path):
@@ -263,10 +258,7 @@ def test_what_is_not_understood_leads_to_texts(
     second = pseudocal(
         "calibrate", bert, reviews, "-o", "out", "--text", "review", "--second-opinion", bert
     )
-    assert (
-        second.code,
-        "expected no second opinion on inputs that cannot be mixed" in second.err,
-    ) == (3, True)
+    assert (second.code, "a second opinion needs mixup samples" in second.err) == (3, True)
     (bert.parent / "plain").mkdir(exist_ok=True)
     for name in ("config.json", "model.safetensors"):
         (bert.parent / "plain" / name).write_bytes((bert / name).read_bytes())
