@@ -102,8 +102,8 @@ def test_pixels_are_labelled_and_refine_does_what_the_library_says(pseudocal, fr
     asked = rows_to_label(kept.logits, 60, groups=kept.pixels.image)
     spots = [[int(row["y"]), int(row["x"])] for row in rows]
     assert spots == np.stack([kept.pixels.y[asked], kept.pixels.x[asked]], axis=1).tolist()
-    answers = labelled(out, frames / "masks", frames / "labels.csv")
-    done = pseudocal("refine", out, answers)
+    file = labelled(out, frames / "masks", frames / "labels.csv")
+    done = pseudocal("refine", out, file)
     assert done.code == 0, done.err
     masks = [np.asarray(Image.open(frames / "masks" / name)) for name in kept.record.names]
     labels = np.array(
@@ -117,7 +117,7 @@ def test_pixels_are_labelled_and_refine_does_what_the_library_says(pseudocal, fr
     assert (after.temperature, after.measured) == (expected.temperature, expected.measured)
     count = int((labels >= 0).sum())
     assert f"measured on {count} labelled pixels" in done.out
-    assert f"Verdict, measured on {count} answered pixels" in (out / "report.html").read_text()
+    assert f"Verdict, measured on {count} labels" in (out / "report.html").read_text()
     table = pyarrow.parquet.read_table(out / "predictions.parquet")
     for name in ("file", "class", "class_fraction", "confidence_before", "fractions"):
         assert table[name] == first[name]
@@ -130,11 +130,11 @@ def test_pixels_are_labelled_and_refine_does_what_the_library_says(pseudocal, fr
 
 def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
     pseudocal("label", out, "-n", 40)
-    answers = labelled(out, frames / "masks", frames / "labels.csv")
+    file = labelled(out, frames / "masks", frames / "labels.csv")
     start = content(out)
     results = []
     for _ in range(2):
-        assert pseudocal("refine", out, answers).code == 0
+        assert pseudocal("refine", out, file).code == 0
         results.append(content(out))
     assert results[0] == results[1]
     assert results[0].keys() == start.keys()
@@ -143,7 +143,7 @@ def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
         for name in ("logits.npy", "pixels.npz", "probe.npy", "run.json")
     )
     words = ("segmenter_by_colour:predict", frames / "images", "-o", frames / "both", *PREPARED)
-    assert pseudocal("calibrate", *words, "--labels", answers).code == 0
+    assert pseudocal("calibrate", *words, "--labels", file).code == 0
     both = content(frames / "both")
     differ = {name for name in both if both[name] != results[0][name]}
     assert differ <= {
@@ -152,7 +152,7 @@ def test_twice_gives_the_same_files_and_one_go_too(pseudocal, frames, out):
         "job.toml",
         "run.json",
     }  # they say when they were made, and what was asked
-    assert pseudocal("calibrate", *words, "--labels", answers, "--no-logits").code == 0
+    assert pseudocal("calibrate", *words, "--labels", file, "--no-logits").code == 0
     left = set(content(frames / "both"))
     assert set(both) - left == {
         "evidence.npz",
@@ -187,10 +187,8 @@ def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(ps
     )
     assert after["ece"]["after"]["value"] < after["ece"]["before"]["value"] - 0.1
     report = json.loads((out / "report.json").read_text())
-    assert len(report["segmentation"]["maps"]) == 6
-    assert all(
-        one["correct"].startswith("data:image/png") for one in report["segmentation"]["maps"]
-    )
+    assert len(report["maps"]) == 6
+    assert all(one["correct"].startswith("data:image/png") for one in report["maps"])
     assert report["data"]["preparation"].endswith("; figures from a sample of the pixels")
 
 
@@ -205,8 +203,8 @@ def test_what_is_kept_does_not_grow_and_every_image_counts_the_same(pseudocal, f
         assert pseudocal("calibrate", *words, "--seed", seed).code == 0
         assert Run.open(frames / "out").row_names == kept.row_names
     assert pseudocal("label", frames / "out", "-n", 20).code == 0
-    answers = labelled(frames / "out", frames / "masks", frames / "labels.csv")
-    assert pseudocal("refine", frames / "out", answers).code == 0
+    file = labelled(frames / "out", frames / "masks", frames / "labels.csv")
+    assert pseudocal("refine", frames / "out", file).code == 0
 
 
 def test_what_is_wrong_with_labels_of_pixels(pseudocal, frames, out):

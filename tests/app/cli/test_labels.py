@@ -130,12 +130,10 @@ def test_refine_does_what_the_library_says_and_brings_everything_up_to_date(
     assert " mixup samples of " not in done.out
     report = json.loads((out / "report.json").read_text())
     assert report["calibration"]["temperature"] == after.temperature
-    assert (report["reliability"]["of"], sum(report["reliability"]["before"]["count"])) == (
-        "answers",
-        50,
-    )
+    assert report["reliability"]["source"] == "labels"
+    assert sum(report["reliability"]["before"]["count"]) == 50
     page = (out / "report.html").read_text()
-    assert "Verdict, measured on 50 answers" in page
+    assert "Verdict, measured on 50 labels" in page
     assert "Accuracy, estimated" not in page
     confidences = pyarrow.parquet.read_table(out / "predictions.parquet").to_pydict()[
         "confidence_after"
@@ -210,8 +208,13 @@ def test_what_is_no_class_is_counted_and_names_may_stand_for_classes(
         measured.accuracy
         == Calibration.load(out / "calibration.json").refined(logits, expected).measured.accuracy
     )
-    said = json.loads(done.out)
-    assert any("the target has other classes" in text for text in said["cautions"])
+    report = json.loads((out / "report.json").read_text())
+    facts = {fact["code"]: fact for fact in report["facts"]}
+    assert facts["none_of_these"]["level"] == "caution"
+    assert facts["none_of_these"]["values"] == {"n": 1, "labels": 29}
+    assert facts["cannot_tell"]["values"] == {"n": 1}
+    cautions = json.loads(done.out)["cautions"]
+    assert any('said "none of these"' in text for text in cautions)
     done = pseudocal("refine", out, tmp_path / "a.csv")
     assert "cannot tell: 1, skipped" in done.out
     assert (f"pseudocal label {out} -n {30 + (measured.more_labels or 0)}" in done.out) == bool(
@@ -367,7 +370,7 @@ def test_what_is_refused(pseudocal, tabular, features, truth, out, tmp_path, mon
         "--batch-size",
         "64",
     )
-    assert "expected frames of shape" in pseudocal("label", tmp_path / "maps").err
+    assert "frames must have shape" in pseudocal("label", tmp_path / "maps").err
     pseudocal("calibrate", tabular["onnx"], features, "-o", out, "--no-logits")
     assert not (out / "logits.npy").exists()
     assert not (out / "run.json").exists()

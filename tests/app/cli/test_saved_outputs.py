@@ -1,4 +1,4 @@
-"""Saved outputs of any model are enough for questions, answers, scores and calibrated probabilities."""
+"""Saved outputs of any model are enough for labelling, scores and calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -35,21 +35,32 @@ def write(path: Path, rows: list[Any]) -> Path:
     return path
 
 
-def answered(
+def labels_file(
     path: Path, logits: np.ndarray, truth: np.ndarray, names: list[str], n: int = 60
 ) -> Path:
     rows = rows_to_label(logits, n)
     return write(path, [["file", "label"], *([names[row], truth[row]] for row in rows)])
 
 
-def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, truth, tmp_path):
+def content(out: Path) -> dict[str, Any]:
+    """The files of a run, without the time when it was made."""
+    dated = ("report.json", "report.html", "run.json")
+    found: dict[str, Any] = {
+        path.name: path.read_bytes() for path in out.iterdir() if path.name not in dated
+    }
+    report = json.loads((out / "report.json").read_text())
+    del report["timing"]
+    return found | {"report.json": report}
+
+
+def test_logits_are_labelled_and_refined_without_a_model(pseudocal, logits, truth, tmp_path):
     np.save(tmp_path / "logits.npy", logits)
     done = pseudocal("label", tmp_path / "logits.npy", "-n", 60)
     out = tmp_path / "logits"
     assert done.code == 0, done.err
     assert f"pseudocal refine {out} labels.csv" in done.out
-    answers = answered(tmp_path / "labels.csv", logits, truth, [str(i) for i in range(N)])
-    done = pseudocal("refine", out, answers)
+    labels = labels_file(tmp_path / "labels.csv", logits, truth, [str(i) for i in range(N)])
+    done = pseudocal("refine", out, labels)
     assert done.code == 0, done.err
     assert "measured on 60 labels" in done.out
     assert "mixup" not in done.out
@@ -59,24 +70,24 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     assert after.temperature == expected.temperature
     assert 1.3 < after.temperature < 3
     assert [prior.estimator for prior in after.measured.priors] == ["none"]
-    assert "these answers alone" in (out / "report.html").read_text()
-    first = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert (
-        pseudocal("refine", tmp_path / "logits.npy", answers).code == 0
-    )  # from the file, into the same folder
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == first
-    summary = json.loads(pseudocal("refine", out, answers, "--json").out)
+    facts = json.loads((out / "report.json").read_text())["facts"]
+    assert "label_priors" not in [fact["code"] for fact in facts]
+    first = content(out)
+    done = pseudocal("refine", tmp_path / "logits.npy", labels)  # into the same folder
+    assert done.code == 0, done.err
+    assert content(out) == first
+    summary = json.loads(pseudocal("refine", out, labels, "--json").out)
     assert (summary["estimated_accuracy"], summary["labels"]["labels"]) == (None, 60)
 
 
-def test_without_pyarrow_answers_are_used_all_the_same(
+def test_without_pyarrow_labels_are_used_all_the_same(
     pseudocal, logits, truth, tmp_path, monkeypatch
 ):
     """The extras cli and onnx do not bring it."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     np.save(tmp_path / "logits.npy", logits)
-    answers = answered(tmp_path / "labels.csv", logits, truth, [str(i) for i in range(N)])
-    done = pseudocal("refine", tmp_path / "logits.npy", answers)
+    labels = labels_file(tmp_path / "labels.csv", logits, truth, [str(i) for i in range(N)])
+    done = pseudocal("refine", tmp_path / "logits.npy", labels)
     assert done.code == 0, done.err
     assert len((tmp_path / "logits" / "predictions.csv").read_text().splitlines()) == N + 1
 
@@ -105,8 +116,8 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     assert '"label", "good"' not in page  # the answer is not given away
     assert '"classes": ["bad", "fair", "good"]' in page  # the names of the columns
     said = np.array(["bad", "fair", "good"])[truth]
-    answers = answered(tmp_path / "labels.csv", logits, said, names)
-    done = pseudocal("refine", tmp_path / "out", answers)
+    labels = labels_file(tmp_path / "labels.csv", logits, said, names)
+    done = pseudocal("refine", tmp_path / "out", labels)
     assert done.code == 0, done.err
     rows = rows_to_label(np.load(tmp_path / "out" / "logits.npy"), 60)
     expected = uncalibrated().refined(np.log(softmax(logits)), LabelSample(rows, truth[rows]))

@@ -172,7 +172,8 @@ def test_predictions_and_report_are_of_images(pseudocal, segmenters, patches, tm
     )
     assert "By class" in html
     assert "pairs of images" in html
-    assert any("40 pairs of images" in fact["text"] for fact in content["facts"])
+    facts = {fact["code"]: fact["values"] for fact in content["facts"]}
+    assert facts["few_images"]["pairs"] == 40
     assert content["trust"]["verdict"] == "caution"
     assert "Segmentation models get no second opinion, so the verdict is caution at best" in html
     assert "fraction of pixels" in html
@@ -200,10 +201,11 @@ def test_masks_are_for_evaluation_alone(pseudocal, segmenters, patches, tmp_path
     assert (
         rows["ece"]["before"]["high"] - rows["ece"]["before"]["low"] > 0.05
     )  # of 40 images, not of 9,600 pixels
-    assert content["segmentation"]["header"][-2:] == ["ECE before", "ECE after"]
+    assert all(row["ece_before"] is not None for row in content["classes"])
+    assert all(row["ece_after"] is not None for row in content["classes"])
     html = (tmp_path / "b" / "report.html").read_text()
     assert "right or wrong</figcaption>" in html
-    assert "Reliability of the pixels before" in html
+    assert "Reliability before calibration (pixels)" in html
 
 
 def test_a_segformer_folder_with_fewer_pixels(pseudocal, segmenters, patches, tmp_path):
@@ -361,9 +363,9 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
     first, _ = calibrated(pseudocal, segmenters["onnx"], patches, out, *PREPARED)
     assert pseudocal("label", out, "-n", 30).code == 0
     header, *questions = (out / "to-label.csv").read_text().splitlines()
-    answers = tmp_path / "labels.csv"
-    answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
-    done = pseudocal("refine", out, answers)
+    file = tmp_path / "labels.csv"
+    file.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
+    done = pseudocal("refine", out, file)
     assert done.code == 0, done.err
     after = Calibration.load(out / "calibration.json")
     assert after.temperature != first.temperature
@@ -376,7 +378,7 @@ def test_answered_pixels_bring_the_model_up_to_date(pseudocal, segmenters, patch
 
 
 @pytest.mark.slow
-def test_workers_keep_the_same_pixels_and_answers_do_the_same(
+def test_workers_keep_the_same_pixels_and_labels_do_the_same(
     ray, pseudocal, segmenters, patches, tmp_path
 ):
     from pseudocal.app import Run
@@ -393,11 +395,11 @@ def test_workers_keep_the_same_pixels_and_answers_do_the_same(
         assert pseudocal("label", folder, "-n", 30).code == 0
     assert (there / "to-label.csv").read_text() == (here / "to-label.csv").read_text()
     header, *questions = (here / "to-label.csv").read_text().splitlines()
-    answers = tmp_path / "labels.csv"
-    answers.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
+    file = tmp_path / "labels.csv"
+    file.write_text("\n".join([header, *(f"{line}{i % 3}" for i, line in enumerate(questions))]))
     for folder in (here, there):
-        assert pseudocal("refine", folder, answers).code == 0
-    calibrated(pseudocal, segmenters["onnx"], patches, both, *on_ray, "--labels", answers)
+        assert pseudocal("refine", folder, file).code == 0
+    calibrated(pseudocal, segmenters["onnx"], patches, both, *on_ray, "--labels", file)
     wanted = Calibration.load(here / "calibration.json")
     for folder in (there, both):
         found = Calibration.load(folder / "calibration.json")
@@ -431,21 +433,20 @@ def test_workers_write_and_report_the_same_of_images(ray, pseudocal, segmenters,
     assert same["calibration"]["pairs"] == content["calibration"]["pairs"]
     for key in ("facts", "reliability"):
         assert same[key] == content[key]
-    classes = [
-        [tuple(part.pop(key) for key in ("name", "right")) for part in of["classes"]]
-        for of in (content, same)
-    ]
-    assert classes[0] == classes[1]
-    assert same["classes"] == [pytest.approx(part, rel=1e-6) for part in content["classes"]]
-    assert same["segmentation"]["rows"] == content["segmentation"]["rows"]
-    assert len(same["segmentation"]["maps"]) == 6
+    for one, other in zip(content["classes"], same["classes"], strict=True):
+        for name in ("fraction", "before", "after"):
+            assert other.pop(name) == pytest.approx(one.pop(name), rel=1e-6)
+        assert other == one
+    assert len(same["maps"]) == 6
     assert sum(same["confidence"]["after"]) == 40 * 64
     assert same["confidence"]["mean_after"] == pytest.approx(
         content["confidence"]["mean_after"], rel=1e-5
     )
-    names = [[item["name"] for item in found["examples"]["unsure"]] for found in (content, same)]
+    names = [
+        [item["name"] for item in found["examples"]["least_confident"]] for found in (content, same)
+    ]
     assert names[0] == names[1]
-    assert same["examples"]["unsure"][0]["thumbnail"].startswith("data:image")
+    assert same["examples"]["least_confident"][0]["thumbnail"].startswith("data:image")
 
 
 def test_a_scripted_segmenter_that_gives_a_mapping_is_written_with_t_inside(network, tmp_path):

@@ -52,7 +52,7 @@ def test_a_surrogate_of_the_columns(work, pseudocal):
     assert set(calibration.estimates) <= {"mixup", "surrogate"}
     assert "a surrogate of the model's own predictions" in done.out
     page = html.unescape(Path("out/report.html").read_text())
-    assert "a surrogate of the model's own predictions, from columns." in page
+    assert "Second opinion: a surrogate of the model's own predictions, from columns." in page
     only = [each for each in calibration.trust.reasons if each.code == ReasonCode.SURROGATE_ONLY]
     assert len(only) == 1
     assert str(only[0]) in page
@@ -155,9 +155,8 @@ def test_a_model_in_a_module_that_ends_in_surrogate_is_a_model(work, pseudocal):
     words = ("--second-opinion", "my_surrogate:other", "--second-opinion", "surrogate")
     assert pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", *words).code == 0
     page = html.unescape(Path("out/report.html").read_text())
-    words_of_page = " ".join(page.split())
-    assert "my_surrogate:other; a surrogate of the model's own predictions" in words_of_page
-    assert "from columns (not used)." in words_of_page
+    surrogate = "a surrogate of the model's own predictions, from columns (not used)"
+    assert f"Second opinion: my_surrogate:other; {surrogate}." in page
 
 
 @pytest.mark.slow
