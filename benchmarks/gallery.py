@@ -4,11 +4,11 @@ About ten seconds of CPU time.
 
     python benchmarks/gallery.py docs/gallery
 
-1. `digits`: a table of handwritten digits with noise, two networks, labels to compare with.
-2. `answers`: the same digits as images, one network, and fifty answers as a person would give them.
-3. `tumours`: two classes, two networks that are nearly always right; labels to compare with.
+1. `digits`: a table of handwritten digits with noise, two networks, ground truth to compare with.
+2. `answers`: the same digits as images, one network, and fifty labels as a person would give them.
+3. `tumours`: two classes, two networks that are nearly always right; ground truth to compare with.
 
-The labels never reach a calibration. `make docs` runs this.
+The ground truth never reaches a calibration. `make docs` runs this.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ from sklearn.preprocessing import StandardScaler
 
 from pseudocal import rows_to_label
 from pseudocal.app import calibrate, refine
+from pseudocal.app.job import ImageSettings
 
 Array = NDArray[np.float64]
 MODELS = ModuleType("gallery")  # what the jobs know as gallery:first and so on
 TIMES = 8  # a pixel of a digit is so many pixels of its image
-ANSWERS = 50
+LABELS = 50
 
 
 def network(
@@ -57,14 +58,14 @@ def digits() -> Path:
     np.save("labels.npy", y[900:])
     given: dict[str, Any] = {
         "second_opinion": "gallery:second",
-        "labels": Path("labels.npy"),
-        "outputs": "logits",
+        "ground_truth": Path("labels.npy"),
+        "output_type": "logits",
     }
     return calibrate("gallery:first", "noisy_digits.npy", "out", **given).out
 
 
 def answers() -> Path:
-    """Digits as images, one network, and answers to fifty questions."""
+    """Digits as images, one network, and fifty labels."""
     x, y = load_digits(return_X_y=True)
     first = network(x[:900], y[:900], 0)
 
@@ -81,18 +82,23 @@ def answers() -> Path:
         Image.fromarray(image_file.repeat(TIMES, axis=0).repeat(TIMES, axis=1)).save(
             f"digits/{i:03d}.png"
         )
-    prepared = {"size": (8 * TIMES, 8 * TIMES), "channels": 1, "normalisation": "zero-one"}
-    prepared |= {"layout": "nchw", "resize": "stretch"}
+    prepared = ImageSettings(
+        size=(8 * TIMES, 8 * TIMES),
+        channels=1,
+        normalisation="zero-one",
+        layout="nchw",
+        resize="stretch",
+    )
     out = calibrate(
-        "gallery:of_images", "digits", "out", preprocessing=prepared, outputs="logits"
+        "gallery:of_images", "digits", "out", preprocessing=prepared, output_type="logits"
     ).out
-    with Path("answers.csv").open("w", newline="") as file:
+    with Path("labels.csv").open("w", newline="") as file:
         said = [
             (f"{row:03d}.png", y[900 + row])
-            for row in rows_to_label(np.load(out / "logits.npy"), ANSWERS)
+            for row in rows_to_label(np.load(out / "logits.npy"), LABELS)
         ]
         csv.writer(file).writerows([("file", "label"), *said])
-    return refine(out, "answers.csv").out
+    return refine(out, "labels.csv").out
 
 
 def tumours() -> Path:
@@ -107,10 +113,10 @@ def tumours() -> Path:
     np.save("labels.npy", y[250:])
     given: dict[str, Any] = {
         "second_opinion": "gallery:other",
-        "labels": Path("labels.npy"),
+        "ground_truth": Path("labels.npy"),
         "classes": ("malignant", "benign"),
     }
-    return calibrate("gallery:one", "tumours.npy", "out", outputs="logits", **given).out
+    return calibrate("gallery:one", "tumours.npy", "out", output_type="logits", **given).out
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pseudocal.app.report.labelling import Question, write_labelling_page
+from pseudocal.app.report.labelling import ToLabel, write_labelling_page
 
 FLAGS = [
     "--headless",
@@ -32,7 +32,8 @@ FLAGS = [
 ]
 DESKTOP = {"width": 1000, "height": 600}
 ROUNDS = 5
-SHOWN, ANSWERED = 50, 12  # questions on the image, and how many of them have an answer
+SHOWN = 50  # inputs on the page
+LABELLED = 12  # how many of them have a label
 
 
 def main() -> None:
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def draw_page(browser: Any, folder: Path, given: argparse.Namespace) -> None:
-    """A page of fifty questions, a few of them answered, as a PNG of few colours."""
+    """A page of fifty inputs, a few of them labelled, as a PNG of few colours."""
     from pseudocal.lab.data import load
 
     noto = load("emoji")["noto"]
@@ -66,10 +67,12 @@ def draw_page(browser: Any, folder: Path, given: argparse.Namespace) -> None:
         Image.fromarray(noto.inputs[row : row + 1][0].transpose(1, 2, 0)).save(
             folder / f"{row}.png"
         )
-    questions = [Question(f"unlabelled/images/{row:04}.png", folder / f"{row}.png") for row in rows]
+    chosen = [ToLabel(f"unlabelled/images/{row:04}.png", folder / f"{row}.png") for row in rows]
     tab = browser.new_page(viewport=DESKTOP)
-    tab.goto(write_labelling_page(folder, questions, noto.classes).as_uri())
-    for row in rows[:ANSWERED]:
+    path = folder / "label.html"
+    write_labelling_page(path, chosen, noto.classes)
+    tab.goto(path.as_uri())
+    for row in rows[:LABELLED]:
         tab.keyboard.type(noto.classes[noto.labels[row]])
         tab.keyboard.press("Enter")
     tab.keyboard.type("animal")
@@ -80,15 +83,16 @@ def draw_page(browser: Any, folder: Path, given: argparse.Namespace) -> None:
 
 
 def measure_loading(browser: Any, folder: Path, _given: argparse.Namespace) -> None:
-    """The time until the page can be answered, and its size."""
+    """The time until the page can be used, and its size."""
     rng = np.random.default_rng(0)
     for i in range(200):  # more detail than photographs of this size have
         pixels = rng.integers(0, 255, size=(90, 120, 3), dtype=np.uint8)
         Image.fromarray(pixels).resize((960, 720), Image.Resampling.BICUBIC).save(
             folder / f"{i}.jpg", quality=95
         )
-    questions = [Question(f"{i}.jpg", folder / f"{i}.jpg") for i in range(200)]
-    path = write_labelling_page(folder, questions, [f"class number {i}" for i in range(1000)])
+    chosen = [ToLabel(f"{i}.jpg", folder / f"{i}.jpg") for i in range(200)]
+    path = folder / "label.html"
+    write_labelling_page(path, chosen, [f"class number {i}" for i in range(1000)])
     seconds = []
     for _round in range(ROUNDS):
         tab = browser.new_page(viewport=DESKTOP)

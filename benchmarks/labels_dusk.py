@@ -1,13 +1,13 @@
-"""`ask` and `refine` from files to files.
+"""`label` and `refine` from files to files.
 
-CamVid's dusk frames, a U-Net trained by day, pixels answered from the masks.
+CamVid's dusk frames, a U-Net trained by day, pixels labelled from the masks.
 
     python benchmarks/labels_dusk.py --data ../shared/data --folder runs/camvid
 
 The U-Net of `benchmarks/camvid.py` is trained unless the folder has it, and saved as TorchScript.
-`pseudocal.app` calibrates it on the dusk frames, asks, and takes the answers. Pixels without a
-class in the mask are answered "cannot tell", so there are more questions than answers. Each
-temperature is scored on all dusk pixels.
+`pseudocal.app` calibrates it on the dusk frames, chooses pixels, and takes the labels. Pixels without a class in
+the mask are labelled "cannot tell", so there are more chosen pixels than labels. Each temperature
+is scored on all dusk pixels.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from PIL import Image
 import pseudocal.app
 from camvid import read, trained_unet
 from pseudocal.app import Result
+from pseudocal.app.job import ImageSettings
 from pseudocal.lab.data import Scenes
 from pseudocal.lab.segmentation.comparison import evaluate_maps, fit_oracle
 from pseudocal.predictors import as_predictor
@@ -51,7 +52,7 @@ def main() -> None:
         results = {"PseudoCal": calibrated(folder)}
         for n in NUMBERS:
             answers = answered(folder, dusk, n)
-            results[f"{n} answered pixels"] = pseudocal.app.refine(
+            results[f"{n} labelled pixels"] = pseudocal.app.refine(
                 folder / "out", answers, trust=True
             )
     predict = as_predictor(network)
@@ -85,16 +86,16 @@ def save_files(network: Any, dusk: Scenes, folder: Path) -> None:
 
 def calibrated(folder: Path) -> Result:
     """Without a label."""
-    prepared = {"size": (120, 160), "scale": 1.0, "resize": "stretch", "layout": "nchw"}
+    prepared = ImageSettings(size=(120, 160), scale=1.0, resize="stretch", layout="nchw")
     paths = [str(folder / name) for name in ("unet.pt", "frames", "out")]
     return pseudocal.app.calibrate(*paths, preprocessing=prepared, trust=True, batch_size=20)
 
 
 def answered(folder: Path, dusk: Scenes, n: int) -> Path:
-    """Answer questions from the masks until `n` pixels have a class."""
+    """Label pixels from the masks until `n` pixels have a class."""
     asked = n
     while True:
-        pseudocal.app.ask(folder / "out", asked)
+        pseudocal.app.label(folder / "out", asked)
         with (folder / "out" / "to-label.csv").open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         labels = [
@@ -119,9 +120,8 @@ def said_by(result: Result | None) -> str:
     if result is None:
         return "- | -"
     measured = result.calibration.measured
-    return (
-        f"{result.calibration.verdict} | {'-' if measured is None else f'{measured.accuracy:.1%}'}"
-    )
+    accuracy = "-" if measured is None else f"{measured.accuracy.value:.1%}"
+    return f"{result.calibration.verdict} | {accuracy}"
 
 
 if __name__ == "__main__":

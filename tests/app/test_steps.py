@@ -160,8 +160,8 @@ def test_a_killed_run_leaves_nothing_and_is_repeated(
                 os.kill(os.getpid(), signal.SIGKILL)
             return original(*arguments)
 
-        os.replace = dying
-        Path.replace = lambda self, target: dying(self, target)
+        os.replace = dying  # type: ignore[assignment]
+        Path.replace = lambda self, target: dying(self, target)  # type: ignore[method-assign]
         calibrate("steps_models:first", "x.npy", out)
         os._exit(0)
     os.waitpid(child, 0)

@@ -1,6 +1,6 @@
-"""From the page that asks to a refined report.
+"""From the labelling page to a refined report.
 
-A person answers in a real browser, and `refine` reads what it saved.
+A person labels in a real browser, and `refine` reads what it saved.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def calibrated(pseudocal, image_files, tmp_path, monkeypatch) -> Path:
     return tmp_path / "out"
 
 
-def answer(tab: Any, way: str, number: int) -> None:
+def label(tab: Any, way: str, number: int) -> None:
     button = tab.locator("#classes button").nth(number)
     if way == "keyboard":
         tab.keyboard.press(button.get_attribute("aria-keyshortcuts"))
@@ -72,8 +72,8 @@ def answer(tab: Any, way: str, number: int) -> None:
         button.tap() if way == "touch" else button.click()
 
 
-def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list[int]:
-    """Answer twenty questions, with a reload and a change of mind on the way, and save the file."""
+def labelled_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list[int]:
+    """Label twenty images, with a reload and a change of mind on the way, and save the file."""
     said = [i % 4 for i in range(20)]
     context = browser.new_context(**SIZES[size])
     tab, problems = context.new_page(), []
@@ -81,26 +81,24 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
         tab.on(event, lambda happened: problems.append(happened))
     tab.goto(page.as_uri())
     for number in said[:10]:
-        answer(tab, way, number)
-    tab.get_by_text(
-        "10 of 20 answered"
-    ).wait_for()  # or a slow machine reloads before the last one counts
+        label(tab, way, number)
+    tab.get_by_text("10 of 20 labelled").wait_for()  # before the page is reloaded
     tab.reload()
-    assert tab.locator("#where").text_content() == "Question 11 of 20"
+    assert tab.locator("#where").text_content() == "Label 20 images: 11 of 20"
     for number in said[10:]:
-        answer(tab, way, number)
+        label(tab, way, number)
     tab.locator("#review button").nth(0).click()
     for _ in range(7):
         tab.keyboard.press("ArrowRight") if way == "keyboard" else tab.locator("#next").click()
     tab.keyboard.press("ArrowLeft") if way == "keyboard" else tab.locator("#back").click()
-    assert tab.locator("#where").text_content() == "Question 7 of 20"
+    assert tab.locator("#where").text_content() == "Label 20 images: 7 of 20"
     said[6] = (said[6] + 1) % 4
-    answer(tab, way, said[6])
+    label(tab, way, said[6])
     with tab.expect_download() as download:
         tab.keyboard.press("Control+s") if way == "keyboard" else tab.locator("#save").click()
     assert download.value.suggested_filename == "labels.csv"
     download.value.save_as(to)
-    assert tab.title().startswith("What is this?")  # and not "owned"
+    assert tab.title() == "Label 20 images"  # and not "owned"
     assert problems == []
     context.close()
     return said
@@ -118,13 +116,13 @@ def answered_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
 def test_from_the_page_to_a_refined_report(browser, pseudocal, calibrated, tmp_path, size, way):
     before = (calibrated / "report.html").read_text()
     assert pseudocal("label", calibrated, "-n", 20).code == 0
-    said = answered_in(browser, calibrated / "label.html", size, way, tmp_path / "labels.csv")
+    said = labelled_in(browser, calibrated / "label.html", size, way, tmp_path / "labels.csv")
     done = pseudocal("refine", calibrated, tmp_path / "labels.csv")
     assert done.code == 0, done.err
-    assert "measured on 20 answers" in done.out
+    assert "measured on 20 labels" in done.out
     page = (calibrated / "report.html").read_text()
-    assert "measured on 20 answers" in page
-    assert "measured on" not in before
+    assert "Verdict, measured on 20 labels" in page
+    assert "Verdict, measured on" not in before
     assert "<script>" not in page
     assert "<img src=x" not in page
     (tmp_path / "numbers.csv").write_text(numbered(calibrated, said))
@@ -134,7 +132,7 @@ def test_from_the_page_to_a_refined_report(browser, pseudocal, calibrated, tmp_p
 
 
 def numbered(out: Path, said: list[int]) -> str:
-    """The same answers, written by hand into the template.
+    """The same labels, written by hand into the template.
 
     The numbers of the classes, without names.
     """

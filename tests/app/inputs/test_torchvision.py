@@ -16,6 +16,7 @@ import pytest
 from pseudocal.app.inputs import ImageViews, Preprocessing, preprocessing_for
 from pseudocal.app.inputs.images import decode_image
 from pseudocal.app.inputs.sets import ImageSet
+from pseudocal.app.job import ImageSettings
 
 FILTERS = {"bilinear": 2, "bicubic": 3}
 LITE = (127 / 255, 128 / 255)  # mean and std of EfficientNet-Lite
@@ -104,16 +105,16 @@ def test_lite0_says_what_it_says_of_images_that_were_prepared_by_hand(photograph
     holder.network = network  # type: ignore[attr-defined]
     sys.modules[holder.__name__] = holder
     mean, std = LITE
-    prepared = {
-        "edge": 256,
-        "size": (224, 224),
-        "interpolation": "bicubic",
-        "mean": (mean,),
-        "std": (std,),
-    }
+    prepared = ImageSettings(
+        edge=256,
+        size=(224, 224),
+        interpolation="bicubic",
+        mean=(mean,),
+        std=(std,),
+    )
     folder = photographs[0].parent
     calibrate(
-        "lite0_of_the_test:network", folder, tmp_path, preprocessing=prepared, outputs="logits"
+        "lite0_of_the_test:network", folder, tmp_path, preprocessing=prepared, output_type="logits"
     )
     x = np.stack([by_hand(path, 256, 224, "bicubic", mean, std) for path in photographs]).astype(
         np.float32

@@ -293,7 +293,10 @@ def preprocessing_of_second(
 def _check_shape(made: Preprocessing, shape: Shape | None, known: dict[str, Any], who: str) -> None:
     """Refuse settings for other images than a model takes, unless it came with settings."""
     if shape is not None and not known and not _same_shape(made.shape, shape):
-        raise InputError(f"{who} takes images of shape {shape}, but the settings give {made.shape}")
+        raise InputError(
+            f"{who} takes images of shape {shape}, but the settings give {made.shape}",
+            setting="size",
+        )
 
 
 def _made(settings: dict[str, Any]) -> Preprocessing:
