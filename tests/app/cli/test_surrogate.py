@@ -51,7 +51,7 @@ def test_a_surrogate_of_the_columns(work, pseudocal):
     assert calibration.trust.verdict in ("caution", "do not apply")
     assert set(calibration.estimates) <= {"mixup", "surrogate"}
     assert "a surrogate of the model's own predictions" in done.out
-    page = html.unescape(Path("out/report.html").read_text())
+    page = " ".join(html.unescape(Path("out/report.html").read_text()).split())
     assert "Second opinion: a surrogate of the model's own predictions, from columns." in page
     only = [each for each in calibration.trust.reasons if each.code == ReasonCode.SURROGATE_ONLY]
     assert len(only) == 1
@@ -154,7 +154,7 @@ def test_a_model_in_a_module_that_ends_in_surrogate_is_a_model(work, pseudocal):
     )
     words = ("--second-opinion", "my_surrogate:other", "--second-opinion", "surrogate")
     assert pseudocal("calibrate", "coded:model", "x.npy", "-o", "out", *words).code == 0
-    page = html.unescape(Path("out/report.html").read_text())
+    page = " ".join(html.unescape(Path("out/report.html").read_text()).split())
     surrogate = "a surrogate of the model's own predictions, from columns (not used)"
     assert f"Second opinion: my_surrogate:other; {surrogate}." in page
 
