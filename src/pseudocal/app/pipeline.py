@@ -22,7 +22,7 @@ from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
-from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, PARTS, Run
+from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.labels import LabelSample
@@ -70,8 +70,7 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
 
     """
     job = replace(job, method=_for_runs(job.method))
-    keep = (PARTS,) if job.ray is not None else ()
-    with publishing(job.out, keep=keep) as aside:
+    with publishing(job.out) as aside:
         run, model = yield from _collected(job, models, aside)
         labels = None
         if job.labels is not None:
