@@ -258,11 +258,21 @@ def test_pixels_of_a_part_are_checked(workers, tmp_path, monkeypatch, capsys):
 @pytest.mark.slow
 def test_on_a_real_cluster(ray, small_blocks, tmp_path, monkeypatch, capsys):
     """A part with other content is collected again, and no parts are left."""
-    (tmp_path / "parts_model.py").write_text("def predict(x):\n    return 3 * x[:, :3]\n")
+    onnx = pytest.importorskip("onnx")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    weights = 3 * np.eye(5, 3, dtype=np.float32)
+    of_floats = partial(onnx.helper.make_tensor_value_info, elem_type=onnx.TensorProto.FLOAT)
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "w"], ["z"])],
+        "g",
+        [of_floats("x", shape=["n", 5])],
+        [of_floats("z", shape=["n", 3])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opset = onnx.helper.make_opsetid("", 17)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=8), "m.onnx")
     np.save("x.npy", np.random.default_rng(0).normal(size=(400, 5)).astype(np.float32))
-    words = ["calibrate", "parts_model:predict", "x.npy", "-q", "--ray", "local", "--workers", "1"]
+    words = ["calibrate", "m.onnx", "x.npy", "-q", "--ray", "local", "--workers", "1"]
     words += ["--batch-size", "64"]
     assert main([*words, "-o", "whole"]) == 0, capsys.readouterr().err
     assert not Path("whole/parts").exists()

@@ -182,8 +182,8 @@ def _uninterrupted() -> Iterator[None]:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
-        for number in held:
-            signal.raise_signal(number)
+        for late in held:
+            signal.raise_signal(late)
 
 
 def _make_ours(folder: Path) -> None:
