@@ -113,7 +113,7 @@ def test_a_run_that_is_killed_while_it_publishes_is_finished_by_the_next(publish
 )
 def test_a_run_that_is_asked_to_end_while_it_publishes_ends_when_it_has(published, moment, number):
     done = publish(published, moment, number)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == -signal.SIGINT, done.stderr  # as KeyboardInterrupt ends a process
     assert texts(published) == NEW
     assert names(published) == set(NEW)
 
@@ -242,3 +242,34 @@ def test_killed_at_any_moment_a_calibration_leaves_the_results_of_one_run(
     assert in_child(words, cwd=tmp_path).returncode == 0
     assert seed_of(out) == (2, 2)
     assert names(out) == WRITTEN
+
+
+def test_an_interruption_while_files_move_is_delivered_afterwards(tmp_path, monkeypatch):
+    """Neither lost nor in between: all files are there, and then the command ends."""
+    original = os.replace
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return original(*arguments)
+
+    def publish():
+        with publishing(tmp_path / "out") as aside:
+            (aside / "report.html").write_text("hello")
+            (aside / "report.json").write_text("{}")
+            monkeypatch.setattr(os, "replace", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        publish()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"report.html", "report.json"}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_no_exported_model_of_an_earlier_run_stays(tmp_path):
+    for name in ("model.pth", "model.onnx"):
+        with publishing(tmp_path / "out") as aside:
+            (aside / name).write_text("a model")
+            (aside / "calibration.json").write_text("{}")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "model.onnx",
+        "calibration.json",
+    }

@@ -3,7 +3,8 @@
 A worker writes what it collects from a block to a file in OUT/parts, under a temporary name that is
 then renamed: a file that exists is complete. The evidence is merged here in the order of the
 blocks, so one worker, many workers and none give the same result. A run that was killed goes on
-where it stopped.
+where it stopped. OUT/parts may come from somebody else: a part that no worker could have written is
+collected again. When the run is published, the folder is removed.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ from pseudocal.app.run import (
     save_pixels,
     save_run,
 )
-from pseudocal.arrays import InputError, Labelled, cores
+from pseudocal.arrays import InputError, Labelled, check_rows, cores
 from pseudocal.batches import Batch, cut
 from pseudocal.calibrators.blocks import Block, contents_of, row_blocks, sendable
-from pseudocal.calibrators.evidence import Evidence
+from pseudocal.calibrators.evidence import Evidence, Packed, check_packed
 from pseudocal.calibrators.executors import (
+    Executor,
     Failure,
     WorkOnBlock,
     block_order,
@@ -70,7 +72,15 @@ from pseudocal.calibrators.pseudocal import PseudoCal
 from pseudocal.calibrators.surrogate import Surrogate, ready
 from pseudocal.distributed import Deferred, RayExecutor
 from pseudocal.extras import MissingExtraError
-from pseudocal.files import load_json, own_file, replacing, save_json, sweep
+from pseudocal.files import (
+    OutputError,
+    left_aside,
+    load_json,
+    own_file,
+    replacing,
+    save_json,
+    sweep,
+)
 from pseudocal.predictors import Checked, as_predictor
 from pseudocal.skipped import Skipped
 
@@ -292,7 +302,7 @@ class Parts:
 
     """
 
-    def __init__(self, out: Path, blocks: BlockPlan, executor: RayExecutor) -> None:
+    def __init__(self, out: Path, blocks: BlockPlan, executor: Executor) -> None:
         plan = blocks.plan
         method = plan.job.method
         if blocks.shards and method.epochs is None:
@@ -315,8 +325,9 @@ class Parts:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Remove the parts of another run, and what a killed worker left."""
+        """Remove the parts of another run, damaged ones, and what a killed worker left."""
         record = own_file(self.out, PARTS_RECORD)
+        self._check_folder(record)
         known = load_json(record, "the record of a run") if record.exists() else None
         if not isinstance(known, dict) or known.get("run") != self._blocks.key:
             for path in self.out.glob(PART.format(0).replace("000000", "*")):
@@ -324,6 +335,45 @@ class Parts:
         sweep(self.out)
         content = {"format": "pseudocal-parts", "format_version": 1, "run": self._blocks.key}
         save_json(record, content)
+        self._remove_damaged()
+
+    def _check_folder(self, record: Path) -> None:
+        """Refuse a folder of somebody else: it is removed in the end."""
+        if not self.out.exists():
+            return
+        found = set(self.out.iterdir()) - set(left_aside(self.out))
+        for path in sorted(found):
+            if not path.is_file():
+                raise OutputError(f"{path} is not a file, and belongs to no run: move it away")
+        if found and record not in found:
+            raise OutputError(f"{self.out} is not a folder of pseudocal: move it away")
+
+    def _remove_damaged(self) -> None:
+        """Remove parts that no worker could have written: they are collected again."""
+        if not self.there:
+            return
+        plan = self._blocks.plan
+        first = plan.inputs.read(int(self._blocks.probe[0]))[None]
+        classes = as_logits_of(plan.job, plan.model)(first).shape[1]
+        seconds = [each for each in self._work.models[1] if not isinstance(each, Surrogate)]
+        for number in self.there:
+            try:
+                check_part(
+                    self.columns(number),
+                    self._packed(number),
+                    self._rows(number),
+                    classes,
+                    len(seconds),
+                )
+            except Exception:  # a damaged archive may raise anything
+                self.path(number).unlink()
+
+    def _rows(self, number: int) -> NDArray[np.intp] | None:
+        """The numbers of the inputs of a block; None if they have not been counted."""
+        block = self._blocks.blocks[number]
+        if not isinstance(block, InputBlock):
+            return None
+        return np.concatenate([batch.rows for batch in block.batches])
 
     def path(self, number: int) -> Path:
         """The file of a block."""
@@ -347,7 +397,7 @@ class Parts:
     def _finished(self, work: CollectWork, start: int = 0) -> Iterator[int]:
         """The numbers of blocks whose files are there, in order; missing ones are worked on."""
         numbers = range(start, len(self._blocks.blocks))
-        missing = [number for number in numbers if not self.path(number).exists()]
+        missing = [number for number in numbers if not self._is_there(number, work)]
         todo = [(number, self._blocks.blocks[number]) for number in missing]
         with closing(self._executor.map(work.start, todo)) as results:
             for number in numbers:
@@ -360,12 +410,21 @@ class Parts:
                 yield number
 
     def _unreadable(self, number: int) -> dict[str, str]:
-        with np.load(self.path(number), allow_pickle=False) as part:
+        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
             found: dict[str, str] = json.loads(str(part[UNREADABLE]))
         return found
 
+    def _is_there(self, number: int, work: CollectWork) -> bool:
+        """Whether a block has a file, with evidence if that is needed."""
+        if not self.path(number).exists():
+            return False
+        if not work.mixed:
+            return True
+        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
+            return any(name.startswith(PACKED) for name in part.files)
+
     def _packed(self, number: int) -> dict[str, NDArray[Any]]:
-        with np.load(self.path(number), allow_pickle=False) as part:
+        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
             return {
                 name.removeprefix(PACKED): part[name]
                 for name in part.files
@@ -374,7 +433,7 @@ class Parts:
 
     def columns(self, number: int) -> dict[str, NDArray[Any]]:
         """The predictions of a block."""
-        with np.load(self.path(number), allow_pickle=False) as part:
+        with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
             names = [name for name in part.files if not name.startswith(PACKED)]
             return {name: part[name] for name in names if name != UNREADABLE}
 
@@ -382,6 +441,50 @@ class Parts:
     def there(self) -> list[int]:
         """The numbers of the blocks that have files."""
         return [i for i in range(len(self._blocks.blocks)) if self.path(i).exists()]
+
+
+def check_part(
+    columns: dict[str, NDArray[Any]],
+    packed: Packed,
+    rows: NDArray[np.intp] | None,
+    classes: int,
+    seconds: int,
+) -> None:
+    """Refuse a part that no worker could have written.
+
+    Args:
+        columns: what the part consists of beside its evidence.
+        packed: its evidence; empty if nothing was mixed.
+        rows: the numbers of the inputs of the block; None if they have not been counted.
+        classes: the number of classes.
+        seconds: the number of second models.
+
+    """
+    numbers = columns["rows"]
+    expected = np.arange(numbers.size) if rows is None else rows
+    whole = numbers.dtype.kind == "i" and numbers.ndim == 1 and numbers.size > 0
+    if not whole or len(np.unique(numbers)) < len(numbers) or not np.isin(numbers, expected).all():
+        raise InputError("the rows of a part are not those of its block")
+    of_pixels = "at" in columns
+    if of_pixels:
+        of_part = {name: column for name, column in columns.items() if name != "rows"}
+        sample = PixelSample(**of_part)
+        _check_part_logits(sample.logits, len(sample.at), classes)
+        sample.check("a part", len(numbers))
+    else:
+        others = {SECOND.format(i) for i in range(seconds)}
+        if set(columns) != {"rows", "logits"} | others:
+            raise InputError(f"a part has the arrays {', '.join(columns)}")
+        for name in ("logits", *others):
+            _check_part_logits(columns[name], len(numbers), classes)
+    if packed:
+        check_packed(packed, classes, of_pixels=of_pixels)
+
+
+def _check_part_logits(logits: NDArray[Any], rows: int, classes: int) -> None:
+    if logits.dtype.kind != "f" or logits.shape != (rows, classes):
+        raise InputError(f"a part has logits of {logits.dtype} and shape {logits.shape}")
+    check_rows(logits)
 
 
 def _sent_models(plan: Plan) -> tuple[Any, list[Any]]:

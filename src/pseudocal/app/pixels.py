@@ -163,6 +163,21 @@ class PixelSample:
         """Read what `save` wrote of so many images."""
         names = [each.name for each in fields(cls) if each.name != "logits"]
         columns = {name: np.asarray(read_array(path, name)) for name in names}
+        sample = cls(logits=logits, **columns)
+        sample.check(path, images)
+        return sample
+
+    def check(self, path: Path | str, images: int) -> None:
+        """Refuse columns that do not fit together: they may come from anyone.
+
+        Args:
+            path: the file, for the error message.
+            images: the number of images.
+
+        """
+        logits = self.logits
+        columns = self.arrays()
+        del columns["logits"]
         shapes = {"pixels": (images,), "before": (images,), "fractions": (images, logits.shape[1])}
         for name, column in columns.items():
             shape = shapes.get(name, (len(logits),))
@@ -185,7 +200,6 @@ class PixelSample:
         for name in ("fractions", "before"):
             if not np.all((columns[name] >= 0) & (columns[name] <= 1) | np.isnan(columns[name])):
                 raise InputError(f"{path} has {name} that are not from 0 to 1")
-        return cls(logits=logits, **columns)
 
 
 def load_shown_maps(path: Path, classes: int) -> Iterator[tuple[Maps, NDArray[Any] | None]]:

@@ -167,17 +167,23 @@ def _move(out: Path) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C and `kill` back for the moment that the files take to move."""
+    """Hold Ctrl-C and `kill` back while the files move; they are delivered afterwards.
+
+    A mask of signals would hold them back from this thread, but not from those of the libraries.
+    """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield  # only the main thread can be interrupted
         return
+    held = list[int]()
     signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, signal.SIG_IGN) for number in signals]
+    before = [signal.signal(number, lambda number, _: held.append(number)) for number in signals]
     try:
         yield
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
+        for late in held:
+            signal.raise_signal(late)
 
 
 def _make_ours(folder: Path) -> None:

@@ -26,7 +26,7 @@ from pseudocal.app.report.record import (
     Report,
     Threshold,
 )
-from pseudocal.app.report.snippets import LOGITS, REJECTED, SNIPPETS
+from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SKLEARN, SNIPPETS
 from pseudocal.app.report.summaries import (
     BINS,
     THRESHOLDS,
@@ -114,11 +114,16 @@ def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -
     >>> print(usage_of(model, 2.0).splitlines()[-1])
     probabilities = calibration.probabilities(logits)    # or: softmax(logits / 2)
     """
-    exported = model.kind == "sklearn" or model.files
-    snippet = SNIPPETS.get(model.recipe if exported else "", LOGITS)
+    snippet = LOGITS
+    if model.files:
+        snippet = SNIPPETS.get(model.recipe, EXPORTED)
+    elif model.kind == "sklearn":
+        snippet = SKLEARN
     if segments:
         snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
-    return snippet.format(temperature=temperature, name=model.name, output=model.output)
+    return snippet.format(
+        temperature=temperature, files=", ".join(model.files), output=model.output
+    )
 
 
 def _fit(calibration: Calibration) -> Fit:

@@ -69,6 +69,10 @@ from pseudocal import Calibration
 calibration = Calibration.load("calibration.json")
 probabilities = calibration.probabilities(logits)    # or: softmax(logits / {temperature:.6g})
 """
+EXPORTED = """\
+# {files!r}, next to the report, contains the division by T: use it like the original model,
+# and do not divide its logits again
+"""
 REJECTED = """\
 from scipy.special import softmax
 
@@ -80,7 +84,6 @@ SNIPPETS = {
     "onnx": ONNX,
     "onnx-inside": ONNX_INSIDE,
     "pt2": PT2,
-    "sklearn": SKLEARN,
     "state dict": STATE_DICT,
     "torchscript": TORCHSCRIPT,
 }
