@@ -48,6 +48,7 @@ from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
 from pseudocal.app.job import Job, Tick
 from pseudocal.app.models.files import model_file
 from pseudocal.app.pixels import SHOWN_MAPS, PixelSample, small_maps
+from pseudocal.app.records import convert
 from pseudocal.app.run import (
     PARTS,
     PARTS_RECORD,
@@ -358,6 +359,7 @@ class Parts:
         seconds = [each for each in self._work.models[1] if not isinstance(each, Surrogate)]
         for number in self.there:
             try:
+                self._unreadable(number)
                 check_part(
                     self.columns(number),
                     self._packed(number),
@@ -411,7 +413,9 @@ class Parts:
 
     def _unreadable(self, number: int) -> dict[str, str]:
         with self.path(number).open("rb") as file, np.load(file, allow_pickle=False) as part:
-            found: dict[str, str] = json.loads(str(part[UNREADABLE]))
+            found: dict[str, str] = convert(
+                json.loads(str(part[UNREADABLE])), dict[str, str], "the unreadable inputs of a part"
+            )
         return found
 
     def _is_there(self, number: int, work: CollectWork) -> bool:
