@@ -65,8 +65,6 @@ class Compared:
 
 # The calibrators of the library that fit to mixup samples.
 MIXING = ("pseudocal", "pseudo-ensemble")
-# Those that take a seed: the released density ratio of the last two draws a sample.
-RANDOM = ("mc-dropout", "cpcs", "transcal")
 # Titles that tell the ridge penalty from the maximum of the likelihood.
 RIDGE = {"matrixscal": "MatrixScal, ridge", "vectorscal": "VectorScal, ridge"}
 
@@ -114,12 +112,31 @@ SWEEP = {
     for labels in ("hard", "soft")
 }
 COMPARED: dict[str, Compared] = {**LIBRARY, **RELEASED, **LIKELIHOOD, **ABLATION, **SWEEP}
-# The oracles: they see target labels.
-SEE_LABELS = frozenset(name for name, each in COMPARED.items() if each.calibrator == "oracle")
+
+
+def compared_names() -> tuple[str, ...]:
+    """List the names of all calibrators: those of `COMPARED`, then those of plugins."""
+    return tuple(dict.fromkeys([*COMPARED, *CALIBRATORS]))
+
+
+def sees_labels(name: str) -> bool:
+    """Whether a calibrator is given target labels, such as the oracle.
+
+    >>> sees_labels("oracle-released"), sees_labels("pseudocal")
+    (True, False)
+
+    Args:
+        name: the name, as a suite has it.
+
+    """
+    entry = CALIBRATORS.get(find_compared(name).calibrator)
+    return entry is not None and "target_labels" in entry.needs
 
 
 def find_compared(name: str) -> Compared:
-    """Return the calibrator of a name in `COMPARED`, or of one that `with_settings` made.
+    """Return the calibrator of a name in `COMPARED` or of a plugin, or of `with_settings`.
+
+    A calibrator whose plugin is not loaded has a title only.
 
     >>> find_compared("tempscal").title
     'TempScal'
@@ -133,7 +150,7 @@ def find_compared(name: str) -> Compared:
 
     """
     base, *parts = name.split(", ")
-    compared = COMPARED[base]
+    compared = _find_base(base)
     if not parts:
         return compared
     settings = {}
@@ -148,6 +165,27 @@ def find_compared(name: str) -> Compared:
     return replace(compared, title=title, settings=tuple(merged.items()))
 
 
+def _find_base(name: str) -> Compared:
+    if name in COMPARED:
+        return COMPARED[name]
+    if name in CALIBRATORS:
+        return _from_library(name)
+    return Compared(name, calibrator=name)
+
+
+def takes_seed(name: str) -> bool:
+    """Whether a calibrator of the library takes a seed.
+
+    >>> takes_seed("mc-dropout"), takes_seed("tempscal")
+    (True, False)
+
+    Args:
+        name: a name in `pseudocal.calibrators.CALIBRATORS`.
+
+    """
+    return "seed" in inspect.signature(CALIBRATORS[name].function).parameters
+
+
 def with_settings(name: str, settings: dict[str, Any]) -> str:
     """Name a calibrator with settings that are not its usual ones; refuse unknown settings.
 
@@ -155,7 +193,7 @@ def with_settings(name: str, settings: dict[str, Any]) -> str:
     'vectorscal, penalty=0.1'
 
     Args:
-        name: a name in `COMPARED`, but no oracle.
+        name: a name in `compared_names()`, but no oracle.
         settings: the settings by name.
 
     """
@@ -171,10 +209,10 @@ def with_settings(name: str, settings: dict[str, Any]) -> str:
 
 
 def _known_settings(name: str) -> list[str]:
-    compared = COMPARED[name]
+    compared = find_compared(name)
     if name in MIXING:
         return ["lam", "labels"]
-    if compared.mixup_variant is not None or name in SEE_LABELS:
+    if compared.mixup_variant is not None or sees_labels(name):
         return []
     parameters = inspect.signature(CALIBRATORS[compared.calibrator].function).parameters.values()
     keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]

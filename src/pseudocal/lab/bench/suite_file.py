@@ -35,7 +35,7 @@ from pseudocal.lab.adapt import BACKBONES
 from pseudocal.lab.adapt.stages import check_options
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import segmentation_tasks
-from pseudocal.lab.bench.calibrators import COMPARED, with_settings
+from pseudocal.lab.bench.calibrators import compared_names, with_settings
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
@@ -135,7 +135,7 @@ def parse_suite(
         raise InputError(
             f"expected scenes in a suite of their own, got {[each.get('data') for each in given]}"
         )
-    known = SEGMENTATION_CALIBRATORS if True in kinds else tuple(COMPARED)
+    known = SEGMENTATION_CALIBRATORS if True in kinds else compared_names()
     calibrators = _calibrators(
         content.get("calibrators", [name for name in CALIBRATORS if name in known]), known
     )

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.lab.bench.calibrators import SEE_LABELS, find_compared
+from pseudocal.lab.bench.calibrators import find_compared, sees_labels
 from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import Record, unique, variants
 from pseudocal.lab.bench.task import Suite, Task
@@ -169,9 +169,9 @@ def _marked(
     """Mark the best cells of a row; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
-        competing = [sign * cells[other][i].mean for other in names if other not in SEE_LABELS]
+        competing = [sign * cells[other][i].mean for other in names if not sees_labels(other)]
         best = False
-        if name not in SEE_LABELS and np.isfinite(competing).all():  # else there is no winner
+        if not sees_labels(name) and np.isfinite(competing).all():  # else there is no winner
             best = sign * cell.mean == min(competing)
         row.append(replace(cell, best=best))
     return tuple(row)
@@ -207,7 +207,7 @@ def compare_over_tasks(
     baselines = [
         name
         for name in unique(r.calibrator for r in records)
-        if name != champion and name not in SEE_LABELS
+        if name != champion and not sees_labels(name)
     ]
     found = []
     for baseline in baselines:

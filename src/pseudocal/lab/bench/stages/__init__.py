@@ -23,7 +23,7 @@ from pathlib import Path
 
 from pseudocal.arrays import InputError
 from pseudocal.files import save_json
-from pseudocal.lab.bench.calibrators import SEE_LABELS, find_compared
+from pseudocal.lab.bench.calibrators import find_compared, sees_labels
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
 from pseudocal.lab.bench.stages.mixup import write_mixup_samples
 from pseudocal.lab.bench.stages.predict import predict_outputs
@@ -60,7 +60,7 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
     folder = store.start(task)
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
-        oracles = [name for name in calibrators if name in SEE_LABELS]
+        oracles = [name for name in calibrators if sees_labels(name)]
         missing = [
             name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)
         ]

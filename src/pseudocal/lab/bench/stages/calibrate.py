@@ -28,10 +28,14 @@ from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.cached import saved_evidence
-from pseudocal.lab.bench.calibrators import RANDOM, find_compared
+from pseudocal.lab.bench.calibrators import find_compared, takes_seed
 from pseudocal.lab.bench.segmentation_tasks import split_source, target_scenes
 from pseudocal.lab.bench.stages.mixup import models_behind, target_logits
-from pseudocal.lab.bench.stages.predict import load_classifier, write_outputs
+from pseudocal.lab.bench.stages.predict import (
+    load_classifier,
+    load_whole_network,
+    write_outputs,
+)
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, network_inputs
@@ -63,11 +67,15 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
 def _calibrate_by_name(task: Task, name: str, store: Store) -> Corrected:
     """Run a calibrator of the library on the outputs in the store."""
     compared = find_compared(name)
+    if compared.calibrator not in CALIBRATORS:
+        raise InputError(f"expected a known calibrator, got {name!r}: name its file with --plugin")
     settings = dict(compared.settings)
-    if compared.calibrator in RANDOM:
+    if takes_seed(compared.calibrator):
         settings["seed"] = task.seed
     material = material_for(compared.calibrator, task, store)
-    return calibrate_by_name(compared.calibrator, material, **settings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
+        return calibrate_by_name(compared.calibrator, material, **settings)
 
 
 def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
@@ -99,7 +107,8 @@ def _conclude(task: Task, name: str, store: Store) -> Calibration:
 
 def material_for(name: str, task: Task, store: Store) -> Material:
     """Read the parts that a calibrator declares, and no others, from the store."""
-    return Material(**{part: PART_READERS[part](task, store) for part in CALIBRATORS[name].parts})
+    readers = PART_READERS | HEAD_ONLY.get(name, {})
+    return Material(**{part: readers[part](task, store) for part in CALIBRATORS[name].parts})
 
 
 def _target(task: Task, store: Store) -> NamedArrays:
@@ -146,11 +155,23 @@ PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
     "source_train_features": lambda task, store: _source(task, store, "source_train")["features"],
     "target_features": lambda task, store: _target(task, store)["features"],
     "target_logits": lambda task, store: _target(task, store)["logits"],
+    "target_inputs": lambda task, store: domains_of(task, store)[1].inputs,
+    "model": load_whole_network,
+    "head": lambda task, store: load_classifier(task, store).head.classifier,
+    "members": lambda task, store: [
+        load_whole_network(each, store) for each in store.members(task)
+    ],
     "member_logits": lambda task, store: [
         _target(each, store)["logits"] for each in store.members(task)
     ],
-    "model": _with_dropout,
-    "target_inputs": lambda task, store: network_inputs(
-        task, domains_of(task, store)[1].inputs, View(), store.device
-    ),
+}
+# Calibrators that are given the head and the features of a frozen backbone in place of the whole
+# model and its inputs: a frozen backbone has no active dropout, so its features never change.
+HEAD_ONLY: dict[str, dict[Part, Callable[[Task, Store], Any]]] = {
+    "mc-dropout": {
+        "model": _with_dropout,
+        "target_inputs": lambda task, store: network_inputs(
+            task, domains_of(task, store)[1].inputs, View(), store.device
+        ),
+    },
 }
