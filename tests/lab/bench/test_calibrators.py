@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from pseudocal import Calibration, PseudoCal
+from pseudocal.app.cli import main
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.calibrators.table import Entry
 from pseudocal.lab.bench import Store, Suite, run
@@ -63,3 +66,53 @@ def test_parts_of_the_material_fit_together(tiny, done, monkeypatch):
     for member, expected in zip(given["members"], given["member_logits"], strict=True):
         found = as_predictor(member)(given["target_inputs"])
         np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def broken(target_logits) -> Calibration:
+    raise ZeroDivisionError("broken on purpose")
+
+
+def too_large(target_logits) -> Calibration:
+    raise torch.OutOfMemoryError("out of memory on purpose")
+
+
+def too_short(target_logits):
+    return target_logits[:-1]
+
+
+def broken_oracle(target_logits, target_labels) -> Calibration:
+    raise KeyError("broken with labels")
+
+
+def test_an_exception_of_a_calibrator_costs_its_own_cell_only(
+    tiny_file, tiny, cache, tmp_path, monkeypatch, capsys
+):
+    logits: Any = ("target_logits",)
+    labelled: Any = ("target_logits", "target_labels")
+    added = {
+        "broken": Entry("Broken", broken, logits),
+        "too-large": Entry("Too large", too_large, logits),
+        "too-short": Entry("Too short", too_short, logits, corrects=None),
+        "broken-oracle": Entry("Broken oracle", broken_oracle, labelled),
+    }
+    for name, entry in added.items():
+        monkeypatch.setitem(CALIBRATORS, name, entry)
+    suite = Suite("broken", tiny.tasks[1:2], (*added, "none", "pseudocal", "oracle"))
+    store = Store(tmp_path)
+    assert run(suite, store) == []
+    (task,) = suite.tasks
+    assert set(store.scores(task)) == {"none", "pseudocal", "oracle"}
+    note = json.loads((store.folder(task) / "calibrations/broken.error.json").read_text())
+    assert note["error"] == "ZeroDivisionError: broken on purpose"
+    assert 'raise ZeroDivisionError("broken on purpose")' in note["traceback"]
+    assert main(["bench", "table", "broken", "--out", str(tmp_path), "--metric", "ece"]) == 0
+    said = capsys.readouterr()
+    assert "| Broken | - | - | - |" in said.out
+    assert "no Broken: ZeroDivisionError: broken on purpose (traceback in " in said.err
+    assert "no Too large: OutOfMemoryError: out of memory on purpose" in said.err
+    assert "no Too short: InputError: expected corrected logits (200, 10)" in said.err
+    assert "no Broken oracle: KeyError: 'broken with labels'" in said.err
+
+    monkeypatch.setitem(CALIBRATORS, "broken", Entry("Broken", CALIBRATORS["none"].function))
+    assert run(suite, store, redo="calibrate") == []
+    assert set(store.scores(task)) == {"broken", "none", "pseudocal", "oracle"}

@@ -89,10 +89,23 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:
-            for each in (each for each in suite.calibrators if each not in scores):
-                why = store.refusal(task, each)
-                lines.append(f"{name}: no {find_compared(each).title}{f': {why}' if why else ''}")
+            lines += [
+                f"{name}: no {find_compared(each).title}{_reason(task, each, store)}"
+                for each in suite.calibrators
+                if each not in scores
+            ]
     return lines
+
+
+def _reason(task: Task, calibrator: str, store: Store) -> str:
+    """Why a calibrator failed and, unless it refused its data, where the traceback is."""
+    why = store.refusal(task, calibrator)
+    if why is None:
+        return ""
+    if why.startswith("InputError: "):
+        return f": {why}"
+    path = store.folder(task) / "calibrations" / f"{calibrator}.error.json"
+    return f": {why} (traceback in {path})"
 
 
 def unique(values: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@
                                   part) and second
         calibrations/NAME.json    a `Calibration`, for calibrators that scale logits
         calibrations/NAME.npy     corrected target logits, for calibrators that return logits
+        calibrations/NAME.error.json    why a calibrator failed, with its traceback
         scores.json               metrics by calibrator
         reliability.npz           edges of the bins; by calibrator the count, the sum of confidence
                                   and the number correct
@@ -180,7 +181,7 @@ class Store:
         return None
 
     def refusal(self, task: Task, calibrator: str) -> str | None:
-        """Read why a calibrator refused its data; None if nothing was noted.
+        """Read why a calibrator failed; None if nothing was noted.
 
         Args:
             task: the task.

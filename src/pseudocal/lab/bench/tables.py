@@ -109,17 +109,19 @@ def _table(
     columns: dict[str, TaskGroups],
 ) -> Table:
     columns = {**columns, "average": [group for groups in columns.values() for group in groups]}
+    scored = {record.calibrator for record in records}
     records = [record for record in records if getattr(record, metric) is not None]
-    names = [
-        name for name in suite.calibrators if any(record.calibrator == name for record in records)
-    ]
+    with_values = {record.calibrator for record in records}
+    # A calibrator that failed on all tasks has a row without values.
+    names = [name for name in suite.calibrators if name in with_values or name not in scored]
     paper = published(suite.tasks, metric)
     cells = {
         name: [_cell(records, name, metric, groups, paper) for groups in columns.values()]
         for name in names
     }
+    ranked = [name for name in names if name in with_values]
     rows = [
-        (find_compared(name).title, _marked(name, cells, names, SIGN[metric])) for name in names
+        (find_compared(name).title, _marked(name, cells, ranked, SIGN[metric])) for name in names
     ]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():

@@ -8,8 +8,8 @@
 
 Classification and segmentation tasks go through the same stages; a stage checks `task.segments`
 where they differ. A stage that fails writes `error.json` and is tried again in the next run.
-Calibrators fail one by one: the inputs of a model that predicts one class for everything cannot be
-mixed, but its logits can still be scaled.
+Calibrators fail one by one, whatever the error. Each writes `calibrations/NAME.error.json` with its
+traceback, and is tried again in the next run or with `--redo calibrate`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pseudocal.arrays import InputError
-from pseudocal.files import save_json
+import torch
+
+from pseudocal.files import OutputError, save_json
 from pseudocal.lab.bench.calibrators import find_compared, sees_labels
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
 from pseudocal.lab.bench.stages.mixup import write_mixup_samples
 from pseudocal.lab.bench.stages.predict import predict_outputs
-from pseudocal.lab.bench.stages.score import score_calibrations
+from pseudocal.lab.bench.stages.score import calibrate_with_labels, score_calibrations
 from pseudocal.lab.bench.stages.train import train_model
 from pseudocal.lab.bench.store import Store, alone, read_times
 from pseudocal.lab.bench.task import Task
@@ -80,7 +81,10 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
         is_new = bool(done & set(ready)) or bool(done - store.scores(task).keys())
         if is_new or not (folder / "reliability.npz").exists():
             with _stage("score", folder):
-                score_calibrations(task, oracles, store)
+                for name in dict.fromkeys(["oracle", *oracles]):
+                    with _noted("score", folder, name):
+                        calibrate_with_labels(task, name, store)
+                score_calibrations(task, store)
 
 
 def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:
@@ -112,10 +116,7 @@ def _stage(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        text = "".join(traceback.format_exception(error))
-        save_json(
-            folder / "error.json", {"stage": name, "error": describe(error), "traceback": text}
-        )
+        save_json(folder / "error.json", _record(name, error))
         raise
     spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     save_json(folder / "times.json", {**read_times(folder), name: spent})
@@ -123,28 +124,37 @@ def _stage(name: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _noted(stage: str, folder: Path, calibrator: str) -> Iterator[None]:
-    """Record the error if a calibrator refuses its data, and how long it took.
+    """Record any error of a calibrator, and how long it took; continue with the others.
 
-    Continue with the others.
+    Only a full disk stops them: then no other result could be written either.
     """
     note = folder / "calibrations" / f"{calibrator}.error.json"
     cpu = time.process_time()
     note.unlink(missing_ok=True)
     try:
         yield
-    except InputError as error:
-        save_json(note, {"stage": stage, "error": describe(error)})
+    except OutputError:
+        raise
+    except Exception as error:
+        save_json(note, _record(stage, error))
+        if torch.cuda.is_available():  # a calibrator that ran out of memory leaves it to the next
+            torch.cuda.empty_cache()
     times = read_times(folder)
     own = times.setdefault("calibrators", {}).setdefault(calibrator, {})
     own[stage] = time.process_time() - cpu
     save_json(folder / "times.json", times)
 
 
+def _record(stage: str, error: Exception) -> dict[str, str]:
+    text = "".join(traceback.format_exception(error))
+    return {"stage": stage, "error": describe(error), "traceback": text}
+
+
 def describe(error: Exception) -> str:
     """Format an error in one line.
 
-    >>> describe(InputError("expected a, got b"))
-    'InputError: expected a, got b'
+    >>> describe(ValueError("expected a, got b"))
+    'ValueError: expected a, got b'
     """
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 

@@ -6,14 +6,14 @@ Each gets the data that it declares; target labels are not available.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from pseudocal.arrays import InputError, Labelled
+from pseudocal.arrays import InputError, Labelled, as_logits, check_rows
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import (
     CALIBRATORS,
@@ -43,6 +43,7 @@ from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
 
+PartReader = Callable[[Task, Store], Any]
 DROPOUT = 0.5  # before the classifier, if a head has no dropout of its own
 
 
@@ -57,22 +58,42 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
     elif find_compared(name).mixup_variant is not None:
         _conclude(task, name, store).save(path)
     else:
-        corrected = _calibrate_by_name(task, name, store)
-        if corrected.calibration is not None:
-            corrected.calibration.save(path)
-        else:
-            save_array(path.with_suffix(".npy"), corrected.logits)
+        save_corrected(task, name, calibrate_listed(task, name, store), store)
 
 
-def _calibrate_by_name(task: Task, name: str, store: Store) -> Corrected:
-    """Run a calibrator of the library on the outputs in the store."""
+def save_corrected(task: Task, name: str, corrected: Corrected, store: Store) -> None:
+    """Write what a calibrator returned, if its logits can be scored."""
+    path = store.folder(task) / "calibrations" / f"{name}.json"
+    logits = as_logits(corrected.logits)
+    check_rows(logits)
+    expected = _target(task, store)["logits"].shape
+    if logits.shape != expected:
+        raise InputError(f"expected corrected logits {expected} from {name}, got {logits.shape}")
+    if corrected.calibration is not None:
+        corrected.calibration.save(path)
+    else:
+        save_array(path.with_suffix(".npy"), logits)
+
+
+def calibrate_listed(
+    task: Task, name: str, store: Store, readers: Mapping[Part, PartReader] | None = None
+) -> Corrected:
+    """Run a calibrator of the library or of a plugin on the outputs in the store.
+
+    Args:
+        task: the task.
+        name: the name of the calibrator, as a suite has it.
+        store: the output folder.
+        readers: how to read further parts: the score stage adds target labels.
+
+    """
     compared = find_compared(name)
     if compared.calibrator not in CALIBRATORS:
         raise InputError(f"expected a known calibrator, got {name!r}: name its file with --plugin")
     settings = dict(compared.settings)
     if takes_seed(compared.calibrator):
         settings["seed"] = task.seed
-    material = material_for(compared.calibrator, task, store)
+    material = material_for(compared.calibrator, task, store, readers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
         return calibrate_by_name(compared.calibrator, material, **settings)
@@ -105,10 +126,12 @@ def _conclude(task: Task, name: str, store: Store) -> Calibration:
     return replace(method.conclude(evidence, settings), method=name)
 
 
-def material_for(name: str, task: Task, store: Store) -> Material:
+def material_for(
+    name: str, task: Task, store: Store, readers: Mapping[Part, PartReader] | None = None
+) -> Material:
     """Read the parts that a calibrator declares, and no others, from the store."""
-    readers = PART_READERS | HEAD_ONLY.get(name, {})
-    return Material(**{part: readers[part](task, store) for part in CALIBRATORS[name].parts})
+    known = {**PART_READERS, **HEAD_ONLY.get(name, {}), **(readers or {})}
+    return Material(**{part: known[part](task, store) for part in CALIBRATORS[name].parts})
 
 
 def _target(task: Task, store: Store) -> NamedArrays:
@@ -149,7 +172,7 @@ def _with_dropout(task: Task, store: Store) -> Network:
     return Network(network.backbone, Head(head.bottleneck, classifier, width=head.width)).eval()
 
 
-PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
+PART_READERS: dict[Part, PartReader] = {
     "source": _labelled_source,
     "source_features": lambda task, store: _source(task, store)["features"],
     "source_train_features": lambda task, store: _source(task, store, "source_train")["features"],
@@ -167,7 +190,7 @@ PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
 }
 # Calibrators that are given the head and the features of a frozen backbone in place of the whole
 # model and its inputs: a frozen backbone has no active dropout, so its features never change.
-HEAD_ONLY: dict[str, dict[Part, Callable[[Task, Store], Any]]] = {
+HEAD_ONLY: dict[str, dict[Part, PartReader]] = {
     "mc-dropout": {
         "model": _with_dropout,
         "target_inputs": lambda task, store: network_inputs(
