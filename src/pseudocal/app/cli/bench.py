@@ -26,6 +26,10 @@ bench = typer.Typer(help="The paper's comparison: run it, print it, draw it.", e
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
 OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
+PLUGIN = Annotated[
+    list[str] | None,
+    option(help="Python file or module that registers calibrators, methods or data sets"),
+]
 DEFAULT_OUT = Path("runs/bench")
 
 
@@ -68,6 +72,7 @@ def run(
         Literal["train", "predict", "mixup", "calibrate", "score"] | None,
         option(help="run this stage and all later ones again"),
     ] = None,
+    plugin: PLUGIN = None,
     quiet: Annotated[bool, option("--quiet", "-q", help="print errors only")] = False,
 ) -> None:
     """Run the missing tasks of SUITE; a killed run resumes where it stopped."""
@@ -84,11 +89,12 @@ def run(
         for name, value in (asked | {"precision": precision}).items()
         if value is not None
     }
+    plugins = _load_plugins(plugin)
     chosen = _chosen(suite, seeds=seeds, quick=quick, **changes)
     check_writable(out)
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
     here = _of_file(suite) | {name: value for name, value in local.items() if value is not None}
-    store = package.Store(out, threads=threads, **here)
+    store = package.Store(out, threads=threads, plugins=plugins, **here)
     using = _executor(store.device, workers, ray=ray, address=ray_address)
     with told_of_building(quiet=quiet), Stages(quiet=quiet) as stages, using as executor:
         trained = len({task.training for task in chosen.tasks})
@@ -138,9 +144,11 @@ def table(
     form: Annotated[
         Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
     ] = "md",
+    plugin: PLUGIN = None,
 ) -> None:
     """Print the tables of the last run of SUITE."""
     package = _package()
+    _load_plugins(plugin)
     from pseudocal.lab.bench.formats import FORMATS, comparisons
     from pseudocal.lab.bench.records import missing_scores, read_records
     from pseudocal.lab.bench.tables import compare_over_tasks, tables
@@ -248,6 +256,12 @@ def list_suites() -> None:
         }
         size = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())
         typer.echo(f"{name:26}{size:24}{plan.about}")
+
+
+def _load_plugins(names: list[str] | None) -> tuple[str, ...]:
+    from pseudocal.lab.plugins import load_plugins
+
+    return load_plugins(names or ())
 
 
 def _chosen(suite: str, **settings: Any) -> Suite:

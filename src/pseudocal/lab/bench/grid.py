@@ -34,6 +34,7 @@ from pseudocal.lab.bench.views import (
     view_features,
 )
 from pseudocal.lab.data import check_same_classes
+from pseudocal.lab.plugins import load_plugins
 
 # Takes the name of the phase, how many jobs are done, and the total.
 Tell = Callable[[str, int, int], None]
@@ -72,6 +73,7 @@ def run(
         progress: called with the name of the phase, the number of jobs done, and the total.
 
     """
+    load_plugins(store.plugins)
     store.save_suite(suite)
     models = with_members(suite.tasks, suite.calibrators)
     for task in models if redo else ():
@@ -152,6 +154,7 @@ def _all(
 
 def _model(store: Store, task: Task) -> FailedTask | None:
     try:
+        load_plugins(store.plugins)
         with limited(store.threads):
             make_model(task, store)
     except OutputError:  # the others could not be written either
@@ -163,6 +166,7 @@ def _model(store: Store, task: Task) -> FailedTask | None:
 
 def _compare(calibrators: Sequence[str], store: Store, task: Task) -> FailedTask | None:
     try:
+        load_plugins(store.plugins)
         with limited(store.threads):
             compare_calibrators(task, calibrators, store)
     except OutputError:
@@ -239,6 +243,7 @@ def _compute(store: Store, job: SharedFeatures) -> None:
     If that fails, the tasks that need them fail too and report why.
     """
     with limited(store.threads), suppress(Exception):
+        load_plugins(store.plugins)
         source, target = domains_of(job.task, store)
         domain = source if job.domain == "source" else target
         view_features(job.task, domain.inputs, job.view, store.device)

@@ -73,6 +73,9 @@ class Store:
             folder for each data set; `root` by default.
         prefix: `(old, new)` replaces the beginning of paths in lists that were written on another
             machine.
+        plugins: Python files and modules that register calibrators, methods and data sets; every
+            worker imports them.
+        datasets: names and folders of a user's data sets.
 
     """
 
@@ -82,6 +85,17 @@ class Store:
     device: str = "cpu"
     lists: Path | None = None
     prefix: tuple[str, str] | None = None
+    plugins: tuple[str, ...] = ()
+    datasets: tuple[tuple[str, Path], ...] = ()
+
+    def own_folder(self, data: str) -> Path | None:
+        """Return the folder of a user's data set; None for any other.
+
+        Args:
+            data: the name of the data set.
+
+        """
+        return dict(self.datasets).get(data)
 
     def place(self, data: str) -> Path | None:
         """Return the folder of a data set: the one of its name in `root`, or else `root` itself.

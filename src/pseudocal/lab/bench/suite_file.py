@@ -2,10 +2,11 @@
 
     calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all if absent
     seeds = 3
-    root = "/data/office_home"      # these four are of the machine; options of the command win
+    root = "/data/office_home"      # these five are of the machine; options of the command win
     lists = "/data/lists"
     prefix = ["/home/them/data", "/data"]
     device = "cuda"
+    datasets = { my-birds = "birds" }   # own data: folders, relative to this file
 
     [[tasks]]                       # every source with every target and every method
     data = "office-home"
@@ -24,7 +25,9 @@ suite of their own; their networks are those of `pseudocal.lab.segmentation`, th
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -39,9 +42,10 @@ from pseudocal.lab.bench.calibrators import compared_names, with_settings
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
+from pseudocal.lab.plugins import load_plugins
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
-LOCAL_KEYS = ("root", "lists", "prefix", "device")  # of the machine: no part of a task
+LOCAL_KEYS = ("root", "lists", "prefix", "device", "datasets")  # of the machine: no part of a task
 KEYS = ("calibrators", "seeds", "tasks", "about", *LOCAL_KEYS)
 LISTED_KEYS = ("source", "target", "method")  # one name or several
 TYPES: dict[str, tuple[type, ...]] = {
@@ -80,6 +84,7 @@ def read_suite(
         changes: settings to change in all tasks.
 
     """
+    load_plugins()
     return parse_suite(_content(path), path.stem, seeds=seeds, quick=quick, **changes)
 
 
@@ -96,10 +101,33 @@ def read_local(path: Path) -> dict[str, Any]:
             is_pair = isinstance(value, list) and [type(each) for each in value] == [str, str]
             if not is_pair:
                 raise InputError(f"expected prefix as [old, new], got {value!r}")
+        elif key == "datasets":
+            _own_datasets(value)
         elif not isinstance(value, str):
             raise InputError(f"expected {key} as text, got {value!r}")
-    as_stored = {"root": Path, "lists": Path, "prefix": tuple, "device": str}
+    as_stored: dict[str, Callable[[Any], Any]] = {
+        "root": Path,
+        "lists": Path,
+        "prefix": tuple,
+        "device": str,
+        "datasets": partial(_dataset_folders, path.parent),
+    }
     return {key: as_stored[key](value) for key, value in given.items()}
+
+
+def _dataset_folders(base: Path, given: dict[str, str]) -> tuple[tuple[str, Path], ...]:
+    """Return the folders of the user's data sets; relative ones start at the suite file."""
+    return tuple((name, (base / folder).resolve()) for name, folder in given.items())
+
+
+def _own_datasets(given: Any) -> dict[str, str]:
+    """Check the table of a user's own data sets."""
+    if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
+        raise InputError(f"expected datasets as a table of names and folders, got {given!r}")
+    for name in given:
+        if name in DATASETS or name in SEGMENTERS:
+            raise InputError(f"expected a new name for a data set, got {name!r}, which is taken")
+    return given
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -142,7 +170,8 @@ def parse_suite(
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
         raise InputError(f"expected seeds as an integer of at least 1, got {count!r}")
-    cells = [cell for each in given for cell in _cells({**each, **changes})]
+    own = tuple(_own_datasets(content.get("datasets", {})))
+    cells = [cell for each in given for cell in _cells({**each, **changes}, own)]
     cells = cells[:3] if quick else cells
     tasks = [
         Task(**cell, seed=seed)
@@ -170,7 +199,7 @@ def _calibrators(given: Any, known: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
+def _cells(table: dict[str, Any], own_datasets: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the settings of each task that a table stands for."""
     _check_among("a key of a task", table, FIELDS)
     missing = [key for key in ("data", "source", "target", "method") if key not in table]
@@ -192,7 +221,7 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
             defaults | table | {"options": tuple({**dict(defaults["options"]), **options}.items())}
         )
     else:
-        _check_among("a data set", [table["data"]], (*DATASETS, *SEGMENTERS))
+        _check_among("a data set", [table["data"]], (*DATASETS, *own_datasets, *SEGMENTERS))
         _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
         for method in _listed(table["method"]):
             check_options(find_preset(method, table.get("preset", "paper")), options)

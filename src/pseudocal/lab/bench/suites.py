@@ -69,7 +69,10 @@ class SuitePlan:
             for seed in range(seeds or 1)
             for task in self.tasks(quick=quick, **changes)
         ]
-        return Suite(f"{name}-quick" if quick else name, tuple(tasks), self.calibrators, self.about)
+        calibrators = self.calibrators
+        if calibrators in (ALL, SOURCE_FREE):
+            calibrators = (*calibrators, *_of_plugins(self.scenario))
+        return Suite(f"{name}-quick" if quick else name, tuple(tasks), calibrators, self.about)
 
     def tasks(self, *, quick: bool = False, **changes: Any) -> list[Task]:
         """Make the tasks of seed 0."""
@@ -92,6 +95,14 @@ class SuitePlan:
         ]
         others = [task for part in self.parts for task in part.tasks(quick=quick, **changes)]
         return [*own, *others][: 6 if quick else None]
+
+
+def _of_plugins(scenario: Scenario) -> list[str]:
+    """List the calibrators of plugins that a scenario has the data for."""
+    added = [name for name in CALIBRATORS if name not in COMPARED]
+    if scenario == "source-free":
+        return [name for name in added if not CALIBRATORS[name].source_data]
+    return added
 
 
 TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
