@@ -53,6 +53,8 @@ class Compared:
         needs_ensemble: whether it needs the other models of the task's ensemble.
         calibrator: its name in `pseudocal.calibrators.CALIBRATORS`, if it is one of the library's.
         settings: settings of that calibrator which are not its defaults.
+        estimator: its name in `pseudocal.lab.bench.stages.estimators`, if it is one of those.
+        needs_second: whether it needs a second model, trained with another seed.
 
     """
 
@@ -61,6 +63,8 @@ class Compared:
     needs_ensemble: bool = False
     calibrator: str = ""
     settings: tuple[tuple[str, Any], ...] = ()
+    estimator: str = ""
+    needs_second: bool = False
 
 
 # The calibrators of the library that fit to mixup samples.
@@ -111,7 +115,24 @@ SWEEP = {
     for lam in LAMBDAS
     for labels in ("hard", "soft")
 }
-COMPARED: dict[str, Compared] = {**LIBRARY, **RELEASED, **LIKELIHOOD, **ABLATION, **SWEEP}
+ESTIMATORS = {  # of this package, with a released version and a constant to compare with
+    "pseudocal-released": Compared("PseudoCal, as released", estimator="pseudocal-released"),
+    "agreement": Compared("Agreement", estimator="agreement", needs_second=True),
+    "surrogate": Compared("Surrogate", estimator="surrogate", needs_second=True),
+    "mean-estimate": Compared(
+        "Mean of agreement and surrogate", estimator="mean-estimate", needs_second=True
+    ),
+    "labels-50": Compared("50 labels", estimator="labels-50", needs_second=True),
+    "constant": Compared("Constant, T = 2", estimator="constant"),
+}
+COMPARED: dict[str, Compared] = {
+    **LIBRARY,
+    **RELEASED,
+    **LIKELIHOOD,
+    **ABLATION,
+    **SWEEP,
+    **ESTIMATORS,
+}
 
 
 def compared_names() -> tuple[str, ...]:
@@ -122,14 +143,17 @@ def compared_names() -> tuple[str, ...]:
 def sees_labels(name: str) -> bool:
     """Whether a calibrator is given target labels, such as the oracle.
 
-    >>> sees_labels("oracle-released"), sees_labels("pseudocal")
-    (True, False)
+    >>> sees_labels("oracle-released"), sees_labels("labels-50"), sees_labels("pseudocal")
+    (True, True, False)
 
     Args:
         name: the name, as a suite has it.
 
     """
-    entry = CALIBRATORS.get(find_compared(name).calibrator)
+    compared = find_compared(name)
+    if compared.estimator == "labels-50":
+        return True
+    entry = CALIBRATORS.get(compared.calibrator)
     return entry is not None and "target_labels" in entry.needs
 
 
@@ -212,7 +236,7 @@ def _known_settings(name: str) -> list[str]:
     compared = find_compared(name)
     if name in MIXING:
         return ["lam", "labels"]
-    if compared.mixup_variant is not None or sees_labels(name):
+    if compared.mixup_variant is not None or compared.estimator or sees_labels(name):
         return []
     parameters = inspect.signature(CALIBRATORS[compared.calibrator].function).parameters.values()
     keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]

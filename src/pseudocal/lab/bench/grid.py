@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
-from pseudocal.lab.bench.calibrators import find_compared
+from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmentation_tasks import check_segmentation
 from pseudocal.lab.bench.stages import (
@@ -106,9 +106,10 @@ def run(
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:
     """List all models that the tasks need.
 
-    Their own and, if a calibrator needs ensembles, the other members.
+    Their own and, if a calibrator needs ensembles or a second model, the other members.
     """
-    ensembles = any(find_compared(name).needs_ensemble for name in calibrators)
+    compared = [find_compared(name) for name in calibrators]
+    ensembles = any(each.needs_ensemble or each.needs_second for each in compared)
     alone = [
         task.checkpoint
         for task in tasks
@@ -225,8 +226,11 @@ def shared_features(
     models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]
 ) -> list[SharedFeatures]:
     """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
-    variants = [find_compared(name).mixup_variant for name in calibrators]
+    compared = [find_compared(name) for name in calibrators]
+    variants = [each.mixup_variant for each in compared]
     lams = {each.lam for each in variants if each is not None and each.strategy == "PseudoCal"}
+    if any(each.needs_second for each in compared):
+        lams.add(MixupVariant().lam)
     needed = []
     for task in models:
         needed.append(SharedFeatures(task, "source", View()))

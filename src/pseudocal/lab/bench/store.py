@@ -15,6 +15,7 @@
         mixup/NAME.npz            one for each mixup variant: logits of the mixup samples, their
                                   labels and, for mixup itself, the row numbers first (the larger
                                   part) and second
+        mixup/estimates.json      what a second model and a surrogate say of the accuracy
         calibrations/NAME.json    a `Calibration`, for calibrators that scale logits
         calibrations/NAME.npy     corrected target logits, for calibrators that return logits
         calibrations/NAME.error.json    why a calibrator failed, with its traceback

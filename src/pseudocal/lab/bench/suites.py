@@ -9,18 +9,28 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.bench import segmentation_tasks
-from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, SWEEP
+from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, ESTIMATORS, SWEEP, sees_labels
 from pseudocal.lab.bench.task import Scenario, Suite, Task
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
 # Every calibrator of the library, after its variants: as released, and without a penalty.
-ALL = tuple(
+LISTED = tuple(
     name
     for each in CALIBRATORS
     for name in (f"{each}-released", f"{each}-likelihood", each)
     if name in COMPARED and name != "tempscal-released"  # which differs in the fifth digit
 )
-SOURCE_FREE = tuple(name for name in ALL if not CALIBRATORS[COMPARED[name].calibrator].source_data)
+# This package's estimators stand before the oracles.
+ALL = (
+    *(name for name in LISTED if not sees_labels(name)),
+    *(name for name in ESTIMATORS if name not in LISTED),
+    *(name for name in LISTED if sees_labels(name)),
+)
+SOURCE_FREE = tuple(
+    name
+    for name in ALL
+    if COMPARED[name].estimator or not CALIBRATORS[COMPARED[name].calibrator].source_data
+)
 EMOJI = ("noto", "twemoji", "openmoji", "fluent")
 OFFICE_HOME = ("Art", "Clipart", "Product", "RealWorld")
 DOMAINNET = (

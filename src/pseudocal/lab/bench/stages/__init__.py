@@ -65,7 +65,8 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
         missing = [
             name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)
         ]
-        to_mix = [name for name in missing if _lacks_mixup(task, name, folder)]
+        to_mix = [name for name in calibrators if _lacks_mixup(task, name, folder)]
+        to_mix = [name for name in to_mix if not _is_calibrated(folder, name)]
         if to_mix:
             with _stage("mixup", folder):
                 for name in to_mix:
@@ -81,7 +82,8 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
         is_new = bool(done & set(ready)) or bool(done - store.scores(task).keys())
         if is_new or not (folder / "reliability.npz").exists():
             with _stage("score", folder):
-                for name in dict.fromkeys(["oracle", *oracles]):
+                labelled = [name for name in oracles if not _lacks_mixup(task, name, folder)]
+                for name in dict.fromkeys(["oracle", *labelled]):
                     with _noted("score", folder, name):
                         calibrate_with_labels(task, name, store)
                 score_calibrations(task, store)
@@ -161,7 +163,12 @@ def describe(error: Exception) -> str:
 
 def _lacks_mixup(task: Task, name: str, folder: Path) -> bool:
     """Whether a calibrator lacks its mixup samples, not made yet or failed."""
-    if task.segments or find_compared(name).mixup_variant is None:
+    if task.segments:
+        return False
+    compared = find_compared(name)
+    if compared.needs_second:
+        return not (folder / "mixup" / "estimates.json").exists()
+    if compared.mixup_variant is None:
         return False
     return not (folder / "mixup" / f"{name}.npz").exists()
 

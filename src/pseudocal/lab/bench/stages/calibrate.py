@@ -30,7 +30,8 @@ from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.cached import saved_evidence
 from pseudocal.lab.bench.calibrators import find_compared, takes_seed
 from pseudocal.lab.bench.segmentation_tasks import split_source, target_scenes
-from pseudocal.lab.bench.stages.mixup import models_behind, target_logits
+from pseudocal.lab.bench.stages.estimators import WITHOUT_SECOND_MODEL, estimate
+from pseudocal.lab.bench.stages.mixup import estimates_path, models_behind, target_logits
 from pseudocal.lab.bench.stages.predict import (
     load_classifier,
     load_whole_network,
@@ -57,6 +58,10 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
         _calibrate_segmenter(task, name, store).save(path)
     elif find_compared(name).mixup_variant is not None:
         _conclude(task, name, store).save(path)
+    elif find_compared(name).needs_second:
+        estimate(task, name, estimates_path(task, store), store).save(path)
+    elif find_compared(name).estimator:
+        WITHOUT_SECOND_MODEL[name](task, store).save(path)
     else:
         save_corrected(task, name, calibrate_listed(task, name, store), store)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from pseudocal.calibrators import ensemble
 from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.bench.cached import CachedModel
 from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
+from pseudocal.lab.bench.stages.estimators import write_estimates
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -35,6 +37,11 @@ NORMALISATION = {"mean": 0.0, "std": 1 / 255}
 def write_mixup_samples(task: Task, name: str, store: Store) -> None:
     """Write `mixup/NAME.npz`: the logits and labels of the mixup samples of one calibrator."""
     compared = find_compared(name)
+    if compared.needs_second:
+        path = estimates_path(task, store)
+        if not path.exists():  # several calibrators share it
+            write_estimates(task, path, store)
+        return
     variant = compared.mixup_variant
     assert variant is not None
     tasks = models_behind(task, name, store)
@@ -46,6 +53,11 @@ def write_mixup_samples(task: Task, name: str, store: Store) -> None:
         n = len(target_logits(tasks, store))
         raise InputError(f"expected at least one row from {compared.title}, got none of {n} pairs")
     save_arrays(store.folder(task) / "mixup" / f"{name}.npz", **samples)
+
+
+def estimates_path(task: Task, store: Store) -> Path:
+    """Return the file of what a second model says, which several calibrators share."""
+    return store.folder(task) / "mixup" / "estimates.json"
 
 
 def models_behind(task: Task, name: str, store: Store) -> list[Task]:

@@ -19,6 +19,8 @@ from pseudocal.lab.bench.stages.calibrate import (
     calibrate_listed,
     save_corrected,
 )
+from pseudocal.lab.bench.stages.estimators import refine_with_labels
+from pseudocal.lab.bench.stages.mixup import estimates_path
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.segmentation import load_segmenter
@@ -50,6 +52,13 @@ def calibrate_with_labels(task: Task, name: str, store: Store) -> None:
         model = load_segmenter(store.folder(task.training)).to(store.device)
         per_image = dict(task.options)["pixels_per_image"]
         fit_oracle(model, target_scenes(task, store), per_image, task.seed).save(path)
+        return
+    if find_compared(name).needs_second:
+        labels = _target_labels(task, store)
+        path = store.folder(task) / "calibrations" / f"{name}.json"
+        refine_with_labels(
+            task, estimates_path(task, store), lambda rows: labels[rows], store
+        ).save(path)
         return
     corrected = calibrate_listed(task, name, store, {"target_labels": _target_labels})
     save_corrected(task, name, corrected, store)
