@@ -40,6 +40,10 @@ def run(
     seeds: Annotated[
         int | None, option(min=1, help="number of seeds [default: 1; ensembles train 3]")
     ] = None,
+    repeats: Annotated[
+        int | None,
+        option(min=1, help="calibrations of each model, with new random pairs [default: 1]"),
+    ] = None,
     quick: QUICK = False,
     backbone: Annotated[
         str | None, option(help="efficientnet-lite0, resnet50, vit-b16, ...")
@@ -90,7 +94,7 @@ def run(
         if value is not None
     }
     plugins = _load_plugins(plugin)
-    chosen = _chosen(suite, seeds=seeds, quick=quick, **changes)
+    chosen = _chosen(suite, seeds=seeds, repeats=repeats, quick=quick, **changes)
     check_writable(out)
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
     here = _of_file(suite) | {name: value for name, value in local.items() if value is not None}

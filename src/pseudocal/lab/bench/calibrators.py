@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS, PseudoCal
 from pseudocal.lab.analyses import LAMBDAS
 from pseudocal.mixup import STRATEGIES
+
+SEEDS_APART = 1_000_000  # between repetitions: more than any suite has seeds
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ class MixupVariant:
         return PseudoCal(lam=self.lam, labels=self.labels, seed=seed, epochs=1)
 
 
+def seed_of_repeat(seed: int, repeat: int) -> int:
+    """Return the seed of a repetition, from that of the task.
+
+    >>> seed_of_repeat(3, 0), seed_of_repeat(3, 2)
+    (3, 2000003)
+    """
+    return seed + SEEDS_APART * repeat
+
+
 @dataclass(frozen=True)
 class Compared:
     """One calibrator of the comparison.
@@ -55,6 +67,7 @@ class Compared:
         settings: settings of that calibrator which are not its defaults.
         estimator: its name in `pseudocal.lab.bench.stages.estimators`, if it is one of those.
         needs_second: whether it needs a second model, trained with another seed.
+        repeat: the number of the repetition, each with its own random numbers.
 
     """
 
@@ -65,6 +78,11 @@ class Compared:
     settings: tuple[tuple[str, Any], ...] = ()
     estimator: str = ""
     needs_second: bool = False
+    repeat: int = 0
+
+    def seed(self, task_seed: int) -> int:
+        """Return the seed of its random numbers, from that of the task."""
+        return seed_of_repeat(task_seed, self.repeat)
 
 
 # The calibrators of the library that fit to mixup samples.
@@ -181,6 +199,8 @@ def find_compared(name: str) -> Compared:
     for part in parts:
         key, _, text = part.partition("=")
         settings[key] = _value(text)
+    repeat = settings.pop("repeat", 0)
+    compared = replace(compared, repeat=repeat)
     title = ", ".join([compared.title, *(f"{key} {value}" for key, value in settings.items())])
     if compared.mixup_variant is not None:
         variant = replace(compared.mixup_variant, **settings)
@@ -208,6 +228,49 @@ def takes_seed(name: str) -> bool:
 
     """
     return "seed" in inspect.signature(CALIBRATORS[name].function).parameters
+
+
+def with_repeats(calibrators: Sequence[str], repeats: int) -> tuple[str, ...]:
+    """Name the repetitions of the calibrators that draw random numbers.
+
+    >>> with_repeats(["tempscal", "pseudocal"], 3)
+    ('tempscal', 'pseudocal', 'pseudocal, repeat=1', 'pseudocal, repeat=2')
+
+    Args:
+        calibrators: names of calibrators.
+        repeats: how often each is fitted in all.
+
+    """
+    names = []
+    for name in calibrators:
+        names.append(name)
+        if draws(name):
+            names += [f"{name}, repeat={number}" for number in range(1, repeats)]
+    return tuple(names)
+
+
+def draws(name: str) -> bool:
+    """Whether a calibrator draws random numbers: pairs, rows to label, dropout or a sample.
+
+    CPCS and TransCal draw a sample in their released versions only.
+
+    >>> [draws(name) for name in ("pseudocal", "labels-50", "cpcs", "cpcs-released", "tempscal")]
+    [True, True, False, True, False]
+
+    Args:
+        name: the name, as a suite has it.
+
+    """
+    compared = find_compared(name)
+    if compared.mixup_variant is not None or compared.needs_second:
+        return True
+    if compared.estimator:
+        return compared.estimator != "constant"
+    if compared.calibrator not in CALIBRATORS or not takes_seed(compared.calibrator):
+        return False
+    if compared.calibrator in ("cpcs", "transcal"):
+        return bool(dict(compared.settings).get("reference"))
+    return True
 
 
 def with_settings(name: str, settings: dict[str, Any]) -> str:

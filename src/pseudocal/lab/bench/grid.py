@@ -14,7 +14,12 @@ from typing import Any, Literal
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
-from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
+from pseudocal.lab.bench.calibrators import (
+    MixupVariant,
+    find_compared,
+    seed_of_repeat,
+    with_repeats,
+)
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmentation_tasks import check_segmentation
 from pseudocal.lab.bench.stages import (
@@ -75,17 +80,18 @@ def run(
     """
     load_plugins(store.plugins)
     store.save_suite(suite)
-    models = with_members(suite.tasks, suite.calibrators)
+    calibrators = with_repeats(suite.calibrators, suite.repeats)
+    models = with_members(suite.tasks, calibrators)
     for task in models if redo else ():
         forget_stages(task, store, redo or "")
     for task in dict.fromkeys([*models, *(task.training for task in models)]):
         store.sweep(task)
     missing = [task for task in models if not store.has_model(task)]
-    waiting = [task for task in suite.tasks if not is_compared(task, suite.calibrators, store)]
+    waiting = [task for task in suite.tasks if not is_compared(task, calibrators, store)]
     _check_data([*missing, *waiting], store)
     _all(
         "features",
-        shared_features(missing, waiting, suite.calibrators),
+        shared_features(missing, waiting, calibrators),
         partial(_compute, store),
         executor,
         progress,
@@ -96,7 +102,7 @@ def run(
         for each in _all("models", trainings, partial(_model, store), executor, progress)
     }
     ready = [task for task in waiting if task.training not in failed]
-    compare = partial(_compare, suite.calibrators, store)
+    compare = partial(_compare, calibrators, store)
     return [
         *(FailedTask(task, failed[task.training]) for task in models if task.training in failed),
         *_all("calibrations", ready, compare, executor, progress),
@@ -226,17 +232,20 @@ def shared_features(
     models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]
 ) -> list[SharedFeatures]:
     """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
-    compared = [find_compared(name) for name in calibrators]
-    variants = [each.mixup_variant for each in compared]
-    lams = {each.lam for each in variants if each is not None and each.strategy == "PseudoCal"}
-    if any(each.needs_second for each in compared):
-        lams.add(MixupVariant().lam)
+    mixed = set()  # the weight of the larger input, and the number of the repetition
+    for each in map(find_compared, calibrators):
+        variant = MixupVariant() if each.needs_second else each.mixup_variant
+        if variant is not None and variant.strategy == "PseudoCal":
+            mixed.add((variant.lam, each.repeat))
     needed = []
     for task in models:
         needed.append(SharedFeatures(task, "source", View()))
         needed.append(SharedFeatures(task, "target", View()))
     for task in tasks:
-        needed += [SharedFeatures(task, "target", View(lam, task.seed)) for lam in sorted(lams)]
+        needed += [
+            SharedFeatures(task, "target", View(lam, seed_of_repeat(task.seed, repeat)))
+            for lam, repeat in sorted(mixed)
+        ]
     frozen = [each for each in needed if not each.task.segments and has_frozen_backbone(each.task)]
     return list({each.key: each for each in frozen}.values())
 

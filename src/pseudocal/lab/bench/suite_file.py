@@ -2,6 +2,7 @@
 
     calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all if absent
     seeds = 3
+    repeats = 5                     # calibrations of each model, with new random numbers
     root = "/data/office_home"      # these five are of the machine; options of the command win
     lists = "/data/lists"
     prefix = ["/home/them/data", "/data"]
@@ -46,7 +47,7 @@ from pseudocal.lab.plugins import load_plugins
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
 LOCAL_KEYS = ("root", "lists", "prefix", "device", "datasets")  # of the machine: no part of a task
-KEYS = ("calibrators", "seeds", "tasks", "about", *LOCAL_KEYS)
+KEYS = ("calibrators", "seeds", "repeats", "tasks", "about", *LOCAL_KEYS)
 LISTED_KEYS = ("source", "target", "method")  # one name or several
 TYPES: dict[str, tuple[type, ...]] = {
     "width": (int,),
@@ -73,19 +74,27 @@ FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed"
 
 
 def read_suite(
-    path: Path, *, seeds: int | None = None, quick: bool = False, **changes: Any
+    path: Path,
+    *,
+    seeds: int | None = None,
+    repeats: int | None = None,
+    quick: bool = False,
+    **changes: Any,
 ) -> Suite:
     """Read a suite, named after its file.
 
     Args:
         path: the TOML file.
         seeds: the number of seeds, in place of that in the file.
+        repeats: the number of repetitions, in place of that in the file.
         quick: whether to take the first three tasks only.
         changes: settings to change in all tasks.
 
     """
     load_plugins()
-    return parse_suite(_content(path), path.stem, seeds=seeds, quick=quick, **changes)
+    return parse_suite(
+        _content(path), path.stem, seeds=seeds, repeats=repeats, quick=quick, **changes
+    )
 
 
 def read_local(path: Path) -> dict[str, Any]:
@@ -144,6 +153,7 @@ def parse_suite(
     name: str,
     *,
     seeds: int | None = None,
+    repeats: int | None = None,
     quick: bool = False,
     **changes: Any,
 ) -> Suite:
@@ -170,6 +180,9 @@ def parse_suite(
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
         raise InputError(f"expected seeds as an integer of at least 1, got {count!r}")
+    times = content.get("repeats", 1) if repeats is None else repeats
+    if not isinstance(times, int) or times < 1:
+        raise InputError(f"expected repeats as an integer of at least 1, got {times!r}")
     own = tuple(_own_datasets(content.get("datasets", {})))
     cells = [cell for each in given for cell in _cells({**each, **changes}, own)]
     cells = cells[:3] if quick else cells
@@ -179,9 +192,8 @@ def parse_suite(
         for cell in cells
     ]
     about = str(content.get("about", ""))
-    return Suite(
-        f"{name}-quick" if quick else name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about
-    )
+    name = f"{name}-quick" if quick else name
+    return Suite(name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about, times)
 
 
 def _calibrators(given: Any, known: tuple[str, ...]) -> list[str]:

@@ -71,7 +71,13 @@ class SuitePlan:
     parts: tuple[SuitePlan, ...] = ()  # whose tasks come after its own, with its calibrators
 
     def suite(
-        self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any
+        self,
+        name: str,
+        *,
+        seeds: int | None = None,
+        repeats: int | None = None,
+        quick: bool = False,
+        **changes: Any,
     ) -> Suite:
         """Make the suite with seeds 0 to `seeds` - 1; `changes` are settings of all tasks."""
         tasks = [
@@ -82,7 +88,8 @@ class SuitePlan:
         calibrators = self.calibrators
         if calibrators in (ALL, SOURCE_FREE):
             calibrators = (*calibrators, *_of_plugins(self.scenario))
-        return Suite(f"{name}-quick" if quick else name, tuple(tasks), calibrators, self.about)
+        name = f"{name}-quick" if quick else name
+        return Suite(name, tuple(tasks), calibrators, self.about, repeats or 1)
 
     def tasks(self, *, quick: bool = False, **changes: Any) -> list[Task]:
         """Make the tasks of seed 0."""
@@ -294,7 +301,14 @@ PLANS |= {
 }
 
 
-def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+def built_in(
+    name: str,
+    *,
+    seeds: int | None = None,
+    repeats: int | None = None,
+    quick: bool = False,
+    **changes: Any,
+) -> Suite:
     """Make a built-in suite.
 
     >>> suite = built_in("emoji", seeds=3)
@@ -307,10 +321,11 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
     Args:
         name: a name in `PLANS`.
         seeds: the number of seeds, starting at 0; None for one.
+        repeats: how often calibrators that draw random numbers are fitted; None for once.
         quick: whether to take a few pairs of domains and methods only.
         **changes: settings to change in all tasks, such as `backbone` and `weights`.
 
     """
     if name not in PLANS:
         raise InputError(f"expected a suite among {', '.join(PLANS)}, or a TOML file, got {name!r}")
-    return PLANS[name].suite(name, seeds=seeds, quick=quick, **changes)
+    return PLANS[name].suite(name, seeds=seeds, repeats=repeats, quick=quick, **changes)

@@ -1,6 +1,6 @@
 """Tables as the paper prints them: per task, by target, overall.
 
-With the spread over seeds, and paired tests.
+With the spread over seeds and repetitions, and paired tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1, "correspondence": -1}  # the
 
 @dataclass(frozen=True)
 class TableCell:
-    """The mean and standard deviation over seeds of a mean over targets, and the paper's value."""
+    """The mean and standard deviation over runs of a mean over targets, and the paper's value.
+
+    A run is one repetition of the calibration of the models of one seed.
+    """
 
     mean: float
     sd: float = math.nan
@@ -141,14 +144,14 @@ def _cell(
 ) -> TableCell:
     """Compute the mean over targets of the means over their tasks.
 
-    A seed counts only if all tasks have scores.
+    A run, one repetition for one seed, counts only if all tasks have scores.
     """
-    by_seed: dict[int, dict[Task, float]] = {}
+    by_run: dict[tuple[int, int], dict[Task, float]] = {}
     for record in records:
         if record.calibrator == name:
-            values = by_seed.setdefault(record.task.seed, {})
+            values = by_run.setdefault((record.task.seed, record.repeat), {})
             values[record.task.of_seed(0)] = getattr(record, metric)
-    means = [mean_over_groups(groups, values) for values in by_seed.values()]
+    means = [mean_over_groups(groups, values) for values in by_run.values()]
     whole = [mean for mean in means if not math.isnan(mean)]
     papers = {task: value for (each, task), value in paper.items() if each == name}
     return TableCell(
@@ -198,7 +201,7 @@ def compare_over_tasks(
 
     The test is Wilcoxon's signed-rank test.
 
-    The value of a task is the mean over its seeds. Tasks that share a domain are not independent,
+    The value of a task is the mean over its seeds and repetitions. Tasks that share a domain are not independent,
     so the p-value of "all" tends to be too small.
     """
     names = variants([record.task for record in records])

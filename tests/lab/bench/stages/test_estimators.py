@@ -85,7 +85,7 @@ def test_fifty_labels_and_no_more_are_looked_up(estimated):
         return labels[rows]
 
     path = store.folder(task) / "mixup" / "estimates.json"
-    found = estimators.refine_with_labels(task, path, labels_of, store)
+    found = estimators.refine_with_labels(task, "labels-50", path, labels_of, store)
     assert found.temperature == saved(store, task, "labels-50").temperature
     with np.load(store.folder(task) / "target.npz") as target:
         assert asked == rows_to_label(target["logits"], 50, seed=task.seed).tolist()

@@ -26,7 +26,7 @@ import torch
 from pseudocal.files import OutputError, save_json
 from pseudocal.lab.bench.calibrators import find_compared, sees_labels
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
-from pseudocal.lab.bench.stages.mixup import write_mixup_samples
+from pseudocal.lab.bench.stages.mixup import estimates_path, write_mixup_samples
 from pseudocal.lab.bench.stages.predict import predict_outputs
 from pseudocal.lab.bench.stages.score import calibrate_with_labels, score_calibrations
 from pseudocal.lab.bench.stages.train import train_model
@@ -65,14 +65,14 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
         missing = [
             name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)
         ]
-        to_mix = [name for name in calibrators if _lacks_mixup(task, name, folder)]
+        to_mix = [name for name in calibrators if _lacks_mixup(task, name, store)]
         to_mix = [name for name in to_mix if not _is_calibrated(folder, name)]
         if to_mix:
             with _stage("mixup", folder):
                 for name in to_mix:
                     with _noted("mixup", folder, name):
                         write_mixup_samples(task, name, store)
-        ready = [name for name in missing if not _lacks_mixup(task, name, folder)]
+        ready = [name for name in missing if not _lacks_mixup(task, name, store)]
         if ready:
             with _stage("calibrate", folder):
                 for name in ready:
@@ -82,7 +82,7 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
         is_new = bool(done & set(ready)) or bool(done - store.scores(task).keys())
         if is_new or not (folder / "reliability.npz").exists():
             with _stage("score", folder):
-                labelled = [name for name in oracles if not _lacks_mixup(task, name, folder)]
+                labelled = [name for name in oracles if not _lacks_mixup(task, name, store)]
                 for name in dict.fromkeys(["oracle", *labelled]):
                     with _noted("score", folder, name):
                         calibrate_with_labels(task, name, store)
@@ -161,16 +161,16 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _lacks_mixup(task: Task, name: str, folder: Path) -> bool:
+def _lacks_mixup(task: Task, name: str, store: Store) -> bool:
     """Whether a calibrator lacks its mixup samples, not made yet or failed."""
     if task.segments:
         return False
     compared = find_compared(name)
     if compared.needs_second:
-        return not (folder / "mixup" / "estimates.json").exists()
+        return not estimates_path(task, name, store).exists()
     if compared.mixup_variant is None:
         return False
-    return not (folder / "mixup" / f"{name}.npz").exists()
+    return not (store.folder(task) / "mixup" / f"{name}.npz").exists()
 
 
 def _is_calibrated(folder: Path, name: str) -> bool:

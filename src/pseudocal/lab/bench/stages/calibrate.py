@@ -59,9 +59,9 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
     elif find_compared(name).mixup_variant is not None:
         _conclude(task, name, store).save(path)
     elif find_compared(name).needs_second:
-        estimate(task, name, estimates_path(task, store), store).save(path)
+        estimate(task, name, estimates_path(task, name, store), store).save(path)
     elif find_compared(name).estimator:
-        WITHOUT_SECOND_MODEL[name](task, store).save(path)
+        WITHOUT_SECOND_MODEL[find_compared(name).estimator](task, name, store).save(path)
     else:
         save_corrected(task, name, calibrate_listed(task, name, store), store)
 
@@ -97,7 +97,7 @@ def calibrate_listed(
         raise InputError(f"expected a known calibrator, got {name!r}: name its file with --plugin")
     settings = dict(compared.settings)
     if takes_seed(compared.calibrator):
-        settings["seed"] = task.seed
+        settings["seed"] = compared.seed(task.seed)
     material = material_for(compared.calibrator, task, store, readers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
@@ -105,7 +105,9 @@ def calibrate_listed(
 
 
 def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
-    if name not in FITS:
+    compared = find_compared(name)
+    base = compared.calibrator
+    if base not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
     model = load_segmenter(store.folder(task.training)).to(store.device)
@@ -114,16 +116,17 @@ def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
     per_image = dict(task.options)["pixels_per_image"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
-        return FITS[name](model, source_val, target, per_image, task.seed)
+        return FITS[base](model, source_val, target, per_image, compared.seed(task.seed))
 
 
 def _conclude(task: Task, name: str, store: Store) -> Calibration:
     """Conclude PseudoCal from the mixup samples that the previous stage has written."""
-    variant = find_compared(name).mixup_variant
+    compared = find_compared(name)
+    variant = compared.mixup_variant
     assert variant is not None
     samples = load_arrays(store.folder(task) / "mixup" / f"{name}.npz")
     real = target_logits(models_behind(task, name, store), store)
-    method = variant.method(task.seed)
+    method = variant.method(compared.seed(task.seed))
     evidence = saved_evidence(method, real, Labelled(samples["logits"], samples["labels"]))
     settings: dict[str, Any] = {"batch_size": DEFAULT_BATCH_SIZE}
     if variant.strategy != "PseudoCal":  # it has its own weights and labels

@@ -25,7 +25,7 @@ from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import Tensors, predict_arrays
 from pseudocal.lab.bench.cached import CachedModel
-from pseudocal.lab.bench.calibrators import MixupVariant
+from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
 from pseudocal.lab.bench.stages.predict import image_predictor, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -39,20 +39,20 @@ RELEASED_BATCH = 108  # inputs of a batch in PseudoCal's released code
 LAM = MixupVariant().lam  # the paper's weight of the larger input
 
 
-def write_estimates(task: Task, path: Path, store: Store) -> None:
+def write_estimates(task: Task, seed: int, path: Path, store: Store) -> None:
     """Write what the mixup samples, a second model and a surrogate estimate.
 
     The features of the surrogate are those of the second model.
     """
     second = second_model(task, store)
-    own_real, own_mixed = _outputs(task, task.seed, store)
-    its_real, its_mixed = _outputs(second, task.seed, store)
+    own_real, own_mixed = _outputs(task, seed, store)
+    its_real, its_mixed = _outputs(second, seed, store)
     model = CachedModel(own_real["logits"], own_mixed["logits"])
     opinions = [
         CachedModel(its_real["logits"], its_mixed["logits"]),
         Surrogate(CachedModel(its_real["features"], its_mixed["features"])),
     ]
-    method = PseudoCal(lam=LAM, epochs=1, seed=task.seed)
+    method = PseudoCal(lam=LAM, epochs=1, seed=seed)
     evidence = method.collect(
         model, model.inputs, second_opinion=opinions, batch_size=DEFAULT_BATCH_SIZE
     )
@@ -100,13 +100,15 @@ def estimate(task: Task, name: str, path: Path, store: Store) -> Calibration:
 
     Args:
         task: the task.
-        name: "agreement", "surrogate" or "mean-estimate", the plain mean of their accuracies.
+        name: "agreement", "surrogate" or "mean-estimate", the plain mean of their accuracies, or a
+            repetition of one of these.
         path: what `write_estimates` wrote.
         store: the output folder.
 
     """
     found = json.loads(path.read_text())
-    opinions = ["agreement", "surrogate"] if name == "mean-estimate" else [name]
+    estimator = find_compared(name).estimator
+    opinions = ["agreement", "surrogate"] if estimator == "mean-estimate" else [estimator]
     usable = [found[each] for each in opinions if found[each]["usable"]]
     settings = {"second seed": found["second seed"], "estimator": "mixup"}
     if not usable:
@@ -114,16 +116,21 @@ def estimate(task: Task, name: str, path: Path, store: Store) -> Calibration:
     accuracy = float(np.mean([each["accuracy"] for each in usable]))
     error = float(np.mean([each["error"] for each in usable]))
     scaling = match_confidence(_target_logits(task, store), accuracy, error)
-    return Calibration(name, scaling, settings | {"estimator": name, "accuracy": accuracy})
+    return Calibration(name, scaling, settings | {"estimator": estimator, "accuracy": accuracy})
 
 
 def refine_with_labels(
-    task: Task, path: Path, labels_of: Callable[[NDArray[np.intp]], NDArray[Any]], store: Store
+    task: Task,
+    name: str,
+    path: Path,
+    labels_of: Callable[[NDArray[np.intp]], NDArray[Any]],
+    store: Store,
 ) -> Calibration:
     """Refine the label-free estimates with labels of the rows that `rows_to_label` chooses.
 
     Args:
         task: the task.
+        name: "labels-50", or a repetition of it.
         path: what `write_estimates` wrote.
         labels_of: looks the labels of rows up.
         store: the output folder.
@@ -134,20 +141,21 @@ def refine_with_labels(
     estimates = {"mixup": json.loads(path.read_text())["mixup"]}
     if by_agreement.settings["estimator"] == "agreement" and not by_agreement.bound:
         estimates["agreement"] = by_agreement.temperature
-    before = Calibration("labels-50", by_agreement.scaling, estimates=estimates)
-    rows = rows_to_label(logits, min(LABELS, len(logits)), seed=task.seed)
+    before = Calibration(name, by_agreement.scaling, estimates=estimates)
+    rows = rows_to_label(logits, min(LABELS, len(logits)), seed=find_compared(name).seed(task.seed))
     return before.refined(logits, LabelSample(rows, labels_of(rows)))
 
 
-def constant(task: Task, store: Store) -> Calibration:
+def constant(task: Task, name: str, store: Store) -> Calibration:
     """Divide all logits by the same number in every task."""
-    return Calibration("constant", TemperatureScaling(CONSTANT))
+    return Calibration(name, TemperatureScaling(CONSTANT))
 
 
-def pseudocal_released(task: Task, store: Store) -> Calibration:
+def pseudocal_released(task: Task, name: str, store: Store) -> Calibration:
     """PseudoCal as its released code computes it (`first_batch_counts`)."""
     classes = _target_logits(task, store).argmax(axis=1)
-    order, partner = released_pairs(len(classes), np.random.default_rng(task.seed))
+    rng = np.random.default_rng(find_compared(name).seed(task.seed))
+    order, partner = released_pairs(len(classes), rng)
     counts = first_batch_counts(classes[order] != classes[partner])
     if counts.sum() == 0:
         raise InputError(f"expected two predicted classes, got class {classes[0]} for all inputs")
@@ -161,7 +169,7 @@ def pseudocal_released(task: Task, store: Store) -> Calibration:
     rows = np.repeat(np.arange(len(counts)), counts)
     samples = Labelled(logits[rows], classes[first][rows])
     settings = {"lam": LAM, "batch_size": RELEASED_BATCH, "samples": int((counts > 0).sum())}
-    return Calibration("pseudocal-released", tempscal(samples, reference=True).scaling, settings)
+    return Calibration(name, tempscal(samples, reference=True).scaling, settings)
 
 
 def released_pairs(
@@ -193,7 +201,7 @@ def _target_logits(task: Task, store: Store) -> NDArray[Any]:
     return load_arrays(store.folder(task) / "target.npz")["logits"]
 
 
-WITHOUT_SECOND_MODEL: dict[str, Callable[[Task, Store], Calibration]] = {
+WITHOUT_SECOND_MODEL: dict[str, Callable[[Task, str, Store], Calibration]] = {
     "constant": constant,
     "pseudocal-released": pseudocal_released,
 }

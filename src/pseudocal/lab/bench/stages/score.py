@@ -57,7 +57,7 @@ def calibrate_with_labels(task: Task, name: str, store: Store) -> None:
         labels = _target_labels(task, store)
         path = store.folder(task) / "calibrations" / f"{name}.json"
         refine_with_labels(
-            task, estimates_path(task, store), lambda rows: labels[rows], store
+            task, name, estimates_path(task, name, store), lambda rows: labels[rows], store
         ).save(path)
         return
     corrected = calibrate_listed(task, name, store, {"target_labels": _target_labels})
