@@ -90,6 +90,9 @@ def test_fifty_labels_and_no_more_are_looked_up(estimated):
     with np.load(store.folder(task) / "target.npz") as target:
         assert asked == rows_to_label(target["logits"], 50, seed=task.seed).tolist()
     assert found.measured is not None
+    again = estimators.refine_with_labels(task, "labels-50, repeat=1", path, labels_of, store)
+    assert len(set(asked)) > 50  # other rows
+    assert again.temperature != found.temperature
 
 
 def test_the_released_code_uses_the_first_batch_only(estimated):

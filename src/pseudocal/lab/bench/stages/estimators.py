@@ -142,8 +142,9 @@ def refine_with_labels(
     if by_agreement.settings["estimator"] == "agreement" and not by_agreement.bound:
         estimates["agreement"] = by_agreement.temperature
     before = Calibration(name, by_agreement.scaling, estimates=estimates)
-    rows = rows_to_label(logits, min(LABELS, len(logits)), seed=find_compared(name).seed(task.seed))
-    return before.refined(logits, LabelSample(rows, labels_of(rows)))
+    seed = find_compared(name).seed(task.seed)
+    rows = rows_to_label(logits, min(LABELS, len(logits)), seed=seed)
+    return before.refined(logits, LabelSample(rows, labels_of(rows), seed=seed))
 
 
 def constant(task: Task, name: str, store: Store) -> Calibration:
