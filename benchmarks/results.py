@@ -19,7 +19,7 @@ import numpy as np
 from pseudocal.arrays import InputError, softmax
 from pseudocal.lab.adapt.runs import training_versions
 from pseudocal.lab.bench import Store, Suite, Task, built_in, run
-from pseudocal.lab.bench.calibrators import COMPARED, SEE_LABELS
+from pseudocal.lab.bench.calibrators import COMPARED, sees_labels
 from pseudocal.lab.bench.executors import Pool
 from pseudocal.lab.bench.figures import draw_figures
 from pseudocal.lab.bench.formats import comparisons, markdown
@@ -257,7 +257,7 @@ def losses(records: list[Record]) -> list[str]:
             if (r.task.method, r.task.pair) == key:
                 ece.setdefault(r.calibrator, []).append(r.ece)
         means = {
-            name: float(np.mean(values)) for name, values in ece.items() if name not in SEE_LABELS
+            name: float(np.mean(values)) for name, values in ece.items() if not sees_labels(name)
         }
         mine = means.pop("pseudocal")
         better = sorted((value, name) for name, value in means.items() if value < mine)

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 LISTED = [
     "pseudocal",
     *(f"pseudocal.{name}" for name in ("app", "calibrators", "distributed", "metrics")),
-    *(f"pseudocal.lab.{name}" for name in ("adapt", "bench", "data", "segmentation")),
+    *(f"pseudocal.lab.{name}" for name in ("adapt", "bench", "data", "plugins", "segmentation")),
 ]
 
 

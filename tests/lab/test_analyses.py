@@ -3,7 +3,8 @@ import pytest
 
 from pseudocal import PseudoCal
 from pseudocal.arrays import InputError
-from pseudocal.lab.analyses import LAMBDAS, correspondence, lambda_sweep
+from pseudocal.lab.analyses import LAMBDAS, correspondence, factorised_nll, lambda_sweep
+from pseudocal.metrics import Outcomes, nll
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +79,36 @@ def test_mistakes(task):
         correspondence(model, x, labels[:5])
     with pytest.raises(InputError, match="got one class for all 1500"):
         lambda_sweep(lambda x: 0 * x + np.arange(3), x)
+
+
+def test_factorised_nll_by_hand():
+    """Four rows with a logit gap of 2, three of them right.
+
+    At T = 1 a right row has log(1 + e^-2) = 0.126928, the wrong one 2 more. At T = 2 the gap is 1:
+    log(1 + e^-1) = 0.313262, and 1 more.
+    """
+    at_one, at_two = factorised_nll([[2.0, 0.0]] * 4, [0, 0, 0, 1], [1.0, 2.0])
+    assert at_one.correct == 0.75
+    assert at_one.correct_nll == pytest.approx(0.126928, abs=1e-6)
+    assert at_one.wrong_nll == pytest.approx(2.126928, abs=1e-6)
+    assert at_one.nll == pytest.approx(0.75 * 0.126928 + 0.25 * 2.126928, abs=1e-6)
+    assert at_two.correct_nll == pytest.approx(0.313262, abs=1e-6)
+    assert at_two.wrong_nll == pytest.approx(1.313262, abs=1e-6)
+
+
+def test_the_parts_of_the_nll_add_up_and_pull_in_opposite_directions(task):
+    model, x, labels = task
+    temperatures = [0.5, 1.0, 2.0, 4.0]
+    found = factorised_nll(model(x), labels, temperatures)
+    whole = [nll(Outcomes.from_logits(model(x) / t, labels)) for t in temperatures]
+    np.testing.assert_allclose([each.nll for each in found], whole)
+    assert np.all(np.diff([each.correct_nll for each in found]) > 0)
+    assert np.all(np.diff([each.wrong_nll for each in found]) < 0)
+
+
+def test_a_part_without_rows_counts_nothing():
+    (found,) = factorised_nll([[2.0, 0.0]], [0])
+    assert np.isnan(found.wrong_nll)
+    assert found.nll == found.correct_nll
+    with pytest.raises(InputError, match="temperature"):
+        factorised_nll([[2.0, 0.0]], [0], [0.0])

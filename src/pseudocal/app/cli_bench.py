@@ -240,7 +240,14 @@ QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two meth
 )
 def run(
     suite: SUITE,
-    out: OUT = DEFAULT_OUT,
+    out: OUT = PLUGIN = Annotated[
+    list[str] | None,
+    option(
+        group=METHOD,
+        help="Python file or module that registers calibrators, methods or data sets",
+    ),
+]
+DEFAULT_OUT,
     quick: QUICK = False,
     redo: Annotated[
         Literal["train", "predict", "mixup", "calibrate", "score"] | None,
@@ -254,6 +261,11 @@ def run(
         int | None,
         option(group=METHOD, min=1, help="number of seeds (default: 1; ensembles train 3)"),
     ] = None,
+    repeats: Annotated[
+        int | None,
+        option(group=METHOD, min=1, help="calibrations of each model, with new pairs (default: 1)"),
+    ] = None,
+    plugin: PLUGIN = None,
     backbone: Annotated[
         str | None, option(group=METHOD, help="efficientnet-lite0, resnet50, vit-b16, ...")
     ] = None,
@@ -298,10 +310,12 @@ def run(
         "lr": lr,
         "precision": precision,
     }
-    chosen = _chosen(suite, seeds=seeds, quick=quick, **_without_none(changes))
+    plugins = _load_plugins(plugin)
+    chosen = _chosen(suite, seeds=seeds, repeats=repeats, quick=quick, **_without_none(changes))
     check_writable(out)
     local = {"root": root, "lists": lists, "prefix": parse_prefix(prefix), "device": device}
-    store = package.Store(out, threads=threads, **(_of_file(suite) | _without_none(local)))
+    here = _of_file(suite) | _without_none(local)
+    store = package.Store(out, threads=threads, plugins=plugins, **here)
     executor = _executor(store.device, workers, ray)
     with announce_building(quiet=quiet), Stages(quiet=quiet) as stages, executor as using:
         progress = BenchProgress(chosen, _processes(store.device, workers), stages, quiet=quiet)
@@ -355,9 +369,11 @@ def table(
     form: Annotated[
         Literal["md", "latex", "csv"], option("--format", help="table format", show_default=True)
     ] = "md",
+    plugin: PLUGIN = None,
 ) -> None:
     """Print the tables of the last run of SUITE."""
     package = _package()
+    _load_plugins(plugin)
     from pseudocal.lab.bench.formats import FORMATS, comparisons
     from pseudocal.lab.bench.records import missing_scores, read_records
     from pseudocal.lab.bench.tables import compare_over_tasks, tables
@@ -465,6 +481,12 @@ def list_suites() -> None:
         }
         size = ", ".join(f"{n} {word}{'s' if n > 1 else ''}" for word, n in counts.items())
         typer.echo(f"{name:26}{size:24}{plan.about}")
+
+
+def _load_plugins(names: list[str] | None) -> tuple[str, ...]:
+    from pseudocal.lab.plugins import load_plugins
+
+    return load_plugins(names or ())
 
 
 def _chosen(suite: str, **settings: Any) -> Suite:

@@ -19,6 +19,7 @@ Part = Literal[
     "target_labels",
     "target_inputs",
     "model",
+    "head",
     "members",
     "member_logits",
 ]
@@ -32,6 +33,7 @@ PARTS: dict[Part, str] = {
     "target_labels": "target labels",
     "target_inputs": "target inputs",
     "model": "the model itself",
+    "head": "the classifier above the features",
     "members": "several trained models",
     "member_logits": "target logits of several trained models",
 }
@@ -49,7 +51,8 @@ class Material:
         target_logits: Logits of the target, of shape `(n, classes)`.
         target_labels: Labels of the target, for the oracle only.
         target_inputs: Inputs of the target, or batches of them.
-        model: The model itself.
+        model: The whole model, from `target_inputs` to `target_logits`.
+        head: The part of the model above its features, from `target_features` to `target_logits`.
         members: Several trained models.
         member_logits: The target logits of several trained models.
 
@@ -63,6 +66,7 @@ class Material:
     target_labels: ArrayLike | None = None
     target_inputs: Any = None
     model: Any = None
+    head: Any = None
     members: Sequence[Any] | None = None
     member_logits: Sequence[ArrayLike] | None = None
 

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from pseudocal.app.cli import app
 from pseudocal.lab.bench import PLANS, Store, Suite, built_in, run
+from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.published import ORIGINS
 from pseudocal.lab.bench.records import missing_scores, unique
 from pseudocal.lab.data import load
@@ -82,9 +83,11 @@ def covering(suite: Suite) -> Suite:
     )  # both sources of street scenes
     tasks = tuple(task for task in suite.tasks if whole or (task.pair, task.method) in kept)
     dropped: tuple[str, ...] = () if suite.name == "visda" else ("mc-dropout",)  # ten passes
-    dropped += (
-        ("ensemble", "pseudo-ensemble") if suite.name == "imagenet-sketch" else ()
-    )  # 1,000 images
+    if suite.name == "imagenet-sketch":  # 1,000 images: one model only
+        compared = {name: find_compared(name) for name in suite.calibrators}
+        dropped += tuple(
+            name for name, each in compared.items() if each.needs_ensemble or each.needs_second
+        )
     return replace(
         suite,
         tasks=tasks,

@@ -131,7 +131,7 @@ def test_after_shot_source_rows_are_predicted_if_a_calibrator_asks(tiny, cache, 
     assert {
         record.calibrator for record in read_records(suite, store) if record.seconds is not None
     } == {
-        *("none", "tempscal", "transcal", "pseudocal, lam=0.7"),
+        *("none", "tempscal", "transcal", "pseudocal, lam=0.7", "oracle"),
     }
 
 

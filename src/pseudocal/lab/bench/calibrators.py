@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS, PseudoCal
 from pseudocal.lab.analyses import LAMBDAS
 from pseudocal.mixup import STRATEGIES
+
+SEEDS_APART = 1_000_000  # between repetitions: more than any suite has seeds
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ class MixupVariant:
         return PseudoCal(lam=self.lam, labels=self.labels, seed=seed, epochs=1)
 
 
+def seed_of_repeat(seed: int, repeat: int) -> int:
+    """Return the seed of a repetition, from that of the task.
+
+    >>> seed_of_repeat(3, 0), seed_of_repeat(3, 2)
+    (3, 2000003)
+    """
+    return seed + SEEDS_APART * repeat
+
+
 @dataclass(frozen=True)
 class Compared:
     """One calibrator of the comparison.
@@ -53,6 +65,9 @@ class Compared:
         needs_ensemble: whether it needs the other models of the task's ensemble.
         calibrator: its name in `pseudocal.calibrators.CALIBRATORS`, if it is one of the library's.
         settings: settings of that calibrator which are not its defaults.
+        estimator: its name in `pseudocal.lab.bench.stages.estimators`, if it is one of those.
+        needs_second: whether it needs a second model, trained with another seed.
+        repeat: the number of the repetition, each with its own random numbers.
 
     """
 
@@ -61,12 +76,17 @@ class Compared:
     needs_ensemble: bool = False
     calibrator: str = ""
     settings: tuple[tuple[str, Any], ...] = ()
+    estimator: str = ""
+    needs_second: bool = False
+    repeat: int = 0
+
+    def seed(self, task_seed: int) -> int:
+        """Return the seed of its random numbers, from that of the task."""
+        return seed_of_repeat(task_seed, self.repeat)
 
 
 # The calibrators of the library that fit to mixup samples.
 MIXING = ("pseudocal", "pseudo-ensemble")
-# Those that take a seed: the released density ratio of the last two draws a sample.
-RANDOM = ("mc-dropout", "cpcs", "transcal")
 # Titles that tell the ridge penalty from the maximum of the likelihood.
 RIDGE = {"matrixscal": "MatrixScal, ridge", "vectorscal": "VectorScal, ridge"}
 
@@ -113,13 +133,52 @@ SWEEP = {
     for lam in LAMBDAS
     for labels in ("hard", "soft")
 }
-COMPARED: dict[str, Compared] = {**LIBRARY, **RELEASED, **LIKELIHOOD, **ABLATION, **SWEEP}
-# The oracles: they see target labels.
-SEE_LABELS = frozenset(name for name, each in COMPARED.items() if each.calibrator == "oracle")
+ESTIMATORS = {  # of this package, with a released version and a constant to compare with
+    "pseudocal-released": Compared("PseudoCal, as released", estimator="pseudocal-released"),
+    "agreement": Compared("Agreement", estimator="agreement", needs_second=True),
+    "surrogate": Compared("Surrogate", estimator="surrogate", needs_second=True),
+    "mean-estimate": Compared(
+        "Mean of agreement and surrogate", estimator="mean-estimate", needs_second=True
+    ),
+    "labels-50": Compared("50 labels", estimator="labels-50", needs_second=True),
+    "constant": Compared("Constant, T = 2", estimator="constant"),
+}
+COMPARED: dict[str, Compared] = {
+    **LIBRARY,
+    **RELEASED,
+    **LIKELIHOOD,
+    **ABLATION,
+    **SWEEP,
+    **ESTIMATORS,
+}
+
+
+def compared_names() -> tuple[str, ...]:
+    """List the names of all calibrators: those of `COMPARED`, then those of plugins."""
+    return tuple(dict.fromkeys([*COMPARED, *CALIBRATORS]))
+
+
+def sees_labels(name: str) -> bool:
+    """Whether a calibrator is given target labels, such as the oracle.
+
+    >>> sees_labels("oracle-released"), sees_labels("labels-50"), sees_labels("pseudocal")
+    (True, True, False)
+
+    Args:
+        name: the name, as a suite has it.
+
+    """
+    compared = find_compared(name)
+    if compared.estimator == "labels-50":
+        return True
+    entry = CALIBRATORS.get(compared.calibrator)
+    return entry is not None and "target_labels" in entry.needs
 
 
 def find_compared(name: str) -> Compared:
-    """Return the calibrator of a name in `COMPARED`, or of one that `with_settings` made.
+    """Return the calibrator of a name in `COMPARED` or of a plugin, or of `with_settings`.
+
+    A calibrator whose plugin is not loaded has a title only.
 
     >>> find_compared("tempscal").title
     'TempScal'
@@ -133,19 +192,85 @@ def find_compared(name: str) -> Compared:
 
     """
     base, *parts = name.split(", ")
-    compared = COMPARED[base]
+    compared = _find_base(base)
     if not parts:
         return compared
     settings = {}
     for part in parts:
         key, _, text = part.partition("=")
         settings[key] = _value(text)
+    repeat = settings.pop("repeat", 0)
+    compared = replace(compared, repeat=repeat)
     title = ", ".join([compared.title, *(f"{key} {value}" for key, value in settings.items())])
     if compared.mixup_variant is not None:
         variant = replace(compared.mixup_variant, **settings)
         return replace(compared, title=title, mixup_variant=variant)
     merged = {**dict(compared.settings), **settings}
     return replace(compared, title=title, settings=tuple(merged.items()))
+
+
+def _find_base(name: str) -> Compared:
+    if name in COMPARED:
+        return COMPARED[name]
+    if name in CALIBRATORS:
+        return _from_library(name)
+    return Compared(name, calibrator=name)
+
+
+def takes_seed(name: str) -> bool:
+    """Whether a calibrator of the library takes a seed.
+
+    >>> takes_seed("mc-dropout"), takes_seed("tempscal")
+    (True, False)
+
+    Args:
+        name: a name in `pseudocal.calibrators.CALIBRATORS`.
+
+    """
+    return "seed" in inspect.signature(CALIBRATORS[name].function).parameters
+
+
+def with_repeats(calibrators: Sequence[str], repeats: int) -> tuple[str, ...]:
+    """Name the repetitions of the calibrators that draw random numbers.
+
+    >>> with_repeats(["tempscal", "pseudocal"], 3)
+    ('tempscal', 'pseudocal', 'pseudocal, repeat=1', 'pseudocal, repeat=2')
+
+    Args:
+        calibrators: names of calibrators.
+        repeats: how often each is fitted in all.
+
+    """
+    names = []
+    for name in calibrators:
+        names.append(name)
+        if draws(name):
+            names += [f"{name}, repeat={number}" for number in range(1, repeats)]
+    return tuple(names)
+
+
+def draws(name: str) -> bool:
+    """Whether a calibrator draws random numbers: pairs, rows to label, dropout or a sample.
+
+    CPCS and TransCal draw a sample in their released versions only.
+
+    >>> [draws(name) for name in ("pseudocal", "labels-50", "cpcs", "cpcs-released", "tempscal")]
+    [True, True, False, True, False]
+
+    Args:
+        name: the name, as a suite has it.
+
+    """
+    compared = find_compared(name)
+    if compared.mixup_variant is not None or compared.needs_second:
+        return True
+    if compared.estimator:
+        return compared.estimator != "constant"
+    if compared.calibrator not in CALIBRATORS or not takes_seed(compared.calibrator):
+        return False
+    if compared.calibrator in ("cpcs", "transcal"):
+        return bool(dict(compared.settings).get("reference"))
+    return True
 
 
 def with_settings(name: str, settings: dict[str, Any]) -> str:
@@ -155,7 +280,7 @@ def with_settings(name: str, settings: dict[str, Any]) -> str:
     'vectorscal, penalty=0.1'
 
     Args:
-        name: a name in `COMPARED`, but no oracle.
+        name: a name in `compared_names()`, but no oracle.
         settings: the settings by name.
 
     """
@@ -171,10 +296,10 @@ def with_settings(name: str, settings: dict[str, Any]) -> str:
 
 
 def _known_settings(name: str) -> list[str]:
-    compared = COMPARED[name]
+    compared = find_compared(name)
     if name in MIXING:
         return ["lam", "labels"]
-    if compared.mixup_variant is not None or name in SEE_LABELS:
+    if compared.mixup_variant is not None or compared.estimator or sees_labels(name):
         return []
     parameters = inspect.signature(CALIBRATORS[compared.calibrator].function).parameters.values()
     keywords = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pseudocal.arrays import Floats
-from pseudocal.lab.bench.calibrators import SEE_LABELS, SWEEP
+from pseudocal.lab.bench.calibrators import SWEEP, sees_labels
 from pseudocal.lab.bench.records import Record, unique
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -95,7 +95,7 @@ def _is_bound(calibrator: str) -> bool:
 
     The oracles themselves, no calibration, or another model's temperature.
     """
-    return calibrator in SEE_LABELS or calibrator in ("none", "pseudo-ensemble")
+    return sees_labels(calibrator) or calibrator in ("none", "pseudo-ensemble")
 
 
 def temperatures(records: Sequence[Record]) -> dict[str, tuple[Floats, Floats]]:

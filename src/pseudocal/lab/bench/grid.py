@@ -14,7 +14,12 @@ from typing import Any, Literal
 from pseudocal.arrays import InputError
 from pseudocal.files import OutputError
 from pseudocal.lab.adapt.runs import torch_threads
-from pseudocal.lab.bench.calibrators import find_compared
+from pseudocal.lab.bench.calibrators import (
+    MixupVariant,
+    find_compared,
+    seed_of_repeat,
+    with_repeats,
+)
 from pseudocal.lab.bench.executors import Workers
 from pseudocal.lab.bench.segmentation_tasks import check_segmentation
 from pseudocal.lab.bench.stages import (
@@ -34,6 +39,7 @@ from pseudocal.lab.bench.views import (
     view_features,
 )
 from pseudocal.lab.data import check_same_classes
+from pseudocal.lab.plugins import load_plugins
 
 # Takes the name of the phase, how many jobs are done, and the total.
 Tell = Callable[[str, int, int], None]
@@ -72,18 +78,20 @@ def run(
         progress: called with the name of the phase, the number of jobs done, and the total.
 
     """
+    load_plugins(store.plugins)
     store.save_suite(suite)
-    models = with_members(suite.tasks, suite.calibrators)
+    calibrators = with_repeats(suite.calibrators, suite.repeats)
+    models = with_members(suite.tasks, calibrators)
     for task in models if redo else ():
         forget_stages(task, store, redo or "")
     for task in dict.fromkeys([*models, *(task.training for task in models)]):
         store.sweep(task)
     missing = [task for task in models if not store.has_model(task)]
-    waiting = [task for task in suite.tasks if not is_compared(task, suite.calibrators, store)]
+    waiting = [task for task in suite.tasks if not is_compared(task, calibrators, store)]
     _check_data([*missing, *waiting], store)
     _all(
         "features",
-        shared_features(missing, waiting, suite.calibrators),
+        shared_features(missing, waiting, calibrators),
         partial(_compute, store),
         executor,
         progress,
@@ -94,7 +102,7 @@ def run(
         for each in _all("models", trainings, partial(_model, store), executor, progress)
     }
     ready = [task for task in waiting if task.training not in failed]
-    compare = partial(_compare, suite.calibrators, store)
+    compare = partial(_compare, calibrators, store)
     return [
         *(FailedTask(task, failed[task.training]) for task in models if task.training in failed),
         *_all("calibrations", ready, compare, executor, progress),
@@ -104,9 +112,10 @@ def run(
 def with_members(tasks: Sequence[Task], calibrators: Sequence[str]) -> list[Task]:
     """List all models that the tasks need.
 
-    Their own and, if a calibrator needs ensembles, the other members.
+    Their own and, if a calibrator needs ensembles or a second model, the other members.
     """
-    ensembles = any(find_compared(name).needs_ensemble for name in calibrators)
+    compared = [find_compared(name) for name in calibrators]
+    ensembles = any(each.needs_ensemble or each.needs_second for each in compared)
     alone = [
         task.checkpoint
         for task in tasks
@@ -152,6 +161,7 @@ def _all(
 
 def _model(store: Store, task: Task) -> FailedTask | None:
     try:
+        load_plugins(store.plugins)
         with limited(store.threads):
             make_model(task, store)
     except OutputError:  # the others could not be written either
@@ -163,6 +173,7 @@ def _model(store: Store, task: Task) -> FailedTask | None:
 
 def _compare(calibrators: Sequence[str], store: Store, task: Task) -> FailedTask | None:
     try:
+        load_plugins(store.plugins)
         with limited(store.threads):
             compare_calibrators(task, calibrators, store)
     except OutputError:
@@ -221,14 +232,20 @@ def shared_features(
     models: Sequence[Task], tasks: Sequence[Task], calibrators: Sequence[str]
 ) -> list[SharedFeatures]:
     """List each (backbone, domain, view) once, for tasks whose backbone is frozen."""
-    variants = [find_compared(name).mixup_variant for name in calibrators]
-    lams = {each.lam for each in variants if each is not None and each.strategy == "PseudoCal"}
+    mixed = set()  # the weight of the larger input, and the number of the repetition
+    for each in map(find_compared, calibrators):
+        variant = MixupVariant() if each.needs_second else each.mixup_variant
+        if variant is not None and variant.strategy == "PseudoCal":
+            mixed.add((variant.lam, each.repeat))
     needed = []
     for task in models:
         needed.append(SharedFeatures(task, "source", View()))
         needed.append(SharedFeatures(task, "target", View()))
     for task in tasks:
-        needed += [SharedFeatures(task, "target", View(lam, task.seed)) for lam in sorted(lams)]
+        needed += [
+            SharedFeatures(task, "target", View(lam, seed_of_repeat(task.seed, repeat)))
+            for lam, repeat in sorted(mixed)
+        ]
     frozen = [each for each in needed if not each.task.segments and has_frozen_backbone(each.task)]
     return list({each.key: each for each in frozen}.values())
 
@@ -239,6 +256,7 @@ def _compute(store: Store, job: SharedFeatures) -> None:
     If that fails, the tasks that need them fail too and report why.
     """
     with limited(store.threads), suppress(Exception):
+        load_plugins(store.plugins)
         source, target = domains_of(job.task, store)
         domain = source if job.domain == "source" else target
         view_features(job.task, domain.inputs, job.view, store.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from pseudocal.lab.bench.calibrators import find_compared
+from pseudocal.lab.bench.calibrators import find_compared, with_repeats
 from pseudocal.lab.bench.store import Store, read_times
 from pseudocal.lab.bench.task import Suite, Task
 
@@ -24,6 +24,7 @@ class Record:
     miou: float | None = None  # segmentation only
     correspondence: float | None = None  # of calibrators that fit to mixup's mixup samples
     seconds: float | None = None  # of CPU, to make its mixup samples and to fit
+    repeat: int = 0  # the number of the repetition
 
 
 def read_records(suite: Suite, store: Store) -> list[Record]:
@@ -32,9 +33,13 @@ def read_records(suite: Suite, store: Store) -> list[Record]:
     for task in suite.tasks:
         scores = store.scores(task)
         times = read_times(store.folder(task)).get("calibrators", {})
-        for name in (name for name in suite.calibrators if name in scores):
-            seconds = sum(times[name].values()) if name in times else None
-            records.append(Record(task, name, **scores[name], seconds=seconds))  # type: ignore[arg-type]
+        for name in suite.calibrators:
+            for run in (run for run in with_repeats([name], suite.repeats) if run in scores):
+                seconds = sum(times[run].values()) if run in times else None
+                repeat = find_compared(run).repeat
+                records.append(
+                    Record(task, name, **scores[run], seconds=seconds, repeat=repeat)  # type: ignore[arg-type]
+                )
     return records
 
 
@@ -89,10 +94,28 @@ def missing_scores(suite: Suite, store: Store) -> list[str]:
         if error is not None or not scores:
             lines.append(f"{name}: {error['error'] if error else 'not run yet'}")
         else:
-            for each in (each for each in suite.calibrators if each not in scores):
-                why = store.refusal(task, each)
-                lines.append(f"{name}: no {find_compared(each).title}{f': {why}' if why else ''}")
+            lines += [
+                f"{name}: no {_titled(each)}{_reason(task, each, store)}"
+                for each in with_repeats(suite.calibrators, suite.repeats)
+                if each not in scores
+            ]
     return lines
+
+
+def _titled(calibrator: str) -> str:
+    compared = find_compared(calibrator)
+    return f"{compared.title} (repeat {compared.repeat})" if compared.repeat else compared.title
+
+
+def _reason(task: Task, calibrator: str, store: Store) -> str:
+    """Why a calibrator failed and, unless it refused its data, where the traceback is."""
+    why = store.refusal(task, calibrator)
+    if why is None:
+        return ""
+    if why.startswith("InputError: "):
+        return f": {why}"
+    path = store.folder(task) / "calibrations" / f"{calibrator}.error.json"
+    return f": {why} (traceback in {path})"
 
 
 def unique(values: Iterable[str]) -> list[str]:

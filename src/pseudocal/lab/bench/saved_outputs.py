@@ -32,7 +32,7 @@ from pseudocal.calibrators import (
     calibrate_by_name,
 )
 from pseudocal.lab.bench.cached import saved_evidence
-from pseudocal.lab.bench.calibrators import RANDOM, find_compared
+from pseudocal.lab.bench.calibrators import find_compared, takes_seed
 from pseudocal.lab.bench.stages.score import CLASSIFIER_METRICS
 from pseudocal.lab.bench.suites import ALL
 from pseudocal.metrics import Outcomes
@@ -217,6 +217,6 @@ def _calibration(
     if any(getattr(material, part) is None for part in parts):
         return None
     settings = dict(compared.settings)
-    if compared.calibrator in RANDOM:
+    if takes_seed(compared.calibrator):
         settings["seed"] = seed
     return calibrate_by_name(compared.calibrator, material, **settings).calibration

@@ -15,8 +15,10 @@
         mixup/NAME.npz            one for each mixup variant: logits of the mixup samples, their
                                   labels and, for mixup itself, the row numbers first (the larger
                                   part) and second
+        mixup/estimates.json      what a second model and a surrogate say of the accuracy
         calibrations/NAME.json    a `Calibration`, for calibrators that scale logits
         calibrations/NAME.npy     corrected target logits, for calibrators that return logits
+        calibrations/NAME.error.json    why a calibrator failed, with its traceback
         scores.json               metrics by calibrator
         reliability.npz           edges of the bins; by calibrator the count, the sum of confidence
                                   and the number correct
@@ -72,6 +74,9 @@ class Store:
             folder for each data set; `root` by default.
         prefix: `(old, new)` replaces the beginning of paths in lists that were written on another
             machine.
+        plugins: Python files and modules that register calibrators, methods and data sets; every
+            worker imports them.
+        datasets: names and folders of a user's data sets.
 
     """
 
@@ -81,6 +86,17 @@ class Store:
     device: str = "cpu"
     lists: Path | None = None
     prefix: tuple[str, str] | None = None
+    plugins: tuple[str, ...] = ()
+    datasets: tuple[tuple[str, Path], ...] = ()
+
+    def own_folder(self, data: str) -> Path | None:
+        """Return the folder of a user's data set; None for any other.
+
+        Args:
+            data: the name of the data set.
+
+        """
+        return dict(self.datasets).get(data)
 
     def place(self, data: str) -> Path | None:
         """Return the folder of a data set: the one of its name in `root`, or else `root` itself.
@@ -180,7 +196,7 @@ class Store:
         return None
 
     def refusal(self, task: Task, calibrator: str) -> str | None:
-        """Read why a calibrator refused its data; None if nothing was noted.
+        """Read why a calibrator failed; None if nothing was noted.
 
         Args:
             task: the task.

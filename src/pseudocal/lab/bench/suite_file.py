@@ -2,10 +2,12 @@
 
     calibrators = ["none", "tempscal", "pseudocal", "oracle"]   # all if absent
     seeds = 3
-    root = "/data/office_home"      # these four are of the machine; options of the command win
+    repeats = 5                     # calibrations of each model, with new random numbers
+    root = "/data/office_home"      # these five are of the machine; options of the command win
     lists = "/data/lists"
     prefix = ["/home/them/data", "/data"]
     device = "cuda"
+    datasets = { my-birds = "birds" }   # own data: folders, relative to this file
 
     [[tasks]]                       # every source with every target and every method
     data = "office-home"
@@ -24,7 +26,9 @@ suite of their own; their networks are those of `pseudocal.lab.segmentation`, th
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -35,14 +39,15 @@ from pseudocal.lab.adapt import BACKBONES
 from pseudocal.lab.adapt.stages import check_options
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench import segmentation_tasks
-from pseudocal.lab.bench.calibrators import COMPARED, with_settings
+from pseudocal.lab.bench.calibrators import compared_names, with_settings
 from pseudocal.lab.bench.suites import SEGMENTERS, TRAINED
 from pseudocal.lab.bench.task import Suite, Task
 from pseudocal.lab.data import DATASETS
+from pseudocal.lab.plugins import load_plugins
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
-LOCAL_KEYS = ("root", "lists", "prefix", "device")  # of the machine: no part of a task
-KEYS = ("calibrators", "seeds", "tasks", "about", *LOCAL_KEYS)
+LOCAL_KEYS = ("root", "lists", "prefix", "device", "datasets")  # of the machine: no part of a task
+KEYS = ("calibrators", "seeds", "repeats", "tasks", "about", *LOCAL_KEYS)
 LISTED_KEYS = ("source", "target", "method")  # one name or several
 TYPES: dict[str, tuple[type, ...]] = {
     "width": (int,),
@@ -69,18 +74,27 @@ FIELDS = tuple(field.name for field in fields(Task) if field.name not in ("seed"
 
 
 def read_suite(
-    path: Path, *, seeds: int | None = None, quick: bool = False, **changes: Any
+    path: Path,
+    *,
+    seeds: int | None = None,
+    repeats: int | None = None,
+    quick: bool = False,
+    **changes: Any,
 ) -> Suite:
     """Read a suite, named after its file.
 
     Args:
         path: the TOML file.
         seeds: the number of seeds, in place of that in the file.
+        repeats: the number of repetitions, in place of that in the file.
         quick: whether to take the first three tasks only.
         changes: settings to change in all tasks.
 
     """
-    return parse_suite(_content(path), path.stem, seeds=seeds, quick=quick, **changes)
+    load_plugins()
+    return parse_suite(
+        _content(path), path.stem, seeds=seeds, repeats=repeats, quick=quick, **changes
+    )
 
 
 def read_local(path: Path) -> dict[str, Any]:
@@ -96,10 +110,33 @@ def read_local(path: Path) -> dict[str, Any]:
             is_pair = isinstance(value, list) and [type(each) for each in value] == [str, str]
             if not is_pair:
                 raise InputError(f"expected prefix as [old, new], got {value!r}")
+        elif key == "datasets":
+            _own_datasets(value)
         elif not isinstance(value, str):
             raise InputError(f"expected {key} as text, got {value!r}")
-    as_stored = {"root": Path, "lists": Path, "prefix": tuple, "device": str}
+    as_stored: dict[str, Callable[[Any], Any]] = {
+        "root": Path,
+        "lists": Path,
+        "prefix": tuple,
+        "device": str,
+        "datasets": partial(_dataset_folders, path.parent),
+    }
     return {key: as_stored[key](value) for key, value in given.items()}
+
+
+def _dataset_folders(base: Path, given: dict[str, str]) -> tuple[tuple[str, Path], ...]:
+    """Return the folders of the user's data sets; relative ones start at the suite file."""
+    return tuple((name, (base / folder).resolve()) for name, folder in given.items())
+
+
+def _own_datasets(given: Any) -> dict[str, str]:
+    """Check the table of a user's own data sets."""
+    if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
+        raise InputError(f"expected datasets as a table of names and folders, got {given!r}")
+    for name in given:
+        if name in DATASETS or name in SEGMENTERS:
+            raise InputError(f"expected a new name for a data set, got {name!r}, which is taken")
+    return given
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -116,6 +153,7 @@ def parse_suite(
     name: str,
     *,
     seeds: int | None = None,
+    repeats: int | None = None,
     quick: bool = False,
     **changes: Any,
 ) -> Suite:
@@ -135,14 +173,18 @@ def parse_suite(
         raise InputError(
             f"expected scenes in a suite of their own, got {[each.get('data') for each in given]}"
         )
-    known = SEGMENTATION_CALIBRATORS if True in kinds else tuple(COMPARED)
+    known = SEGMENTATION_CALIBRATORS if True in kinds else compared_names()
     calibrators = _calibrators(
         content.get("calibrators", [name for name in CALIBRATORS if name in known]), known
     )
     count = content.get("seeds", 1) if seeds is None else seeds
     if not isinstance(count, int) or count < 1:
         raise InputError(f"expected seeds as an integer of at least 1, got {count!r}")
-    cells = [cell for each in given for cell in _cells({**each, **changes})]
+    times = content.get("repeats", 1) if repeats is None else repeats
+    if not isinstance(times, int) or times < 1:
+        raise InputError(f"expected repeats as an integer of at least 1, got {times!r}")
+    own = tuple(_own_datasets(content.get("datasets", {})))
+    cells = [cell for each in given for cell in _cells({**each, **changes}, own)]
     cells = cells[:3] if quick else cells
     tasks = [
         Task(**cell, seed=seed)
@@ -150,9 +192,8 @@ def parse_suite(
         for cell in cells
     ]
     about = str(content.get("about", ""))
-    return Suite(
-        f"{name}-quick" if quick else name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about
-    )
+    name = f"{name}-quick" if quick else name
+    return Suite(name, tuple(dict.fromkeys(tasks)), tuple(calibrators), about, times)
 
 
 def _calibrators(given: Any, known: tuple[str, ...]) -> list[str]:
@@ -170,7 +211,7 @@ def _calibrators(given: Any, known: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
+def _cells(table: dict[str, Any], own_datasets: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the settings of each task that a table stands for."""
     _check_among("a key of a task", table, FIELDS)
     missing = [key for key in ("data", "source", "target", "method") if key not in table]
@@ -192,7 +233,7 @@ def _cells(table: dict[str, Any]) -> list[dict[str, Any]]:
             defaults | table | {"options": tuple({**dict(defaults["options"]), **options}.items())}
         )
     else:
-        _check_among("a data set", [table["data"]], (*DATASETS, *SEGMENTERS))
+        _check_among("a data set", [table["data"]], (*DATASETS, *own_datasets, *SEGMENTERS))
         _check_among("a backbone", [table.get("backbone", "efficientnet-lite0")], BACKBONES)
         for method in _listed(table["method"]):
             check_options(find_preset(method, table.get("preset", "paper")), options)

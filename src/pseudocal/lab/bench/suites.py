@@ -9,18 +9,28 @@ from typing import Any
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import CALIBRATORS
 from pseudocal.lab.bench import segmentation_tasks
-from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, SWEEP
+from pseudocal.lab.bench.calibrators import ABLATION, COMPARED, ESTIMATORS, SWEEP, sees_labels
 from pseudocal.lab.bench.task import Scenario, Suite, Task
 from pseudocal.lab.segmentation.comparison import SEGMENTATION_CALIBRATORS
 
 # Every calibrator of the library, after its variants: as released, and without a penalty.
-ALL = tuple(
+LISTED = tuple(
     name
     for each in CALIBRATORS
     for name in (f"{each}-released", f"{each}-likelihood", each)
     if name in COMPARED and name != "tempscal-released"  # which differs in the fifth digit
 )
-SOURCE_FREE = tuple(name for name in ALL if not CALIBRATORS[COMPARED[name].calibrator].source_data)
+# This package's estimators stand before the oracles.
+ALL = (
+    *(name for name in LISTED if not sees_labels(name)),
+    *(name for name in ESTIMATORS if name not in LISTED),
+    *(name for name in LISTED if sees_labels(name)),
+)
+SOURCE_FREE = tuple(
+    name
+    for name in ALL
+    if COMPARED[name].estimator or not CALIBRATORS[COMPARED[name].calibrator].source_data
+)
 EMOJI = ("noto", "twemoji", "openmoji", "fluent")
 OFFICE_HOME = ("Art", "Clipart", "Product", "RealWorld")
 DOMAINNET = (
@@ -61,7 +71,13 @@ class SuitePlan:
     parts: tuple[SuitePlan, ...] = ()  # whose tasks come after its own, with its calibrators
 
     def suite(
-        self, name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any
+        self,
+        name: str,
+        *,
+        seeds: int | None = None,
+        repeats: int | None = None,
+        quick: bool = False,
+        **changes: Any,
     ) -> Suite:
         """Make the suite with seeds 0 to `seeds` - 1; `changes` are settings of all tasks."""
         tasks = [
@@ -69,7 +85,11 @@ class SuitePlan:
             for seed in range(seeds or 1)
             for task in self.tasks(quick=quick, **changes)
         ]
-        return Suite(f"{name}-quick" if quick else name, tuple(tasks), self.calibrators, self.about)
+        calibrators = self.calibrators
+        if calibrators in (ALL, SOURCE_FREE):
+            calibrators = (*calibrators, *_of_plugins(self.scenario))
+        name = f"{name}-quick" if quick else name
+        return Suite(name, tuple(tasks), calibrators, self.about, repeats or 1)
 
     def tasks(self, *, quick: bool = False, **changes: Any) -> list[Task]:
         """Make the tasks of seed 0."""
@@ -92,6 +112,14 @@ class SuitePlan:
         ]
         others = [task for part in self.parts for task in part.tasks(quick=quick, **changes)]
         return [*own, *others][: 6 if quick else None]
+
+
+def _of_plugins(scenario: Scenario) -> list[str]:
+    """List the calibrators of plugins that a scenario has the data for."""
+    added = [name for name in CALIBRATORS if name not in COMPARED]
+    if scenario == "source-free":
+        return [name for name in added if not CALIBRATORS[name].source_data]
+    return added
 
 
 TRAINED = (("backbone", "digits"), ("width", 256), ("iterations", 600))
@@ -273,7 +301,14 @@ PLANS |= {
 }
 
 
-def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **changes: Any) -> Suite:
+def built_in(
+    name: str,
+    *,
+    seeds: int | None = None,
+    repeats: int | None = None,
+    quick: bool = False,
+    **changes: Any,
+) -> Suite:
     """Make a built-in suite.
 
     >>> suite = built_in("emoji", seeds=3)
@@ -286,10 +321,11 @@ def built_in(name: str, *, seeds: int | None = None, quick: bool = False, **chan
     Args:
         name: a name in `PLANS`.
         seeds: the number of seeds, starting at 0; None for one.
+        repeats: how often calibrators that draw random numbers are fitted; None for once.
         quick: whether to take a few pairs of domains and methods only.
         **changes: settings to change in all tasks, such as `backbone` and `weights`.
 
     """
     if name not in PLANS:
         raise InputError(f"expected a suite among {', '.join(PLANS)}, or a TOML file, got {name!r}")
-    return PLANS[name].suite(name, seeds=seeds, quick=quick, **changes)
+    return PLANS[name].suite(name, seeds=seeds, repeats=repeats, quick=quick, **changes)

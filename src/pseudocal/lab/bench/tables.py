@@ -1,6 +1,6 @@
 """Tables as the paper prints them: per task, by target, overall.
 
-With the spread over seeds, and paired tests.
+With the spread over seeds and repetitions, and paired tests.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from pseudocal.lab.bench.calibrators import SEE_LABELS, find_compared
+from pseudocal.lab.bench.calibrators import find_compared, sees_labels
 from pseudocal.lab.bench.published import published
 from pseudocal.lab.bench.records import Record, unique, variants
 from pseudocal.lab.bench.task import Suite, Task
@@ -28,7 +28,10 @@ SIGN = {"ece": 1, "nll": 1, "brier": 1, "miou": -1, "correspondence": -1}  # the
 
 @dataclass(frozen=True)
 class TableCell:
-    """The mean and standard deviation over seeds of a mean over targets, and the paper's value."""
+    """The mean and standard deviation over runs of a mean over targets, and the paper's value.
+
+    A run is one repetition of the calibration of the models of one seed.
+    """
 
     mean: float
     sd: float = math.nan
@@ -109,17 +112,19 @@ def _table(
     columns: dict[str, TaskGroups],
 ) -> Table:
     columns = {**columns, "average": [group for groups in columns.values() for group in groups]}
+    scored = {record.calibrator for record in records}
     records = [record for record in records if getattr(record, metric) is not None]
-    names = [
-        name for name in suite.calibrators if any(record.calibrator == name for record in records)
-    ]
+    with_values = {record.calibrator for record in records}
+    # A calibrator that failed on all tasks has a row without values.
+    names = [name for name in suite.calibrators if name in with_values or name not in scored]
     paper = published(suite.tasks, metric)
     cells = {
         name: [_cell(records, name, metric, groups, paper) for groups in columns.values()]
         for name in names
     }
+    ranked = [name for name in names if name in with_values]
     rows = [
-        (find_compared(name).title, _marked(name, cells, names, SIGN[metric])) for name in names
+        (find_compared(name).title, _marked(name, cells, ranked, SIGN[metric])) for name in names
     ]
     if metric == "ece" and "none" in names:
         for name, skill in SKILLS.items():
@@ -139,14 +144,14 @@ def _cell(
 ) -> TableCell:
     """Compute the mean over targets of the means over their tasks.
 
-    A seed counts only if all tasks have scores.
+    A run, one repetition for one seed, counts only if all tasks have scores.
     """
-    by_seed: dict[int, dict[Task, float]] = {}
+    by_run: dict[tuple[int, int], dict[Task, float]] = {}
     for record in records:
         if record.calibrator == name:
-            values = by_seed.setdefault(record.task.seed, {})
+            values = by_run.setdefault((record.task.seed, record.repeat), {})
             values[record.task.of_seed(0)] = getattr(record, metric)
-    means = [mean_over_groups(groups, values) for values in by_seed.values()]
+    means = [mean_over_groups(groups, values) for values in by_run.values()]
     whole = [mean for mean in means if not math.isnan(mean)]
     papers = {task: value for (each, task), value in paper.items() if each == name}
     return TableCell(
@@ -169,9 +174,9 @@ def _marked(
     """Mark the best cells of a row; the oracle does not compete."""
     row = []
     for i, cell in enumerate(cells[name]):
-        competing = [sign * cells[other][i].mean for other in names if other not in SEE_LABELS]
+        competing = [sign * cells[other][i].mean for other in names if not sees_labels(other)]
         best = False
-        if name not in SEE_LABELS and np.isfinite(competing).all():  # else there is no winner
+        if not sees_labels(name) and np.isfinite(competing).all():  # else there is no winner
             best = sign * cell.mean == min(competing)
         row.append(replace(cell, best=best))
     return tuple(row)
@@ -196,7 +201,7 @@ def compare_over_tasks(
 
     The test is Wilcoxon's signed-rank test.
 
-    The value of a task is the mean over its seeds. Tasks that share a domain are not independent,
+    The value of a task is the mean over its seeds and repetitions. Tasks that share a domain are not independent,
     so the p-value of "all" tends to be too small.
     """
     names = variants([record.task for record in records])
@@ -207,7 +212,7 @@ def compare_over_tasks(
     baselines = [
         name
         for name in unique(r.calibrator for r in records)
-        if name != champion and name not in SEE_LABELS
+        if name != champion and not sees_labels(name)
     ]
     found = []
     for baseline in baselines:

@@ -199,6 +199,7 @@ class Suite:
         calibrators: names in `pseudocal.lab.bench.calibrators.COMPARED`, in the order of the
             tables.
         about: a description in one line.
+        repeats: how often calibrators that draw random numbers are fitted to each model.
 
     """
 
@@ -206,6 +207,11 @@ class Suite:
     tasks: tuple[Task, ...]
     calibrators: tuple[str, ...]
     about: str = ""
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        if self.repeats < 1:
+            raise InputError(f"expected at least one repeat, got {self.repeats}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the suite as JSON values."""
@@ -223,4 +229,10 @@ class Suite:
             Task(**{**task, "options": tuple((name, value) for name, value in task["options"])})
             for task in content["tasks"]
         ]
-        return cls(content["name"], tuple(tasks), tuple(content["calibrators"]), content["about"])
+        return cls(
+            content["name"],
+            tuple(tasks),
+            tuple(content["calibrators"]),
+            content["about"],
+            content.get("repeats", 1),  # stores from before have none
+        )

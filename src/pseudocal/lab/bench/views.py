@@ -25,6 +25,7 @@ from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.store import Store, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.data import Domain, Indexable, cache_folder, load, partial_set
+from pseudocal.lab.data.registry import load_own
 from pseudocal.mixup import partners
 
 
@@ -83,7 +84,8 @@ def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
     The source of a network that keeps its own classifier has no images here: only its classes are
     needed.
     """
-    place = (store.place(task.data), store.lists_of(task.data), store.prefix)
+    own = store.own_folder(task.data)
+    place = (store.place(task.data), store.lists_of(task.data), store.prefix, own)
     target = _load_domain(task.data, task.target, *place)
     if find_preset(task.method, task.preset).own_classifier:
         nothing = np.empty((0, *target.inputs.shape[1:]), np.uint8)
@@ -96,8 +98,15 @@ def domains_of(task: Task, store: Store) -> tuple[Domain, Domain]:
 
 @lru_cache(maxsize=16)  # each is read once per process
 def _load_domain(
-    data: str, name: str, root: Path | None, lists: Path | None, prefix: tuple[str, str] | None
+    data: str,
+    name: str,
+    root: Path | None,
+    lists: Path | None,
+    prefix: tuple[str, str] | None,
+    own: Path | None,
 ) -> Domain:
+    if own is not None:
+        return cropped(load_own(own, name, prefix=prefix)[name])
     options: dict[str, Any] = {"root": root, "lists": lists, "prefix": prefix}
     given = {key: value for key, value in options.items() if value is not None}
     domains = load(data, name, **given)

@@ -14,6 +14,7 @@ from pseudocal.lab.data.builtin_emoji import emoji
 from pseudocal.lab.data.domains import Domain
 from pseudocal.lab.data.domains import partial as keep_classes
 from pseudocal.lab.data.layouts import PARTIAL_CLASSES
+from pseudocal.lab.data.listings import Prefix, found_in, image_folder, image_list
 
 BUILT_IN_DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {"digits": digits, "emoji": emoji}
 DATASETS: dict[str, Callable[..., dict[str, Domain]]] = {
@@ -47,13 +48,44 @@ def load(
             hint = "; scenes have masks, not labels: call pseudocal.lab.data.scenes()"
         raise InputError(f"expected a data set among {', '.join(DATASETS)}, got {dataset!r}{hint}")
     if dataset not in BUILT_IN_DATASETS:
-        return DATASETS[dataset](*domains, root=root, **options)
+        if root is not None:
+            options["root"] = root
+        return DATASETS[dataset](*domains, **options)
     if root is not None or options:
         given = sorted(options) if root is None else ["root", *sorted(options)]
         raise InputError(
             f"expected no options for {dataset}, which is built in, got {', '.join(given)}"
         )
     return DATASETS[dataset](*domains)
+
+
+def load_own(folder: Path, *domains: str, prefix: Prefix | None = None) -> dict[str, Domain]:
+    """Load domains of a user's folder: each is a list `DOMAIN.txt`, or a folder of classes.
+
+    A file `classes.txt`, one name a line, names the classes of lists.
+
+    Args:
+        folder: the folder of the data set.
+        domains: the names of the domains.
+        prefix: `(old, new)` replaces the beginning of paths that were written on another machine.
+
+    """
+    named = folder / "classes.txt"
+    classes = named.read_text(encoding="utf-8").split("\n") if named.is_file() else []
+    classes = [name.strip() for name in classes if name.strip()]
+    found = {}
+    for name in domains:
+        if (folder / f"{name}.txt").is_file():
+            path = folder / f"{name}.txt"
+            found[name] = image_list(path, prefix=prefix, classes=classes or None, name=name)
+        elif (folder / name).is_dir():
+            found[name] = image_folder(folder / name, name=name)
+        else:
+            raise InputError(
+                f"expected {name}.txt, a list of images, or a folder {name} of classes in "
+                f"{folder}, got {found_in(folder)}"
+            )
+    return found
 
 
 def partial_set(dataset: str, target: Domain) -> Domain:

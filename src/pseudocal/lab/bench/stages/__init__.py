@@ -8,8 +8,8 @@
 
 Classification and segmentation tasks go through the same stages; a stage checks `task.segments`
 where they differ. A stage that fails writes `error.json` and is tried again in the next run.
-Calibrators fail one by one: the inputs of a model that predicts one class for everything cannot be
-mixed, but its logits can still be scaled.
+Calibrators fail one by one, whatever the error. Each writes `calibrations/NAME.error.json` with its
+traceback, and is tried again in the next run or with `--redo calibrate`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pseudocal.arrays import InputError
-from pseudocal.files import save_json
-from pseudocal.lab.bench.calibrators import SEE_LABELS, find_compared
+import torch
+
+from pseudocal.files import OutputError, save_json
+from pseudocal.lab.bench.calibrators import find_compared, sees_labels
 from pseudocal.lab.bench.stages.calibrate import calibrate_with
-from pseudocal.lab.bench.stages.mixup import write_mixup_samples
+from pseudocal.lab.bench.stages.mixup import estimates_path, write_mixup_samples
 from pseudocal.lab.bench.stages.predict import predict_outputs
-from pseudocal.lab.bench.stages.score import score_calibrations
+from pseudocal.lab.bench.stages.score import calibrate_with_labels, score_calibrations
 from pseudocal.lab.bench.stages.train import train_model
 from pseudocal.lab.bench.store import Store, alone, read_times
 from pseudocal.lab.bench.task import Task
@@ -60,17 +61,18 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
     folder = store.start(task)
     with alone(folder):
         (folder / "error.json").unlink(missing_ok=True)
-        oracles = [name for name in calibrators if name in SEE_LABELS]
+        oracles = [name for name in calibrators if sees_labels(name)]
         missing = [
             name for name in calibrators if name not in oracles and not _is_calibrated(folder, name)
         ]
-        to_mix = [name for name in missing if _lacks_mixup(task, name, folder)]
+        to_mix = [name for name in calibrators if _lacks_mixup(task, name, store)]
+        to_mix = [name for name in to_mix if not _is_calibrated(folder, name)]
         if to_mix:
             with _stage("mixup", folder):
                 for name in to_mix:
                     with _noted("mixup", folder, name):
                         write_mixup_samples(task, name, store)
-        ready = [name for name in missing if not _lacks_mixup(task, name, folder)]
+        ready = [name for name in missing if not _lacks_mixup(task, name, store)]
         if ready:
             with _stage("calibrate", folder):
                 for name in ready:
@@ -80,7 +82,11 @@ def compare_calibrators(task: Task, calibrators: Sequence[str], store: Store) ->
         is_new = bool(done & set(ready)) or bool(done - store.scores(task).keys())
         if is_new or not (folder / "reliability.npz").exists():
             with _stage("score", folder):
-                score_calibrations(task, oracles, store)
+                labelled = [name for name in oracles if not _lacks_mixup(task, name, store)]
+                for name in dict.fromkeys(["oracle", *labelled]):
+                    with _noted("score", folder, name):
+                        calibrate_with_labels(task, name, store)
+                score_calibrations(task, store)
 
 
 def is_compared(task: Task, calibrators: Sequence[str], store: Store) -> bool:
@@ -112,10 +118,7 @@ def _stage(name: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        text = "".join(traceback.format_exception(error))
-        save_json(
-            folder / "error.json", {"stage": name, "error": describe(error), "traceback": text}
-        )
+        save_json(folder / "error.json", _record(name, error))
         raise
     spent = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
     save_json(folder / "times.json", {**read_times(folder), name: spent})
@@ -123,37 +126,51 @@ def _stage(name: str, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _noted(stage: str, folder: Path, calibrator: str) -> Iterator[None]:
-    """Record the error if a calibrator refuses its data, and how long it took.
+    """Record any error of a calibrator, and how long it took; continue with the others.
 
-    Continue with the others.
+    Only a full disk stops them: then no other result could be written either.
     """
     note = folder / "calibrations" / f"{calibrator}.error.json"
     cpu = time.process_time()
     note.unlink(missing_ok=True)
     try:
         yield
-    except InputError as error:
-        save_json(note, {"stage": stage, "error": describe(error)})
+    except OutputError:
+        raise
+    except Exception as error:
+        save_json(note, _record(stage, error))
+        if torch.cuda.is_available():  # a calibrator that ran out of memory leaves it to the next
+            torch.cuda.empty_cache()
     times = read_times(folder)
     own = times.setdefault("calibrators", {}).setdefault(calibrator, {})
     own[stage] = time.process_time() - cpu
     save_json(folder / "times.json", times)
 
 
+def _record(stage: str, error: Exception) -> dict[str, str]:
+    text = "".join(traceback.format_exception(error))
+    return {"stage": stage, "error": describe(error), "traceback": text}
+
+
 def describe(error: Exception) -> str:
     """Format an error in one line.
 
-    >>> describe(InputError("expected a, got b"))
-    'InputError: expected a, got b'
+    >>> describe(ValueError("expected a, got b"))
+    'ValueError: expected a, got b'
     """
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def _lacks_mixup(task: Task, name: str, folder: Path) -> bool:
+def _lacks_mixup(task: Task, name: str, store: Store) -> bool:
     """Whether a calibrator lacks its mixup samples, not made yet or failed."""
-    if task.segments or find_compared(name).mixup_variant is None:
+    if task.segments:
         return False
-    return not (folder / "mixup" / f"{name}.npz").exists()
+    compared = find_compared(name)
+    if compared.needs_second:
+        return not estimates_path(task, name, store).exists()
+    if compared.mixup_variant is None:
+        return False
+    return not (store.folder(task) / "mixup" / f"{name}.npz").exists()
 
 
 def _is_calibrated(folder: Path, name: str) -> bool:

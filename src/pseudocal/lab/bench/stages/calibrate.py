@@ -6,14 +6,14 @@ Each gets the data that it declares; target labels are not available.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from pseudocal.arrays import InputError, Labelled
+from pseudocal.arrays import InputError, Labelled, as_logits, check_rows
 from pseudocal.batches import DEFAULT_BATCH_SIZE
 from pseudocal.calibrators import (
     CALIBRATORS,
@@ -28,10 +28,15 @@ from pseudocal.files import save_json
 from pseudocal.lab.adapt.networks import Head, Network
 from pseudocal.lab.adapt.training import find_preset
 from pseudocal.lab.bench.cached import saved_evidence
-from pseudocal.lab.bench.calibrators import RANDOM, find_compared
+from pseudocal.lab.bench.calibrators import find_compared, takes_seed
 from pseudocal.lab.bench.segmentation_tasks import split_source, target_scenes
-from pseudocal.lab.bench.stages.mixup import models_behind, target_logits
-from pseudocal.lab.bench.stages.predict import load_classifier, write_outputs
+from pseudocal.lab.bench.stages.estimators import WITHOUT_SECOND_MODEL, estimate
+from pseudocal.lab.bench.stages.mixup import estimates_path, models_behind, target_logits
+from pseudocal.lab.bench.stages.predict import (
+    load_classifier,
+    load_whole_network,
+    write_outputs,
+)
 from pseudocal.lab.bench.store import Store, load_arrays, save_array
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.bench.views import View, domains_of, network_inputs
@@ -39,6 +44,7 @@ from pseudocal.lab.data.cache import NamedArrays
 from pseudocal.lab.segmentation import load_segmenter
 from pseudocal.lab.segmentation.comparison import FITS, SEGMENTATION_CALIBRATORS
 
+PartReader = Callable[[Task, Store], Any]
 DROPOUT = 0.5  # before the classifier, if a head has no dropout of its own
 
 
@@ -52,26 +58,56 @@ def calibrate_with(task: Task, name: str, store: Store) -> None:
         _calibrate_segmenter(task, name, store).save(path)
     elif find_compared(name).mixup_variant is not None:
         _conclude(task, name, store).save(path)
+    elif find_compared(name).needs_second:
+        estimate(task, name, estimates_path(task, name, store), store).save(path)
+    elif find_compared(name).estimator:
+        WITHOUT_SECOND_MODEL[find_compared(name).estimator](task, name, store).save(path)
     else:
-        corrected = _calibrate_by_name(task, name, store)
-        if corrected.calibration is not None:
-            corrected.calibration.save(path)
-        else:
-            save_array(path.with_suffix(".npy"), corrected.logits)
+        save_corrected(task, name, calibrate_listed(task, name, store), store)
 
 
-def _calibrate_by_name(task: Task, name: str, store: Store) -> Corrected:
-    """Run a calibrator of the library on the outputs in the store."""
+def save_corrected(task: Task, name: str, corrected: Corrected, store: Store) -> None:
+    """Write what a calibrator returned, if its logits can be scored."""
+    path = store.folder(task) / "calibrations" / f"{name}.json"
+    logits = as_logits(corrected.logits)
+    check_rows(logits)
+    expected = _target(task, store)["logits"].shape
+    if logits.shape != expected:
+        raise InputError(f"expected corrected logits {expected} from {name}, got {logits.shape}")
+    if corrected.calibration is not None:
+        corrected.calibration.save(path)
+    else:
+        save_array(path.with_suffix(".npy"), logits)
+
+
+def calibrate_listed(
+    task: Task, name: str, store: Store, readers: Mapping[Part, PartReader] | None = None
+) -> Corrected:
+    """Run a calibrator of the library or of a plugin on the outputs in the store.
+
+    Args:
+        task: the task.
+        name: the name of the calibrator, as a suite has it.
+        store: the output folder.
+        readers: how to read further parts: the score stage adds target labels.
+
+    """
     compared = find_compared(name)
+    if compared.calibrator not in CALIBRATORS:
+        raise InputError(f"expected a known calibrator, got {name!r}: name its file with --plugin")
     settings = dict(compared.settings)
-    if compared.calibrator in RANDOM:
-        settings["seed"] = task.seed
-    material = material_for(compared.calibrator, task, store)
-    return calibrate_by_name(compared.calibrator, material, **settings)
+    if takes_seed(compared.calibrator):
+        settings["seed"] = compared.seed(task.seed)
+    material = material_for(compared.calibrator, task, store, readers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
+        return calibrate_by_name(compared.calibrator, material, **settings)
 
 
 def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
-    if name not in FITS:
+    compared = find_compared(name)
+    base = compared.calibrator
+    if base not in FITS:
         known = ", ".join(SEGMENTATION_CALIBRATORS)
         raise InputError(f"expected a calibrator for segmentation among {known}, got {name!r}")
     model = load_segmenter(store.folder(task.training)).to(store.device)
@@ -80,16 +116,17 @@ def _calibrate_segmenter(task: Task, name: str, store: Store) -> Calibration:
     per_image = dict(task.options)["pixels_per_image"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableCalibrationWarning)  # the verdict is in the file
-        return FITS[name](model, source_val, target, per_image, task.seed)
+        return FITS[base](model, source_val, target, per_image, compared.seed(task.seed))
 
 
 def _conclude(task: Task, name: str, store: Store) -> Calibration:
     """Conclude PseudoCal from the mixup samples that the previous stage has written."""
-    variant = find_compared(name).mixup_variant
+    compared = find_compared(name)
+    variant = compared.mixup_variant
     assert variant is not None
     samples = load_arrays(store.folder(task) / "mixup" / f"{name}.npz")
     real = target_logits(models_behind(task, name, store), store)
-    method = variant.method(task.seed)
+    method = variant.method(compared.seed(task.seed))
     evidence = saved_evidence(method, real, Labelled(samples["logits"], samples["labels"]))
     settings: dict[str, Any] = {"batch_size": DEFAULT_BATCH_SIZE}
     if variant.strategy != "PseudoCal":  # it has its own weights and labels
@@ -97,9 +134,12 @@ def _conclude(task: Task, name: str, store: Store) -> Calibration:
     return replace(method.conclude(evidence, settings), method=name)
 
 
-def material_for(name: str, task: Task, store: Store) -> Material:
+def material_for(
+    name: str, task: Task, store: Store, readers: Mapping[Part, PartReader] | None = None
+) -> Material:
     """Read the parts that a calibrator declares, and no others, from the store."""
-    return Material(**{part: PART_READERS[part](task, store) for part in CALIBRATORS[name].parts})
+    known = {**PART_READERS, **HEAD_ONLY.get(name, {}), **(readers or {})}
+    return Material(**{part: known[part](task, store) for part in CALIBRATORS[name].parts})
 
 
 def _target(task: Task, store: Store) -> NamedArrays:
@@ -140,17 +180,29 @@ def _with_dropout(task: Task, store: Store) -> Network:
     return Network(network.backbone, Head(head.bottleneck, classifier, width=head.width)).eval()
 
 
-PART_READERS: dict[Part, Callable[[Task, Store], Any]] = {
+PART_READERS: dict[Part, PartReader] = {
     "source": _labelled_source,
     "source_features": lambda task, store: _source(task, store)["features"],
     "source_train_features": lambda task, store: _source(task, store, "source_train")["features"],
     "target_features": lambda task, store: _target(task, store)["features"],
     "target_logits": lambda task, store: _target(task, store)["logits"],
+    "target_inputs": lambda task, store: domains_of(task, store)[1].inputs,
+    "model": load_whole_network,
+    "head": lambda task, store: load_classifier(task, store).head.classifier,
+    "members": lambda task, store: [
+        load_whole_network(each, store) for each in store.members(task)
+    ],
     "member_logits": lambda task, store: [
         _target(each, store)["logits"] for each in store.members(task)
     ],
-    "model": _with_dropout,
-    "target_inputs": lambda task, store: network_inputs(
-        task, domains_of(task, store)[1].inputs, View(), store.device
-    ),
+}
+# Calibrators that are given the head and the features of a frozen backbone in place of the whole
+# model and its inputs: a frozen backbone has no active dropout, so its features never change.
+HEAD_ONLY: dict[str, dict[Part, PartReader]] = {
+    "mc-dropout": {
+        "model": _with_dropout,
+        "target_inputs": lambda task, store: network_inputs(
+            task, domains_of(task, store)[1].inputs, View(), store.device
+        ),
+    },
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from pseudocal.calibrators import ensemble
 from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.bench.cached import CachedModel
 from pseudocal.lab.bench.calibrators import MixupVariant, find_compared
+from pseudocal.lab.bench.stages.estimators import write_estimates
 from pseudocal.lab.bench.stages.predict import all_logits, image_predictor, load_classifier
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
@@ -35,17 +37,29 @@ NORMALISATION = {"mean": 0.0, "std": 1 / 255}
 def write_mixup_samples(task: Task, name: str, store: Store) -> None:
     """Write `mixup/NAME.npz`: the logits and labels of the mixup samples of one calibrator."""
     compared = find_compared(name)
+    if compared.needs_second:
+        path = estimates_path(task, name, store)
+        if not path.exists():  # several calibrators share it
+            write_estimates(task, compared.seed(task.seed), path, store)
+        return
     variant = compared.mixup_variant
     assert variant is not None
     tasks = models_behind(task, name, store)
     if variant.strategy == "PseudoCal":
-        samples = _mix(task, tasks, variant, store)
+        samples = _mix(task, tasks, variant, compared.seed(task.seed), store)
     else:
-        samples = _augment(task, variant, store)
+        samples = _augment(task, variant, compared.seed(task.seed), store)
     if len(samples["labels"]) == 0:
         n = len(target_logits(tasks, store))
         raise InputError(f"expected at least one row from {compared.title}, got none of {n} pairs")
     save_arrays(store.folder(task) / "mixup" / f"{name}.npz", **samples)
+
+
+def estimates_path(task: Task, name: str, store: Store) -> Path:
+    """Return the file of what a second model says, which several calibrators share."""
+    repeat = find_compared(name).repeat
+    number = f", repeat={repeat}" if repeat else ""
+    return store.folder(task) / "mixup" / f"estimates{number}.json"
 
 
 def models_behind(task: Task, name: str, store: Store) -> list[Task]:
@@ -66,17 +80,19 @@ def _mean(logits: Sequence[Logits]) -> Logits:
     return ensemble(logits)
 
 
-def _mix(task: Task, tasks: Sequence[Task], variant: MixupVariant, store: Store) -> NamedArrays:
+def _mix(
+    task: Task, tasks: Sequence[Task], variant: MixupVariant, seed: int, store: Store
+) -> NamedArrays:
     """Mix every image with its partner, as PseudoCal does."""
     logits = target_logits(tasks, store)
     images = domains_of(task, store)[1].inputs
-    view = View(variant.lam, task.seed)
+    view = View(variant.lam, seed)
     mixed = [
         all_logits(load_classifier(each, store), network_inputs(each, images, view, store.device))
         for each in tasks
     ]
     model = CachedModel(logits, _mean(mixed))
-    method = variant.method(task.seed)
+    method = variant.method(seed)
     steps = list(method.steps(model, model.inputs, batch_size=DEFAULT_BATCH_SIZE))
     samples = _concatenated([step.mixup_samples for step in steps])
 
@@ -88,7 +104,7 @@ def _mix(task: Task, tasks: Sequence[Task], variant: MixupVariant, store: Store)
     return {**samples, "first": first, "second": partner[first]}
 
 
-def _augment(task: Task, variant: MixupVariant, store: Store) -> NamedArrays:
+def _augment(task: Task, variant: MixupVariant, seed: int, store: Store) -> NamedArrays:
     """Run another mixup variant of the paper's ablation."""
     strategy, predict, inputs = _strategy(task, variant, store)
 
@@ -96,7 +112,7 @@ def _augment(task: Task, variant: MixupVariant, store: Store) -> NamedArrays:
         return strategy(predict, replace(pairs, inputs=inputs[pairs.ids]), rng=rng)
 
     model = CachedModel(target_logits([task], store))
-    method = variant.method(task.seed)
+    method = variant.method(seed)
     steps = method.steps(model, model.inputs, batch_size=DEFAULT_BATCH_SIZE, strategy=on_inputs)
     return _concatenated([step.mixup_samples for step in steps])
 

@@ -91,6 +91,15 @@ def load_classifier(task: Task, store: Store) -> Network:
     return network.to(store.device).eval()
 
 
+def load_whole_network(task: Task, store: Store) -> Network:
+    """Load the whole network, from images to logits, also if its backbone is frozen."""
+    network = load_classifier(task, store)
+    if not has_frozen_backbone(task):
+        return network
+    backbone = backbone_of(task.backbone, task.weights, task.seed)
+    return Network(backbone, network.head).to(store.device).eval()
+
+
 def image_predictor(task: Task, store: Store) -> Predictor:
     """Return the whole network as a function from images to logits."""
     network = load_classifier(task, store)

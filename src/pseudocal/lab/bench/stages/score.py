@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.arrays import InputError, Logits
-from pseudocal.calibrators import Calibration, ensemble, oracle
+from pseudocal.arrays import Logits
+from pseudocal.calibrators import Calibration, ensemble
 from pseudocal.files import save_json
 from pseudocal.lab.adapt.tensors import save_arrays
 from pseudocal.lab.bench.calibrators import find_compared
 from pseudocal.lab.bench.segmentation_tasks import target_scenes
-from pseudocal.lab.bench.stages.calibrate import PART_READERS
+from pseudocal.lab.bench.stages.calibrate import (
+    PART_READERS,
+    calibrate_listed,
+    save_corrected,
+)
+from pseudocal.lab.bench.stages.estimators import refine_with_labels
+from pseudocal.lab.bench.stages.mixup import estimates_path
 from pseudocal.lab.bench.store import Store, load_arrays
 from pseudocal.lab.bench.task import Task
 from pseudocal.lab.segmentation import load_segmenter
@@ -41,20 +45,43 @@ class Scored(NamedTuple):
     reliability: Reliability
 
 
-def score_calibrations(task: Task, oracles: Sequence[str], store: Store) -> None:
-    """Fit the calibrators that see labels, then write the metrics of all calibrations."""
+def calibrate_with_labels(task: Task, name: str, store: Store) -> None:
+    """Fit a calibrator that sees target labels."""
+    if task.segments:
+        path = store.folder(task) / "calibrations" / f"{name}.json"
+        model = load_segmenter(store.folder(task.training)).to(store.device)
+        per_image = dict(task.options)["pixels_per_image"]
+        fit_oracle(model, target_scenes(task, store), per_image, task.seed).save(path)
+        return
+    if find_compared(name).needs_second:
+        labels = _target_labels(task, store)
+        path = store.folder(task) / "calibrations" / f"{name}.json"
+        refine_with_labels(
+            task, name, estimates_path(task, name, store), lambda rows: labels[rows], store
+        ).save(path)
+        return
+    corrected = calibrate_listed(task, name, store, {"target_labels": _target_labels})
+    save_corrected(task, name, corrected, store)
+
+
+def _target_labels(task: Task, store: Store) -> NDArray[Any]:
+    labels: NDArray[Any] = np.load(store.folder(task) / "target_labels.npy", allow_pickle=False)
+    return labels
+
+
+def score_calibrations(task: Task, store: Store) -> None:
+    """Write the metrics of all calibrations."""
     folder = store.folder(task)
-    (folder / "calibrations").mkdir(exist_ok=True)
     if task.segments:
         found = _segmenter_scores(task, store)
     else:
-        found = _classifier_scores(task, oracles, store)
+        found = _classifier_scores(task, store)
     bins = {name: each.reliability for name, each in sorted(found.items())}
     sums = {
         name: np.stack([each.count, each.confidence_sum, each.correct_sum])
         for name, each in bins.items()
     }
-    save_arrays(folder / "reliability.npz", edges=bins["oracle"].edges, **sums)
+    save_arrays(folder / "reliability.npz", edges=next(iter(bins.values())).edges, **sums)
     scores = {
         name: {**each.metrics, "temperature": each.temperature}
         for name, each in sorted(found.items())
@@ -62,15 +89,10 @@ def score_calibrations(task: Task, oracles: Sequence[str], store: Store) -> None
     save_json(folder / "scores.json", scores)
 
 
-def _classifier_scores(task: Task, oracles: Sequence[str], store: Store) -> dict[str, Scored]:
+def _classifier_scores(task: Task, store: Store) -> dict[str, Scored]:
     folder = store.folder(task)
-    labels = np.load(folder / "target_labels.npy", allow_pickle=False)
+    labels = _target_labels(task, store)
     logits = load_arrays(folder / "target.npz")["logits"]
-    for name in {"oracle", *oracles}:
-        with suppress(InputError):  # the released search may turn negative, and then has no score
-            oracle(logits, labels, **dict(find_compared(name).settings)).save(
-                folder / "calibrations" / f"{name}.json"
-            )
     found = {}
     for path in _calibrations(folder):
         calibration = None
@@ -106,8 +128,6 @@ def _segmenter_scores(task: Task, store: Store) -> dict[str, Scored]:
     folder = store.folder(task)
     target = target_scenes(task, store)
     model = load_segmenter(store.folder(task.training)).to(store.device)
-    per_image = dict(task.options)["pixels_per_image"]
-    fit_oracle(model, target, per_image, task.seed).save(folder / "calibrations" / "oracle.json")
     paths = [path for path in _calibrations(folder) if path.stem != "ensemble"]
     temperatures = [Calibration.load(path).temperature for path in paths]
     seen = evaluate_maps(as_predictor(model), target, temperatures=temperatures)

@@ -1,0 +1,158 @@
+"""Calibrators, methods and data sets from outside the package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import pseudocal
+from pseudocal.app.cli import main
+from pseudocal.arrays import InputError
+from pseudocal.calibrators import CALIBRATORS
+from pseudocal.lab import plugins
+from pseudocal.lab.adapt import METHODS
+from pseudocal.lab.bench import Store, built_in, run
+from pseudocal.lab.bench.executors import Pool, Ray
+from pseudocal.lab.bench.suite_file import read_local, read_suite
+from pseudocal.lab.data import DATASETS
+from pseudocal.lab.plugins import calibrator, load_plugins
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "my_methods"
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pseudocal.calibrators.trust.UnreliableCalibrationWarning"
+)
+
+
+@pytest.fixture(autouse=True)
+def registries(tmp_path, monkeypatch):
+    """Forget what a test registers."""
+    monkeypatch.setenv("PSEUDOCAL_CACHE", str(tmp_path / "cache"))
+    registries: tuple[dict[str, Any], ...] = (CALIBRATORS, METHODS, DATASETS)
+    before = [dict(each) for each in registries]
+    plugins._import_file.cache_clear()
+    yield
+    for registry, content in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(content)
+
+
+def test_a_plugin_file_runs_in_new_processes(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(EXAMPLE)  # a relative path must reach the workers too
+    words = ["--out", str(tmp_path / "out"), "--plugin", "my_methods.py"]
+    assert main(["bench", "run", "suite.toml", "--workers", "2", *words]) == 0
+    assert "2 of 2 tasks of suite are done" in capsys.readouterr().out
+    assert main(["bench", "table", "suite.toml", "--metric", "ece", *words]) == 0
+    said = capsys.readouterr()
+    assert "| PseudoCal, confident half |" in said.out
+    assert "| entropy |" in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("executor", [pytest.param(Pool, marks=pytest.mark.slow), Ray])
+def test_workers_import_the_plugins_of_the_store(ray, tmp_path, executor):
+    names = load_plugins([str(EXAMPLE / "my_methods.py")])
+    suite = read_suite(EXAMPLE / "suite.toml")
+    store = Store(tmp_path / "out", plugins=names)
+    with executor(workers=2) as workers:
+        assert run(suite, store, executor=workers) == []
+    assert all(set(store.scores(task)) == set(suite.calibrators) for task in suite.tasks)
+
+
+def test_built_in_suites_compare_calibrators_of_plugins():
+    before = built_in("emoji").calibrators
+    load_plugins([str(EXAMPLE / "my_methods.py")])
+    assert built_in("emoji").calibrators == (*before, "confident-half")
+    assert "confident-half" in built_in("emoji-source-free").calibrators
+    assert "confident-half" not in built_in("scenes").calibrators
+
+
+def write_birds(folder: Path) -> None:
+    """Two domains of bright and dark images: one with a list, one with folders of classes."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for number in range(60):
+        name = ("dark", "light")[number % 2]
+        pixels = rng.integers(0, 150, (16, 16), dtype=np.uint8) + 100 * (number % 2)
+        for domain in ("photos", "paintings"):
+            path = folder / domain / name / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+        lines.append(f"photos/{name}/{number}.png {number % 2}")
+    shutil.move(folder / "photos", folder / "images")
+    listed = "\n".join(line.replace("photos/", "images/") for line in lines)
+    (folder / "photos.txt").write_text(listed)
+
+
+def test_a_suite_names_a_folder_of_images_as_its_data(tmp_path):
+    write_birds(tmp_path / "birds")
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'calibrators = ["none", "pseudocal", "oracle"]\ndatasets = { my-birds = "birds" }\n'
+        '[[tasks]]\ndata = "my-birds"\nsource = "photos"\ntarget = "paintings"\n'
+        'method = "source-only"\niterations = 3\n'
+    )
+    suite = read_suite(path)
+    store = Store(tmp_path / "out", **read_local(path))
+    assert run(suite, store) == []
+    assert store.scores(suite.tasks[0])["none"]["accuracy"] is not None
+    path.write_text(path.read_text().replace('"my-birds"\ns', '"other-birds"\ns'))
+    with pytest.raises(InputError, match=r"expected a data set among .*my-birds.*got 'other-bird"):
+        read_suite(path)
+    path.write_text('datasets = { emoji = "birds" }\n')
+    with pytest.raises(InputError, match="got 'emoji', which is taken"):
+        read_local(path)
+
+
+def test_mistakes_say_what_to_do(tmp_path):
+    with pytest.raises(InputError, match="got 'power': make a setting a keyword-only argument"):
+        calibrator("mine")(lambda target_logits, power: target_logits)
+    with pytest.raises(InputError, match="expected a new name for <lambda>, got 'tempscal'"):
+        calibrator("tempscal")(lambda source: source)
+    with pytest.raises(InputError, match="expected a name of letters"):
+        calibrator("a, b")(lambda source: source)
+    with pytest.raises(InputError, match=r"got no file .*nowhere\.py"):
+        load_plugins(["nowhere.py"])
+    with pytest.raises(InputError, match="got 'no_such_module': No module named"):
+        load_plugins(["no_such_module"])
+    (tmp_path / "bad.py").write_text("1 / 0\n")
+    with pytest.raises(InputError, match=r"bad\.py to be importable, got ZeroDivisionError"):
+        load_plugins([str(tmp_path / "bad.py")])
+
+
+@pytest.mark.slow
+def test_the_example_package_is_installed_and_run(tmp_path):
+    """In a new environment that sees the packages of this one, but not the example's file."""
+    if not (find_spec("pip") and find_spec("setuptools")):
+        pytest.skip("needs pip and setuptools")
+    shutil.copytree(EXAMPLE, tmp_path / "package")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    ours = sysconfig.get_paths()["purelib"]
+    ask = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+    theirs = subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout
+    (Path(theirs.strip()) / "ours.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
+    environment = os.environ | {"PYTHONPATH": str(Path(pseudocal.__file__).parents[1])}
+    install = ["-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([python, *install, tmp_path / "package"], check=True, env=environment)
+    (tmp_path / "package" / "my_methods.py").unlink()  # only the installed one is left
+    words = [python, "-m", "pseudocal", "bench", "run", "suite.toml", "-o", tmp_path / "out"]
+    done = subprocess.run(
+        [*words, "--workers", "2"],
+        cwd=tmp_path / "package",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 of 2 tasks of suite are done" in done.stdout
+    assert len(list((tmp_path / "out").rglob("calibrations/confident-half.json"))) == 2
