@@ -231,6 +231,13 @@ bench = typer.Typer(
 )
 SUITE = Annotated[str, typer.Argument(help="a built-in suite, or a TOML file")]
 OUT = Annotated[Path, option("--out", "-o", help="folder for all results", show_default=True)]
+PLUGIN = Annotated[
+    list[str] | None,
+    option(
+        group=METHOD,
+        help="Python file or module that registers calibrators, methods or data sets",
+    ),
+]
 QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two methods, one seed")]
 
 
@@ -240,14 +247,7 @@ QUICK = Annotated[bool, option("--quick", help="three pairs of domains, two meth
 )
 def run(
     suite: SUITE,
-    out: OUT = PLUGIN = Annotated[
-    list[str] | None,
-    option(
-        group=METHOD,
-        help="Python file or module that registers calibrators, methods or data sets",
-    ),
-]
-DEFAULT_OUT,
+    out: OUT = DEFAULT_OUT,
     quick: QUICK = False,
     redo: Annotated[
         Literal["train", "predict", "mixup", "calibrate", "score"] | None,
