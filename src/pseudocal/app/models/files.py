@@ -48,6 +48,8 @@ PICKLE_REFUSED = (
 )
 # formats that can run code or write files
 CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}
+# kinds whose files cannot hold a temperature
+NOT_EXPORTED = frozenset({"callable", "sklearn"})
 PICKLE_SUFFIXES = (".joblib", ".pickle", ".pkl", ".pth")
 TENSOR_SUFFIXES = (".bin", ".pt", ".pth", ".safetensors", ".tar")
 CODE = re.compile(r"[\w.]+:[\w.]+")  # module:function
@@ -130,6 +132,8 @@ def _opened(
 
         return open_zero_shot(name, classes, device=options.get("device", "cpu"))
     source = name if is_hub_name(name) else Path(name)
+    if kind == "sklearn":
+        return open_skops(Path(name), trust=trust)
     return OPENERS[kind](source, **options)
 
 
