@@ -151,7 +151,7 @@ def calling(folder: Path, called: str, loader: str) -> Path:
     command = text(f"touch {folder / 'canary'}")
 
     def change(schema):
-        node = {"__class__": name, "__module__": module, "__loader__": loader}
+        node: dict[str, Any] = {"__class__": name, "__module__": module, "__loader__": loader}
         node["content"] = tuple_of(command)
         if loader in ("ListNode", "TupleNode", "SetNode"):
             node["content"] = [command]

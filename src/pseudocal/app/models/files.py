@@ -22,7 +22,14 @@ from typing import Any, Literal
 import numpy as np
 
 from pseudocal.app.models.hugging_face import is_hub_name, no_such_model, open_hugging_face
-from pseudocal.app.models.model import SECOND_ONLY, SIGMOID_EPS, Export, OpenModel, UntrustedError
+from pseudocal.app.models.model import (
+    SECOND_ONLY,
+    SIGMOID_EPS,
+    Expects,
+    Export,
+    OpenModel,
+    UntrustedError,
+)
 from pseudocal.app.models.onnx import open_onnx
 from pseudocal.app.models.sklearn import is_classifier, of_classifier, open_skops
 from pseudocal.app.models.torch_files import open_exported, open_torchscript
@@ -283,9 +290,15 @@ def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any
     model = _made_once(model, name)
     if is_classifier(model):
         return of_classifier(model)
-    if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
+    is_module = "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module)
+    if is_module:
         model.to(device)
-    return OpenModel("callable", as_predictor(model), notes=(f"{type(model).__name__} {name}",))
+    return OpenModel(
+        "callable",
+        as_predictor(model),
+        Expects(frames=not is_module),
+        notes=(f"{type(model).__name__} {name}",),
+    )
 
 
 @contextmanager

@@ -66,7 +66,13 @@ def of_classifier(model: Any) -> OpenModel:
     return OpenModel(
         kind="sklearn",
         predict=ClassifierPredictor(model),
-        expects=Expects(None if width is None else (int(width),), None, columns, text=texts),
+        expects=Expects(
+            None if width is None else (int(width),),
+            None,
+            columns,
+            text=texts,
+            frames=not texts,
+        ),
         classes=tuple(str(c) for c in getattr(model, "classes_", ())),
         notes=(f"{type(model).__name__} of {'texts' if texts else f'{width} features'}",),
     )

@@ -51,6 +51,8 @@ TRUSTED = frozenset(
         "sklearn.calibration._CalibratedClassifier",
         "sklearn.calibration._SigmoidCalibration",
         "sklearn.calibration._TemperatureScaling",
+        # the dtype of a column, which imputers and encoders keep
+        "numpy.dtype",
         # a dict with attributes: the estimators of voting and stacking by name
         "sklearn.utils._bunch.Bunch",
         # splits and the default score of a grid search
