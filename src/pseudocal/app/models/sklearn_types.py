@@ -208,7 +208,7 @@ def _check_boosting(model: Any) -> None:
     """Check that the trees have the features of the model and add to as many columns as it has."""
     trees = model.estimators_
     _require(isinstance(trees, np.ndarray) and trees.ndim == 2)
-    features = getattr(model, "n_features_in_", None)
+    features: Any = getattr(model, "n_features_in_", None)
     _require(all(tree.tree_.n_features == features for tree in trees.ravel()))
     first = model._raw_predict_init(np.zeros((1, features), dtype=np.float32))
     _require(first.shape == (1, trees.shape[1]))

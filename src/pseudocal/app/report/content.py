@@ -107,7 +107,7 @@ def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -
     probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits /
     2)
     """
-    shipped = model.kind == "sklearn" or model.files
+    shipped = model.kind in ("lightgbm", "sklearn", "xgboost") or model.files
     snippet = SNIPPETS.get(model.recipe if shipped else "", LOGITS)
     if segments:
         snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")

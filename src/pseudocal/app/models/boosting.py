@@ -1,0 +1,254 @@
+"""Boosted trees in the model files of XGBoost (JSON, UBJSON) and LightGBM (text).
+
+Both formats hold data, not code. But the libraries do not check the indices in them: a wrong one
+could crash the process or read foreign memory. So the trees are checked before anything is
+predicted. Models with categorical splits are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.models.model import Expects, OpenModel
+from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
+from pseudocal.extras import require
+from pseudocal.skipped import one_line
+
+XGBOOST_OBJECTIVES = ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob")
+LIGHTGBM_OBJECTIVES = ("binary", "multiclass")
+UNSUPPORTED = "pass the model as module:function"
+
+
+def boosting_kind(start: bytes) -> str | None:
+    r"""Recognise a file of boosted trees by its first bytes.
+
+    >>> boosting_kind(b'{"learner":{"attributes"'), boosting_kind(b"tree\nversion=v4\n")
+    ('xgboost', 'lightgbm')
+    >>> boosting_kind(b"{}") is None
+    True
+    """
+    text = start.lstrip()
+    if text.startswith(b"{") and b"learner" in text[:64]:
+        return "xgboost"
+    if text.startswith(b"tree") and b"version=" in text[:64]:
+        return "lightgbm"
+    return None
+
+
+# ------------------------------------------------------------------------------ XGBoost
+
+
+@dataclass(frozen=True)
+class XGBoostPredictor:
+    """Logits of an XGBoost model.
+
+    Attributes:
+        booster: the model.
+        rounds: the number of boosting rounds to use; 0 for all.
+
+    """
+
+    booster: Any
+    rounds: int = 0
+
+    def __call__(self, x: Inputs, /) -> Logits:
+        """Predict one batch of rows."""
+        margins = self.booster.inplace_predict(
+            np.asarray(x, dtype=np.float32),
+            predict_type="margin",
+            iteration_range=(0, self.rounds),
+            validate_features=False,
+        )
+        return binary_logits(margins) if margins.ndim == 1 else margins
+
+
+def open_xgboost(path: Path, **_: Any) -> OpenModel:
+    """Open a classifier that XGBoost's `save_model` wrote."""
+    xgboost = require("xgboost", "xgboost")
+    try:
+        booster = xgboost.Booster()
+        booster.load_model(bytearray(path.read_bytes()))
+        learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+        rounds = _check_xgboost(learner)
+    except InputError as error:
+        raise InputError(f"the XGBoost model {path} {error}") from error
+    except Exception as error:  # a damaged file may raise anything
+        raise InputError(f"the XGBoost model {path} cannot be read: {one_line(error)}") from error
+    features = booster.num_features()
+    names = booster.feature_names
+    return OpenModel(
+        kind="xgboost",
+        predict=XGBoostPredictor(booster, rounds),
+        expects=Expects(
+            (features,), "float32", None if names is None else tuple(names), frames=True
+        ),
+        notes=(f"XGBoost model of {features} features",),
+    )
+
+
+def _check_xgboost(learner: dict[str, Any]) -> int:
+    """Check the trees of a model, and return the number of rounds to use; 0 for all."""
+    objective = learner["objective"]["name"]
+    if objective not in XGBOOST_OBJECTIVES:
+        raise InputError(f"has the objective {objective}, which gives no probabilities of classes")
+    booster = learner["gradient_booster"]
+    if booster["name"] == "dart":
+        booster = booster["gbtree"]
+    if booster["name"] != "gbtree":
+        raise InputError(f"is a {booster['name']}, not a model of trees: {UNSUPPORTED}")
+    parameters = learner["learner_model_param"]
+    groups = max(1, int(parameters["num_class"]))
+    features = int(parameters["num_feature"])
+    _require(int(parameters.get("num_target", 1)) == 1)
+    model = booster["model"]
+    trees = model["trees"]
+    _require(len(model["tree_info"]) == len(trees))
+    _require(all(0 <= group < groups for group in model["tree_info"]))
+    for tree in trees:
+        if any(tree["split_type"]):
+            raise InputError(f"splits categories: {UNSUPPORTED}")
+        _require(int(tree["tree_param"]["size_leaf_vector"]) <= 1)
+        left = np.array(tree["left_children"], dtype=np.int64)
+        right = np.array(tree["right_children"], dtype=np.int64)
+        inner = left != -1
+        _require(len(left) == len(right) == len(tree["split_indices"]) > 0)
+        _check_children(np.concatenate([left[inner], right[inner]]), len(left))
+        _check_features(np.array(tree["split_indices"])[inner], features)
+    starts = model.get("iteration_indptr", [0, len(trees)])
+    _require(starts[0] == 0 and starts[-1] == len(trees) and starts == sorted(starts))
+    best = int(learner["attributes"].get("best_iteration", -1)) + 1  # of early stopping
+    _require(0 <= best < len(starts))
+    return best
+
+
+# ------------------------------------------------------------------------------ LightGBM
+
+
+@dataclass(frozen=True)
+class LightGBMPredictor:
+    """Logits of a LightGBM model.
+
+    Attributes:
+        booster: the model.
+        scale: what the scores of a binary model are multiplied by.
+
+    """
+
+    booster: Any
+    scale: float = 1.0
+
+    def __call__(self, x: Inputs, /) -> Logits:
+        """Predict one batch of rows."""
+        scores = self.booster.predict(np.asarray(x, dtype=np.float64), raw_score=True)
+        return binary_logits(self.scale * scores) if scores.ndim == 1 else scores
+
+
+def open_lightgbm(path: Path, **_: Any) -> OpenModel:
+    """Open a classifier that the `save_model` of a LightGBM booster wrote."""
+    lightgbm = require("lightgbm", "lightgbm")
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        # without the sizes LightGBM splits the text as we do
+        lines = [line for line in lines if not line.startswith("tree_sizes=")]
+        header, *trees = _sections(lines)
+        scale = _check_lightgbm(header, trees)
+        booster = lightgbm.Booster(model_str="\n".join(lines) + "\n")
+    except InputError as error:
+        raise InputError(f"the LightGBM model {path} {error}") from error
+    except Exception as error:  # a damaged file may raise anything
+        raise InputError(f"the LightGBM model {path} cannot be read: {one_line(error)}") from error
+    names = tuple(booster.feature_name())
+    given = names != tuple(f"Column_{i}" for i in range(len(names)))
+    return OpenModel(
+        kind="lightgbm",
+        predict=LightGBMPredictor(booster, scale),
+        expects=Expects((len(names),), "float64", names if given else None, frames=True),
+        notes=(f"LightGBM model of {len(names)} features",),
+    )
+
+
+def _sections(lines: list[str]) -> Iterator[dict[str, str]]:
+    """The settings at the top of a LightGBM file, and those of each tree.
+
+    >>> list(_sections(["tree", "num_class=1", "", "Tree=0", "num_leaves=2", "end of trees", "x=1"]))
+    [{'num_class': '1'}, {'num_leaves': '2'}]
+    """
+    section = dict[str, str]()
+    for line in lines:
+        if line == "end of trees":
+            break
+        name, _, value = line.partition("=")
+        if name == "Tree":
+            yield section
+            section = {}
+        elif "=" in line:
+            _require(name not in section)
+            section[name] = value
+        elif line == "average_output":
+            raise InputError(f"is a random forest of LightGBM: {UNSUPPORTED}")
+    yield section
+
+
+def _check_lightgbm(header: dict[str, str], trees: list[dict[str, str]]) -> float:
+    """Check the trees of a model, and return the scale of its scores."""
+    objective, *settings = header.get("objective", "none").split()
+    if objective not in LIGHTGBM_OBJECTIVES:
+        raise InputError(f"has the objective {objective}, which gives no probabilities of classes")
+    features = int(header["max_feature_idx"]) + 1
+    groups = int(header["num_tree_per_iteration"])
+    _require(features > 0 and len(header["feature_names"].split()) == features)
+    _require(groups == int(header["num_class"]) > 0)
+    _require((objective == "binary") == (groups == 1))
+    _require(len(trees) > 0 and len(trees) % groups == 0)
+    for tree in trees:
+        if int(tree.get("num_cat", 0)) or int(tree.get("is_linear", 0)):
+            raise InputError(f"splits categories or has linear leaves: {UNSUPPORTED}")
+        leaves = int(tree["num_leaves"])
+        _require(leaves > 0 and len(_numbers(tree, "leaf_value", float)) == leaves)
+        if leaves == 1:
+            continue
+        children = np.concatenate([_numbers(tree, "left_child"), _numbers(tree, "right_child")])
+        split = _numbers(tree, "split_feature")
+        _require(len(split) == leaves - 1 and len(children) == 2 * (leaves - 1))
+        _require(len(_numbers(tree, "left_child")) == leaves - 1)
+        _check_children(children[children >= 0], leaves - 1)
+        _require((~children[children < 0] < leaves).all())
+        _check_features(split, features)
+        _require(not (_numbers(tree, "decision_type") & 1).any())  # 1 stands for categories
+    scales = [float(each.partition(":")[2]) for each in settings if each.startswith("sigmoid:")]
+    return scales[0] if scales else 1.0
+
+
+def _numbers(tree: dict[str, str], name: str, kind: type = int) -> NDArray[Any]:
+    return np.array([kind(number) for number in tree[name].split()])
+
+
+# ------------------------------------------------------------------------------ trees
+
+
+def _require(condition: Any) -> None:
+    if not condition:
+        raise InputError("cannot be read: its trees are damaged")
+
+
+def _check_children(children: NDArray[Any], nodes: int) -> None:
+    """Check that children exist and have one parent each: then every path ends in a leaf.
+
+    Args:
+        children: the children of all nodes. Node 0 is the root.
+        nodes: the number of nodes.
+
+    """
+    _require(((children > 0) & (children < nodes)).all())
+    _require(len(np.unique(children)) == len(children))
+
+
+def _check_features(split: NDArray[Any], features: int) -> None:
+    _require(((split >= 0) & (split < features)).all())
