@@ -108,6 +108,26 @@ def test_the_best_round_of_early_stopping_is_used(tmp_path):
     np.testing.assert_allclose(found, model.predict_proba(x), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"booster": "dart", "rate_drop": 0.5},
+        {"tree_method": "exact", "gamma": 5.0},  # which prunes nodes
+        {"num_parallel_tree": 3, "subsample": 0.5},
+        {"tree_method": "approx", "grow_policy": "lossguide", "max_leaves": 9},
+    ],
+    ids=["dart", "pruned", "parallel", "lossguide"],
+)
+@pytest.mark.parametrize("suffix", [".json", ".ubj"])
+def test_other_boosters_of_xgboost_predict_the_same(tmp_path, settings, suffix):
+    x, y = table(200, 0)
+    model = xgboost.XGBClassifier(n_estimators=6, **settings).fit(x, y)
+    model.save_model(tmp_path / f"model{suffix}")
+    margins = open_model(str(tmp_path / f"model{suffix}")).predict(x)
+    expected = model.predict(x, output_margin=True)
+    np.testing.assert_allclose(margins, expected, atol=1e-5)
+
+
 def test_a_file_is_recognised_by_content(tmp_path):
     train_xgboost(2, tmp_path / "a.ubj")
     train_lightgbm(2, tmp_path / "b.txt")
@@ -146,6 +166,14 @@ def first_tree(name: str, value: int):
     return change
 
 
+def last_parent(model):
+    model["trees"][0]["parents"][-1] = -7
+
+
+def fewer_nodes(model):
+    model["trees"][0]["split_conditions"].pop()
+
+
 def wrong_group(model):
     model["tree_info"][0] = 10**7
 
@@ -161,10 +189,23 @@ def too_many_rounds(model):
         first_tree("right_children", 0),
         first_tree("left_children", 2),
         first_tree("split_indices", 10**8),
+        first_tree("parents", 0),
+        last_parent,
+        fewer_nodes,
         wrong_group,
         too_many_rounds,
     ],
-    ids=["outside", "endless", "two parents", "feature", "class", "rounds"],
+    ids=[
+        "outside",
+        "endless",
+        "two parents",
+        "feature",
+        "root",
+        "parent",
+        "nodes",
+        "class",
+        "rounds",
+    ],
 )
 def test_a_damaged_model_of_xgboost_is_refused(pseudocal, tmp_path, change):
     train_xgboost(3, tmp_path / "model.json")

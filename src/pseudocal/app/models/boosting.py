@@ -17,12 +17,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.models.model import Expects, OpenModel
+from pseudocal.app.models.ubjson import decode_ubjson
 from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
 from pseudocal.extras import require
 from pseudocal.skipped import one_line
 
 XGBOOST_OBJECTIVES = ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob")
 LIGHTGBM_OBJECTIVES = ("binary", "multiclass")
+# the lists of a tree with one value per node
+XGBOOST_NODES = (
+    "base_weights",
+    "default_left",
+    "left_children",
+    "loss_changes",
+    "parents",
+    "right_children",
+    "split_conditions",
+    "split_indices",
+    "split_type",
+    "sum_hessian",
+)
+NO_PARENT = 2**31 - 1  # of the root
+LARGEST = 2**20  # features or classes
 UNSUPPORTED = "pass the model as module:function"
 
 
@@ -73,10 +89,10 @@ def open_xgboost(path: Path, **_: Any) -> OpenModel:
     """Open a classifier that XGBoost's `save_model` wrote."""
     xgboost = require("xgboost", "xgboost")
     try:
+        saved = _read_xgboost(path.read_bytes())
+        rounds = _check_xgboost(saved["learner"])
         booster = xgboost.Booster()
-        booster.load_model(bytearray(path.read_bytes()))
-        learner = json.loads(bytes(booster.save_raw("json")))["learner"]
-        rounds = _check_xgboost(learner)
+        booster.load_model(bytearray(json.dumps(saved).encode()))  # what was checked, not the file
     except InputError as error:
         raise InputError(f"the XGBoost model {path} {error}") from error
     except Exception as error:  # a damaged file may raise anything
@@ -93,39 +109,74 @@ def open_xgboost(path: Path, **_: Any) -> OpenModel:
     )
 
 
+def _read_xgboost(content: bytes) -> dict[str, Any]:
+    """The model as XGBoost writes it in JSON."""
+    is_text = content.lstrip()[1:].lstrip().startswith(b'"')
+    saved: dict[str, Any] = json.loads(content) if is_text else decode_ubjson(content)
+    return saved
+
+
 def _check_xgboost(learner: dict[str, Any]) -> int:
-    """Check the trees of a model, and return the number of rounds to use; 0 for all."""
-    objective = learner["objective"]["name"]
-    if objective not in XGBOOST_OBJECTIVES:
-        raise InputError(f"has the objective {objective}, which gives no probabilities of classes")
+    """Check a model, and return the number of rounds to use; 0 for all."""
+    objective = learner["objective"]
+    if objective["name"] not in XGBOOST_OBJECTIVES:
+        raise InputError(
+            f"has the objective {objective['name']}, which gives no probabilities of classes"
+        )
     booster = learner["gradient_booster"]
     if booster["name"] == "dart":
+        _require(len(booster["weight_drop"]) == len(booster["gbtree"]["model"]["trees"]))
         booster = booster["gbtree"]
     if booster["name"] != "gbtree":
         raise InputError(f"is a {booster['name']}, not a model of trees: {UNSUPPORTED}")
     parameters = learner["learner_model_param"]
     groups = max(1, int(parameters["num_class"]))
     features = int(parameters["num_feature"])
+    _require(0 < features < LARGEST and groups < LARGEST)
     _require(int(parameters.get("num_target", 1)) == 1)
+    _require(parameters["base_score"].count(",") + 1 in (1, groups))
+    if "softmax_multiclass_param" in objective:
+        _require(int(objective["softmax_multiclass_param"]["num_class"]) == groups)
+    _require(len(learner["feature_names"]) in (0, features))
+    _require(len(learner["feature_types"]) in (0, features))
     model = booster["model"]
+    if "c" in learner["feature_types"] or any(model.get("cats", {}).values()):
+        raise InputError(f"has categorical features: {UNSUPPORTED}")
     trees = model["trees"]
-    _require(len(model["tree_info"]) == len(trees))
+    _require(len(model["tree_info"]) == len(trees) > 0)
+    _require(int(model["gbtree_model_param"]["num_trees"]) == len(trees))
     _require(all(0 <= group < groups for group in model["tree_info"]))
-    for tree in trees:
-        if any(tree["split_type"]):
-            raise InputError(f"splits categories: {UNSUPPORTED}")
-        _require(int(tree["tree_param"]["size_leaf_vector"]) <= 1)
-        left = np.array(tree["left_children"], dtype=np.int64)
-        right = np.array(tree["right_children"], dtype=np.int64)
-        inner = left != -1
-        _require(len(left) == len(right) == len(tree["split_indices"]) > 0)
-        _check_children(np.concatenate([left[inner], right[inner]]), len(left))
-        _check_features(np.array(tree["split_indices"])[inner], features)
-    starts = model.get("iteration_indptr", [0, len(trees)])
-    _require(starts[0] == 0 and starts[-1] == len(trees) and starts == sorted(starts))
+    for number, tree in enumerate(trees):
+        _require(tree["id"] == number)
+        _check_xgboost_tree(tree, features)
+    each = groups * int(model["gbtree_model_param"]["num_parallel_tree"])
+    starts = list(range(0, len(trees) + 1, max(1, each)))
+    _require(model.get("iteration_indptr", starts) == starts and starts[-1] == len(trees))
     best = int(learner["attributes"].get("best_iteration", -1)) + 1  # of early stopping
     _require(0 <= best < len(starts))
     return best
+
+
+def _check_xgboost_tree(tree: dict[str, Any], features: int) -> None:
+    if any(tree["split_type"]) or tree["categories"] or tree["categories_nodes"]:
+        raise InputError(f"has categorical splits: {UNSUPPORTED}")
+    _require(not tree["categories_segments"] and not tree["categories_sizes"])
+    parameters = tree["tree_param"]
+    nodes = len(tree["left_children"])
+    _require(int(parameters["num_nodes"]) == nodes > 0)
+    _require(int(parameters["num_feature"]) == features)
+    _require(int(parameters["size_leaf_vector"]) <= 1)
+    _require(all(len(tree[name]) == nodes for name in XGBOOST_NODES))
+    left = np.array(tree["left_children"], dtype=np.int64)
+    right = np.array(tree["right_children"], dtype=np.int64)
+    parents = np.array(tree["parents"], dtype=np.int64)
+    inner = left != -1
+    _require((right[~inner] == -1).all())
+    _check_children(np.concatenate([left[inner], right[inner]]), nodes)
+    for children in (left, right):
+        _require((parents[children[inner]] == np.flatnonzero(inner)).all())
+    _require(((parents[1:] >= 0) & (parents[1:] < nodes)).all() and parents[0] == NO_PARENT)
+    _check_features(np.array(tree["split_indices"])[inner], features)
 
 
 # ------------------------------------------------------------------------------ LightGBM
