@@ -27,13 +27,17 @@ def table(n: int, seed: int, classes: int = 3) -> tuple[Any, np.ndarray]:
 
 
 def train_xgboost(classes: int, path: Path) -> Any:
-    model = xgboost.XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1).fit(*table(200, 0, classes))
+    model = xgboost.XGBClassifier(n_estimators=5, max_depth=3, n_jobs=1).fit(
+        *table(200, 0, classes)
+    )
     model.save_model(path)
     return model
 
 
 def train_lightgbm(classes: int, path: Path) -> Any:
-    model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(*table(200, 0, classes))
+    model = lightgbm.LGBMClassifier(n_estimators=5, n_jobs=1, verbose=-1).fit(
+        *table(200, 0, classes)
+    )
     model.booster_.save_model(path)
     return model
 
