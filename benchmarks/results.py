@@ -126,7 +126,7 @@ def preface(store: Store, suites: list[Suite]) -> str:
         "Written by `python benchmarks/results.py` from runs of the built-in suites. "
         "[The benchmark](bench.md) says what a suite is and how to run one.",
         f"{packages}. {_processor()}, {os.cpu_count()} cores, shared with other work. Training, predicting, "
-        f"synthesising, calibrating and scoring {len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the "
+        f"mixing, calibrating and scoring {len(tasks)} tasks took {seconds / 60:.0f} minutes of CPU; the "
         "features that they share (EfficientNet-Lite0) come on top.",
         "Cells are means over targets, each the mean over its tasks; ± is the standard deviation of that mean over "
         "seeds. The ensembles of three seeds are one and the same, so theirs comes from the pairs that are drawn, or "

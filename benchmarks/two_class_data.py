@@ -2,7 +2,7 @@
 
 Reviews and other short texts, and a census.
 
-Read by `trust_families.py` and `answers_targets.py`, which train their own models on them.
+Read by `trust_families.py` and `labels_targets.py`, which train their own models on them.
 """
 
 from __future__ import annotations

@@ -154,7 +154,10 @@ def test_a_folder_in_the_place_of_a_file_is_found_before_the_first_forward_pass(
     (tmp_path / "out" / "report.json").mkdir(parents=True)
     code, err = calibrate(tmp_path / "out")
     assert (code, passes) == (4, [])
-    assert f"{tmp_path / 'out' / 'report.json'} cannot be written: there is a folder of that name" in err
+    assert (
+        f"{tmp_path / 'out' / 'report.json'} cannot be written: there is a folder of that name"
+        in err
+    )
 
 
 def test_a_mount_point(calibrate, disk):

@@ -69,6 +69,7 @@ from pseudocal.calibrators.evidence import Step
 from pseudocal.calibrators.pseudocal import unmixed_steps
 from pseudocal.calibrators.surrogate import Surrogate
 from pseudocal.calibrators.wording import ReasonCode
+from pseudocal.maps import IGNORED
 from pseudocal.metrics.images import image_row
 from pseudocal.predictors import Checked, models_in
 from pseudocal.randomness import Streams
@@ -109,7 +110,7 @@ class Plan:
     Attributes:
         job: the settings.
         model: the model to calibrate.
-        seconds: the second models, if there are any.
+        second_models: the second models, if there are any.
         data: the inputs, or a few of them if only workers read them all.
         order: the numbers of the inputs that are used, in the order of the calibration.
         batch_size: inputs per forward pass.
@@ -120,7 +121,7 @@ class Plan:
 
     job: Job
     model: OpenModel
-    seconds: tuple[OpenModel, ...]
+    second_models: tuple[OpenModel, ...]
     data: Data
     order: NDArray[np.intp]
     batch_size: int
@@ -146,7 +147,7 @@ class Plan:
     def notes(self) -> Iterator[Note]:
         """What was found or assumed when the models and the data were opened."""
         yield from map(Note, self.model.notes)
-        for second in self.seconds:
+        for second in self.second_models:
             yield from (Note(f"second opinion: {note}") for note in second.notes)
         yield Note(self.data.preparation)
         if self.data.assumed:
@@ -206,7 +207,7 @@ def plan(job: Job, models: Models) -> Plan:
     data = open_data(job, model)
     if data.not_mixed is not None and seconds:
         raise InputError(
-            f"a second opinion needs mixup samples, and {job.data} cannot be mixed: leave it away",
+            f"a second opinion needs mixup samples, and {job.data} cannot be mixed: leave it out",
             setting="second_opinion",
         )
     order = input_order(job, len(data.inputs))
@@ -229,14 +230,14 @@ def open_models(job: Job, *, device: str | None = None) -> Models:
     """Open the model, and any second models, which get its class names."""
     if job.model.startswith(SECOND_ONLY):
         raise InputError(f"{job.model} can only be a second opinion, not the model to calibrate")
-    settings = reading(job) | {"device": device or job.device}
+    settings = reading_options(job) | {"device": device or job.device}
     model = open_model(job.model, **settings)
     settings["classes"] = job.classes or model.classes
     names = opinion_names(job.second_opinion, job.data)
     return (model, *(open_model(name, **settings) for name in names))
 
 
-def reading(job: Job) -> dict[str, Any]:
+def reading_options(job: Job) -> dict[str, Any]:
     """The settings for opening the models and reading their outputs."""
     settings: dict[str, Any] = {
         "logits_tensor": job.logits_tensor,
@@ -465,18 +466,18 @@ def collect(plan: Plan, folder: Path) -> Progress:
     record = replace(
         record_of(plan, rows, time.monotonic() - started),
         second_models=sum(not isinstance(each, Surrogate) for each in seconds),
-        settings={"batch_size": plan.batch_size, **asked(job)},
+        settings={"batch_size": plan.batch_size, **recorded_settings(job)},
         probe=tuple(np.searchsorted(rows, probe.rows).tolist()),
     )
     about = replace(record.data, unreadable=tuple(unreadable.why.items()))
-    write_plan(plan, folder)
+    write_job_of(plan, folder)
     inputs = probe.inputs if plan.views is None else plan.views.of_first(probe.inputs)
     return save_run(folder, replace(record, data=about), evidence, inputs)
 
 
 def _predictors(plan: Plan) -> list[Any]:
     """The models as the method takes them, the one to calibrate first."""
-    opened = (plan.model, *plan.seconds)
+    opened = (plan.model, *plan.second_models)
     predictors: list[Any] = [as_logits_of(plan.job, each) for each in opened]
     if plan.views is not None:
         predictors = plan.views.split(*predictors)
@@ -527,7 +528,12 @@ def _sample_pixels(
                 if len(shown) < SHOWN_MAPS:
                     shown.append(small_maps(image, mask))
             yield Tick("predicting", len(batch.rows), len(rows))
-    save_pixels(folder, PixelSample.concatenate(samples), shown)
+    sample = PixelSample.concatenate(samples)
+    if plan.masks is not None and (sample.ground_truth == IGNORED).all():
+        raise InputError(
+            f"all pixels of {len(samples)} masks are ignored ({IGNORED})", setting="ground_truth"
+        )
+    save_pixels(folder, sample, shown)
 
 
 def sample_of_image(
@@ -553,7 +559,7 @@ def sample_of_image(
     )
 
 
-def asked(job: Job) -> dict[str, Any]:
+def recorded_settings(job: Job) -> dict[str, Any]:
     """The settings of a job that belong in the record of a calibration."""
     return {
         "model": job.model,
@@ -568,13 +574,13 @@ def data_name(job: Job) -> str:
     return "standard input" if job.data == "-" else job.data
 
 
-def record_of(plan: Plan, rows: NDArray[np.intp], seconds: float) -> RunRecord:
+def record_of(plan: Plan, rows: NDArray[np.intp], duration: float) -> RunRecord:
     """The record of a run over the inputs that were predicted.
 
     Args:
         plan: the run.
         rows: the numbers of these inputs, in the order of the logits.
-        seconds: how long it took.
+        duration: how many seconds it took.
 
     """
     job = plan.job
@@ -603,7 +609,7 @@ def record_of(plan: Plan, rows: NDArray[np.intp], seconds: float) -> RunRecord:
         logits_tensor=job.logits_tensor,
         output_type=job.output_type,
         binary=job.binary,
-        timing=Timing(seconds, datetime.now(UTC).isoformat(timespec="seconds")),
+        timing=Timing(duration, datetime.now(UTC).isoformat(timespec="seconds")),
         table=job.table,
         not_mixed=plan.data.not_mixed,
         method=job.method,
@@ -629,7 +635,7 @@ def about_model(job: Job, model: OpenModel) -> AboutModel:
     )
 
 
-def write_plan(plan: Plan, folder: Path) -> None:
+def write_job_of(plan: Plan, folder: Path) -> None:
     """Write `job.toml`: the job with all that was found out."""
     job = plan.job
     preprocessing: Any = job.preprocessing

@@ -30,17 +30,17 @@ from pseudocal.app.collect import (
     Progress,
     as_logits_of,
     as_opinion,
-    asked,
     batch_size_for,
     input_order,
     open_data,
     opinion_names,
-    reading,
+    reading_options,
     record_of,
+    recorded_settings,
     remote_images,
     sample_of_image,
     views_of,
-    write_plan,
+    write_job_of,
 )
 from pseudocal.app.inputs import ArraySet, ImageSet, InputSet
 from pseudocal.app.inputs.blocks import InputBlock, Shard, files_of_rows, shards
@@ -103,10 +103,12 @@ class BlockPlan:
     def key(self) -> str:
         """What identifies a run: parts with another key belong to another run."""
         job = self.plan.job
-        settings = asdict(job.method) | asked(job) | {"batch_size": self.plan.batch_size}
+        settings = (
+            asdict(job.method) | recorded_settings(job) | {"batch_size": self.plan.batch_size}
+        )
         names = [block.name for block in self.blocks]
         rows = [[b.rows.tolist() for b in getattr(block, "batches", ())] for block in self.blocks]
-        text = json.dumps([settings, reading(job), names, rows], default=str)
+        text = json.dumps([settings, reading_options(job), names, rows], default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -139,7 +141,7 @@ def collect_on_ray(job: Job, models: Models, folder: Path) -> Progress:
             for _ in parts.predict():
                 yield Tick("predicting", 1, len(blocks.blocks), "blocks")
     record = _join(parts, blocks, folder, time.monotonic() - started)
-    write_plan(plan, folder)
+    write_job_of(plan, folder)
     probe = np.stack([plan.inputs.read(int(i)) for i in blocks.probe[:PROBED]])
     return save_run(folder, record, parts.evidence, probe)
 
@@ -374,18 +376,20 @@ def _sent_models(plan: Plan) -> tuple[Any, list[Any]]:
     if plan.views is not None:
         sent = plan.views.split(*sent)
     first, *seconds = sent
-    opinions = [as_opinion(model, each) for model, each in zip(plan.seconds, seconds, strict=True)]
+    opinions = [
+        as_opinion(model, each) for model, each in zip(plan.second_models, seconds, strict=True)
+    ]
     return first, opinions
 
 
 def _sent(name: str, plan: Plan) -> Deferred:
     """A model that each worker opens for itself."""
     path = str(Path(name).resolve()) if Path(name).exists() else name
-    settings = reading(plan.job) | {"classes": plan.classes}
+    settings = reading_options(plan.job) | {"classes": plan.classes}
     return model_file(path, device=plan.job.device, **settings)
 
 
-def _join(parts: Parts, blocks: BlockPlan, folder: Path, seconds: float) -> RunRecord:
+def _join(parts: Parts, blocks: BlockPlan, folder: Path, duration: float) -> RunRecord:
     """Write the logits of all blocks into one run, and return its record."""
     plan = blocks.plan
     counts = {number: len(parts.columns(number)["rows"]) for number in parts.there}
@@ -423,9 +427,9 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, seconds: float) -> RunR
     count = f"{len(blocks.blocks):,} {kind}"
     if blocks.shards:
         names = [f"{blocks.blocks[n].name}:{i}" for n in order for i in range(counts[n])]
-        record = replace(record_of(plan, np.arange(0), seconds), names=tuple(names))
+        record = replace(record_of(plan, np.arange(0), duration), names=tuple(names))
     else:
-        record = record_of(plan, rows, seconds)
+        record = record_of(plan, rows, duration)
     about = replace(
         record.data,
         inputs=total,
@@ -439,7 +443,7 @@ def _join(parts: Parts, blocks: BlockPlan, folder: Path, seconds: float) -> RunR
         "batch_size": plan.batch_size,
         "blocks": len(blocks.blocks),
         "blocks_used": parts.merged - len(parts.skipped.why),
-        **asked(plan.job),
+        **recorded_settings(plan.job),
     }
     probe = () if blocks.shards else tuple(np.searchsorted(rows, blocks.probe[:PROBED]).tolist())
     return replace(record, data=about, settings=settings, second_models=second_models, probe=probe)

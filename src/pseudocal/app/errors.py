@@ -91,5 +91,5 @@ def with_flag(error: InputError) -> str:
         return f"{error.message} ({flag})"
     if error.value == "True":
         return f"{error.message}; pass {flag}"
-    value = VALUES.get(error.setting, error.value.strip("'\""))
+    value = VALUES.get(error.setting, error.value.replace('"', "").replace("'", ""))
     return f"{error.message}; pass {flag} {value}"

@@ -76,7 +76,7 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
         found, collected, rtol=1e-3, atol=1e-3 * scale
     ):
         raise InputError(
-            f"{name} is another model than the one that was calibrated: it predicts {found[0]} "
-            f"instead of {collected[0]} for an input; calibrate it again"
+            f"{name} has changed since it was calibrated: it predicts {found[0]} instead of "
+            f"{collected[0]} for an input; calibrate it again"
         )
     return model

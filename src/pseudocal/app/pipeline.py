@@ -22,13 +22,14 @@ from pseudocal.app.models.files import OutputType
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.publishing import publishing
 from pseudocal.app.render import Result, render
-from pseudocal.app.run import COLLECTED, LABEL_PAGE, PARTS, Run
+from pseudocal.app.run import COLLECTED, JOB, LABEL_PAGE, PARTS, Run
 from pseudocal.arrays import InputError
 from pseudocal.calibrators import Calibration, PseudoCal, uncalibrated
 from pseudocal.calibrators.labels import LabelSample
 from pseudocal.calibrators.pseudocal import unmixed_calibration
 from pseudocal.calibrators.trust import warn_if_unreliable
 from pseudocal.calibrators.wording import Reason, ReasonCode
+from pseudocal.skipped import one_line
 
 Steps = Generator[Note | Tick, None, Result]
 
@@ -82,8 +83,9 @@ def calibrate_steps(job: Job, models: Models | None = None) -> Steps:
             yield Note(reason)
         result = render(run, calibration, aside, model=model, labels=labels)
         if not job.keep_logits:
-            for name in COLLECTED[:-1]:
-                (aside / name).unlink(missing_ok=True)
+            for name in COLLECTED:
+                if name != JOB:
+                    (aside / name).unlink(missing_ok=True)
     return _published(result, job.out)
 
 
@@ -128,7 +130,7 @@ def refine_steps(
     with publishing(out, keep=(*COLLECTED, LABEL_PAGE)) as aside:
         run = Run.open(out, trust_paths=trust_paths)
         given = read_labels(labels, run, sampling)
-        calibration = conclude(run, given)
+        calibration = _conclude_again(run, given)
         model = None
         if calibration.refused is None:
             model = reopen_model(run, trust=trust, device=device)
@@ -138,6 +140,16 @@ def refine_steps(
                 yield Note(reason)
         result = render(run, calibration, aside, model=model, labels=given)
     return _published(result, out)
+
+
+def _conclude_again(run: Run, labels: LabelSample) -> Calibration:
+    """Conclude from a folder that may come from somebody else, with numbers that make no sense."""
+    try:
+        return conclude(run, labels)
+    except InputError:
+        raise
+    except (ArithmeticError, IndexError, ValueError, RuntimeWarning) as error:
+        raise InputError(f"{run.folder} has damaged evidence: {one_line(error)}") from error
 
 
 def _published(result: Result, out: Path) -> Result:

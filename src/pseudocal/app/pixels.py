@@ -21,6 +21,7 @@ from pseudocal.randomness import Streams
 MOST_PIXELS = 20_000  # of an image
 PIXELS_MEMORY = 2**26  # bytes of pixel logits, unless there are more images than that has room for
 SHOWN_MAPS = 6  # images that are kept pixel by pixel, in low resolution
+LARGEST_IMAGE = 2**40  # pixels
 MAP_SIDE = 320  # pixels of the longer side of these
 
 Whole = NDArray[np.int64]
@@ -176,6 +177,8 @@ class PixelSample:
             raise InputError(f"{path} has pixels of other images than 0 to {images - 1}, in order")
         if min(columns[name].min() for name in ("at", "y", "x", "pixels")) < 0:
             raise InputError(f"{path} has a negative position or number of pixels")
+        if columns["pixels"].max(initial=0) > LARGEST_IMAGE:
+            raise InputError(f"{path} has an image of {columns['pixels'].max():,} pixels")
         truth = columns["ground_truth"]
         if truth.min() < 0 or np.any((truth >= logits.shape[1]) & (truth != IGNORED)):
             raise InputError(f"{path} has a ground truth beyond {logits.shape[1]} classes")

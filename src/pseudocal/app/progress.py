@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any, Protocol, TextIO
 
@@ -16,7 +16,6 @@ from pseudocal.app.job import Note
 from pseudocal.app.pipeline import Steps
 from pseudocal.app.records import to_plain
 from pseudocal.app.render import Result
-from pseudocal.app.report.headline import headline
 from pseudocal.app.run import PAGE, RECORD
 from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.measured import Measured
@@ -44,21 +43,14 @@ BUILDING = "pseudocal.lab.data"  # the logger that reports when data sets are bu
 
 def print_result(result: Result, *, quiet: bool, as_json: bool) -> None:
     """Print the result of a calibration for people, or for programs."""
-    first = headline(result.report)
     if as_json:
-        typer.echo(json.dumps(summary(result, first)))
+        typer.echo(json.dumps(summary(result)))
     elif not quiet:
-        typer.echo("\n".join(summary_lines(result, first)))
+        typer.echo("\n".join(summary_lines(result)))
 
 
-def summary(result: Result, first: str) -> dict[str, Any]:
-    """The result of a calibration for programs.
-
-    Args:
-        result: the result.
-        first: the headline of its report.
-
-    """
+def summary(result: Result) -> dict[str, Any]:
+    """The result of a calibration for programs."""
     calibration = result.calibration
     report = result.report
     fit = report.calibration
@@ -68,7 +60,7 @@ def summary(result: Result, first: str) -> dict[str, Any]:
     judged = measured or trust
     effects = {} if trust is None else trust.effects
     return {
-        "headline": first,
+        "headline": str(report.headline),
         "temperature": fit.temperature,
         "interval": [fit.low, fit.high],
         "bound": fit.bound,
@@ -85,7 +77,7 @@ def summary(result: Result, first: str) -> dict[str, Any]:
             "before": report.confidence.mean_before,
             "after": report.confidence.mean_after,
         },
-        "measured": None if report.measured is None else to_plain(report.measured),
+        "metrics": None if report.metrics is None else to_plain(report.metrics),
         "labels": None if measured is None else measured.to_dict(),
         "verdict": calibration.verdict,
         "reasons": [] if judged is None else [str(reason) for reason in judged.reasons],
@@ -101,17 +93,11 @@ def summary(result: Result, first: str) -> dict[str, Any]:
     }
 
 
-def summary_lines(result: Result, first: str) -> Iterator[str]:
-    """The result of a calibration for people, line by line.
-
-    Args:
-        result: the result.
-        first: the headline of its report.
-
-    """
+def summary_lines(result: Result) -> Iterator[str]:
+    """The result of a calibration for people, line by line."""
     report = result.report
     data = report.data
-    yield first
+    yield str(report.headline)
     yield temperature_line(result)
     if report.calibration.mixup_samples and result.calibration.measured is None:
         seconds = report.timing.seconds
@@ -127,8 +113,8 @@ def summary_lines(result: Result, first: str) -> Iterator[str]:
         yield f"warning: {text}"
     if data.assumed:
         yield HOW_TO_PREPARE
-    if report.measured:
-        yield from score_lines(to_plain(report.measured))
+    if report.metrics:
+        yield from score_lines(to_plain(report.metrics))
     kind = "model, with T = 1" if result.calibration.temperature == 1 else "calibrated model"
     for name in report.model.files:
         yield f"{kind}: {result.out / name}"
@@ -151,7 +137,7 @@ def temperature_line(result: Result) -> str:
 
 
 def _is_unfitted(result: Result) -> bool:
-    return result.report.calibration.mixup_samples == 0 and result.calibration.measured is None
+    return result.report.unfitted
 
 
 def _confidence_line(result: Result) -> str:
@@ -163,7 +149,7 @@ def _confidence_line(result: Result) -> str:
 
 
 def _cautions(result: Result) -> list[str]:
-    return [fact.text for fact in result.report.facts if fact.level == "caution"]
+    return [str(fact) for fact in result.report.facts if fact.level == "caution"]
 
 
 def _verdict_lines(result: Result) -> Iterator[str]:
@@ -216,7 +202,7 @@ def accuracy_line(estimate: AccuracyEstimate) -> str:
     return f"estimated accuracy: {estimate.value:.0%}, {interval}"
 
 
-def effect_lines(effects: dict[str, Effect], uses: dict[str, str]) -> Iterator[str]:
+def effect_lines(effects: dict[str, Effect], uses: Mapping[str, str]) -> Iterator[str]:
     """What each temperature would do, if there are two to compare.
 
     >>> effects = {"mixup": Effect(2.0, 0.7, 0.12), "agreement": Effect(2.0, 0.7, -0.001)}

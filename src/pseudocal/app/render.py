@@ -19,7 +19,6 @@ from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.report import Report, report_of, write_report
 from pseudocal.app.report.card import card_of
-from pseudocal.app.report.headline import headline
 from pseudocal.app.report.predictions import (
     Confidences,
     default_table,
@@ -66,7 +65,7 @@ class Result:
     def _repr_html_(self) -> str:
         """What a notebook shows: the headline, the verdict with its reasons, where the page is."""
         judged = self.calibration.measured or self.calibration.trust
-        lines = [headline(self.report), repr(self.calibration), f"report: {self.out / PAGE}"]
+        lines = [str(self.report.headline), repr(self.calibration), f"report: {self.out / PAGE}"]
         return card(self.calibration.verdict, lines, () if judged is None else judged.reasons)
 
 

@@ -38,7 +38,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pseudocal.app.inputs.tables import map_array, read_array
+from pseudocal.app.inputs.tables import check_regular, map_array, read_array
 from pseudocal.app.models.files import CODE, OutputType
 from pseudocal.app.models.hugging_face import MODEL_FOLDER
 from pseudocal.app.models.model import SECOND_ONLY
@@ -365,6 +365,7 @@ class Run:
         path = own_file(self.folder, EVIDENCE)
         if not path.exists():
             return None
+        check_regular(path, "the evidence of a run")  # a pipe would never end
         evidence = self.record.method.empty_evidence()
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -389,7 +390,7 @@ class Run:
             of_image = self.pixels.image == i
             at = self.pixels.at[of_image]
             if at.max(initial=0) >= maps[0].size:
-                return outputs[:1, :, 0, 0], self.logits[:2]  # maps of another size
+                raise InputError(f"the model returns maps of another size: {maps.shape}")
             found.append(rows_at(maps, at))
             collected.append(self.logits[of_image])
         return np.concatenate(found), np.concatenate(collected)

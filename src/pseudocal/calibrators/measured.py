@@ -117,7 +117,7 @@ def more_labels(n: int, low: float, high: float, narrow: float) -> int:
     """An estimate of how many more labels would settle the verdict.
 
     The width of an interval of log T from `low` to `high` shrinks with the square root of n. The
-    verdict is settled when one end reaches zero, or when half of the width is at most `narrow`.
+    verdict is clear when one end reaches zero, or when half of the width is at most `narrow`.
 
     >>> more_labels(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5
     63
@@ -155,7 +155,7 @@ class Measured:
         error_after: The same with the calibration; each row is scored with a temperature fitted
             without it.
         more_labels: The number of further labels that would settle the verdict; None if it is
-            settled.
+            clear.
 
     """
 

@@ -263,14 +263,14 @@ class PseudoCal:
         surrogates = [
             SurrogateCollector(second, streams) for second in given if isinstance(second, Surrogate)
         ]
-        asked: list[Checked | SurrogateCollector] = [predict, *seconds, *surrogates]
+        models: list[Checked | SurrogateCollector] = [predict, *seconds, *surrogates]
         make_mixup = strategy or partial(
             mixup, lam=self.lam, labels=self.labels, pixels_per_image=self.pixels_per_image
         )
         epochs = self._epochs(data, strategy, part, total)
         pairing = self._pairing(data, streams)
         for batch in batches_of(data, batch_size, streams.order()):
-            before = sum(model.rows for model in asked)
+            before = sum(each.rows for each in models)
             logits = predict(batch.inputs)
             others = second_logits(seconds, batch.inputs, logits)
             outputs = self._remembered(logits, strategy)
@@ -288,17 +288,17 @@ class PseudoCal:
                     surrogate.batch_sample(batch, real, pairs, mixup_samples, self.lam, epoch)
                     for surrogate in surrogates
                 ]
-                after = sum(model.rows for model in asked)
+                after = sum(each.rows for each in models)
                 yield Step(
-                    batch.rows,
-                    tuple(batch.inputs.shape[1:]),
-                    real,
-                    len(pairs),
-                    mixup_samples,
-                    opinions,
-                    after - before,
-                    epoch,
-                    surrogate_samples,
+                    rows=batch.rows,
+                    shape=tuple(batch.inputs.shape[1:]),
+                    real=real,
+                    pairs=len(pairs),
+                    mixup_samples=mixup_samples,
+                    opinions=opinions,
+                    passes=after - before,
+                    epoch=epoch,
+                    surrogate_samples=surrogate_samples,
                     second_logits=others if epoch == 0 else (),
                 )
                 before = after

@@ -104,14 +104,14 @@ def calibrate_by_name(name: str, material: Material, **settings: Any) -> Correct
         raise InputError(f"expected one of {', '.join(CALIBRATORS)}, got {name!r}")
     entry = CALIBRATORS[name]
     given = material.pick(entry.parts, name)  # raises before anything runs
-    answer = entry.function(**{part: given[part] for part in entry.needs}, **settings)
-    if not isinstance(answer, Calibration):
-        return Corrected(name, answer)
+    found = entry.function(**{part: given[part] for part in entry.needs}, **settings)
+    if not isinstance(found, Calibration):
+        return Corrected(name, found)
     assert entry.corrects is not None
     before = given[entry.corrects]
     if entry.corrects == "member_logits":
-        before = ensemble(before, mean=answer.settings["mean"])
-    return Corrected(name, answer(before), answer)
+        before = ensemble(before, mean=found.settings["mean"])
+    return Corrected(name, found(before), found)
 
 
 def _pseudocal(

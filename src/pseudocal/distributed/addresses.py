@@ -15,7 +15,7 @@ CONNECTION_SECONDS = 5.0  # timeout of a connection
 SETTINGS = b"\x04"
 HELLO = (
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + bytes(5)
-)  # an HTTP/2 server answers with its own
+)  # an HTTP/2 server replies with its own
 CLIENT_PORT = 10001  # default port of ray://
 
 
@@ -24,7 +24,7 @@ def check_address(address: str) -> None:
 
     >>> check_address("127.0.0.1:1")
     Traceback (most recent call last):
-    pseudocal.arrays.InputError: expected a Ray cluster at 127.0.0.1:1, got no answer: Connection
+    pseudocal.arrays.InputError: expected a Ray cluster at 127.0.0.1:1, got no reply: Connection
     refused
 
     "auto" means the address in RAY_ADDRESS, or the cluster of this machine, which Ray finds without
@@ -39,11 +39,11 @@ def check_address(address: str) -> None:
             if os.environ.get("RAY_USE_TLS", "0") != "0":
                 return
             connection.sendall(HELLO)
-            answer = connection.recv(9)
+            reply = connection.recv(9)
     except OSError as error:
         why = error.strerror or str(error) or type(error).__name__
-        raise InputError(f"expected a Ray cluster at {where}, got no answer: {why}") from error
-    if answer[3:4] != SETTINGS:
+        raise InputError(f"expected a Ray cluster at {where}, got no reply: {why}") from error
+    if reply[3:4] != SETTINGS:
         raise InputError(f"expected a Ray cluster at {where}, got another service")
 
 

@@ -30,7 +30,7 @@ class Strategy(Protocol):
     def __call__(
         self, predict: Predictor, pairs: Pairs, /, *, rng: np.random.Generator
     ) -> Labelled:
-        """Synthesise labelled logits from one batch of pairs."""
+        """Make labelled logits from one batch of pairs."""
         ...
 
 

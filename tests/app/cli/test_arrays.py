@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 from pseudocal import Calibration, TemperatureScaling, softmax
 from pseudocal.metrics import Outcomes, ece
@@ -130,3 +133,36 @@ def test_help_says_in_whole_what_each_command_does(pseudocal, group, monkeypatch
     commands = pseudocal(*group, "--help").out.partition(" Commands ")[2].partition("╰")[0]
     assert commands.count("\n") > 5
     assert "..." not in commands
+
+
+def test_options_are_in_groups_and_an_example_is_at_the_end(pseudocal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = pseudocal("calibrate", "--help").out
+    titles = ("Data", "Model", "Images", "Tables and text", "Method", "Second opinion", "Output")
+    places = [text.index(f"─ {title} ─") for title in (*titles, "Performance")]
+    assert places == sorted(places)
+    groups = dict(zip(titles, pairwise(places), strict=True))
+    for title, flag in (
+        ("Data", "--ground-truth"),
+        ("Images", "--preprocess"),
+        ("Second opinion", "surrogate[:BACKBONE]"),
+        ("Output", "save logits in OUT"),
+    ):
+        start, end = groups[title]
+        assert flag in text[start:end]
+    assert text.rstrip().endswith("-o out/ --second-opinion other.onnx")
+
+
+@pytest.mark.parametrize("command", [("calibrate",), ("label",), ("refine",), ("bench", "run")])
+def test_no_part_of_a_help_text_is_taken_for_markup(command, pseudocal, monkeypatch):
+    """Rich drops what looks like a tag, such as a default in square brackets."""
+    from rich.text import Text
+
+    from pseudocal.app.cli import app
+
+    found: Any = typer.main.get_command(app)
+    for name in command:
+        found = found.commands[name]
+    for parameter in found.params:
+        text = getattr(parameter, "help", None) or ""
+        assert Text.from_markup(text).plain == text

@@ -267,8 +267,8 @@ def test_labels_add_measurements(pseudocal, tabular, classifier, features, tmp_p
         )
         assert done.code == 0, done.err
         results.append(json.loads(done.out))
-    assert results[0]["measured"] == results[1]["measured"] == results[2]["measured"]
-    accuracy = results[0]["measured"][3]
+    assert results[0]["metrics"] == results[1]["metrics"] == results[2]["metrics"]
+    accuracy = results[0]["metrics"][3]
     assert accuracy["before"]["value"] == accuracy["after"]["value"] == 0.75
     assert accuracy["change"]["value"] == 0
     without = pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "bare", "--json")
@@ -290,7 +290,13 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(
         "report.html",
         "report.json",
     }
-    assert set(os.listdir(out)) == expected | {"evidence.npz", "job.toml", "logits.npy", "probe.npy", "run.json"}
+    assert set(os.listdir(out)) == expected | {
+        "evidence.npz",
+        "job.toml",
+        "logits.npy",
+        "probe.npy",
+        "run.json",
+    }
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 

@@ -163,8 +163,8 @@ def write(path: Path, rows: list[Any]) -> None:
         csv.writer(file).writerows(rows)
 
 
-def answer(folder: Path) -> None:
-    """Fill in the questions about a folder, as a person would who sees the first class everywhere."""
+def give_labels(folder: Path) -> None:
+    """Fill in the table of a folder, as a person would who sees the first class everywhere."""
     with (folder / "to-label.csv").open(newline="", encoding="utf-8") as file:
         names = [row["file"] for row in csv.DictReader(file)]
     write(Path("labels.csv"), [["file", "label"], *([name, "0"] for name in names)])
@@ -192,13 +192,13 @@ def make_ready(words: list[str], pseudocal: Any) -> None:
                 40,
             )
             assert done.code == 0, done.err
-            answer(folder)
+            give_labels(folder)
             assert pseudocal("refine", folder, "labels.csv").code == 0
         elif not folder.exists():
             assert pseudocal("calibrate", "model.onnx", "images", "-o", folder).code == 0
     if name == "refine":
         assert pseudocal("label", folders[0], "-n", 20).code == 0
-        answer(folders[0])
+        give_labels(folders[0])
 
 
 @pytest.mark.parametrize(

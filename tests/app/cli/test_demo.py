@@ -35,15 +35,15 @@ def check_agreement(lines: list[str], shown: list[Shown]) -> None:
     """Every number of the table against those that the reports are drawn from."""
     parts = "\n".join(lines).split("\n\n")
     assert len(parts) == len(shown) + 4
-    answered = [line.split()[0] for line in parts[-2].splitlines() if " answers: T = " in line]
-    assert answered == ["0", "20", "50"]
+    labelled = [line.split()[0] for line in parts[-2].splitlines() if " labels: T = " in line]
+    assert labelled == ["0", "20", "50"]
     assert (shown[-1].folder / "label.html").exists()
     for part, each in zip(parts[1:], shown, strict=False):
         rows = {line[2:26].strip(): line[26:].split() for line in part.splitlines()[2:]}
         assert list(rows) == [NONE, "TempScal", PSEUDOCAL, AGREEMENT, ORACLE]
         for name, folder in ((PSEUDOCAL, each.folder / "mixup"), (AGREEMENT, each.folder)):
             report = json.loads((folder / "report.json").read_text())
-            measured = {row["metric"]: row for row in report["measured"]}
+            measured = {row["metric"]: row for row in report["metrics"]}
             assert rows[name][:2] == [
                 f"{report['calibration']['refused'] or report['calibration']['temperature']:.2f}",
                 f"{measured['ece']['after']['value']:.1%}",
@@ -136,7 +136,7 @@ def test_the_whole_demo_shows_a_verdict_of_each_kind(pseudocal, tmp_path):
     verdicts = {}
     for folder in ("source-only/mixup", "source-only", "mcc"):
         report = json.loads((tmp_path / "out" / folder / "report.json").read_text())
-        measured = next(row for row in report["measured"] if row["metric"] == "ece")
+        measured = next(row for row in report["metrics"] if row["metric"] == "ece")
         verdicts[folder] = (report["trust"]["verdict"], np.sign(measured["change"]["value"]))
     assert verdicts == {
         "source-only/mixup": ("do not apply", 1),

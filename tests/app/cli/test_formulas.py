@@ -73,7 +73,7 @@ def test_images_with_hostile_names(pseudocal, tmp_path, monkeypatch):
     fill_in(out / "to-label.csv")
     done = pseudocal("refine", out, out / "to-label.csv")
     assert done.code == 0, done.err
-    assert f"measured on {len(NAMES)} answers" in done.out
+    assert f"measured on {len(NAMES)} labels" in done.out
     assert set(json.loads((out / "run.json").read_text())["names"]) == set(NAMES)
     fill_in(out / "predictions.csv")
     done = pseudocal(

@@ -34,7 +34,7 @@ from .test_security_page import table
 DOCUMENTED = {0, 2, 3, 4, 5, 10, 11, 12}
 CLASSES = 3
 CANARY = "import os\nopen(os.environ['PSEUDOCAL_CANARY'], 'w').close()\ndef main(x): return x[:, :3] * 3\n"
-FOLDERS = (".pseudocal-decided", ".pseudocal-staged", "model", "predictions")
+FOLDERS = (".pseudocal-decided", ".pseudocal-staged", "model", "parts")
 ACTIONS = (
     "open",
     "os.",
@@ -100,12 +100,13 @@ def snapshot(folder: Path) -> dict[str, Any]:
 # real folders to make hostile
 
 
-def save_onnx(path: Path, *, maps: bool) -> Path:
+def save_onnx(path: Path, *, maps: bool, scale: tuple[int, ...] = (20, 20, 20)) -> Path:
     """A model of images: three classes by colour, of the whole image or of every pixel."""
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    weights = numpy_helper.from_array(20 * np.eye(3, dtype=np.float32).reshape(3, 3, 1, 1), "w")
+    matrix = np.diag(scale).astype(np.float32).reshape(3, 3, 1, 1)
+    weights = numpy_helper.from_array(matrix, "w")
     nodes = [helper.make_node("Conv", ["x", "w"], ["z"])]
     shape: list[Any] = ["n", 3, 8, 8]
     if not maps:
@@ -128,11 +129,11 @@ def save_onnx(path: Path, *, maps: bool) -> Path:
 
 class Run(NamedTuple):
     out: Path
-    answers: Path
+    labels: Path
 
 
 def run_of(kind: str, folder: Path) -> Run:
-    """Calibrate something small, ask about it, and answer."""
+    """Calibrate something small, and label a few of its inputs."""
     rng = np.random.default_rng(0)
     out = folder / "out"
     if kind in ("images", "segmentation"):
@@ -153,6 +154,9 @@ def run_of(kind: str, folder: Path) -> Run:
             "csv",
             "-q",
         ]
+        if kind == "images":
+            other = save_onnx(folder / "other.onnx", maps=False, scale=(20, 15, 25))
+            words += ["--second-opinion", other]
     elif kind == "texts":
         rows = [("text", "label"), *((f"a story {i}", i % 3) for i in range(30))]
         with (folder / "texts.csv").open("w", newline="") as file:
@@ -182,16 +186,16 @@ def run_of(kind: str, folder: Path) -> Run:
         ]
     assert main([str(word) for word in words]) == 0
     assert main(["label", str(out), "-n", "10"]) == 0
-    answers = folder / "labels.csv"
+    labels = folder / "labels.csv"
     with (out / "to-label.csv").open(newline="") as file:
-        asked = list(csv.DictReader(file))
-    with answers.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(asked[0]))
+        chosen = list(csv.DictReader(file))
+    with labels.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(chosen[0]))
         writer.writeheader()
-        writer.writerows(row | {"label": i % CLASSES} for i, row in enumerate(asked))
+        writer.writerows(row | {"label": i % CLASSES} for i, row in enumerate(chosen))
     if kind == "outputs":
-        assert main(["refine", str(out), str(answers), "-q"]) == 0
-    return Run(out, answers)
+        assert main(["refine", str(out), str(labels), "-q"]) == 0
+    return Run(out, labels)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +224,7 @@ class Hostile:
         (self.mine / "secret").mkdir()
         (self.mine / "secret" / "id_rsa").write_text("mine")
         (self.mine / "secret" / "pseudocal.json").write_text("{}")
-        (self.mine / "secret" / "predictions.json").write_text("{}")
+        (self.mine / "secret" / "parts.json").write_text("{}")
         Image.new("RGB", (8, 8)).save(self.mine / "photo.png")
         self.source = place / "source"  # what the user gives to commands
         self.source.mkdir()
@@ -238,7 +242,7 @@ class Hostile:
             "report": ("report", self.out),
             "compare": ("report", self.out, self.run.out, "-o", other),
             "label": ("label", self.out, "-n", 12, *more),
-            "refine": ("refine", self.out, self.run.answers, *more),
+            "refine": ("refine", self.out, self.run.labels, *more),
             "evaluate": ("evaluate", z, y, "--calibration", self.out / "calibration.json"),
             "apply": ("apply", self.out / "calibration.json", z, "-o", self.place / "p.npy"),
             "job": ("calibrate", "--job", self.out / "job.toml", "-o", self.out),
@@ -309,13 +313,14 @@ FILES = (
     *(
         "to-label.csv",
         "calibration.json",
+        "evidence.npz",
         "job.toml",
         "label.html",
         "logits.npy",
         "model.onnx",
         "pixels.npz",
     ),
-    *("predictions.csv", "probe.npy", "report.html", "report.json", "run.json"),
+    *("predictions.csv", "probe.npy", "report.html", "report.json", "run.json", "second-0.npy"),
 )
 
 
@@ -345,16 +350,14 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(name, absolute, hostile
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["the folder", "inside"])
-def test_workers_write_no_predictions_through_a_link(inside, hostile, capsys):
+def test_workers_write_no_parts_through_a_link(inside, hostile, capsys):
     """It is found before any worker starts."""
     one = hostile()
     if inside:
-        (one.out / "predictions").mkdir()
-        (one.out / "predictions" / "predictions.json").symlink_to(
-            one.mine / "secret" / "predictions.json"
-        )
+        (one.out / "parts").mkdir()
+        (one.out / "parts" / "parts.json").symlink_to(one.mine / "secret" / "parts.json")
     else:
-        (one.out / "predictions").symlink_to(one.mine / "secret")
+        (one.out / "parts").symlink_to(one.mine / "secret")
     assert one.check(*one.commands()["calibrate"], "--ray", "local", capsys=capsys) == 4
 
 
@@ -368,7 +371,7 @@ def test_a_folder_that_was_not_made_here_is_neither_moved_nor_swept(name, hostil
         for words in (
             ("report", one.out),
             ("label", one.out),
-            ("refine", one.out, one.run.answers),
+            ("refine", one.out, one.run.labels),
         ):
             assert one.check(*words, capsys=capsys) == 4
         assert (one.out / name / "notes.txt").read_text() == "theirs"
@@ -395,11 +398,13 @@ def test_something_else_in_the_place_of_a_file(what, hostile, capsys):
     for name in (
         "to-label.csv",
         "calibration.json",
+        "evidence.npz",
         "job.toml",
         "logits.npy",
         "probe.npy",
         "report.json",
         "run.json",
+        "second-0.npy",
     ):
         one = hostile()
         path = one.out / name
@@ -433,7 +438,7 @@ def test_the_table_of_the_page_says_which_command_opens_which_file(hostile):
     listed = {
         name: row.commands for row in table() if row.what.startswith("OUT:") for name in row.names
     }
-    elsewhere = {"predictions/", ".pseudocal-staged", ".pseudocal-decided"}
+    elsewhere = {"parts/", ".pseudocal-staged", ".pseudocal-decided"}
     assert opened == {
         name: commands for name, commands in listed.items() if commands and name not in elsewhere
     }
@@ -463,8 +468,8 @@ def test_a_record_names_no_code(name, kind, hostile, capsys):
     """Not even with all consent that there is."""
     for more in ((), ("--trust-model", "--trust-paths")):
         one = hostile(kind)
-        change_json(one.out / "run.json", {"model": name})
-        code = one.check("refine", ".", one.run.answers, *more, capsys=capsys)
+        change_model(one.out / "run.json", name)
+        code = one.check("refine", ".", one.run.labels, *more, capsys=capsys)
         if name.startswith(("surrogate", "zero-shot")):
             assert code == 3
         one.check("label", ".", *(word for word in more if word == "--trust-paths"), capsys=capsys)
@@ -494,13 +499,13 @@ def test_the_current_folder_is_not_searched_in_a_process_of_its_own(start, hosti
     """
     one = hostile()
     change_job(one.out / "job.toml", {"model": "evil:main"})
-    change_json(one.out / "run.json", {"model": "surrogate:evil:main"})
+    change_model(one.out / "run.json", "surrogate:evil:main")
     for name in ("onnxruntime", "jinja2") if "-m" in start else ():
         (one.out / f"{name}.py").write_text(CANARY)
     source = str(Path(sys.modules["pseudocal"].__file__ or "").parents[1])
     for words in (
         ["report", "."],
-        ["refine", ".", one.run.answers],
+        ["refine", ".", one.run.labels],
         ["calibrate", "--job", "job.toml", "--trust-model"],
     ):
         command = [sys.executable, *start, *map(str, words)]
@@ -555,18 +560,16 @@ def test_paths_that_leave_the_folder_are_not_read(path, absolute, hostile, capsy
     one = hostile()
     named = str(one.place / path) if absolute else os.path.join("..", path)
     names = json.loads((one.out / "run.json").read_text())["names"]
-    for change in (
-        {"image_files": [named] * len(names)},
-        {"image_files": None, "data": named},
-        {"model": named},
+    for change, model in (
+        ({"image_files": [named] * len(names)}, "evil:main"),
+        ({"source": named}, "evil:main"),
+        ({}, named),
     ):
         shutil.copy(one.run.out / "run.json", one.out)
-        change_json(
-            one.out / "run.json",
-            {"image_files": None, "data": None, "model": "evil:main"} | change,
-        )
+        change_json(one.out / "run.json", {"image_files": None, "source": None} | change)
+        change_model(one.out / "run.json", model)
         assert one.check("label", one.out, capsys=capsys) == 3
-        assert one.check("refine", one.out, one.run.answers, capsys=capsys) == 3
+        assert one.check("refine", one.out, one.run.labels, capsys=capsys) == 3
 
 
 @pytest.mark.parametrize("kind", ["images", "segmentation", "texts", "outputs"])
@@ -575,10 +578,10 @@ def test_a_folder_of_somebody_else_needs_consent_to_its_paths_and_ones_own_none(
 ):
     own = os.environ["XDG_STATE_HOME"]
     one = hostile(kind)
-    for words in (("label", one.out, "-n", 10), ("refine", one.out, one.run.answers)):
+    for words in (("label", one.out, "-n", 10), ("refine", one.out, one.run.labels)):
         assert main([str(word) for word in words]) == 3
         said = capsys.readouterr().err
-        assert said.endswith("pass --trust-paths\n")
+        assert said.endswith("; pass --trust-paths\n")
         assert main([*map(str, words), "--trust-paths"]) == 0, capsys.readouterr().err
         monkeypatch.setenv("XDG_STATE_HOME", own)
         assert main([str(word) for word in words]) == 0
@@ -609,7 +612,7 @@ def test_names_of_model_files_in_a_report_delete_nothing(hostile, capsys):
         report = json.loads((one.out / "report.json").read_text())
         report["model"]["files"] = [path]
         (one.out / "report.json").write_text(json.dumps(report))
-        one.check("refine", one.out, one.run.answers, "--trust-paths", capsys=capsys)
+        one.check("refine", one.out, one.run.labels, "--trust-paths", capsys=capsys)
 
 
 # job files
@@ -646,7 +649,11 @@ JOBS: tuple[dict[str, Any], ...] = (
     {"data": "a\0b"},
     {"model": "a\0b"},
     {"model": ""},
+    {"ground_truth": "../mine/secret/id_rsa\0"},
     {"labels": "../mine/secret/id_rsa\0"},
+    {"logits_tensor": 3},
+    {"output_type": "x"},
+    {"sampling": "x"},
     {"classes": ["a"]},
     {"ray": "attacker.example:10001"},
     {"out": "../mine/secret"},
@@ -680,7 +687,7 @@ def test_settings_out_of_range_are_refused_in_python_too(change, hostile):
     from pseudocal.app import calibrate
 
     one = hostile()
-    with pytest.raises(InputError, match=f"expected {next(iter(change))} "):
+    with pytest.raises(InputError, match=f"{next(iter(change))} is |is not csv"):
         calibrate("rows_model:predict", one.source / "x.npy", one.place / "new", **change)
 
 
@@ -726,14 +733,23 @@ VALUES: tuple[Any, ...] = (
             "names",
             "image_files",
             "data",
-            "field",
+            "source",
+            "column",
             "classes",
-            "labels",
+            "ground_truth",
             "model",
-            "output",
-            "outputs",
+            "logits_tensor",
+            "output_type",
             "binary",
+            "table",
             "saved",
+            "second_models",
+            "probe",
+            "not_mixed",
+            "method",
+            "settings",
+            "versions",
+            "timing",
             "signature",
         ],
     ),
@@ -746,10 +762,10 @@ def test_a_record_with_odd_values(kind, key, hostile, capsys):
         change_json(one.out / "run.json", {key: value})
         if isinstance(value, str):  # trusted, it would be read
             one.check("label", one.out, "-n", 10, capsys=capsys)
-            one.check("refine", one.out, one.run.answers, capsys=capsys)
+            one.check("refine", one.out, one.run.labels, capsys=capsys)
         else:
             one.check("label", one.out, "-n", 10, "--trust-paths", capsys=capsys)
-            one.check("refine", one.out, one.run.answers, "--trust-paths", capsys=capsys)
+            one.check("refine", one.out, one.run.labels, "--trust-paths", capsys=capsys)
 
 
 @pytest.mark.parametrize("kind", ["texts", "outputs", "arrays"])
@@ -757,21 +773,21 @@ def test_data_that_are_too_short(kind, hostile, capsys):
     one = hostile("texts" if kind == "arrays" else kind)
     if kind == "arrays":
         np.save(one.out / "data.npy", np.zeros((2, 3)))
-        change_json(one.out / "run.json", {"data": str(one.out / "data.npy"), "field": None})
+        change_json(one.out / "run.json", {"source": str(one.out / "data.npy"), "column": None})
     else:
         (one.out / "data.csv").write_text("text\nonly one\n")
-        change_json(one.out / "run.json", {"data": str(one.out / "data.csv")})
+        change_json(one.out / "run.json", {"source": str(one.out / "data.csv")})
     assert one.check("label", one.out, "-n", 10, "--trust-paths", capsys=capsys) == 3
-    one.check("refine", one.out, one.run.answers, "--trust-paths", capsys=capsys)
+    one.check("refine", one.out, one.run.labels, "--trust-paths", capsys=capsys)
 
 
 @pytest.mark.parametrize("labels", [-5, 7, 2**62])
-def test_labels_that_are_no_classes(labels, hostile, capsys):
+def test_ground_truth_that_is_no_class(labels, hostile, capsys):
     one = hostile()
     names = json.loads((one.out / "run.json").read_text())["names"]
-    change_json(one.out / "run.json", {"labels": [labels] * len(names)})
+    change_json(one.out / "run.json", {"ground_truth": [labels] * len(names)})
     assert one.check("label", one.out, "--trust-paths", capsys=capsys) == 3
-    assert one.check("refine", one.out, one.run.answers, "--trust-paths", capsys=capsys) == 3
+    assert one.check("refine", one.out, one.run.labels, "--trust-paths", capsys=capsys) == 3
 
 
 @pytest.mark.parametrize("name", ["calibration.json", "report.json", "run.json", "job.toml"])
@@ -847,7 +863,7 @@ ARRAYS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", ARRAYS)
-@pytest.mark.parametrize("name", ["logits.npy", "probe.npy"])
+@pytest.mark.parametrize("name", ["logits.npy", "probe.npy", "second-0.npy"])
 def test_arrays_that_are_something_else(name, damage, hostile, capsys):
     one = hostile()
     ARRAYS[damage](one.out / name)
@@ -855,12 +871,12 @@ def test_arrays_that_are_something_else(name, damage, hostile, capsys):
         one.check(*one.commands("--trust-paths")[what], capsys=capsys)
 
 
-PIXELS = ("image", "at", "y", "x", "labels", "pixels", "fractions", "before", "map_0")
+PIXELS = ("image", "at", "y", "x", "ground_truth", "pixels", "fractions", "before", "map_0")
 ODD: tuple[Callable[[Any], Any], ...] = (
-    lambda column: column * 0 - 5,
-    lambda column: column * 0 + (2**60 if column.dtype.kind == "i" else np.nan),
+    lambda column: np.full_like(column, -5),
+    lambda column: np.full_like(column, np.nan if column.dtype.kind == "f" else 2**60),
     lambda column: column[:1],
-    lambda column: column.astype(str),
+    lambda column: np.full(column.shape, "x"),
     lambda column: column[..., None, None],
 )
 
@@ -886,6 +902,37 @@ def test_pixels_that_are_something_else(name, hostile, capsys):
             ARRAYS[damage](one.out / "pixels.npz")
         for what in ("label", "refine"):
             one.check(*one.commands("--trust-paths")[what], capsys=capsys)
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "huge"])
+def test_evidence_that_is_no_archive(damage, hostile, capsys):
+    one = hostile()
+    ARRAYS[damage](one.out / "evidence.npz")
+    for what in ("label", "refine"):
+        one.check(*one.commands("--trust-paths")[what], capsys=capsys)
+
+
+def test_evidence_that_is_something_else(hostile, capsys):
+    one = hostile()
+    with np.load(one.run.out / "evidence.npz") as file:
+        columns = dict(file)
+    assert len(columns) >= 5
+    for name, column in columns.items():
+        for odd in ODD:
+            np.savez(one.out / "evidence.npz", **(columns | {name: odd(column)}))
+            one.check(*one.commands("--trust-paths")["refine"], capsys=capsys)
+        others = {key: value for key, value in columns.items() if key != name}
+        np.savez(one.out / "evidence.npz", **others)
+        one.check(*one.commands("--trust-paths")["refine"], capsys=capsys)
+        acting = np.array([Acting()], dtype=object)
+        np.savez(one.out / "evidence.npz", **(columns | {name: acting}), allow_pickle=True)
+        one.check(*one.commands("--trust-paths")["refine"], capsys=capsys)
+
+
+def change_model(path: Path, name: str) -> None:
+    """Let a record name another model."""
+    model = json.loads(path.read_text())["model"]
+    change_json(path, {"model": model | {"name": name}})
 
 
 def change_json(path: Path, change: dict[str, Any]) -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from pseudocal import Calibration, InputError, PseudoCal
 from pseudocal.app import Job
-from pseudocal.app.job import read_job
-from pseudocal.app.publishing import job_text
+from pseudocal.app.job import read_job, write_job
 
 
 def content(out: Path) -> dict[str, bytes]:
     return {
-        name: (out / name).read_bytes() for name in ("logits.npy", "predictions.csv", "run.json")
+        name: (out / name).read_bytes()
+        for name in ("evidence.npz", "logits.npy", "predictions.csv", "second-0.npy")
     }
 
 
@@ -79,16 +79,16 @@ def test_what_a_person_writes_has_defaults_and_is_checked(pseudocal, tabular, fe
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('model = "m"\ndata = "d"\n', "expected out in"),
-        ('model = 3\ndata = "d"\nout = "o"\n', "expected text as model, got 3"),
-        ('model = "m"\ndata = "d"\nout = "o"\ntrust = true\n', "got trust"),
+        ('model = "m"\ndata = "d"\n', "out is missing in"),
+        ('model = 3\ndata = "d"\nout = "o"\n', r"Expected `str`, got `int` - at `\$.model`"),
+        ('model = "m"\ndata = "d"\nout = "o"\ntrust = true\n', "'trust' is not"),
         ('model = "m"\ndata = "d"\nout = "o"\n[method]\nlam = 2.0\n', "lam"),
         ('model = "m"\ndata = "d"\nout = "o"\n[method]\nlamb = 0.7\n', "lamb"),
         (
             'model = "m"\ndata = "d"\nout = "o"\npredict = "none"\n',
-            "expected one of 'all', 'seen' as predict",
+            r"Invalid enum value 'none' - at `\$.predict`",
         ),
-        ("model = \n", "expected a job in TOML"),
+        ("model = \n", "is not a job in TOML"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused(text, message, tmp_path):
@@ -108,10 +108,10 @@ def test_every_setting_comes_back(tmp_path):
         second_preprocessing={"normalisation": "imagenet"},
         features=("a", "b"),
         classes=("x\ty", "z"),
-        labels=Path("labels.npy"),
+        ground_truth=tmp_path / "labels.npy",
         max_bad=0.02,
         keep_logits=False,
     )
-    (tmp_path / "job.toml").write_text(job_text(job), encoding="utf-8")
+    write_job(job, tmp_path / "job.toml")
     assert read_job(tmp_path / "job.toml") == job
     assert np.float64(read_job(tmp_path / "job.toml").method.lam) == 0.1 + 0.55

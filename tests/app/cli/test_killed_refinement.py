@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pseudocal.app.publishing import DECIDED, STAGED, finish
+from pseudocal.app.publishing import DECIDED, STAGED, finish_publishing
 
 SEGMENTER = """
 def predict(x):
@@ -116,7 +116,7 @@ def check_killed(folder: Path, moments: list[int], pseudocal) -> set[str]:
         decided = (out / DECIDED).exists()
         if code and not decided and content(out) != new:
             assert content(out) == old  # at once, without any other run
-        finish(out)
+        finish_publishing(out)
         assert content(out) in (old, new)
         assert not decided or content(out) == new
         assert not {path.name for path in out.iterdir()} & {STAGED, DECIDED}

@@ -177,11 +177,11 @@ def test_masks_for_evaluation_are_measured_again_on_the_pixels_that_were_kept(ps
     done = pseudocal("calibrate", *words)
     assert done.code == 0, done.err
     before = {
-        row["metric"]: row for row in json.loads((out / "report.json").read_text())["measured"]
+        row["metric"]: row for row in json.loads((out / "report.json").read_text())["metrics"]
     }
     pseudocal("label", out, "-n", 60)
     done = pseudocal("refine", out, labelled(out, masks, frames / "labels.csv"), "--json")
-    after = {row["metric"]: row for row in json.loads(done.out)["measured"]}
+    after = {row["metric"]: row for row in json.loads(done.out)["metrics"]}
     assert after["accuracy"]["before"]["value"] == pytest.approx(
         before["accuracy"]["before"]["value"], abs=0.1
     )
@@ -294,7 +294,7 @@ def test_a_person_labels_pixels_in_a_browser(browser, pseudocal, frames, out):
         tab = browser.new_page(viewport=size)
         tab.goto((out / "label.html").as_uri())
         assert tab.locator("#prompt").text_content() == "What is at the mark?"
-        for name in ("image_file", "crop"):
+        for name in ("image", "crop"):
             shown = tab.locator(f"#{name}")
             assert shown.evaluate("e => e.decode().then(() => e.naturalWidth)") > 100
             assert shown.bounding_box()["width"] > 100

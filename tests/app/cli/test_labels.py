@@ -82,7 +82,10 @@ def test_classes_may_get_their_names_when_a_person_labels(pseudocal, out, truth,
     assert "beech" in (out / "report.html").read_text()
     (tmp_path / "names.txt").write_text("ash\n")
     done = pseudocal("label", out, "--classes", tmp_path / "names.txt")
-    assert (done.code, "there are 1 class names, and the model has 3 classes" in done.err) == (3, True)
+    assert (done.code, "there are 1 class names, and the model has 3 classes" in done.err) == (
+        3,
+        True,
+    )
 
 
 def test_labelling_more_begins_with_the_same_and_keeps_what_was_filled_in(pseudocal, out):
@@ -292,7 +295,7 @@ def test_a_file_that_can_act_is_trusted_again_and_another_model_is_refused(
     model.write_bytes((out / "model.pt").read_bytes())
     done = pseudocal("refine", out, labels, "--trust-model")
     assert done.code == 3
-    assert "is another model than the one that was calibrated" in done.err
+    assert "has changed since it was calibrated" in done.err
 
 
 def test_images_with_unreadable_ones_among_them(pseudocal, hub, image_files, tmp_path):
@@ -329,9 +332,9 @@ def test_labels_for_evaluation_are_measured_again(pseudocal, tabular, features, 
     pseudocal(
         "calibrate", tabular["sklearn"], features, "-o", out, "--ground-truth", tmp_path / "y.npy"
     )
-    before = json.loads((out / "report.json").read_text())["measured"]
+    before = json.loads((out / "report.json").read_text())["metrics"]
     done = pseudocal("refine", out, write(tmp_path / "a.csv", drawn(out, truth, 100)), "--json")
-    after = json.loads(done.out)["measured"]
+    after = json.loads(done.out)["metrics"]
     assert [row["before"] for row in after] == [row["before"] for row in before]
     assert after[1]["after"]["value"] < before[1]["before"]["value"]  # the NLL
 

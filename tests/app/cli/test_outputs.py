@@ -64,8 +64,10 @@ def test_of_several_outputs_one_is_chosen(pseudocal, export, features, plain, tm
     path = export(lambda z: (z, z.mean(dim=1)), ["logits", "mean"])
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
     assert done.code == 3
-    assert "2 outputs, logits (?, 3), mean (?)" in done.err
-    assert done.err.endswith("; pass --output NAME\n")
+    assert (
+        "2 outputs, logits (?, 3), mean (?): say which holds the logits; pass --logits-tensor NAME"
+        in done.err
+    )
     assert (
         pseudocal(
             "calibrate", path, features, "-o", tmp_path / "out", "--logits-tensor", "nothing"
@@ -83,7 +85,7 @@ def test_a_softmax_is_seen_and_asked_about(pseudocal, export, features, plain, t
     done = pseudocal("calibrate", path, features, "-o", tmp_path / "out")
     assert done.code == 3
     assert "is a softmax of" in done.err
-    inner = done.err.rstrip().split("; pass --output ")[1]
+    inner = done.err.split("pass --logits-tensor ")[1].strip()
     done = pseudocal(
         "calibrate", path, features, "-o", tmp_path / "inner", "--logits-tensor", inner, "--json"
     )

@@ -208,7 +208,7 @@ def test_an_address_nobody_answers_at_is_said_at_once(
         result = pseudocal(
             "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray", address, "-q"
         )
-    assert (result.code, "got no answer: timed out" in result.err) == (3, True)
+    assert (result.code, "got no reply: timed out" in result.err) == (3, True)
     result = pseudocal(
         "calibrate", tabular["onnx"], features, "-o", tmp_path / "out", "--ray=head", "-q"
     )

@@ -51,7 +51,7 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     answers = answered(tmp_path / "labels.csv", logits, truth, [str(i) for i in range(N)])
     done = pseudocal("refine", out, answers)
     assert done.code == 0, done.err
-    assert "measured on 60 answers" in done.out
+    assert "measured on 60 labels" in done.out
     assert "mixup" not in done.out
     rows = rows_to_label(logits, 60)
     expected = uncalibrated().refined(logits, LabelSample(rows, truth[rows]))
@@ -66,7 +66,7 @@ def test_logits_are_asked_about_and_refined_without_a_model(pseudocal, logits, t
     )  # from the file, into the same folder
     assert {path.name: path.read_bytes() for path in out.iterdir()} == first
     summary = json.loads(pseudocal("refine", out, answers, "--json").out)
-    assert (summary["estimated_accuracy"], summary["answers"]["labels"]) == (None, 60)
+    assert (summary["estimated_accuracy"], summary["labels"]["labels"]) == (None, 60)
 
 
 def test_without_pyarrow_answers_are_used_all_the_same(
@@ -91,7 +91,10 @@ def test_probabilities_of_texts_in_a_table_with_names(pseudocal, logits, truth, 
     inputs = write(tmp_path / "reviews.csv", shown)
     refused = pseudocal("label", table, "--inputs", inputs, "-o", tmp_path / "out")
     assert refused.code == 3
-    assert "; pass --output-type probabilities or logits" in refused.err
+    assert (
+        "look like probabilities, not logits: they lie between 0 and 1; pass --output-type"
+        in refused.err
+    )
     assert not (tmp_path / "out").exists()
     options = ["--output-type", "probabilities", "-o", tmp_path / "out"]
     done = pseudocal("label", table, "-n", 20, "--inputs", inputs, *options)
@@ -123,7 +126,7 @@ def test_a_table_without_names_of_columns_is_refused(pseudocal, logits, tmp_path
     table = write(tmp_path / "p.csv", softmax(logits).tolist())
     done = pseudocal("label", table, "--output-type", "probabilities")
     assert done.code == 3
-    assert f"the first line of {table} holds numbers " in done.err
+    assert f"the first line of {table} holds numbers" in done.err
 
 
 def test_images_that_a_table_names_are_shown(pseudocal, image_files, logits, tmp_path):
@@ -164,13 +167,13 @@ def test_lines_of_a_text_file_binary_outputs_and_names_of_classes(pseudocal, log
     [
         (
             ["--inputs", "few.txt"],
-            "expected a description for each of 300 outputs, got 2 in few.txt",
+            "few.txt describes 2 inputs, and there are 300 outputs",
         ),
         (["--inputs", "none.txt"], "expected a text file, got none.txt: no such file"),
-        (["--classes", "few.txt"], "expected names of 3 classes, got 2"),
+        (["--classes", "few.txt"], "there are 2 class names, and the model has 3 classes"),
         (
             ["--inputs", "twice.csv"],
-            "expected inputs of different names to tell answers apart, got 'a' twice",
+            "two inputs of z are called 'a': give them unique names",
         ),
     ],
 )
@@ -189,21 +192,27 @@ def test_a_folder_of_other_results_is_refused(pseudocal, tabular, features, logi
     assert pseudocal("label", tmp_path / "z.npy").code == 0
     np.save(tmp_path / "z.npy", logits + 1e-3)
     assert (
-        "expected a folder without the results of other outputs"
+        "holds another run: choose another folder (--out)"
         in pseudocal("label", tmp_path / "z.npy").err
     )
     assert pseudocal("calibrate", tabular["onnx"], features, "-o", tmp_path / "out").code == 0
     assert (
-        f"got {tmp_path / 'out'}"
+        f"{tmp_path / 'out'} holds another run"
         in pseudocal("label", tmp_path / "z.npy", "-o", tmp_path / "out").err
     )
     refused = pseudocal("label", tmp_path / "out", "--inputs", tmp_path / "z.npy")
-    assert (refused.code, "expected a file of saved outputs with --inputs" in refused.err) == (
+    assert (
+        refused.code,
+        f"expected a file of saved outputs, got {tmp_path / 'out'} (--inputs)" in refused.err,
+    ) == (
         3,
         True,
     )
     np.save(tmp_path / "maps.npy", np.zeros((2, 3, 4, 4)))
-    assert "expected outputs of shape (n, classes)" in pseudocal("label", tmp_path / "maps.npy").err
+    assert (
+        "has outputs of shape (2, 3, 4, 4), not (n, classes)"
+        in pseudocal("label", tmp_path / "maps.npy").err
+    )
 
 
 def test_maps_of_pixels_are_scored_and_calibrated(pseudocal, tmp_path):

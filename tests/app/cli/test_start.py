@@ -15,8 +15,7 @@ import pytest
 
 import pseudocal
 from pseudocal.app.cli import command
-from pseudocal.app.collect import warm_up
-from pseudocal.app.report.page import templates
+from pseudocal.app.report.page import templates, warm_up
 
 
 def test_a_missing_package_is_left_to_whoever_needs_it(monkeypatch):

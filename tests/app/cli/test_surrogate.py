@@ -87,7 +87,7 @@ def test_an_onnx_file_is_an_encoder(pseudocal, tabular, features, tmp_path):
 def test_a_surrogate_is_no_model_to_calibrate(work, pseudocal):
     done = pseudocal("calibrate", "surrogate:columns", "x.npy", "-o", "out")
     assert done.code != 0
-    assert "expected a model to calibrate, got surrogate:columns" in done.err
+    assert "surrogate:columns can only be a second opinion" in done.err
 
 
 @pytest.mark.parametrize(

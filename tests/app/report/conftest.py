@@ -1,4 +1,4 @@
-"""A finished run without a model, with and without labels and images."""
+"""A finished run without a model, with and without ground truth and images."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ import numpy as np
 import pytest
 
 from pseudocal import Calibration, LabelSample, TemperatureScaling, rows_to_label
-from pseudocal.app.report import (
-    AboutData,
-    AboutModel,
-    ImageSummary,
-    Report,
-    RowSummary,
-    Timing,
-    report_of,
-    row_chunks,
-)
+from pseudocal.app.report import ImageSummary, Report, RowSummary, report_of
+from pseudocal.app.report.predictions import Confidences, row_chunks, row_table
+from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import Labelled
 from pseudocal.calibrators import Reason, ReasonCode
 from pseudocal.calibrators.confidence import Effect
 from pseudocal.calibrators.labels import CANNOT_TELL, NONE_OF_THESE
 from pseudocal.calibrators.trust import AccuracyEstimate, Trust, Verdict
+from pseudocal.maps import IGNORED
+from pseudocal.metrics.images import ImageRow
 
 NASTY = "<img src=x onerror=document.title='owned'>"
 VERDICTS = ("apply", "caution", "do not apply")
@@ -97,7 +92,7 @@ def make_run(
             f"data/{NASTY}",
             602,
             600,
-            "as they are",
+            "not changed",
             ((f"{NASTY}.jpg", f"cannot identify {NASTY}"), ("b.jpg", "cut")),
         ),
         "calibration": calibration,
@@ -108,7 +103,7 @@ def make_run(
         "image_files": [image_files[i % len(image_files)] for i in range(600)]
         if image_files
         else [None] * 600,
-        "labels": labels if labelled else None,
+        "ground_truth": labels if labelled else None,
         "timing": Timing(12.3, "2026-01-01T00:00:00+00:00"),
     }
     return SimpleNamespace(**(fields | changes))
@@ -117,15 +112,18 @@ def make_run(
 def make_summary(run: SimpleNamespace) -> tuple[RowSummary, list[Any]]:
     """The summary of a run, and its parts of the table of predictions."""
     summary = RowSummary(run.calibration, run.classes)
-    parts = [
+    parts = []
+    for rows in row_chunks(run.logits):
+        seen = Confidences.of(run.logits[rows], run.calibration)
+        truth = None if run.ground_truth is None else run.ground_truth[rows]
         summary.add(
             run.logits[rows],
+            seen,
             run.names[rows],
             image_files=run.image_files[rows],
-            labels=None if run.labels is None else run.labels[rows],
+            ground_truth=truth,
         )
-        for rows in row_chunks(run.logits)
-    ]
+        parts.append(row_table(run.names[rows], seen, run.classes))
     return summary, parts
 
 
@@ -136,15 +134,36 @@ def make_report(**settings: Any) -> Report:
 
 
 def make_refined() -> Report:
-    """A report after fifty answers, two of which are no class."""
+    """A report after fifty labels, two of which are no class."""
     run = make_run(labelled=True, verdict="do not apply")
     rows = rows_to_label(run.logits, 50)
-    answered = run.labels[rows]
-    answered[:2] = CANNOT_TELL, NONE_OF_THESE
-    calibration = run.calibration.refined(run.logits, LabelSample(rows, answered))
+    labels = run.ground_truth[rows]
+    labels[0] = CANNOT_TELL
+    labels[1] = NONE_OF_THESE
+    calibration = run.calibration.refined(run.logits, LabelSample(rows, labels))
     summary, _ = make_summary(make_run(calibration=calibration))
-    fitted_on = Labelled(run.logits[rows], run.labels[rows])
+    fitted_on = Labelled(run.logits[rows], run.ground_truth[rows])
     return report_of(summary, fitted_on, model=run.model, data=run.data, timing=run.timing)
+
+
+def add_image(
+    summary: ImageSummary,
+    image: Any,
+    name: str,
+    *,
+    image_file: Path | None = None,
+    mask: Any = None,
+) -> None:
+    """Add all pixels of one image, as a run adds a sample of them."""
+    logits = image.reshape(len(image), -1).T
+    seen = Confidences.of(logits, summary.calibration)
+    fractions = np.bincount(logits.argmax(axis=1), minlength=len(image)) / len(logits)
+    row = ImageRow(fractions, float(seen.before[:, 0].mean()), float(seen.after[:, 0].mean()))
+    summary.add_sample(Labelled(logits, logits.argmax(axis=1), np.ones(len(logits))))
+    summary.add_row(name, row, image_file=image_file)
+    summary.show(image, name, image_file=image_file, mask=mask)
+    if mask is not None:
+        summary.measure(image, mask)
 
 
 def make_segmented(
@@ -154,9 +173,9 @@ def make_segmented(
     size: tuple[int, int] = (20, 40),
     verdict: Verdict = "caution",
 ) -> Report:
-    """Twelve frames, two to one, of a segmenter with logits three times too large.
+    """Twelve frames, two to one, of a segmentation model with logits three times too large.
 
-    The top row has no label.
+    The top row has no ground truth.
     """
     rng = np.random.default_rng(0)
     counts = {"pairs": 12, "mixup_samples": 400, "forward_passes": 24}
@@ -169,11 +188,10 @@ def make_segmented(
     for i in range(12):
         z = 1.5 * rng.normal(size=(4, *size))
         mask = (z + rng.gumbel(size=(4, 1, 1))).argmax(axis=0)
-        mask[0] = 255
+        mask[0] = IGNORED
         image_file = image_files[i % len(image_files)] if image_files else None
-        summary.add(
-            3 * z, f"{i:02} {NASTY}", image_file=image_file, mask=mask if labelled else None
-        )
+        truth = mask if labelled else None
+        add_image(summary, 3 * z, f"{i:02} {NASTY}", image_file=image_file, mask=truth)
     mixup_samples = Labelled(
         3 * rng.normal(size=(400, 4)), rng.integers(0, 4, 400), groups=np.arange(400) % 12
     )
@@ -187,6 +205,7 @@ def made() -> SimpleNamespace:
         NASTY=NASTY,
         VERDICTS=VERDICTS,
         contrast=contrast,
+        add_image=add_image,
         make_run=make_run,
         make_summary=make_summary,
         make_report=make_report,

@@ -67,7 +67,7 @@ def test_every_figure_is_there(show, labelled):
     assert image_files.evaluate_all(
         "all => all.every(image => image.complete && image.naturalWidth > 0)"
     )
-    assert tab.locator("#measured").count() == int(labelled)
+    assert tab.locator("#metrics").count() == int(labelled)
 
 
 def test_hover_gives_numbers(show):
@@ -155,14 +155,14 @@ def test_the_verdict_stands_at_the_top_and_can_be_read(show, made, verdict):
     assert panel.locator("h2 svg .sign").bounding_box()["width"] > 0  # a sign, not a colour alone
     assert panel.locator(".reasons li").count() == 2
     assert panel.bounding_box()["y"] < tab.locator("#temperature").bounding_box()["y"]
-    chart = tab.locator("#figure-estimate")
+    chart = tab.locator("#figure-accuracy")
     assert chart.bounding_box()["width"] > 300
-    assert "Accuracy, estimated: 58% (46% to 70%)" in chart.locator("desc").text_content()
+    assert "Estimated accuracy: 58% (46% to 70%)" in chart.locator("desc").text_content()
     for label, value in zip(
         chart.locator(".label").all(), chart.locator(".value").all(), strict=True
     ):
         assert label.bounding_box()["x"] + label.bounding_box()["width"] < value.bounding_box()["x"]
-    assert chart.locator("path.before, path.after, rect.interval, circle.estimate").count() == 4
+    assert chart.locator("path.before, path.after, rect.interval, circle.estimated").count() == 4
     for _ in looks(tab):  # the contrast that is asked of large text
         word = tab.locator("#verdict strong").evaluate("e => getComputedStyle(e).color")
         paper = panel.evaluate("e => getComputedStyle(e).backgroundColor")
@@ -192,7 +192,7 @@ def test_on_paper_nothing_is_dark_cut_off_or_folded(show, segments):
         <= 680
     )
     assert broken(tab) == []
-    assert tab.locator("#figure-estimate").bounding_box()["width"] > 200
+    assert tab.locator("#figure-accuracy").bounding_box()["width"] > 200
     assert not tab.locator(
         "figure summary"
     ).first.is_visible()  # there is nothing to unfold on paper
@@ -225,10 +225,10 @@ CUT_OFF = """() => [...document.querySelectorAll(".scroll, .verdict, .hero, sect
     .filter(e => e.checkVisibility() && e.scrollWidth > e.clientWidth)
     .map(e => `${e.className} ${e.scrollWidth} > ${e.clientWidth}: ${e.textContent.slice(0, 60)}`)"""
 CROSSED = """() => {
-    const boxes = [...document.querySelectorAll("#figure-estimate text")].map(e => e.getBoundingClientRect());
+    const boxes = [...document.querySelectorAll("#figure-accuracy text")].map(e => e.getBoundingClientRect());
     const across = (line, b) => line.left > b.left && line.left < b.right;
     const meets = (line, b) => across(line, b) && line.top < b.bottom - 2 && line.bottom > b.top + 2;
-    const guides = [...document.querySelectorAll("#figure-estimate .guide")].map(e => e.getBoundingClientRect());
+    const guides = [...document.querySelectorAll("#figure-accuracy .guide")].map(e => e.getBoundingClientRect());
     return guides.filter(line => boxes.some(b => meets(line, b))).length;
 }"""
 
@@ -241,7 +241,7 @@ def of_classes(classes: int, labelled: bool = True) -> dict[str, Any]:
     given = {
         "logits": z,
         "mixup_samples": Labelled(z[:580], labels[:580]),
-        "labels": labels if labelled else None,
+        "ground_truth": labels if labelled else None,
     }
     return given | {"classes": [f"kind of thing {i}" for i in range(classes)]}
 
@@ -255,7 +255,7 @@ def of_classes(classes: int, labelled: bool = True) -> dict[str, Any]:
         of_classes(1000) | {"verdict": "do not apply"},
         {"segments": True, "labelled": True},
     ],
-    ids=["two", "unlabelled", "fifty-two", "thousand", "segmenter"],
+    ids=["two", "unlabelled", "fifty-two", "thousand", "segmentation"],
 )
 def test_no_text_overlaps_and_no_column_is_cut_off(show, settings):
     tab = show(1200, **settings)
@@ -268,8 +268,8 @@ def test_no_text_overlaps_and_no_column_is_cut_off(show, settings):
         tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
         assert tab.evaluate(CUT_OFF) == []
         assert tab.evaluate(OVERLAPS) == []
-        if tab.locator("#measured").count():
-            change = tab.locator("[aria-labelledby=measured] td:last-child").first.bounding_box()
+        if tab.locator("#metrics").count():
+            change = tab.locator("[aria-labelledby=metrics] td:last-child").first.bounding_box()
             assert 0 <= change["x"] <= change["x"] + change["width"] <= width
 
 
@@ -290,7 +290,7 @@ def test_a_comparison_fits(browser, made, tmp_path):
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         assert tab.evaluate(CUT_OFF) == []
         assert tab.evaluate(OVERLAPS) == []
-        word = tab.locator(".word.refuse").evaluate("e => getComputedStyle(e).color")
+        word = tab.locator(".word.bad").evaluate("e => getComputedStyle(e).color")
         assert (
             made.contrast(word, tab.evaluate("getComputedStyle(document.body).backgroundColor"))
             > 4.5

@@ -10,6 +10,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,11 +20,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pseudocal.app import label
 from pseudocal.app.inputs.ground_truth import read_ground_truth
 from pseudocal.app.inputs.tables import AT_START, WITHIN, csv_cell
 from pseudocal.app.label_files import read_label_lines
-from pseudocal.app.report.predictions import Confidences, Target, row_table, write_predictions
+from pseudocal.app.labelling import label
+from pseudocal.app.outputs import collect_outputs
+from pseudocal.app.report.predictions import Confidences, row_table, writing_predictions
+from pseudocal.app.run import Run, save_record
 
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 SEPARATORS = (",", ";", "\t", "|")
@@ -76,7 +79,7 @@ def formulas(path: Path) -> list[tuple[str, str]]:
 
 
 def with_labels(path: Path, filled: Path) -> list[dict[str, str]]:
-    """Write a copy of a table in which each row has its number as the label, as a spreadsheet would."""
+    """Write a copy of a table whose labels are the numbers of its rows."""
     with path.open(newline="", encoding="utf-8") as file:
         rows = [row | {"label": str(i)} for i, row in enumerate(csv.DictReader(file))]
     with filled.open("w", newline="", encoding="utf-8") as file:
@@ -93,9 +96,9 @@ def test_predictions_hold_no_formula_and_name_their_inputs_as_labels(names, clas
     top = np.arange(len(names))[:, None] % len(classes)
     seen = Confidences(top, np.full(top.shape, 0.75), np.full(top.shape, 0.5))
     with TemporaryDirectory() as folder:
-        path = Path(folder) / write_predictions(
-            Path(folder), [row_table(names, seen, classes)], kind="csv"
-        )
+        with writing_predictions(Path(folder), "csv") as write:
+            write(row_table(names, seen, classes))
+        path = Path(folder) / "predictions.csv"
         assert formulas(path) == []
         with_labels(path, Path(folder) / "labels.csv")
         assert read_ground_truth(Path(folder) / "labels.csv", names).tolist() == list(
@@ -106,22 +109,20 @@ def test_predictions_hold_no_formula_and_name_their_inputs_as_labels(names, clas
 @given(different_names)
 @example(HOSTILE)
 @settings(max_examples=40, deadline=None)
-def test_questions_hold_no_formula_and_answers_find_their_inputs(names):
+def test_the_table_to_label_holds_no_formula_and_labels_find_their_inputs(names):
     n = len(names)
-    target = Target(
-        tuple(names), None, None, None, (), None, "m", None, None, binary=False, saved=True
-    )
     with TemporaryDirectory() as folder:
-        np.save(Path(folder) / "logits.npy", np.eye(n))
-        target.save(Path(folder))
-        label(folder, n)
-        path = Path(folder) / "to-label.csv"
+        np.save(Path(folder) / "outputs.npy", 9 * np.eye(n))
+        out = collect_outputs(Path(folder) / "outputs.npy", Path(folder) / "out")
+        save_record(out, replace(Run.open(out).record, names=tuple(names)))
+        label(out, n)
+        path = out / "to-label.csv"
         assert formulas(path) == []
         with_labels(path, Path(folder) / "labels.csv")
         found = read_label_lines(Path(folder) / "labels.csv", names, [str(i) for i in range(n)])
         assert sorted(given.name for given, _ in found) == sorted(names)
         Path(folder, "labels.csv").replace(path)
-        label(folder, n)  # what was filled in stays
+        label(out, n)  # labels in the table stay
         assert formulas(path) == []
         assert read_label_lines(path, names, [str(i) for i in range(n)]) == found
 

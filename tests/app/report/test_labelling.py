@@ -1,4 +1,4 @@
-"""The page that asks a person, in a real browser.
+"""The labelling page in a real browser.
 
 By keyboard, mouse and touch, narrow and wide, with hostile names.
 """
@@ -17,9 +17,9 @@ from pseudocal.app.inputs.tables import plain_cell
 from pseudocal.app.report import labelling
 from pseudocal.app.report.images import image_within
 from pseudocal.app.report.labelling import (
-    OTHER_ANSWERS,
-    Question,
-    answer_labels,
+    NOT_A_CLASS,
+    ToLabel,
+    label_texts,
     write_labelling_page,
 )
 from pseudocal.arrays import InputError
@@ -51,7 +51,7 @@ HOSTILE = (
 
 
 @pytest.fixture
-def ask(browser, tmp_path):
+def label_page(browser, tmp_path):
     """Write a page and open it.
 
     The second time in the same browser, which keeps what the first stored.
@@ -59,8 +59,10 @@ def ask(browser, tmp_path):
     events: list[str] = []
     contexts = {}
 
-    def open_page(questions, classes, size="desktop", scheme="light", init=None):
-        path = write_labelling_page(tmp_path / "out", questions, classes)
+    def open_page(inputs, classes, size="desktop", scheme="light", init=None):
+        (tmp_path / "out").mkdir(exist_ok=True)
+        path = tmp_path / "out" / "label.html"
+        write_labelling_page(path, inputs, classes)
         if (size, scheme) not in contexts:
             contexts[size, scheme] = browser.new_context(**SIZES[size], color_scheme=scheme)
         tab = contexts[size, scheme].new_page()
@@ -74,7 +76,7 @@ def ask(browser, tmp_path):
         )
         tab.goto(path.as_uri())
         tab.wait_for_selector("body[data-ready]")
-        assert tab.title().startswith("What is this?")  # and not "owned"
+        assert tab.title().startswith(f"Label {len(inputs)} ")  # and not "owned"
         assert (
             tab.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["viewport"]["width"]
         )
@@ -104,7 +106,7 @@ def photographs(tmp_path):
 
 
 def give(tab, way: str, label: str) -> None:
-    """Answer the question that is shown."""
+    """Label the input that is shown."""
     button = tab.get_by_role("button", name=label, exact=True)
     if way == "keyboard":
         tab.keyboard.press(button.get_attribute("aria-keyshortcuts"))
@@ -129,37 +131,39 @@ def saved(tab, way: str = "mouse") -> list[list[str]]:
     ("size", "way"),
     [("desktop", "keyboard"), ("desktop", "mouse"), ("phone", "touch"), ("phone", "keyboard")],
 )
-def test_twenty_images(ask, photographs, size, way):
-    questions = [Question(f"folder/{path.name}", path) for path in photographs]
+def test_twenty_images(label_page, photographs, size, way):
+    inputs = [ToLabel(f"folder/{path.name}", path) for path in photographs]
     said = [FEW[i % 7] for i in range(20)]
-    said[5:7] = OTHER_ANSWERS
-    tab = ask(questions, FEW, size)
+    said[5:7] = NOT_A_CLASS
+    tab = label_page(inputs, FEW, size)
     for i in range(10):
-        assert tab.locator("#where").text_content() == f"Question {i + 1} of 20"
-        assert tab.locator("#name").text_content() == questions[i].name
+        assert tab.locator("#where").text_content() == f"Label 20 images: {i + 1} of 20"
+        assert tab.locator("#name").text_content() == inputs[i].name
         give(tab, way, said[i])
 
     tab.reload()
-    assert tab.locator("#where").text_content() == "Question 11 of 20"
-    assert tab.locator("#count").text_content() == "10 of 20 answered"
+    assert tab.locator("#where").text_content() == "Label 20 images: 11 of 20"
+    assert tab.locator("#count").text_content() == "10 of 20 labelled"
     tab.close()
-    tab = ask(questions, FEW, size)  # a new tab
-    assert tab.locator("#where").text_content() == "Question 11 of 20"
+    tab = label_page(inputs, FEW, size)  # a new tab
+    assert tab.locator("#where").text_content() == "Label 20 images: 11 of 20"
     for label in said[10:12]:
         give(tab, way, label)
 
     for _ in range(3):
         tab.keyboard.press("ArrowLeft") if way == "keyboard" else tab.locator("#back").click()
-    assert tab.locator("#where").text_content() == "Question 10 of 20"
+    assert tab.locator("#where").text_content() == "Label 20 images: 10 of 20"
     assert tab.locator("[aria-pressed=true]").all_inner_texts()[0].startswith(said[9])
     said[9] = "bus"
     give(tab, way, "bus")
-    assert tab.locator("#where").text_content() == "Question 13 of 20"  # on where it was left
+    assert (
+        tab.locator("#where").text_content() == "Label 20 images: 13 of 20"
+    )  # on where it was left
     for label in said[12:]:
         give(tab, way, label)
 
-    assert tab.locator("#prompt").text_content() == "All 20 answered"
-    expected = [[question.name, label] for question, label in zip(questions, said, strict=True)]
+    assert tab.locator("#prompt").text_content() == "All 20 labelled"
+    expected = [[one.name, label] for one, label in zip(inputs, said, strict=True)]
     assert saved(tab, way) == expected
     assert "Saved" in tab.locator("#end-text").text_content()
     tab.locator("#review button").nth(3).click()  # one of them is changed at the end
@@ -169,8 +173,8 @@ def test_twenty_images(ask, photographs, size, way):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_image_is_shown_large_and_everything_fits(ask, photographs, size):
-    tab = ask([Question(path.name, path) for path in photographs], FEW, size)
+def test_an_image_is_shown_large_and_everything_fits(label_page, photographs, size):
+    tab = label_page([ToLabel(path.name, path) for path in photographs], FEW, size)
     view = SIZES[size]["viewport"]
     image_file = tab.locator("#image")
     assert (
@@ -185,49 +189,47 @@ def test_a_image_is_shown_large_and_everything_fits(ask, photographs, size):
         assert 0 <= box["y"] < box["y"] + box["height"] <= view["height"]
 
 
-def test_back_skip_and_undo(ask):
-    tab = ask([Question(f"{i}") for i in range(4)], FEW)
+def test_back_skip_and_undo(label_page):
+    tab = label_page([ToLabel(f"{i}") for i in range(4)], FEW)
     where = tab.locator("#where")
     give(tab, "keyboard", "cat")
     tab.keyboard.press("Backspace")
-    assert where.text_content() == "Question 1 of 4"
+    assert where.text_content() == "Label 4 inputs: 1 of 4"
     give(tab, "keyboard", "dog")  # instead
-    tab.keyboard.press("ArrowRight")  # question 2 stays open
+    tab.keyboard.press("ArrowRight")  # input 2 stays open
     give(tab, "keyboard", "bus")
     tab.keyboard.press("Control+z")
-    assert where.text_content() == "Question 3 of 4"
+    assert where.text_content() == "Label 4 inputs: 3 of 4"
     assert tab.locator("[aria-pressed=true]").count() == 0
     tab.locator("#undo").click()
-    assert where.text_content() == "Question 1 of 4"
+    assert where.text_content() == "Label 4 inputs: 1 of 4"
     assert tab.locator("[aria-pressed=true]").inner_text().startswith("cat")
     assert tab.locator("#undo").is_enabled()
     tab.reload()  # what was undone is not stored either
-    assert tab.locator("#count").text_content() == "1 of 4 answered"
+    assert tab.locator("#count").text_content() == "1 of 4 labelled"
     tab.keyboard.press("End")  # no key of this page
     for _ in range(5):
         tab.keyboard.press("ArrowRight")
-    assert tab.locator("#prompt").text_content() == "3 of 4 still open"
+    assert tab.locator("#prompt").text_content() == "3 of 4 without a label"
     assert saved(tab) == [["0", "cat"]]  # those that are open are left out
     assert tab.locator("#gap").is_hidden()
     tab.keyboard.press("ArrowLeft")
     give(tab, "keyboard", "bus")  # the last one
     assert saved(tab) == [["0", "cat"], ["3", "bus"]]
-    assert (
-        tab.locator("#gap").text_content().startswith("Question 2 is open and a later one is not")
-    )
+    assert tab.locator("#gap").text_content().startswith("Input 2 has no label and a later one has")
     assert tab.locator("#gap").is_visible()
     give(tab, "keyboard", "dog")
     assert tab.locator("#gap").is_hidden()  # until it is saved again
 
 
-def test_a_key_that_is_held_or_a_double_click_answers_once(ask):
-    tab = ask([Question(f"{i}") for i in range(6)], FEW)
+def test_a_key_that_is_held_or_a_double_click_labels_once(label_page):
+    tab = label_page([ToLabel(f"{i}") for i in range(6)], FEW)
     for _ in range(3):
         tab.keyboard.down("1")
     tab.keyboard.up("1")
-    assert tab.locator("#count").text_content() == "1 of 6 answered"
+    assert tab.locator("#count").text_content() == "1 of 6 labelled"
     tab.get_by_role("button", name="dog", exact=True).dblclick()
-    assert tab.locator("#count").text_content() == "2 of 6 answered"
+    assert tab.locator("#count").text_content() == "2 of 6 labelled"
 
 
 @pytest.mark.parametrize(
@@ -238,24 +240,24 @@ def test_a_key_that_is_held_or_a_double_click_answers_once(ask):
         (("no", "yes"), ["1", "2"]),
     ],
 )
-def test_which_key_means_which_class(ask, classes, keys):
-    tab = ask([Question("a"), Question("b")], classes)
+def test_which_key_means_which_class(label_page, classes, keys):
+    tab = label_page([ToLabel("a"), ToLabel("b")], classes)
     assert tab.locator("#classes kbd").all_inner_texts() == keys
     tab.keyboard.press(keys[-1])
     assert saved(tab) == [["a", {"-1": "'-1"}.get(classes[-1], classes[-1])]]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_many_classes_are_searched(ask, size):
+def test_many_classes_are_searched(label_page, size):
     classes = [
         f"{size} {kind}"
         for size in ("great", "common")
         for kind in ("wildcat", "tit", "owl", "heron", "crane")
     ]
     classes += ["cat", "crane", "crane", "Bär", "- dash"]
-    tab = ask([Question(f"{i}") for i in range(8)], classes, size)
+    tab = label_page([ToLabel(f"{i}") for i in range(8)], classes, size)
     tab.keyboard.press("Enter")  # nothing was typed
-    assert tab.locator("#count").text_content() == "0 of 8 answered"
+    assert tab.locator("#count").text_content() == "0 of 8 labelled"
     tab.keyboard.type("cat")
     assert tab.locator("#classes button").first.inner_text() == "cat"  # rather than wildcat
     assert tab.locator("#classes button").count() == 3
@@ -290,41 +292,37 @@ def test_many_classes_are_searched(ask, size):
     ]
     assert [label for _, label in saved(tab)] == labels
     tab.keyboard.press("Backspace")
-    assert tab.locator("#where").text_content() == "Question 8 of 8"
+    assert tab.locator("#where").text_content() == "Label 8 inputs: 8 of 8"
 
 
 @pytest.mark.parametrize("more", [0, 20])
-def test_hostile_names_stay_text(ask, tmp_path, more):
+def test_hostile_names_stay_text(label_page, tmp_path, more):
     classes = [*HOSTILE[:10], *(f"class {i}" for i in range(more))]
-    questions = [Question(name, cells=((name, name), ("x", "1"))) for name in HOSTILE]
-    questions.append(Question("not \udcff Unicode"))
-    tab = ask(questions, classes)
+    inputs = [ToLabel(name, cells=((name, name), ("x", "1"))) for name in HOSTILE]
+    inputs.append(ToLabel("not \udcff Unicode"))
+    tab = label_page(inputs, classes)
     assert (
         tab.locator("#classes button").evaluate_all("all => all.map(e => e.firstChild.data)")
         == classes
     )
-    for i, question in enumerate(questions):
-        assert tab.locator("#name").text_content() == question.name.replace("\udcff", "?")
-        if question.cells:
-            assert tab.locator("#row th, #row td").all_text_contents()[:2] == [question.name] * 2
+    for i, one in enumerate(inputs):
+        assert tab.locator("#name").text_content() == one.name.replace("\udcff", "?")
+        if one.cells:
+            assert tab.locator("#row th, #row td").all_text_contents()[:2] == [one.name] * 2
         tab.locator("#classes button").nth(i % 10).click()
     assert tab.locator("#review .name").all_text_contents()[: len(HOSTILE)] == list(HOSTILE)
     rows = saved(tab)
     assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))]
-    expected = [
-        [question.name.replace("\udcff", "?"), HOSTILE[i % 10]]
-        for i, question in enumerate(questions)
-    ]
+    expected = [[one.name.replace("\udcff", "?"), HOSTILE[i % 10]] for i, one in enumerate(inputs)]
     assert [[plain_cell(cell) for cell in row] for row in rows] == expected
     assert tab.locator("script").count() == 2
     assert tab.locator("img[onerror]").count() == 0
-    assert tab.title().startswith("What is this?")
+    assert tab.title().startswith(f"Label {len(inputs)} ")
 
 
 def test_the_policy_lets_only_this_script_run(tmp_path):
-    text = write_labelling_page(tmp_path, [Question(name) for name in HOSTILE], HOSTILE).read_text(
-        encoding="utf-8"
-    )
+    write_labelling_page(tmp_path / "label.html", [ToLabel(name) for name in HOSTILE], HOSTILE)
+    text = (tmp_path / "label.html").read_text(encoding="utf-8")
     assert text.count("<script") == text.count("</script>") == 2
     assert "<!--" not in text
     assert "\u2028" not in text
@@ -332,12 +330,12 @@ def test_the_policy_lets_only_this_script_run(tmp_path):
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
-    assert [question["name"] for question in data["questions"]] == list(HOSTILE)
+    assert [one["name"] for one in data["chosen"]] == list(HOSTILE)
     assert [path.name for path in tmp_path.iterdir()] == ["label.html"]  # nothing was left aside
 
 
-def test_answers_belong_to_what_was_asked(ask, photographs, monkeypatch):
-    """More questions keep the answers there are.
+def test_labels_belong_to_their_inputs_and_classes(label_page, photographs, monkeypatch):
+    """More inputs keep the labels there are.
 
     Other images of the same names, or other classes, have none.
     """
@@ -345,7 +343,7 @@ def test_answers_belong_to_what_was_asked(ask, photographs, monkeypatch):
 
     noise = np.random.default_rng(0).integers(0, 255, size=(300, 300, 3), dtype=np.uint8)
     Image.fromarray(noise).save(photographs[0])
-    tab = ask([Question("0.png", photographs[0]), Question("1.png", photographs[1])], FEW)
+    tab = label_page([ToLabel("0.png", photographs[0]), ToLabel("1.png", photographs[1])], FEW)
     give(tab, "keyboard", "cat")
     monkeypatch.setattr(
         labelling, "IMAGES_ROOM", 200_000
@@ -355,23 +353,23 @@ def test_answers_belong_to_what_was_asked(ask, photographs, monkeypatch):
         (photographs[5:], FEW, 0),
         (photographs, FEW[::-1], 0),
     ):
-        questions = [
-            Question(f"{i}.png", image_file) for i, image_file in enumerate(image_files[:5])
-        ]
-        assert ask(questions, classes).locator("#count").text_content() == f"{count} of 5 answered"
+        inputs = [ToLabel(f"{i}.png", image_file) for i, image_file in enumerate(image_files[:5])]
+        assert (
+            label_page(inputs, classes).locator("#count").text_content() == f"{count} of 5 labelled"
+        )
 
 
-def test_a_browser_that_stores_nothing_says_so(ask):
+def test_a_browser_that_stores_nothing_says_so(label_page):
     none = "Object.defineProperty(window, 'localStorage', { get() { throw new Error('denied'); } })"
-    tab = ask([Question("a"), Question("b")], FEW, init=none)
+    tab = label_page([ToLabel("a"), ToLabel("b")], FEW, init=none)
     assert tab.locator("#warning").is_visible()
     give(tab, "keyboard", "cat")
     assert saved(tab) == [["a", "cat"]]
 
 
-def test_a_image_that_cannot_be_read_is_still_a_question(ask, tmp_path):
+def test_an_image_that_cannot_be_read_can_still_be_labelled(label_page, tmp_path):
     (tmp_path / "a.png").write_bytes(b"no image")
-    tab = ask([Question("a.png", tmp_path / "a.png"), Question("b")], FEW)
+    tab = label_page([ToLabel("a.png", tmp_path / "a.png"), ToLabel("b")], FEW)
     assert tab.locator("#unreadable").is_visible()
     assert not tab.locator("#image").is_visible()
     give(tab, "keyboard", "cannot tell")
@@ -380,10 +378,10 @@ def test_a_image_that_cannot_be_read_is_still_a_question(ask, tmp_path):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_row_of_a_table(ask, size):
+def test_a_row_of_a_table(label_page, size):
     cells = tuple((f"column {i}", f"{i} " * 40) for i in range(40))
-    tab = ask(
-        [Question("row 7", cells=cells), Question("row 8", cells=(("age", "39"),))],
+    tab = label_page(
+        [ToLabel("row 7", cells=cells), ToLabel("row 8", cells=(("age", "39"),))],
         ("no", "yes"),
         size,
     )
@@ -397,8 +395,8 @@ def test_a_row_of_a_table(ask, size):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("classes", [FEW, [f"class {i}" for i in range(20)]], ids=["few", "many"])
-def test_it_can_be_read_and_reached(ask, made, photographs, classes, scheme):
-    tab = ask([Question(path.name, path) for path in photographs], classes, scheme=scheme)
+def test_it_can_be_read_and_reached(label_page, made, photographs, classes, scheme):
+    tab = label_page([ToLabel(path.name, path) for path in photographs], classes, scheme=scheme)
     tab.get_by_role("button", name=classes[0], exact=True).click()
     tab.locator("#back").click()
     texts = tab.locator(
@@ -410,7 +408,7 @@ def test_it_can_be_read_and_reached(ask, made, photographs, classes, scheme):
         if not text.locator("xpath=ancestor-or-self::*[@disabled]").count():
             assert made.contrast(colour, paper) > 4.5, text.inner_text()
     assert tab.locator("[aria-pressed=true]").count() == 1
-    assert tab.get_by_role("progressbar", name="1 of 20 answered").is_visible()
+    assert tab.get_by_role("progressbar", name="1 of 20 labelled").is_visible()
     names = tab.locator("button:visible").evaluate_all("all => all.map(e => e.textContent.trim())")
     assert all(names)
     reached: set[str] = set()
@@ -429,7 +427,7 @@ COLOURS = """e => {
 }"""
 
 
-def test_two_hundred_images_and_a_thousand_classes(ask, tmp_path):
+def test_two_hundred_images_and_a_thousand_classes(label_page, tmp_path):
     from PIL import Image
 
     rng = np.random.default_rng(0)
@@ -439,8 +437,8 @@ def test_two_hundred_images_and_a_thousand_classes(ask, tmp_path):
     Image.fromarray(pixels).resize((960, 720), Image.Resampling.BICUBIC).save(
         tmp_path / "a.jpg", quality=95
     )
-    questions = [Question(f"{i}.jpg", tmp_path / "a.jpg") for i in range(200)]
-    tab = ask(questions, [f"class number {i}" for i in range(1000)])
+    inputs = [ToLabel(f"{i}.jpg", tmp_path / "a.jpg") for i in range(200)]
+    tab = label_page(inputs, [f"class number {i}" for i in range(1000)])
     assert (tmp_path / "out" / "label.html").stat().st_size < 10_000_000
     assert tab.locator("#classes button").count() == 1000
     assert tab.locator("#image").evaluate("e => e.complete && e.naturalWidth") >= 384
@@ -449,7 +447,7 @@ def test_two_hundred_images_and_a_thousand_classes(ask, tmp_path):
     assert saved(tab) == [["0.jpg", "class number 777"]]
 
 
-def test_a_image_takes_the_room_that_there_is(tmp_path):
+def test_an_image_takes_the_room_that_there_is(tmp_path):
     from PIL import Image
 
     noise = np.random.default_rng(0).integers(0, 255, size=(700, 900, 3), dtype=np.uint8)
@@ -463,19 +461,19 @@ def test_a_image_takes_the_room_that_there_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("questions", "classes", "message"),
+    ("inputs", "classes", "message"),
     [
-        ([], FEW, "expected a question or more, got none"),
-        ([Question("a")], [], "expected a class or more, got none"),
-        ([Question("a"), Question("b"), Question("a")], FEW, "got two for 'a'"),
-        ([Question("a")], ["b", "b", "1"], "got '1' for two of them"),
+        ([], FEW, "needs inputs and classes"),
+        ([ToLabel("a")], [], "needs inputs and classes"),
+        ([ToLabel("a"), ToLabel("b"), ToLabel("a")], FEW, "'a' is to be labelled twice"),
+        ([ToLabel("a")], ["b", "b", "1"], "two classes would have the label '1'"),
     ],
 )
-def test_what_cannot_be_asked(tmp_path, questions, classes, message):
+def test_what_cannot_be_labelled(tmp_path, inputs, classes, message):
     with pytest.raises(InputError, match=message):
-        write_labelling_page(tmp_path, questions, classes)
+        write_labelling_page(tmp_path / "label.html", inputs, classes)
     assert not list(tmp_path.iterdir())
 
 
 def test_labels_mean_one_thing():
-    assert answer_labels(["cat", "cannot tell", "", "dog", "dog"]) == ["cat", "1", "2", "3", "4"]
+    assert label_texts(["cat", "cannot tell", "", "dog", "dog"]) == ["cat", "1", "2", "3", "4"]

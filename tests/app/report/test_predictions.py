@@ -7,8 +7,15 @@ import csv
 import numpy as np
 import pytest
 
-from pseudocal.app.report import image_table, predictions, write_predictions
+from pseudocal.app.report import predictions
+from pseudocal.app.report.predictions import image_table, writing_predictions
 from pseudocal.metrics.images import ImageRow
+
+
+def write_predictions(folder, parts, kind):
+    with writing_predictions(folder, kind) as write:
+        for part in parts:
+            write(part)
 
 
 def test_csv_and_parquet_agree(tmp_path, made):
@@ -18,7 +25,7 @@ def test_csv_and_parquet_agree(tmp_path, made):
     run = made.make_run()
     for kind in ("csv", "parquet"):
         _, parts = made.make_summary(run)
-        assert write_predictions(tmp_path, parts, kind=kind) == f"predictions.{kind}"
+        write_predictions(tmp_path, parts, kind)
     parquet = pyarrow.parquet.read_table(tmp_path / "predictions.parquet").to_pydict()
     table = pyarrow.csv.read_csv(tmp_path / "predictions.csv").to_pydict()
     assert parquet["file"] == table["file"] == run.names

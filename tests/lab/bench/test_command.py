@@ -169,7 +169,7 @@ def test_the_list_names_every_suite(capsys):
         (["run", "office-home"], "expected root, the folder of office-home"),
         (
             ["run", "digits", "--ray", "127.0.0.1:1"],
-            "expected a Ray cluster at 127.0.0.1:1, got no answer",
+            "expected a Ray cluster at 127.0.0.1:1, got no reply",
         ),
         (["table", "emoji"], "expected a suite that was run into"),
     ],

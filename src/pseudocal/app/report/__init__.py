@@ -7,6 +7,18 @@
 
 `Report.load(path)` reads report.json and refuses damaged files and other versions. `write_page`
 draws it again.
+
+| module | subject |
+|---|---|
+| `record.py` | the record, and how it is read and written |
+| `summaries.py` | running sums over the predictions |
+| `content.py` | from a summary to a record |
+| `findings.py` | what to say: codes and numbers |
+| `wording.py` | how to say it: every sentence that is not in a template |
+| `figures.py` | what to draw where |
+| `page.py`, `templates/` | the page |
+| `comparison.py`, `card.py`, `labelling.py` | a page of several reports, a model card, labelling |
+| `predictions.py`, `images.py`, `snippets.py` | the table of predictions, embedded images, code |
 """
 
 from pseudocal.app.report.content import measure, report_of

@@ -1,17 +1,14 @@
-"""One page that compares several calibrations, with a line for each.
-
-Dates, folders, corruptions, models.
-"""
+"""One page that compares several calibrations, with a line for each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pseudocal.app.report.advice import KINDS_OF_PANEL
-from pseudocal.app.report.measured import estimate_from, known_accuracy, unfitted
+from pseudocal.app.report.findings import estimate_source, known_accuracy
 from pseudocal.app.report.page import templates
 from pseudocal.app.report.record import Report
+from pseudocal.app.report.wording import VERDICTS
 
 
 @dataclass(frozen=True)
@@ -25,12 +22,12 @@ class ComparedLine:
         data: the data it was calibrated on.
         finished: the day it was done.
         inputs: the number of inputs that were used.
-        temperature: the temperature that applies, and one that was refused.
+        temperature: the temperature that applies, and one that was rejected.
         verdict: the verdict, in one word or two.
-        kind: its colour: "apply", "caution" or "refuse".
-        accuracy: the accuracy, by labels, answers or the estimate, and which of these.
+        tone: its colour: "good", "caution" or "bad".
+        accuracy: the accuracy, and whether it comes from the ground truth, labels or an estimate.
         confidence: the mean confidence before and after.
-        ece: the ECE before and after, by labels; a dash without labels.
+        ece: the ECE before and after; a dash without ground truth.
 
     """
 
@@ -42,7 +39,7 @@ class ComparedLine:
     inputs: str
     temperature: str
     verdict: str
-    kind: str
+    tone: str
     accuracy: str
     confidence: str
     ece: str
@@ -58,16 +55,13 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
 
     """
     fit = report.calibration
-    confidence = report.confidence
-    verdict = report.verdict or "none"
-    refused = fit.refused is not None
-    still = fit.refused is not None or unfitted(report)
-    ece = next((row for row in report.measured or () if row.metric == "ece"), None)
-    scores = (
-        "-"
-        if ece is None or ece.after is None
-        else f"{_fraction(ece.before.value)} → {_fraction(ece.after.value)}"
-    )
+    temperature = f"{fit.temperature:.3f}"
+    if fit.refused is not None:
+        temperature = f"1 ({fit.refused:.3f} rejected)"
+    confidence = f"{report.confidence.mean_before:.1%}"
+    if not report.unchanged:
+        confidence += f" → {report.confidence.mean_after:.1%}"
+    verdict = report.verdict
     return ComparedLine(
         name=name,
         address=address,
@@ -75,31 +69,39 @@ def line_of(report: Report, name: str, address: str) -> ComparedLine:
         data=report.data.name,
         finished=report.timing.finished[:10],
         inputs=f"{report.data.used:,}",
-        temperature=f"1 ({fit.refused:.3f} refused)" if refused else f"{fit.temperature:.3f}",
-        verdict=verdict,
-        kind=KINDS_OF_PANEL.get(verdict, verdict),
+        temperature=temperature,
+        verdict=verdict or "none",
+        tone="" if verdict is None else VERDICTS[verdict].tone,
         accuracy=_accuracy(report),
-        confidence=f"{confidence.mean_before:.1%}"
-        + ("" if still else f" → {confidence.mean_after:.1%}"),
-        ece=scores + (" if applied" if refused and ece is not None else ""),
+        confidence=confidence,
+        ece=_ece(report),
     )
+
+
+def _ece(report: Report) -> str:
+    row = report.metric("ece")
+    if row is None or row.after is None:
+        return "-"
+    text = f"{_percent(row.before.value)} → {_percent(row.after.value)}"
+    return f"{text} if applied" if report.refused else text
 
 
 def _accuracy(report: Report) -> str:
-    """The accuracy by what is known best."""
-    for row in report.measured or ():
-        if row.metric == "accuracy":
-            return f"{_fraction(row.before.value)} (labels)"
-    how, known = known_accuracy(report)
-    source = "answers" if how == "measured" else f"estimate from {estimate_from(report)}"
-    return (
-        "-"
-        if known is None
-        else f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} ({source})"
-    )
+    """The accuracy from the best source."""
+    row = report.metric("accuracy")
+    if row is not None:
+        return f"{_percent(row.before.value)} (ground truth)"
+    known = known_accuracy(report)
+    if known is None:
+        return "-"
+    source = "labels"
+    if known.how == "estimated":
+        source = f"estimated from {estimate_source(report)}"
+    interval = known.interval
+    return f"{interval.value:.0%}, {interval.low:.0%} to {interval.high:.0%} ({source})"
 
 
-def _fraction(value: float | None) -> str:
+def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 

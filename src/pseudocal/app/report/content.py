@@ -1,44 +1,42 @@
-"""Make a report from a summary, with code that applies the result.
-
-The same for a classifier and a segmenter.
-"""
+"""From a summary of predictions to the record of a report."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pseudocal.app.report.advice import facts_of
+from pseudocal.app.report.findings import facts_of, headline_of
 from pseudocal.app.report.images import thumbnail
 from pseudocal.app.report.predictions import class_name
-from pseudocal.app.report.record import Report
-from pseudocal.app.report.sections import (
-    AboutFit,
+from pseudocal.app.report.record import (
     Bins,
-    ClassFraction,
+    ClassRow,
     Diagrams,
     Estimate,
     Example,
     Examples,
+    Fit,
     Histogram,
     Measurement,
+    Report,
     Threshold,
 )
-from pseudocal.app.report.snippets import LOGITS, REFUSED, SNIPPETS
+from pseudocal.app.report.snippets import LOGITS, REJECTED, SNIPPETS
 from pseudocal.app.report.summaries import (
     BINS,
     THRESHOLDS,
     Candidate,
+    ClassScores,
     Summary,
     Tally,
     judged_temperature,
 )
+from pseudocal.app.report.wording import Headline, HeadlineCode
 from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
@@ -54,7 +52,7 @@ SHOWN_TEXT = 160  # characters of a text that is shown
 COUNTS = ("pairs", "mixup_samples", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
-Seen = Outcomes | Segmented  # what the metrics need to know about labelled inputs or images
+Seen = Outcomes | Segmented  # what the metrics need to know about inputs or images
 
 
 def report_of(
@@ -64,64 +62,71 @@ def report_of(
 
     Args:
         summary: the summary of the predictions, with the calibration.
-        fitted_on: what the temperature was fitted on: a sample of the mixup samples, those of
-            pixels with groups; or the inputs that a person has answered, if the calibration was
-            refined.
+        fitted_on: what the temperature was fitted on: mixup samples, those of pixels with groups;
+            or the labelled inputs, if the calibration was refined.
         model: the description of the model.
         data: the description of the data.
-        timing: when the job finished, and how long it took.
+        timing: when the run finished, and how long it took.
 
     """
     calibration = summary.calibration
     seen = summary.seen()
+    if seen is None:
+        reliability = diagrams_of_fit(fitted_on, calibration)
+        metrics = None
+    else:
+        reliability = diagrams_of_ground_truth(*seen)
+        metrics = measure(*seen)
+    usage = REJECTED
+    if calibration.refused is None:
+        usage = usage_of(model, calibration.temperature, segments=summary.unit == "pixels")
+    confidence = _histogram(summary.tally)
     report = Report(
+        headline=Headline(
+            HeadlineCode.MEAN_CONFIDENCE,
+            {"before": confidence.mean_before, "after": confidence.mean_after},
+        ),
         model=model,
         data=data,
+        unit=summary.unit,
         calibration=_fit(calibration),
         trust=calibration.trust,
-        answers=calibration.measured,
-        confidence=_histogram(summary.tally),
-        classes=_fractions(summary.tally, summary.classes),
+        labels=calibration.measured,
+        confidence=confidence,
+        classes=_class_rows(summary),
         selection=_selection(summary.tally),
-        reliability=diagrams_of_fit(fitted_on, calibration)
-        if seen is None
-        else diagrams_of_labels(*seen),
-        measured=None if seen is None else measure(*seen),
+        reliability=reliability,
+        metrics=metrics,
         examples=_examples(summary.tally, changed=calibration.temperature != 1),
-        segmentation=summary.segmentation,
-        usage=REFUSED
-        if calibration.refused is not None
-        else usage_of(model, calibration.temperature, segments=summary.segmentation is not None),
+        maps=summary.maps,
+        usage=usage,
         settings=calibration.settings,
         versions=calibration.versions,
         timing=timing,
     )
-    return replace(report, facts=facts_of(report))
+    return replace(report, headline=headline_of(report), facts=facts_of(report))
 
 
 def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -> str:
-    """Return Python code that applies the result.
+    """Python code that applies the result.
 
     >>> model = AboutModel(name="f", title="f", kind="callable", recipe="callable", output=None)
     >>> print(usage_of(model, 2.0).splitlines()[-1])
-    probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits /
-    2)
+    probabilities = calibration.probabilities(logits)    # or: softmax(logits / 2)
     """
-    shipped = model.kind in ("lightgbm", "sklearn", "xgboost") or model.files
-    snippet = SNIPPETS.get(model.recipe if shipped else "", LOGITS)
+    exported = model.kind in ("lightgbm", "sklearn", "xgboost") or model.files
+    snippet = SNIPPETS.get(model.recipe if exported else "", LOGITS)
     if segments:
         snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
     return snippet.format(temperature=temperature, name=model.name, output=model.output)
 
 
-def _fit(calibration: Calibration) -> AboutFit:
+def _fit(calibration: Calibration) -> Fit:
     low, high = calibration.interval
     missing = [name for name in COUNTS if name not in calibration.counts]
     if missing:
-        raise InputError(
-            f"expected a calibration that counts its {missing[0]}, got {calibration.counts}"
-        )
-    return AboutFit(
+        raise InputError(f"the calibration does not count its {missing[0]}")
+    return Fit(
         method=calibration.method,
         temperature=calibration.temperature,
         low=None if math.isnan(low) else low,
@@ -139,51 +144,66 @@ def _histogram(tally: Tally) -> Histogram:
         edges=tuple(equal_width(BINS).tolist()),
         before=tuple(np.rint(tally.histogram[0]).astype(int).tolist()),
         after=tuple(np.rint(tally.histogram[1]).astype(int).tolist()),
-        sure_before=_finite(tally.moved[0] / filled),
-        sure_after=_finite(tally.moved[1] / filled),
+        confidence_before=_finite(tally.moved[0] / filled),
+        confidence_after=_finite(tally.moved[1] / filled),
         mean_before=before / count,
         mean_after=after / count,
     )
 
 
-def _fractions(tally: Tally, classes: Sequence[str]) -> tuple[ClassFraction, ...]:
-    """Return the classes that are predicted most often.
+def _class_rows(summary: Summary) -> tuple[ClassRow, ...]:
+    """The classes that are predicted most often; of a segmentation model, all predicted classes."""
+    sums = summary.tally.by_class
+    count = sums[0]
+    predicted = np.flatnonzero(count).tolist()
+    scores = summary.class_scores()
+    if summary.unit == "inputs":
+        predicted = sorted(predicted, key=lambda i: -count[i])[:CLASSES_SHOWN]
+    rows = []
+    for i in predicted:
+        name = class_name(i, summary.classes)
+        row = _class_row(name, sums[:, i].tolist(), float(count.sum()))
+        rows.append(row if scores is None else _with_scores(row, scores[i]))
+    return tuple(rows)
 
-    >>> _fractions(Tally(by_class=np.array([[0.0, 4.0], [0.0, 3.2], [0.0, 2.8], [0.0, 3.0]])), ["cat", "dog"])
-    (ClassFraction(name='dog', fraction=1.0, before=0.8, after=0.7, right=0.75),)
+
+def _class_row(name: str, sums: list[float], total: float) -> ClassRow:
+    """A class from its sums.
+
+    >>> _class_row("dog", [4.0, 3.2, 2.8, 3.0], total=8.0)
+    ClassRow(name='dog', fraction=0.5, before=0.8, after=0.7, precision=0.75, iou=None,
+    ece_before=None, ece_after=None)
     """
-    count = tally.by_class[0]
-    top = [int(i) for i in np.argsort(-count, kind="stable")[:CLASSES_SHOWN] if count[i]]
-    return tuple(
-        _fraction(class_name(i, classes), tally.by_class[:, i].tolist(), float(count.sum()))
-        for i in top
-    )
-
-
-def _fraction(name: str, sums: list[float], total: float) -> ClassFraction:
     count, before, after, right = sums
-    known = None if math.isnan(right) else right / count
-    return ClassFraction(name, count / total, before / count, after / count, known)
+    precision = None if math.isnan(right) else right / count
+    return ClassRow(name, count / total, before / count, after / count, precision)
+
+
+def _with_scores(row: ClassRow, scores: ClassScores) -> ClassRow:
+    precision, iou, ece_before, ece_after = _finite(scores)
+    return replace(row, precision=precision, iou=iou, ece_before=ece_before, ece_after=ece_after)
 
 
 def _selection(tally: Tally) -> tuple[Threshold, ...]:
-    """What is left at each threshold, while anything is, and how much of it is wrong.
+    """Coverage and error at each threshold that any prediction reaches.
 
     >>> tally = Tally()
-    >>> tally.add(np.array([0, 1]), [np.array([0.9, 0.6])] * 2, 2, right=np.array([True, False]))
-    >>> [(row.threshold, row.coverage, round(row.expected, 3), row.wrong) for row in _selection(tally)[::8]]
-    [(0.0, 1.0, 0.25, 0.5), (0.65, 0.5, 0.1, 0.0)]
+    >>> confidence = np.array([0.9, 0.6])
+    >>> tally.add(np.array([0, 1]), (confidence, confidence), 2, right=np.array([True, False]))
+    >>> first, *_, last = _selection(tally)
+    >>> first.coverage, round(first.expected_error, 3), first.error
+    (1.0, 0.25, 0.5)
+    >>> last.threshold, last.coverage, round(last.expected_error, 3), last.error
+    (0.9, 0.5, 0.1, 0.0)
     """
-    left, sure, right = tally.selection[:, ::-1].cumsum(axis=1)[
-        :, ::-1
-    ]  # at this threshold or above
+    from_above = tally.selection[:, ::-1].cumsum(axis=1)[:, ::-1]
+    count, confidence, right = from_above.tolist()
     rows = []
     for k, threshold in enumerate(THRESHOLDS):
-        if left[k] > 0:
-            wrong = None if np.isnan(right[k]) else float(1 - right[k] / left[k])
-            rows.append(
-                Threshold(threshold, float(left[k] / left[0]), float(1 - sure[k] / left[k]), wrong)
-            )
+        if count[k] > 0:
+            error = None if math.isnan(right[k]) else 1 - right[k] / count[k]
+            expected = 1 - confidence[k] / count[k]
+            rows.append(Threshold(threshold, count[k] / count[0], expected, error))
     return tuple(rows)
 
 
@@ -197,7 +217,9 @@ def _examples(tally: Tally, *, changed: bool) -> Examples:
 def _example(one: Candidate) -> Example:
     image_file = None if one.image_file is None else thumbnail(one.image_file)
     text = None if one.text is None else _beginning(one.text)
-    return Example(one.name, one.class_name, one.before, one.after, image_file, one.label, text)
+    return Example(
+        one.name, one.class_name, one.before, one.after, image_file, one.true_class, text
+    )
 
 
 def _beginning(text: str) -> str:
@@ -220,7 +242,7 @@ def measure(
     [('ece', 0.0), ('brier', 0.375), ('accuracy', 0.75)]
 
     Args:
-        before: the outcomes of labelled inputs, or the sums of labelled images, before calibration.
+        before: the outcomes of inputs, or the sums of images, before calibration.
         after: the same after calibration; None to measure once.
         resamples: the number of bootstrap resamples; None for 500 of inputs or 1,000 of images.
         seed: the seed of the bootstrap.
@@ -239,50 +261,54 @@ def measure(
     return tuple(rows)
 
 
-def diagrams_of_labels(before: Seen, after: Seen) -> Diagrams:
-    """Return the reliability of labelled inputs or pixels."""
-    noise = float(
-        sample_of("ece", after).draws_if_calibrated(NOISE_DRAWS, np.random.default_rng(0)).mean()
-    )
-    return Diagrams(
-        "pixels" if isinstance(before, Segmented) else "inputs", _bins(before), _bins(after), noise
-    )
+def diagrams_of_ground_truth(before: Seen, after: Seen) -> Diagrams:
+    """The reliability of inputs or pixels with ground truth."""
+    sample = sample_of("ece", after)
+    noise = sample.draws_if_calibrated(NOISE_DRAWS, np.random.default_rng(0)).mean()
+    return Diagrams("ground truth", _bins(before), _bins(after), float(noise))
 
 
 def diagrams_of_fit(fitted_on: Labelled, calibration: Calibration) -> Diagrams:
-    """Return the reliability of what T was fitted on.
+    """The reliability of what T was fitted on.
 
-    Without intervals for mixup samples of pixels, which share images.
+    There are no intervals for pixels: many are of one image.
 
     >>> from pseudocal import TemperatureScaling
     >>> mixup_samples = Labelled(np.zeros((4, 2)), np.zeros(4, int), groups=np.zeros(4, int))
-    >>> diagrams_of_fit(mixup_samples, Calibration("pseudocal", TemperatureScaling(2.0))).before.low[0] is not None
-    False
+    >>> diagrams = diagrams_of_fit(mixup_samples, Calibration("pseudocal", TemperatureScaling(2.0)))
+    >>> diagrams.before.low[0] is None
+    True
     """
     if not len(fitted_on):
         return Diagrams("mixup", NO_BINS, NO_BINS)
     independent = fitted_on.groups is None
-    z = fitted_on.logits
-    scaled = TemperatureScaling(judged_temperature(calibration))(z)
-    before, after = (Outcomes.from_logits(logits, fitted_on.labels) for logits in (z, scaled))
-    of: Literal["mixup", "answers"] = "mixup" if calibration.measured is None else "answers"
+    scaled = TemperatureScaling(judged_temperature(calibration))(fitted_on.logits)
+    before = Outcomes.from_logits(fitted_on.logits, fitted_on.labels)
+    after = Outcomes.from_logits(scaled, fitted_on.labels)
     return Diagrams(
-        of, _bins(before, independent=independent), _bins(after, independent=independent)
+        "mixup" if calibration.measured is None else "labels",
+        _bins(before, independent=independent),
+        _bins(after, independent=independent),
     )
 
 
 def _bins(seen: Seen, *, independent: bool = True) -> Bins:
-    """Make a reliability diagram; there are intervals only if rows or images are independent."""
-    labelled = seen.reliability if isinstance(seen, Segmented) else Reliability.of(seen)
-    low, high = (seen if isinstance(seen, Segmented) else labelled).accuracy_interval()
-    none = np.full(len(labelled.count), np.nan)
+    """A reliability diagram; there are intervals only if rows or images are independent."""
+    if isinstance(seen, Segmented):
+        labelled = seen.reliability
+        low, high = seen.accuracy_interval()
+    else:
+        labelled = Reliability.of(seen)
+        low, high = labelled.accuracy_interval()
+    if not independent:
+        low = high = np.full(len(labelled.count), np.nan)
     return Bins(
         edges=tuple(labelled.edges.tolist()),
         count=tuple(labelled.count.tolist()),
         confidence=_finite(labelled.confidence),
         accuracy=_finite(labelled.accuracy),
-        low=_finite(low if independent else none),
-        high=_finite(high if independent else none),
+        low=_finite(low),
+        high=_finite(high),
         ece=labelled.ece,
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.inputs.images import as_rgb, decode_image
-from pseudocal.app.report.sections import MapImages
+from pseudocal.app.report.record import MapImages
 from pseudocal.arrays import InputError, Maps
 from pseudocal.extras import require
 from pseudocal.metrics import confidence_image, correct_image
@@ -21,12 +21,15 @@ SIDE = 112  # pixels, at most, of the longer side of a thumbnail
 MAP_SIDE = 320  # and of a map
 # pixels; an image of such sides is enlarged where it is shown large, and a JPEG's traces with it
 TINY = 64
-CROP_LEAST, CROP_SHARE, CROP_SIDE = (
-    24,
-    6,
-    320,
-)  # around a pixel: at least, of the shorter side; and how large it is drawn
-NEAREST, BOX = 0, 4  # Pillow's codes of filters
+# what is shown around a pixel: at least so many pixels, one part in so many of the shorter side of
+# the image, and how large that is drawn
+CROP_LEAST = 24
+CROP_PARTS = 6
+CROP_SIDE = 320
+# Pillow's codes of filters
+NEAREST = 0
+BOX = 4
+# side and quality, best first
 SIZES = (
     (640, 85),
     (640, 70),
@@ -35,7 +38,7 @@ SIZES = (
     (384, 55),
     (256, 45),
     (160, 40),
-)  # side and quality, best first
+)
 
 
 def thumbnail(path: Path, side: int = SIDE) -> str | None:
@@ -82,23 +85,18 @@ def marked_within(
         return None
     y = min(pixel[0], image.height - 1)
     x = min(pixel[1], image.width - 1)
-    side = max(CROP_LEAST, min(image.size) // CROP_SHARE)
-    left, top = (
-        min(max(0, c - side // 2), max(0, whole - side))
-        for c, whole in ((x, image.width), (y, image.height))
-    )
+    side = max(CROP_LEAST, min(image.size) // CROP_PARTS)
+    left = min(max(0, x - side // 2), max(0, image.width - side))
+    top = min(max(0, y - side // 2), max(0, image.height - side))
     part = image.crop((left, top, min(left + side, image.width), min(top + side, image.height)))
     grown = max(1, CROP_SIDE // side)
     around = part.resize((grown * part.width, grown * part.height), NEAREST if grown > 1 else BOX)
     _mark(around, (x - left + 0.5) * grown, (y - top + 0.5) * grown, max(4, grown))
-    larger = max(
-        1, SIZES[0][0] // (2 * max(image.size))
-    )  # a small frame, so that the mark is not larger than things
-    whole = (
-        image.resize((larger * image.width, larger * image.height), NEAREST)
-        if larger > 1
-        else image
-    )
+    # a small frame is enlarged, or the mark would be larger than the objects
+    larger = max(1, SIZES[0][0] // (2 * max(image.size)))
+    whole = image
+    if larger > 1:
+        whole = image.resize((larger * image.width, larger * image.height), NEAREST)
     scale = min(1.0, SIZES[0][0] / max(whole.size))
     whole.thumbnail((SIZES[0][0], SIZES[0][0]))
     _mark(whole, (x + 0.5) * larger * scale, (y + 0.5) * larger * scale, 7)
@@ -106,7 +104,9 @@ def marked_within(
 
 
 def as_frame(array: NDArray[Any]) -> RgbImage:
-    """Turn an input of a model into pixels `(height, width, 3)`, from its smallest value as black to its largest.
+    """Turn an input of a model into pixels `(height, width, 3)`.
+
+    Its smallest value becomes black, its largest white.
 
     >>> as_frame(np.array([[[-1.0, 1.0]]])).tolist()
     [[[0, 0, 0], [255, 255, 255]]]
@@ -114,7 +114,7 @@ def as_frame(array: NDArray[Any]) -> RgbImage:
     values = np.asarray(array, dtype=np.float64)
     if values.ndim not in (2, 3):
         raise InputError(
-            f"expected frames of shape (channels, height, width) to show, got shape {values.shape}"
+            f"frames must have shape (channels, height, width) to be shown, not {values.shape}"
         )
     if values.ndim == 2:
         values = values[..., None]
@@ -162,10 +162,13 @@ def _within(image: Any, room: int) -> str:
 def map_images(
     image: Maps, name: str, temperature: float, image_file: Path | None, mask: Any
 ) -> MapImages:
-    """Draw one image `(classes, height, width)` pixel by pixel and, given a mask, where the model is right."""
+    """Draw one image `(classes, height, width)` pixel by pixel.
+
+    Given a mask, also where the model is right.
+    """
     return MapImages(
         name=name,
-        image_file=None if image_file is None else thumbnail(image_file, MAP_SIDE),
+        image=None if image_file is None else thumbnail(image_file, MAP_SIDE),
         before=_drawn(confidence_image(image)),
         after=_drawn(confidence_image(image, temperature)),
         correct=None if mask is None else _drawn(correct_image(image, mask)),
@@ -175,7 +178,7 @@ def map_images(
 def _drawn(pixels: RgbImage) -> str:
     """Encode pixels as a PNG.
 
-    The pixels of a small image become squares, so that no browser blurs them.
+    The pixels of a small image become squares: browsers would blur them.
     """
     square = max(1, MAP_SIDE // max(pixels.shape[:2]))
     image = _image(pixels.repeat(square, axis=0).repeat(square, axis=1))
@@ -186,6 +189,5 @@ def _drawn(pixels: RgbImage) -> str:
 def _address(image: Any, kind: str, **options: Any) -> str:
     buffer = io.BytesIO()
     image.save(buffer, kind, **options)
-    return f"data:image/{kind.lower()};base64," + base64.b64encode(buffer.getvalue()).decode(
-        "ascii"
-    )
+    content = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return f"data:image/{kind.lower()};base64,{content}"

@@ -23,9 +23,7 @@ from pseudocal.metrics.images import RgbImage
 
 NOT_A_CLASS = ("cannot tell", "none of these")  # labels that are no class
 IMAGES_ROOM = 9_000_000  # characters that up to 200 images may take together
-MANY_IMAGES = (
-    200  # with more than that each still gets its fraction of that room, and the page grows
-)
+MANY_IMAGES = 200  # with more, each still gets this fraction of the room, and the page grows
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def label_texts(classes: Sequence[str]) -> list[str]:
     for label, count in Counter(labels).items():
         if count > 1:
             raise InputError(
-                f"expected classes that their names or numbers tell apart, got {label!r} for two of them"
+                f"two classes would have the label {label!r}: give them different names"
             )
     return labels
 
@@ -139,9 +137,8 @@ def _shown(one: ToLabel, labels: Sequence[str], room: int) -> dict[str, Any]:
     }
     image_file, crop = _drawn(one, room)
     digest = hashlib.sha256(json.dumps([labels, shown], sort_keys=True).encode())
-    if (
-        one.image_file is not None and image_file is not None
-    ):  # itself: how small it is drawn depends on the others
+    # the image itself: how small it is drawn depends on the others
+    if one.image_file is not None and image_file is not None:
         whole = one.image_file
         digest.update(whole.read_bytes() if isinstance(whole, Path) else whole.tobytes())
     return shown | {
@@ -164,7 +161,7 @@ def _drawn(one: ToLabel, room: int) -> tuple[str | None, str | None]:
 
 
 def _told_apart(names: list[str]) -> list[str]:
-    """Names to show: those that two classes share, and an empty one, with the number of the class.
+    """Names to show; a name of two classes and an empty one get the number of the class.
 
     >>> _told_apart(["crane", "heron", "crane", ""])
     ['crane (class 0)', 'heron', 'crane (class 2)', '(class 3)']

@@ -25,9 +25,8 @@ TOP_CLASSES = 5
 CHUNK = 1 << 22  # logits that are processed together, which takes some tens of megabytes
 ROWS_AT_ONCE = 65_536  # rows of a table that are written together
 
-PredictionTable = dict[
-    str, list[str] | NDArray[Any]
-]  # columns of one length, by name; arrays may be (n, k)
+# columns of one length, by name; arrays may be (n, k)
+PredictionTable = dict[str, list[str] | NDArray[Any]]
 
 
 def row_chunks(logits: Logits | StoredArray) -> Iterator[slice]:
@@ -53,16 +52,18 @@ def row_chunks(logits: Logits | StoredArray) -> Iterator[slice]:
 
 @dataclass(frozen=True, eq=False)
 class Confidences:
-    """The most likely classes of each input, most likely first, with their probabilities before and after calibration.
+    """The most likely classes of each input, with their probabilities before and after.
 
     >>> from pseudocal import TemperatureScaling
     >>> half = Calibration("pseudocal", TemperatureScaling(2.0))
     >>> confidences = Confidences.of(np.array([[0.0, np.log(9.0)]]), half)
-    >>> confidences.top, confidences.before.round(3), confidences.after.round(3)   # 9 to 1, and its root: 3 to 1
-    (array([[1, 0]]), array([[0.9, 0.1]]), array([[0.75, 0.25]]))
+    >>> confidences.top, confidences.before.round(3)
+    (array([[1, 0]]), array([[0.9, 0.1]]))
+    >>> confidences.after.round(3)  # 9 to 1 becomes its square root, 3 to 1
+    array([[0.75, 0.25]])
 
     Attributes:
-        top: classes `(n, k)`.
+        top: classes `(n, k)`, most likely first.
         before: their probabilities `(n, k)` before calibration.
         after: their probabilities `(n, k)` after it.
 
@@ -81,11 +82,9 @@ class Confidences:
             unsorted = np.argpartition(logits, -k, axis=1)[:, -k:]
         order = np.argsort(-np.take_along_axis(logits, unsorted, axis=1), axis=1, kind="stable")
         top = np.take_along_axis(unsorted, order, axis=1)
-        both = (
-            np.take_along_axis(p, top, axis=1)
-            for p in (softmax(logits), calibration.probabilities(logits))
-        )
-        return cls(top, *both)
+        before = np.take_along_axis(softmax(logits), top, axis=1)
+        after = np.take_along_axis(calibration.probabilities(logits), top, axis=1)
+        return cls(top, before, after)
 
 
 def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -> PredictionTable:
@@ -111,14 +110,15 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
 def image_table(
     names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]
 ) -> PredictionTable:
-    """Make a table with one row per image of a segmenter.
+    """Make a table with one row per image of a segmentation model.
 
-    >>> image_table(["a.png"], [ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)], ["sky", "road"])["class_fraction"]
+    >>> row = ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)
+    >>> image_table(["a.png"], [row], ["sky", "road"])["class_fraction"]
     array([0.75])
 
     Args:
         names: the name of each image.
-        rows: the class shares and mean confidences of each image.
+        rows: the class fractions and mean confidences of each image.
         classes: the class names, as far as they are known.
 
     """
@@ -231,12 +231,9 @@ def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:
         return pa.Array.from_buffers(
             pa.string(), len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
         )
-    kind, dtype = (
-        (pa.int32(), np.int32)
-        if np.issubdtype(column.dtype, np.integer)
-        else (pa.float32(), np.float32)
-    )
-    flat = np.ascontiguousarray(column, dtype=dtype).ravel()
+    whole = np.issubdtype(column.dtype, np.integer)
+    kind = pa.int32() if whole else pa.float32()
+    flat = np.ascontiguousarray(column, dtype=np.int32 if whole else np.float32).ravel()
     values = pa.Array.from_buffers(kind, len(flat), [None, pa.py_buffer(flat)])
     if column.ndim == 1:
         return values

@@ -1,4 +1,4 @@
-"""The Python code with which a report says how to apply the result, by the kind of model."""
+"""Python code that applies the result, by the kind of model."""
 
 from __future__ import annotations
 
@@ -6,51 +6,60 @@ ONNX = """\
 import onnxruntime as ort
 from scipy.special import softmax
 
-session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
+# this file, next to the report, contains the division by T
+session = ort.InferenceSession("model.onnx")
 logits = session.run([{output!r}], {{session.get_inputs()[0].name: x}})[0]
 probabilities = softmax(logits, axis=1)
 """
 ONNX_INSIDE = """\
 import onnxruntime as ort
 
-session = ort.InferenceSession("model.onnx")         # from this folder; the division by T is inside
-outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # the same outputs as before, calibrated
+# this file, next to the report, contains the division by T
+session = ort.InferenceSession("model.onnx")
+outputs = session.run(None, {{session.get_inputs()[0].name: x}})    # calibrated
 """
 PT2 = """\
 import torch
 
-model = torch.export.load("model.pt2").module()      # from this folder; the division by T is inside
+# this file, next to the report, contains the division by T
+model = torch.export.load("model.pt2").module()
 probabilities = model(x).softmax(dim=1)
 """
 TORCHSCRIPT = """\
 import torch
 
-model = torch.jit.load("model.pt")                   # from this folder; the division by T is inside
+# this file, next to the report, contains the division by T
+model = torch.jit.load("model.pt")
 probabilities = model(x).softmax(dim=1)
 """
 STATE_DICT = """\
 import torch
 
-network.load_state_dict(torch.load("model.pth", weights_only=True))    # from this folder; the division by T is inside
+# this file, next to the report, contains the division by T
+network.load_state_dict(torch.load("model.pth", weights_only=True))
 probabilities = network(x).softmax(dim=1)
 """
 HUGGING_FACE = """\
 from transformers import AutoModelForImageClassification
 
-model = AutoModelForImageClassification.from_pretrained("model")    # from this folder; the division by T is inside
+# this file, next to the report, contains the division by T
+model = AutoModelForImageClassification.from_pretrained("model")
 probabilities = model(pixel_values=x).logits.softmax(dim=1)
 """
 HUGGING_FACE_TEXT = """\
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-model = AutoModelForSequenceClassification.from_pretrained("model")    # from this folder; the division by T is inside
-tokens = AutoTokenizer.from_pretrained("model")(texts, padding=True, truncation=True, return_tensors="pt")
+# this file, next to the report, contains the division by T
+model = AutoModelForSequenceClassification.from_pretrained("model")
+tokenizer = AutoTokenizer.from_pretrained("model")
+tokens = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
 probabilities = model(**tokens).logits.softmax(dim=1)
 """
 SKLEARN = """\
 from pseudocal import Calibration
 
-calibration = Calibration.load("calibration.json")   # from this folder
+# this file is next to the report
+calibration = Calibration.load("calibration.json")
 probabilities = calibration.probabilities(model.predict_log_proba(x))
 """
 XGBOOST = """\
@@ -72,13 +81,14 @@ probabilities = calibration.probabilities(logits)
 LOGITS = """\
 from pseudocal import Calibration
 
-calibration = Calibration.load("calibration.json")   # from this folder
-probabilities = calibration.probabilities(logits)    # or without this library: softmax(logits / {temperature:.6g})
+# this file is next to the report
+calibration = Calibration.load("calibration.json")
+probabilities = calibration.probabilities(logits)    # or: softmax(logits / {temperature:.6g})
 """
-REFUSED = """\
+REJECTED = """\
 from scipy.special import softmax
 
-probabilities = softmax(logits, axis=1)              # T = 1: the model as it is
+probabilities = softmax(logits, axis=1)              # T = 1: the original model
 """
 SNIPPETS = {
     "huggingface": HUGGING_FACE,

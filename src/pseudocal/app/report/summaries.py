@@ -1,4 +1,4 @@
-"""Summarise predictions for a report as they come, from a classifier or a segmenter."""
+"""Running sums over the predictions of a classifier or a segmentation model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pseudocal.app.report.images import map_images
 from pseudocal.app.report.predictions import Confidences, class_name
-from pseudocal.app.report.sections import MapImages, Segmentation
+from pseudocal.app.report.record import MapImages, Unit
 from pseudocal.arrays import Labelled, Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
@@ -22,34 +22,38 @@ from pseudocal.passes import Doubles
 from pseudocal.scaling import TemperatureScaling
 
 BINS = 15  # bins of the histogram of confidences, as in the reliability diagrams
-THRESHOLDS = (
-    0.0,
-    *(np.arange(30, 90, 5) / 100).tolist(),
-    0.9,
-    0.95,
-    0.97,
-    0.98,
-    0.99,
-    0.995,
-)  # of confidence
+# thresholds of confidence
+THRESHOLDS = (0.0, *(np.arange(30, 90, 5) / 100).tolist(), 0.9, 0.95, 0.97, 0.98, 0.99, 0.995)
 EXAMPLES = 12  # inputs in each list of examples
 MAPS = 6  # images that are shown pixel by pixel
 JOINED = 256  # images whose sums are joined, since joined sums take less memory
 
 
 class Candidate(NamedTuple):
-    """An input that may be shown as an example, with its confidence before and after calibration."""
+    """An input that may be shown as an example, with its confidence before and after."""
 
     name: str
     class_name: str
     before: float
     after: float
     image_file: Path | None = None
-    label: str | None = None
+    true_class: str | None = None
     text: str | None = None
 
 
-ORDERS = {"changed": lambda one: -abs(one.after - one.before), "unsure": lambda one: one.after}
+class ClassScores(NamedTuple):
+    """The scores of a class of a segmentation model; NaN where they are undefined."""
+
+    precision: float
+    iou: float
+    ece_before: float
+    ece_after: float
+
+
+ORDERS = {
+    "changed": lambda one: -abs(one.after - one.before),
+    "least_confident": lambda one: one.after,
+}
 
 
 @dataclass(eq=False)
@@ -79,25 +83,38 @@ class Tally:
     def add(
         self,
         predicted: NDArray[Any],
-        both: Sequence[Doubles],
+        both: tuple[Doubles, Doubles],
         classes: int,
         *,
         weights: NDArray[Any] | None = None,
         right: NDArray[Any] | None = None,
     ) -> None:
-        """Add the predicted classes of inputs or pixels, their confidences before and after, and which are right."""
-        weights = np.ones(len(predicted)) if weights is None else weights
-        before, after = (one * weights for one in both)
+        """Add predictions.
+
+        Args:
+            predicted: the predicted class of each input or pixel.
+            both: their confidences before and after calibration.
+            classes: the number of classes.
+            weights: their weights; None if they count alike.
+            right: which are right; None if unknown.
+
+        """
+        if weights is None:
+            weights = np.ones(len(predicted))
         known = np.full(len(predicted), np.nan) if right is None else right * weights
-        bins = [bin_of(one, equal_width(BINS)) for one in both]
-        level = np.searchsorted(THRESHOLDS, both[1], side="right") - 1
-        self.histogram += [np.bincount(k, weights, BINS) for k in bins]
-        self.moved += [np.bincount(bins[0], part, BINS) for part in (before, after)]
-        sums = [np.bincount(predicted, part, classes) for part in (weights, before, after, known)]
-        self.by_class = self.by_class + np.stack(sums)
-        self.selection += [
-            np.bincount(level, part, len(THRESHOLDS)) for part in (weights, after, known)
-        ]
+        before, after = both
+        bins = bin_of(before, equal_width(BINS))
+        bins_after = bin_of(after, equal_width(BINS))
+        level = np.searchsorted(THRESHOLDS, after, side="right") - 1
+        sums = (weights, before * weights, after * weights, known)
+        self.histogram[0] += np.bincount(bins, weights, BINS)
+        self.histogram[1] += np.bincount(bins_after, weights, BINS)
+        self.moved[0] += np.bincount(bins, before * weights, BINS)
+        self.moved[1] += np.bincount(bins, after * weights, BINS)
+        by_class = [np.bincount(predicted, part, classes) for part in sums]
+        self.by_class = self.by_class + np.stack(by_class)
+        kept = (weights, after * weights, known)
+        self.selection += [np.bincount(level, part, len(THRESHOLDS)) for part in kept]
 
     def consider(self, candidates: Sequence[Candidate]) -> None:
         """Keep the best candidates so far; on ties, the earlier one."""
@@ -128,7 +145,15 @@ class RowSummary:
     tally: Tally = field(default_factory=Tally)
     _outcomes: list[tuple[Outcomes, Outcomes]] = field(default_factory=list)
 
-    segmentation: ClassVar[None] = None
+    unit: ClassVar[Unit] = "inputs"
+
+    @property
+    def maps(self) -> tuple[MapImages, ...]:
+        """None: a classifier has no maps."""
+        return ()
+
+    def class_scores(self) -> None:
+        """None: the sums have the precision of each class already."""
 
     def add(
         self,
@@ -158,38 +183,39 @@ class RowSummary:
         right = None if ground_truth is None else predicted == ground_truth
         self.tally.add(predicted, (before, after), logits.shape[1], right=right)
         for i in _best(before, after):
-            label = None
+            true_class = None
             if ground_truth is not None:
-                label = class_name(int(ground_truth[i]), self.classes)
+                true_class = class_name(int(ground_truth[i]), self.classes)
             candidate = Candidate(
                 names[i],
                 class_name(int(predicted[i]), self.classes),
                 float(before[i]),
                 float(after[i]),
                 None if image_files is None else image_files[i],
-                label,
+                true_class,
                 None if texts is None else texts[i],
             )
             self.tally.consider([candidate])
         if ground_truth is not None:
             scaled = TemperatureScaling(judged_temperature(self.calibration))(logits)
-            outcomes = (Outcomes.from_logits(each, ground_truth) for each in (logits, scaled))
-            self._outcomes.append((next(outcomes), next(outcomes)))
+            old = Outcomes.from_logits(logits, ground_truth)
+            new = Outcomes.from_logits(scaled, ground_truth)
+            self._outcomes.append((old, new))
 
     def seen(self) -> tuple[Outcomes, Outcomes] | None:
-        """Return the outcomes before and after calibration, also if T was refused.
+        """The outcomes before and after calibration, also with a rejected T.
 
-        None without labels.
+        None without ground truth.
         """
         if not self._outcomes:
             return None
-        before, after = (Outcomes.concatenate(parts) for parts in zip(*self._outcomes, strict=True))
-        return before, after
+        before, after = zip(*self._outcomes, strict=True)
+        return Outcomes.concatenate(before), Outcomes.concatenate(after)
 
 
 @dataclass(eq=False)
 class ImageSummary:
-    """The summary of a segmenter's predictions, built image by image.
+    """The summary of a segmentation model's predictions, built image by image.
 
     Attributes:
         calibration: the calibration to apply.
@@ -204,16 +230,23 @@ class ImageSummary:
     _maps: list[MapImages] = field(default_factory=list)
     _sums: list[tuple[Segmented, Segmented]] = field(default_factory=list)
 
+    unit: ClassVar[Unit] = "pixels"
+
+    @property
+    def maps(self) -> tuple[MapImages, ...]:
+        """A few images, pixel by pixel."""
+        return tuple(self._maps)
+
     def measure(self, image: Maps, mask: NDArray[Any]) -> None:
-        """Add the labels of one image, for evaluation only.
+        """Add the ground truth of one image, for evaluation only.
 
         Args:
             image: logits `(classes, height, width)`.
             mask: the true classes `(height, width)`.
 
         """
-        judged = judged_temperature(self.calibration)
-        before, after = (Segmented.of(image, mask, temperature=t) for t in (1.0, judged))
+        before = Segmented.of(image, mask)
+        after = Segmented.of(image, mask, temperature=judged_temperature(self.calibration))
         self._sums.append((before, after))
         if len(self._sums) >= JOINED:
             self._sums = [self._joined()]
@@ -223,7 +256,7 @@ class ImageSummary:
 
         Args:
             name: the name of the image.
-            row: its class shares and mean confidences.
+            row: its class fractions and mean confidences.
             image_file: its file.
 
         """
@@ -239,8 +272,10 @@ class ImageSummary:
 
         """
         seen = Confidences.of(pixels.logits, self.calibration)
-        both = [part[:, 0].astype(np.float64) for part in (seen.before, seen.after)]
-        self.tally.add(seen.top[:, 0], both, pixels.logits.shape[1], weights=pixels.weights)
+        before = seen.before[:, 0].astype(np.float64)
+        after = seen.after[:, 0].astype(np.float64)
+        classes = pixels.logits.shape[1]
+        self.tally.add(seen.top[:, 0], (before, after), classes, weights=pixels.weights)
 
     def show(
         self,
@@ -260,60 +295,37 @@ class ImageSummary:
 
         """
         if len(self._maps) < MAPS:
-            self._maps.append(
-                map_images(image, name, self.calibration.temperature, image_file, mask)
-            )
+            temperature = self.calibration.temperature
+            self._maps.append(map_images(image, name, temperature, image_file, mask))
 
     def seen(self) -> tuple[Segmented, Segmented] | None:
-        """Return the sums before and after calibration, also if T was refused.
+        """The sums before and after calibration, also with a rejected T.
 
-        None without masks.
+        None without ground truth.
         """
         return self._joined() if self._sums else None
 
     def _joined(self) -> tuple[Segmented, Segmented]:
-        before, after = (Segmented.concatenate(parts) for parts in zip(*self._sums, strict=True))
-        return before, after
+        before, after = zip(*self._sums, strict=True)
+        return Segmented.concatenate(before), Segmented.concatenate(after)
 
-    @property
-    def segmentation(self) -> Segmentation:
-        """A few images as maps, and the table of classes, which has IoU, precision and ECE if there are masks."""
-        pixels, before, after, _ = self.tally.by_class
+    def class_scores(self) -> list[ClassScores] | None:
+        """IoU, precision and ECE of each class; None without ground truth."""
         seen = self.seen()
-        tables = [] if seen is None else [part.classes() for part in seen]
-        refused = self.calibration.refused is not None
-        header = ["class", "fraction of pixels"]
-        header += ["confidence"] if refused else ["confidence before", "confidence after"]
-        if tables:
-            header += [
-                "IoU",
-                "precision",
-                "ECE before",
-                "ECE with the refused T" if refused else "ECE after",
-            ]
-        rows = []
-        for c in np.flatnonzero(pixels).tolist():
-            values = [
-                pixels[c] / pixels.sum(),
-                *(part[c] / pixels[c] for part in (before, after)[: 2 - refused]),
-            ]
-            if tables:
-                old = tables[0][c]
-                new = tables[1][c]
-                values += [old["iou"], old["precision"], old["ece"], new["ece"]]
-            rows.append(
-                (class_name(c, self.classes), *("-" if np.isnan(v) else f"{v:.1%}" for v in values))
-            )
-        return Segmentation(tuple(self._maps), tuple(header), tuple(rows))
+        if seen is None:
+            return None
+        before, after = seen
+        found = []
+        for old, new in zip(before.classes(), after.classes(), strict=True):
+            found.append(ClassScores(old["precision"], old["iou"], old["ece"], new["ece"]))
+        return found
 
 
 Summary = RowSummary | ImageSummary
 
 
 def judged_temperature(calibration: Calibration) -> float:
-    """Return the temperature that the verdict is about.
-
-    The one that applies, or the one that was refused.
+    """The temperature that the verdict is about: the one that applies, or a rejected one.
 
     >>> from pseudocal import TemperatureScaling
     >>> judged_temperature(Calibration("pseudocal", TemperatureScaling(1.0), refused=3.0))
@@ -323,10 +335,11 @@ def judged_temperature(calibration: Calibration) -> float:
 
 
 def _best(before: Doubles, after: Doubles) -> list[int]:
-    """Return the rows that may be among the examples, in ascending order.
+    """The rows that may be among the examples, in ascending order.
 
     >>> _best(np.array([0.9, 0.8]), np.array([0.5, 0.7]))
     [0, 1]
     """
-    orders = (np.argsort(-np.abs(after - before), kind="stable"), np.argsort(after, kind="stable"))
-    return sorted({int(i) for order in orders for i in order[:EXAMPLES]})
+    changed = np.argsort(-np.abs(after - before), kind="stable")[:EXAMPLES]
+    least_confident = np.argsort(after, kind="stable")[:EXAMPLES]
+    return sorted({*changed.tolist(), *least_confident.tolist()})

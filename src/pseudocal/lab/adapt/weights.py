@@ -148,7 +148,7 @@ def _pretrained(model_type: Any, choice: Choice, options: dict[str, Any]) -> Any
                 f"expected weights for {choice.name}, got {choice.weights}, which has none: "
                 f"{_advice(choice)}"
             ) from error
-        if not _hub_answers():
+        if not _hub_is_reachable():
             raise InputError(
                 f"expected weights that are on this machine, got {choice.weights}, which is not: "
                 f"{_advice(choice)}"
@@ -191,7 +191,7 @@ def _advice(choice: Choice) -> str:
     return f"pass a state dict, such as torchvision's {file}, or a folder of transformers"
 
 
-def _hub_answers() -> bool:
+def _hub_is_reachable() -> bool:
     """Whether the hub can be reached; waiting for its own library to give up takes minutes."""
     if os.environ.get("HF_HUB_OFFLINE", "0") not in ("0", ""):
         return False

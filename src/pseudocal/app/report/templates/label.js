@@ -207,10 +207,10 @@ function summary() {
 }
 
 function showEnd() {
-  const unsure = others.map((text) => [given.filter((label) => label === text).length, text]).filter(([n]) => n);
+  const notClasses = others.map((text) => [given.filter((label) => label === text).length, text]).filter(([n]) => n);
   element("end-text").textContent =
     (saved === table() ? "Saved among this browser's downloads. " : "Save them as labels.csv: pseudocal refine reads it. ") +
-    (unsure.length ? `${unsure.map(([n, text]) => `${n} × ${text}`).join(", ")}. ` : "") +
+    (notClasses.length ? `${notClasses.map(([n, text]) => `${n} × ${text}`).join(", ")}. ` : "") +
     "Choose an input below to label it again.";
   element("review").replaceChildren(...chosen.map(reviewed));
 }

@@ -75,7 +75,7 @@ class FineTune(nn.Module):
         self.register_buffer("converged", torch.tensor(False))
 
     def steps(self, network: Network, batch: TargetBatch, now: Moment) -> Updates:
-        """Nothing more once settled."""
+        """Nothing more once converged."""
         if now.starts_interval(self.looks) and not self.converged:
             predictions = predict_tensors(network, self.target)[1].argmax(dim=1)
             self.converged = (predictions == self.predictions).all()

@@ -2,7 +2,7 @@
 
 CamVid's dusk frames, a U-Net trained by day, pixels answered from the masks.
 
-    python benchmarks/answers_dusk.py --data ../shared/data --folder runs/camvid
+    python benchmarks/labels_dusk.py --data ../shared/data --folder runs/camvid
 
 The U-Net of `benchmarks/camvid.py` is trained unless the folder has it, and saved as TorchScript.
 `pseudocal.app` calibrates it on the dusk frames, asks, and takes the answers. Pixels without a

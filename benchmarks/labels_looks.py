@@ -1,6 +1,6 @@
 """What single draws of answers say, and what is true.
 
-Intervals and verdicts of `benchmarks/answers.py`.
+Intervals and verdicts of `benchmarks/labels.py`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from answers_grid import GRID, NUMBERS, Draws, Posteriors
+from labels_grid import GRID, NUMBERS, Draws, Posteriors
 from pseudocal.calibrators.labelled_accuracy import (
     LEVEL,
     CheckedRows,

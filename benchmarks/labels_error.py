@@ -1,6 +1,6 @@
 """How often the 90% interval of the calibration error that answers give holds the truth, by simulation.
 
-    python benchmarks/answers_error.py
+    python benchmarks/labels_error.py
 
 A target of 2,000 rows with Gaussian logits of ten classes. Labels are drawn at a known temperature;
 in "two kinds of rows" it is another one for every second row, so that no single temperature fits.

@@ -1,9 +1,9 @@
 """What a few answers are worth: temperature, intervals and verdict.
 
     python benchmarks/trust.py prepare --development --out runs/bench     train what is missing
-    python benchmarks/answers.py widths --data FOLDER                     the widths of the priors,
-    a family left out python benchmarks/answers.py table --data FOLDER                      the
-    tables of docs/answers.md, development python benchmarks/answers.py held-out
+    python benchmarks/labels.py widths --data FOLDER                     the widths of the priors,
+    a family left out python benchmarks/labels.py table --data FOLDER                      the
+    tables of docs/answers.md, development python benchmarks/labels.py held-out
                 the same on the held-out tasks, and logs it
 
 Answers are the labels of the rows that `ask` draws; calibration errors are of the rows that were
@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 import trust
-from answers_grid import GRID, NUMBERS, Draws, Tables
-from answers_looks import Look, coverage_table, looks, verdict_table
-from answers_targets import Target, targets
+from labels_grid import GRID, NUMBERS, Draws, Tables
+from labels_looks import Look, coverage_table, looks, verdict_table
+from labels_targets import Target, targets
 from pseudocal import LabelSample
 from pseudocal.calibrators.posterior import Prior
 from pseudocal.calibrators.refinement import (

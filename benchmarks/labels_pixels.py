@@ -1,6 +1,6 @@
 """A few answered pixels for a segmentation model: CamVid, day to dusk.
 
-    python benchmarks/answers_pixels.py camvid_120x160.npz runs/camvid
+    python benchmarks/labels_pixels.py camvid_120x160.npz runs/camvid
 
 The U-Net of `benchmarks/camvid.py` is trained on day frames, unless the folder has it. `ask` draws
 pixels of the dusk frames, their masks answer, and the temperature is scored on all dusk pixels. The

@@ -1,7 +1,7 @@
-"""A target of `benchmarks/answers.py` on a grid of temperatures, and many draws of answers at once.
+"""A target of `benchmarks/labels.py` on a grid of temperatures, and many draws of answers at once.
 
 What `refine` does for one draw is done here for all draws of a target together; `check` in
-`answers.py` compares the two.
+`labels.py` compares the two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from answers_targets import Target
+from labels_targets import Target
 from pseudocal import rows_to_label
 from pseudocal.calibrators.confidence import below_top
 from pseudocal.calibrators.labelled_accuracy import inverse_design_effect

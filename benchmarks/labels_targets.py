@@ -1,4 +1,4 @@
-"""Targets for `benchmarks/answers.py`.
+"""Targets for `benchmarks/labels.py`.
 
 Logits, labels for scoring, and what is estimated without labels.
 

@@ -26,7 +26,7 @@ def test_a_thumbnail_of_a_large_photograph_looks_like_it(tmp_path):
     )
 
 
-def test_a_image_that_cannot_be_read_any_more_is_skipped(tmp_path):
+def test_an_image_that_cannot_be_read_any_more_is_skipped(tmp_path):
     (tmp_path / "a.jpg").write_bytes(b"no image")
     assert thumbnail(tmp_path / "a.jpg") is None
     assert thumbnail(tmp_path / "gone.jpg") is None
