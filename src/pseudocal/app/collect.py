@@ -33,6 +33,7 @@ from pseudocal.app.inputs import (
     read_batches,
 )
 from pseudocal.app.inputs.blocks import SHARD_SUFFIXES, files_at, refuse_shards
+from pseudocal.app.inputs.frames import FrameSet, open_frame
 from pseudocal.app.inputs.ground_truth import Masks, open_masks, read_ground_truth
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES
 from pseudocal.app.inputs.sets import (
@@ -41,6 +42,7 @@ from pseudocal.app.inputs.sets import (
     check_found,
     holds_images,
 )
+from pseudocal.app.inputs.tables import TABLES
 from pseudocal.app.inputs.texts import USUAL_COLUMN, TextSet, open_texts, refuse_texts
 from pseudocal.app.job import Job, Note, Tick, write_job
 from pseudocal.app.label_files import check_label_file
@@ -71,7 +73,7 @@ from pseudocal.maps import IGNORED
 from pseudocal.metrics.images import image_row
 from pseudocal.predictors import Checked, models_in
 from pseudocal.randomness import Streams
-from pseudocal.skipped import Skipped
+from pseudocal.skipped import Skipped, one_line
 
 TRIES = 10  # inputs to try before giving up on finding the batch size that fits into memory
 PROBED = 2  # inputs that are kept to check an exported model
@@ -325,6 +327,11 @@ def open_data(job: Job, model: OpenModel) -> Data:
         images = open_inputs(job.data, preprocessing=preprocessing)
         return Data(images, f"{len(images):,} images: {preprocessing.words()}", assumed)
     columns = job.features or model.expects.columns
+    if model.expects.frames and Path(job.data).suffix.lower() in TABLES:
+        frame = open_frame(Path(job.data), columns)
+        if frame is not None and _takes(model, frame, job.data):
+            words = f"{len(frame):,} rows of a data frame, unchanged"
+            return Data(frame, words, not_mixed=ReasonCode.TABLES_NOT_MIXED)
     dtype = model.expects.dtype
     inputs = open_inputs(job.data, dtype=dtype, columns=columns, field=job.field)
     if not isinstance(inputs, ArraySet):
@@ -336,6 +343,25 @@ def open_data(job: Job, model: OpenModel) -> Data:
         unmixed = replace(inputs, mixed=False)
         return Data(unmixed, preparation, not_mixed=ReasonCode.TOKEN_IDS_NOT_MIXED)
     return Data(inputs, preparation)
+
+
+def _takes(model: OpenModel, inputs: FrameSet, data: str) -> bool:
+    """Whether the model takes missing values; raise an error if it does not take the columns."""
+    model.expects.check(inputs.frame.shape[1:], f"the model, got {data} with")
+    missing = inputs.frame.isna().any(axis=1).to_numpy()
+    rows = np.array([0, int(missing.argmax())], dtype=np.intp)
+    try:
+        model.predict(inputs.rows(rows))
+    except Exception as error:  # a model may raise anything about inputs that it does not take
+        if inputs.numeric:
+            return False
+        raise InputError(
+            f"the model does not take the columns of {data}: {one_line(error)}; name those that it "
+            "takes",
+            setting="features",
+            value="NAMES",
+        ) from error
+    return True
 
 
 def remote_images(job: Job, model: OpenModel) -> Data:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pseudocal.app.models.files import AsLogits, kind_of, open_model
+from pseudocal.app.models.files import NOT_EXPORTED, AsLogits, kind_of, open_model
 from pseudocal.app.models.model import OpenModel
 from pseudocal.app.run import PROBE, Run
 from pseudocal.arrays import InputError
@@ -55,7 +55,7 @@ def reopen_model(run: Run, *, trust: bool, device: str) -> OpenModel | None:
     """
     record = run.record
     name = record.model.name
-    if record.saved or kind_of(name) == "callable":
+    if record.saved or kind_of(name) in NOT_EXPORTED:
         return None
     meaning: dict[str, Any] = {"output_type": record.output_type, "binary": record.binary}
     model = open_model(

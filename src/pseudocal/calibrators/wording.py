@@ -62,6 +62,7 @@ class ReasonCode(StrEnum):
     # inputs without mixup samples
     TEXTS_NOT_MIXED = auto()
     TOKEN_IDS_NOT_MIXED = auto()
+    TABLES_NOT_MIXED = auto()
     NOTHING_FITTED = auto()
     # a person's labels
     LABELS_OVERCONFIDENT = auto()
@@ -271,6 +272,10 @@ TEMPLATES: dict[ReasonCode, str] = {
     ),
     ReasonCode.TOKEN_IDS_NOT_MIXED: (
         "Token ids are not mixed: a number between two token ids stands for an unrelated token."
+    ),
+    ReasonCode.TABLES_NOT_MIXED: (
+        "Tables with text, dates or missing values are not mixed: there is nothing between two "
+        "categories."
     ),
     ReasonCode.NOTHING_FITTED: (
         "Nothing was fitted (T = 1), and nothing could be checked without labels. Label about 50 "

@@ -8,7 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from pseudocal.app.inputs.frames import FrameSet
 from pseudocal.app.inputs.images import IMAGE_SUFFIXES, decode_image
 from pseudocal.app.inputs.preprocessing import Preprocessing
 from pseudocal.app.inputs.tables import (
@@ -441,6 +442,10 @@ def read_batches(
         unreadable: counts the inputs that cannot be read, with the reasons.
 
     """
+    if isinstance(inputs, FrameSet):
+        for unread in batches:
+            yield replace(unread, inputs=inputs.rows(unread.rows))
+        return
     pool = ThreadPoolExecutor(workers, thread_name_prefix="pseudocal-read")
     stacker = ThreadPoolExecutor(1, thread_name_prefix="pseudocal-stack")
     waiting: deque[Future[Batch]] = deque()

@@ -199,8 +199,8 @@ def _check_encoding(path: Path) -> None:
         raise InputError(f"{path} is UTF-16 or not text: save it as UTF-8")
 
 
-def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
-    """Read numeric columns of a table as an array `(n, columns)`.
+def chosen_columns(path: Path, columns: Iterable[str] | None) -> dict[str, NDArray[Any]]:
+    """Read some columns of a table that has rows.
 
     Args:
         path: the file.
@@ -217,6 +217,19 @@ def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.f
         )
     if not names or len(table[names[0]]) == 0:
         raise InputError(f"the table {path} has no rows")
+    return {name: table[name] for name in names}
+
+
+def read_table(path: Path, columns: Iterable[str] | None = None) -> NDArray[np.float64]:
+    """Read numeric columns of a table as an array `(n, columns)`.
+
+    Args:
+        path: the file.
+        columns: the names of the columns, in order; None for all.
+
+    """
+    table = chosen_columns(path, columns)
+    names = list(table)
     not_numeric = [name for name in names if table[name].dtype.kind not in REAL]
     if not_numeric:
         shown = ", ".join(f"{name} ({_kind(table[name])})" for name in not_numeric)

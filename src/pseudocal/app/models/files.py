@@ -21,8 +21,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pseudocal.app.models.boosting import boosting_kind, open_lightgbm, open_xgboost
 from pseudocal.app.models.hugging_face import is_hub_name, no_such_model, open_hugging_face
-from pseudocal.app.models.model import SECOND_ONLY, SIGMOID_EPS, Export, OpenModel, UntrustedError
+from pseudocal.app.models.model import (
+    SECOND_ONLY,
+    SIGMOID_EPS,
+    Expects,
+    Export,
+    OpenModel,
+    UntrustedError,
+)
 from pseudocal.app.models.onnx import open_onnx
 from pseudocal.app.models.sklearn import is_classifier, of_classifier, open_skops
 from pseudocal.app.models.torch_files import open_exported, open_torchscript
@@ -40,7 +48,7 @@ from pseudocal.predictors import Deferred, as_predictor
 from pseudocal.predictors.classifier import floored
 from pseudocal.skipped import one_line
 
-MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript or skops"
+MODEL_FORMATS = "a file of ONNX, torch.export, TorchScript, skops, XGBoost or LightGBM"
 PICKLE_REFUSED = (
     "a pickle, which runs whatever code its author put into it when it is loaded, and is never "
     "opened here: save a torch model as ONNX (torch.onnx.export), a scikit-learn model with "
@@ -48,6 +56,8 @@ PICKLE_REFUSED = (
 )
 # formats that can run code or write files
 CAN_RUN_CODE = {"pt2": "a torch.export file", "torchscript": "a TorchScript file"}
+# kinds whose files cannot hold a temperature
+NOT_EXPORTED = frozenset({"callable", "lightgbm", "sklearn", "xgboost"})
 PICKLE_SUFFIXES = (".joblib", ".pickle", ".pkl", ".pth")
 TENSOR_SUFFIXES = (".bin", ".pt", ".pth", ".safetensors", ".tar")
 CODE = re.compile(r"[\w.]+:[\w.]+")  # module:function
@@ -130,6 +140,8 @@ def _opened(
 
         return open_zero_shot(name, classes, device=options.get("device", "cpu"))
     source = name if is_hub_name(name) else Path(name)
+    if kind == "sklearn":
+        return open_skops(Path(name), trust=trust)
     return OPENERS[kind](source, **options)
 
 
@@ -224,11 +236,14 @@ def _kind_of_file(path: Path) -> str:
     if zipfile.is_zipfile(path):
         return _kind_of_zip(path)
     with path.open("rb") as file:
-        start = file.read(2)
+        start = file.read(100)
     if not start:
         raise InputError(f"the model file {path} is empty")
     if start[:1] == b"\x80" or path.suffix in PICKLE_SUFFIXES:
         raise InputError(f"the model {path} is {PICKLE_REFUSED}", setting="architecture")
+    boosted = boosting_kind(start)
+    if boosted is not None:
+        return boosted
     if path.suffix != ".onnx":
         raise InputError(f"expected {MODEL_FORMATS}, got {path}, which is none of them")
     return "onnx"
@@ -279,9 +294,15 @@ def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any
     model = _made_once(model, name)
     if is_classifier(model):
         return of_classifier(model)
-    if "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module):
+    is_module = "torch" in sys.modules and isinstance(model, sys.modules["torch"].nn.Module)
+    if is_module:
         model.to(device)
-    return OpenModel("callable", as_predictor(model), notes=(f"{type(model).__name__} {name}",))
+    return OpenModel(
+        "callable",
+        as_predictor(model),
+        Expects(frames=not is_module),
+        notes=(f"{type(model).__name__} {name}",),
+    )
 
 
 @contextmanager
@@ -319,10 +340,12 @@ def _made_once(model: Any, name: str) -> Any:
 
 OPENERS: dict[str, Callable[..., OpenModel]] = {
     "huggingface": open_hugging_face,
+    "lightgbm": open_lightgbm,
     "onnx": open_onnx,
     "pt2": open_exported,
     "sklearn": open_skops,
     "torchscript": open_torchscript,
+    "xgboost": open_xgboost,
 }
 
 

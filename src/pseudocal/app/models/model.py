@@ -37,6 +37,7 @@ class Expects:
         preprocessing: settings of `inputs.Preprocessing` by name, from a preprocessor that came
             with the model.
         text: whether an input is a text.
+        frames: whether the model takes data frames, with text, dates and missing values.
 
     """
 
@@ -45,6 +46,7 @@ class Expects:
     columns: tuple[str, ...] | None = None
     preprocessing: dict[str, Any] = field(default_factory=dict)
     text: bool = False
+    frames: bool = False
 
     def check(self, shape: tuple[int, ...], whose: str) -> None:
         """Refuse inputs of another shape, as far as it is known.

@@ -8,26 +8,41 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.models.model import Expects, OpenModel
+from pseudocal.app.models.model import Expects, OpenModel, UntrustedError
+from pseudocal.app.models.sklearn_types import TRUSTED, check_trees
 from pseudocal.arrays import InputError
 from pseudocal.extras import require
 from pseudocal.predictors.classifier import ClassifierPredictor
 from pseudocal.skipped import one_line
 
 
-def open_skops(path: Path, **_: Any) -> OpenModel:
-    """Open a classifier that `skops.io.dump` wrote, if all of its types are known to be safe."""
+def open_skops(path: Path, *, trust: bool = False, **_: Any) -> OpenModel:
+    """Open a classifier that `skops.io.dump` wrote, if all of its types are known to be safe.
+
+    Args:
+        path: the file.
+        trust: whether the file may hold other types too, which can run code.
+
+    """
     skops = require("skops.io", "sklearn")
     try:
         unknown = skops.get_untrusted_types(file=path)
-        model = None if unknown else skops.load(path)
     except Exception as error:  # a damaged file may raise anything
         raise InputError(f"the skops file {path} cannot be read: {one_line(error)}") from error
-    if unknown:
-        raise InputError(
-            f"{path} holds types that skops does not trust, {', '.join(unknown)}: if you trust the "
-            "file, load it in your own code and pass that as module:function"
+    foreign = [name for name in unknown if name not in TRUSTED]
+    if foreign and not trust:
+        raise UntrustedError(
+            f"{path} holds types that are not scikit-learn's own data, {', '.join(foreign)}, and "
+            "may run code: trust the file if you know who made it",
+            setting="trust",
+            value="True",
         )
+    try:
+        model = skops.load(path, trusted=unknown)
+        if not trust:
+            check_trees(model)
+    except Exception as error:
+        raise InputError(f"the skops file {path} cannot be read: {one_line(error)}") from error
     if not is_classifier(model):
         raise InputError(f"{path} holds a {type(model).__name__}, not a classifier")
     try:
@@ -51,7 +66,13 @@ def of_classifier(model: Any) -> OpenModel:
     return OpenModel(
         kind="sklearn",
         predict=ClassifierPredictor(model),
-        expects=Expects(None if width is None else (int(width),), None, columns, text=texts),
+        expects=Expects(
+            None if width is None else (int(width),),
+            None,
+            columns,
+            text=texts,
+            frames=not texts,
+        ),
         classes=tuple(str(c) for c in getattr(model, "classes_", ())),
         notes=(f"{type(model).__name__} of {'texts' if texts else f'{width} features'}",),
     )

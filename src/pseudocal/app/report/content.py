@@ -26,7 +26,7 @@ from pseudocal.app.report.record import (
     Report,
     Threshold,
 )
-from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SKLEARN, SNIPPETS
+from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SNIPPETS
 from pseudocal.app.report.summaries import (
     BINS,
     THRESHOLDS,
@@ -117,8 +117,8 @@ def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -
     snippet = LOGITS
     if model.files:
         snippet = SNIPPETS.get(model.recipe, EXPORTED)
-    elif model.kind == "sklearn":
-        snippet = SKLEARN
+    elif model.kind in ("lightgbm", "sklearn", "xgboost"):
+        snippet = SNIPPETS[model.recipe]
     if segments:
         snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
     return snippet.format(

@@ -62,6 +62,22 @@ from pseudocal import Calibration
 calibration = Calibration.load("calibration.json")
 probabilities = calibration.probabilities(model.predict_log_proba(x))
 """
+XGBOOST = """\
+from pseudocal import Calibration, binary_logits
+
+calibration = Calibration.load("calibration.json")   # from this folder
+margins = booster.inplace_predict(x, predict_type="margin")
+logits = binary_logits(margins) if margins.ndim == 1 else margins
+probabilities = calibration.probabilities(logits)
+"""
+LIGHTGBM = """\
+from pseudocal import Calibration, binary_logits
+
+calibration = Calibration.load("calibration.json")   # from this folder
+scores = booster.predict(x, raw_score=True)
+logits = binary_logits(scores) if scores.ndim == 1 else scores
+probabilities = calibration.probabilities(logits)
+"""
 LOGITS = """\
 from pseudocal import Calibration
 
@@ -81,9 +97,11 @@ probabilities = softmax(logits, axis=1)              # T = 1: the original model
 SNIPPETS = {
     "huggingface": HUGGING_FACE,
     "huggingface-text": HUGGING_FACE_TEXT,
+    "lightgbm": LIGHTGBM,
     "onnx": ONNX,
     "onnx-inside": ONNX_INSIDE,
     "pt2": PT2,
     "state dict": STATE_DICT,
     "torchscript": TORCHSCRIPT,
+    "xgboost": XGBOOST,
 }

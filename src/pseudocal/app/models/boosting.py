@@ -1,0 +1,305 @@
+"""Boosted trees in the model files of XGBoost (JSON, UBJSON) and LightGBM (text).
+
+Both formats hold data, not code. But the libraries do not check the indices in them: a wrong one
+could crash the process or read foreign memory. So the trees are checked before anything is
+predicted. Models with categorical splits are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pseudocal.app.models.model import Expects, OpenModel
+from pseudocal.app.models.ubjson import decode_ubjson
+from pseudocal.arrays import InputError, Inputs, Logits, binary_logits
+from pseudocal.extras import require
+from pseudocal.skipped import one_line
+
+XGBOOST_OBJECTIVES = ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob")
+LIGHTGBM_OBJECTIVES = ("binary", "multiclass")
+# the lists of a tree with one value per node
+XGBOOST_NODES = (
+    "base_weights",
+    "default_left",
+    "left_children",
+    "loss_changes",
+    "parents",
+    "right_children",
+    "split_conditions",
+    "split_indices",
+    "split_type",
+    "sum_hessian",
+)
+NO_PARENT = 2**31 - 1  # of the root
+LARGEST = 2**20  # features or classes
+UNSUPPORTED = "pass the model as module:function"
+
+
+def boosting_kind(start: bytes) -> str | None:
+    r"""Recognise a file of boosted trees by its first bytes.
+
+    >>> boosting_kind(b'{"learner":{"attributes"'), boosting_kind(b"tree\nversion=v4\n")
+    ('xgboost', 'lightgbm')
+    >>> boosting_kind(b"{}") is None
+    True
+    """
+    text = start.lstrip()
+    if text.startswith(b"{") and b"learner" in text[:64]:
+        return "xgboost"
+    if text.startswith(b"tree") and b"version=" in text[:64]:
+        return "lightgbm"
+    return None
+
+
+# ------------------------------------------------------------------------------ XGBoost
+
+
+@dataclass(frozen=True)
+class XGBoostPredictor:
+    """Logits of an XGBoost model.
+
+    Attributes:
+        booster: the model.
+        rounds: the number of boosting rounds to use; 0 for all.
+
+    """
+
+    booster: Any
+    rounds: int = 0
+
+    def __call__(self, x: Inputs, /) -> Logits:
+        """Predict one batch of rows."""
+        margins = self.booster.inplace_predict(
+            np.asarray(x, dtype=np.float32),
+            predict_type="margin",
+            iteration_range=(0, self.rounds),
+            validate_features=False,
+        )
+        return binary_logits(margins) if margins.ndim == 1 else margins
+
+
+def open_xgboost(path: Path, **_: Any) -> OpenModel:
+    """Open a classifier that XGBoost's `save_model` wrote."""
+    xgboost = require("xgboost", "xgboost")
+    try:
+        saved = _read_xgboost(path.read_bytes())
+        rounds = _check_xgboost(saved["learner"])
+        booster = xgboost.Booster()
+        booster.load_model(bytearray(json.dumps(saved).encode()))  # what was checked, not the file
+    except InputError as error:
+        raise InputError(f"the XGBoost model {path} {error}") from error
+    except Exception as error:  # a damaged file may raise anything
+        raise InputError(f"the XGBoost model {path} cannot be read: {one_line(error)}") from error
+    features = booster.num_features()
+    names = booster.feature_names
+    return OpenModel(
+        kind="xgboost",
+        predict=XGBoostPredictor(booster, rounds),
+        expects=Expects(
+            (features,), "float32", None if names is None else tuple(names), frames=True
+        ),
+        notes=(f"XGBoost model of {features} features",),
+    )
+
+
+def _read_xgboost(content: bytes) -> dict[str, Any]:
+    """The model as XGBoost writes it in JSON."""
+    is_text = content.lstrip()[1:].lstrip().startswith(b'"')
+    saved: dict[str, Any] = json.loads(content) if is_text else decode_ubjson(content)
+    return saved
+
+
+def _check_xgboost(learner: dict[str, Any]) -> int:
+    """Check a model, and return the number of rounds to use; 0 for all."""
+    objective = learner["objective"]
+    if objective["name"] not in XGBOOST_OBJECTIVES:
+        raise InputError(
+            f"has the objective {objective['name']}, which gives no probabilities of classes"
+        )
+    booster = learner["gradient_booster"]
+    if booster["name"] == "dart":
+        _require(len(booster["weight_drop"]) == len(booster["gbtree"]["model"]["trees"]))
+        booster = booster["gbtree"]
+    if booster["name"] != "gbtree":
+        raise InputError(f"is a {booster['name']}, not a model of trees: {UNSUPPORTED}")
+    parameters = learner["learner_model_param"]
+    groups = max(1, int(parameters["num_class"]))
+    features = int(parameters["num_feature"])
+    _require(0 < features < LARGEST and groups < LARGEST)
+    _require(int(parameters.get("num_target", 1)) == 1)
+    _require(parameters["base_score"].count(",") + 1 in (1, groups))
+    if "softmax_multiclass_param" in objective:
+        _require(int(objective["softmax_multiclass_param"]["num_class"]) == groups)
+    _require(len(learner["feature_names"]) in (0, features))
+    _require(len(learner["feature_types"]) in (0, features))
+    model = booster["model"]
+    if "c" in learner["feature_types"] or any(model.get("cats", {}).values()):
+        raise InputError(f"has categorical features: {UNSUPPORTED}")
+    trees = model["trees"]
+    _require(len(model["tree_info"]) == len(trees) > 0)
+    _require(int(model["gbtree_model_param"]["num_trees"]) == len(trees))
+    _require(all(0 <= group < groups for group in model["tree_info"]))
+    for number, tree in enumerate(trees):
+        _require(tree["id"] == number)
+        _check_xgboost_tree(tree, features)
+    each = groups * int(model["gbtree_model_param"]["num_parallel_tree"])
+    starts = list(range(0, len(trees) + 1, max(1, each)))
+    _require(model.get("iteration_indptr", starts) == starts and starts[-1] == len(trees))
+    best = int(learner["attributes"].get("best_iteration", -1)) + 1  # of early stopping
+    _require(0 <= best < len(starts))
+    return best
+
+
+def _check_xgboost_tree(tree: dict[str, Any], features: int) -> None:
+    if any(tree["split_type"]) or tree["categories"] or tree["categories_nodes"]:
+        raise InputError(f"has categorical splits: {UNSUPPORTED}")
+    _require(not tree["categories_segments"] and not tree["categories_sizes"])
+    parameters = tree["tree_param"]
+    nodes = len(tree["left_children"])
+    _require(int(parameters["num_nodes"]) == nodes > 0)
+    _require(int(parameters["num_feature"]) == features)
+    _require(int(parameters["size_leaf_vector"]) <= 1)
+    _require(all(len(tree[name]) == nodes for name in XGBOOST_NODES))
+    left = np.array(tree["left_children"], dtype=np.int64)
+    right = np.array(tree["right_children"], dtype=np.int64)
+    parents = np.array(tree["parents"], dtype=np.int64)
+    inner = left != -1
+    _require((right[~inner] == -1).all())
+    _check_children(np.concatenate([left[inner], right[inner]]), nodes)
+    for children in (left, right):
+        _require((parents[children[inner]] == np.flatnonzero(inner)).all())
+    _require(((parents[1:] >= 0) & (parents[1:] < nodes)).all() and parents[0] == NO_PARENT)
+    _check_features(np.array(tree["split_indices"])[inner], features)
+
+
+# ------------------------------------------------------------------------------ LightGBM
+
+
+@dataclass(frozen=True)
+class LightGBMPredictor:
+    """Logits of a LightGBM model.
+
+    Attributes:
+        booster: the model.
+        scale: what the scores of a binary model are multiplied by.
+
+    """
+
+    booster: Any
+    scale: float = 1.0
+
+    def __call__(self, x: Inputs, /) -> Logits:
+        """Predict one batch of rows."""
+        scores = self.booster.predict(np.asarray(x, dtype=np.float64), raw_score=True)
+        return binary_logits(self.scale * scores) if scores.ndim == 1 else scores
+
+
+def open_lightgbm(path: Path, **_: Any) -> OpenModel:
+    """Open a classifier that the `save_model` of a LightGBM booster wrote."""
+    lightgbm = require("lightgbm", "lightgbm")
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        # without the sizes LightGBM splits the text as we do
+        lines = [line for line in lines if not line.startswith("tree_sizes=")]
+        header, *trees = _sections(lines)
+        scale = _check_lightgbm(header, trees)
+        booster = lightgbm.Booster(model_str="\n".join(lines) + "\n")
+    except InputError as error:
+        raise InputError(f"the LightGBM model {path} {error}") from error
+    except Exception as error:  # a damaged file may raise anything
+        raise InputError(f"the LightGBM model {path} cannot be read: {one_line(error)}") from error
+    names = tuple(booster.feature_name())
+    given = names != tuple(f"Column_{i}" for i in range(len(names)))
+    return OpenModel(
+        kind="lightgbm",
+        predict=LightGBMPredictor(booster, scale),
+        expects=Expects((len(names),), "float64", names if given else None, frames=True),
+        notes=(f"LightGBM model of {len(names)} features",),
+    )
+
+
+def _sections(lines: list[str]) -> Iterator[dict[str, str]]:
+    """The settings at the top of a LightGBM file, and those of each tree.
+
+    >>> list(_sections(["tree", "num_class=1", "", "Tree=0", "num_leaves=2", "end of trees", "x=1"]))
+    [{'num_class': '1'}, {'num_leaves': '2'}]
+    """
+    section = dict[str, str]()
+    for line in lines:
+        if line == "end of trees":
+            break
+        name, _, value = line.partition("=")
+        if name == "Tree":
+            yield section
+            section = {}
+        elif "=" in line:
+            _require(name not in section)
+            section[name] = value
+        elif line == "average_output":
+            raise InputError(f"is a random forest of LightGBM: {UNSUPPORTED}")
+    yield section
+
+
+def _check_lightgbm(header: dict[str, str], trees: list[dict[str, str]]) -> float:
+    """Check the trees of a model, and return the scale of its scores."""
+    objective, *settings = header.get("objective", "none").split()
+    if objective not in LIGHTGBM_OBJECTIVES:
+        raise InputError(f"has the objective {objective}, which gives no probabilities of classes")
+    features = int(header["max_feature_idx"]) + 1
+    groups = int(header["num_tree_per_iteration"])
+    _require(features > 0 and len(header["feature_names"].split()) == features)
+    _require(groups == int(header["num_class"]) > 0)
+    _require((objective == "binary") == (groups == 1))
+    _require(len(trees) > 0 and len(trees) % groups == 0)
+    for tree in trees:
+        if int(tree.get("num_cat", 0)) or int(tree.get("is_linear", 0)):
+            raise InputError(f"splits categories or has linear leaves: {UNSUPPORTED}")
+        leaves = int(tree["num_leaves"])
+        _require(leaves > 0 and len(_numbers(tree, "leaf_value", float)) == leaves)
+        if leaves == 1:
+            continue
+        children = np.concatenate([_numbers(tree, "left_child"), _numbers(tree, "right_child")])
+        split = _numbers(tree, "split_feature")
+        _require(len(split) == leaves - 1 and len(children) == 2 * (leaves - 1))
+        _require(len(_numbers(tree, "left_child")) == leaves - 1)
+        _check_children(children[children >= 0], leaves - 1)
+        _require((~children[children < 0] < leaves).all())
+        _check_features(split, features)
+        _require(not (_numbers(tree, "decision_type") & 1).any())  # 1 stands for categories
+    scales = [float(each.partition(":")[2]) for each in settings if each.startswith("sigmoid:")]
+    return scales[0] if scales else 1.0
+
+
+def _numbers(tree: dict[str, str], name: str, kind: type = int) -> NDArray[Any]:
+    return np.array([kind(number) for number in tree[name].split()])
+
+
+# ------------------------------------------------------------------------------ trees
+
+
+def _require(condition: Any) -> None:
+    if not condition:
+        raise InputError("cannot be read: its trees are damaged")
+
+
+def _check_children(children: NDArray[Any], nodes: int) -> None:
+    """Check that children exist and have one parent each: then every path ends in a leaf.
+
+    Args:
+        children: the children of all nodes. Node 0 is the root.
+        nodes: the number of nodes.
+
+    """
+    _require(((children > 0) & (children < nodes)).all())
+    _require(len(np.unique(children)) == len(children))
+
+
+def _check_features(split: NDArray[Any], features: int) -> None:
+    _require(((split >= 0) & (split < features)).all())
