@@ -51,6 +51,7 @@ DISAGREEMENT = "disagreement"
 UNCERTAINTY = "uncertainty"
 SIGNALS = (DISAGREEMENT, UNCERTAINTY)
 VERSION = 1  # of the stored state
+LARGEST_LOG = 600.0  # of a reported e-value: JSON has no infinity
 FEWEST = 100  # inputs of a baseline
 PRIOR = 10  # inputs with the mean signal that each class gets in addition to its own
 
@@ -185,7 +186,9 @@ class Summary:
         """The summary of a batch."""
         counts = np.bincount(signals.predicted, minlength=signals.classes)
         sums: dict[str, NDArray[np.float64]] = {
-            name: 1.0 * np.bincount(signals.predicted, weights=value, minlength=signals.classes)
+            name: np.bincount(signals.predicted, weights=value, minlength=signals.classes).astype(
+                np.float64
+            )
             for name, value in signals.values.items()
         }
         return cls(counts, sums)
@@ -546,7 +549,7 @@ class Monitor:
         begun = max(self.inputs - 1, 0) // self.settings.restart_every
         waiting = 1 / (begun + 2)
         e_values = {
-            name: float(np.exp(wealth.log_sum).mean()) + waiting
+            name: float(np.mean([_exp(each) for each in wealth.log_sum])) + waiting
             for name, wealth in self._wealth.items()
         }
         raised_at = None
@@ -557,7 +560,7 @@ class Monitor:
         return AlarmReport(
             self.inputs,
             float(np.mean(list(e_values.values()))),
-            math.exp(self._log_largest),
+            _exp(self._log_largest),
             self.settings.threshold,
             raised_at,
             signal,
@@ -715,6 +718,10 @@ def _shrunk(counts: NDArray[np.int64], sums: NDArray[np.float64]) -> NDArray[np.
     overall = sums.sum() / counts.sum()
     means: NDArray[np.float64] = (sums + PRIOR * overall) / (counts + PRIOR)
     return means.clip(0, 1)
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(min(logarithm, LARGEST_LOG))
 
 
 def _stored(stored: Mapping[str, Any], name: str) -> Any:
