@@ -17,6 +17,7 @@ from pseudocal.monitor import (
     Signals,
     Summary,
     anytime_interval,
+    uncertainty,
     upper_bound_of_mean,
 )
 
@@ -218,6 +219,18 @@ def test_signals_of_another_model_are_refused() -> None:
 def test_invalid_signals_are_refused(predicted: list, value: list, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Signals(np.array(predicted), 2, {"disagreement": np.array(value)})
+
+
+def test_uncertainty_does_not_depend_on_the_scale_of_the_logits() -> None:
+    logits = np.random.default_rng(0).normal(size=(50, 5))
+    assert uncertainty(0.2 * logits + 7) == pytest.approx(uncertainty(logits))
+    assert uncertainty(0.2 * logits[:, :2]) != pytest.approx(uncertainty(logits[:, :2]))
+
+
+def test_uncertainty_of_impossible_and_equal_classes() -> None:
+    rows = [[1.0, 1.0, -np.inf], [0.0, -np.inf, -np.inf], [2.0, 2.0, 2.0]]
+    assert uncertainty(rows) == pytest.approx([1 / 2, 0, 2 / 3])
+    assert uncertainty([[3.0, 1.0, -np.inf]]) == uncertainty([[5.0, 1.0, -np.inf]])
 
 
 def test_second_model_of_other_classes_is_refused() -> None:
