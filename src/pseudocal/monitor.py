@@ -636,7 +636,8 @@ def uncertainty(logits: ArrayLike) -> NDArray[np.float64]:
     rows = as_logits(logits).astype(np.float64)
     if rows.shape[1] > 2:
         rows = SHARPNESS * _standardised(rows)
-    return np.clip(1 - softmax(rows).max(axis=1), 0, 1).astype(np.float64)
+    signal: NDArray[np.float64] = 1 - softmax(rows).max(axis=1)
+    return signal.clip(0, 1)
 
 
 def _standardised(rows: NDArray[np.float64]) -> NDArray[np.float64]:
