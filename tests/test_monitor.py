@@ -283,6 +283,11 @@ def damaged(stored: dict, *path: str, value: object) -> dict:
         (("reference", "upper", "disagreement"), 7.0),
         (("reference", "expected", "disagreement"), [0.1]),
         (("raised",), [5, "nothing", 0]),
+        (("raised",), [5]),
+        (("settings", "alpha"), "x"),
+        (("settings", "bets"), 5),
+        (("wealth", "disagreement"), 3),
+        (("reference", "expected"), [1]),
     ],
 )
 def test_damaged_state_is_refused(path: tuple, value: object) -> None:

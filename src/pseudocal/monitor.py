@@ -590,6 +590,15 @@ class Monitor:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Monitor:
         """The monitor that `as_json` returned; it goes on where that one stopped."""
+        try:
+            return cls._from_json(stored)
+        except InputError:
+            raise
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError("the stored monitor is damaged; start a new one") from error
+
+    @classmethod
+    def _from_json(cls, stored: Mapping[str, Any]) -> Monitor:
         if _stored(stored, "version") != VERSION:
             raise InputError(
                 f"expected a monitor of version {VERSION}, got {stored['version']!r}; start a new one"
