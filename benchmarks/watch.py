@@ -376,7 +376,7 @@ def shift_table(
 
 def label_table() -> None:
     """Print how often the interval misses, and how wide it is."""
-    print("| accuracy | misses at any of 2,000 labels | half width after 50 | after 200 |")
+    print("| accuracy | misses at any look within 2,000 labels | half width after 50 | after 200 |")
     print("|---|---|---|---|")
     looks = [*range(1, 60), *range(60, 2001, 20)]
     for accuracy in (0.3, 0.6, 0.9, 0.98):
