@@ -117,7 +117,9 @@ def usage_of(model: AboutModel, temperature: float, *, segments: bool = False) -
     snippet = LOGITS
     if model.files:
         snippet = SNIPPETS.get(model.recipe, EXPORTED)
-    elif model.kind in ("lightgbm", "sklearn", "xgboost"):
+    elif model.kind == "sklearn":
+        snippet = SKLEARN
+    elif model.kind in ("lightgbm", "xgboost"):
         snippet = SNIPPETS[model.recipe]
     if segments:
         snippet = snippet.replace("ForImageClassification", "ForSemanticSegmentation")
