@@ -26,7 +26,7 @@ from pseudocal.app.report.record import (
     Report,
     Threshold,
 )
-from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SNIPPETS
+from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SKLEARN, SNIPPETS
 from pseudocal.app.report.summaries import (
     BINS,
     THRESHOLDS,
