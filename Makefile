@@ -59,11 +59,11 @@ test: check
 test-all: check
 	$(BIN)/pytest -n 2 --dist worksteal -q -m ''
 
-# Tests and examples that need an optional package are skipped; density.py adapts scikit-learn.
+# Tests and examples that need an optional package are skipped; importance.py adapts scikit-learn.
 test-core: $(CORE_READY)
 	$(CORE)/bin/python -c "import numpy, scipy; print('NumPy', numpy.__version__, 'SciPy', scipy.__version__)"
 	$(CORE)/bin/pytest -n 2 --dist worksteal -q --doctest-ignore-import-errors \
-		--ignore-glob '*/density.py' $(CORE_TESTS) $(CORE_EXAMPLES)
+		--ignore-glob '*/importance.py' $(CORE_TESTS) $(CORE_EXAMPLES)
 
 docs: setup
 	$(BIN)/python benchmarks/gallery.py docs/gallery
