@@ -73,7 +73,7 @@ def measure(folder: Path) -> dict[str, NDArray[np.float64]]:
     for x in batches:
         predict(x)
     forward = clock() - started
-    mixup_samples = forward * result["mixup"] / len(inputs)
+    mixup_samples = forward * result["mixup_samples"] / len(inputs)
     return {"decode": decode, "forward": forward, "forward_mixup": mixup_samples, "total": total}
 
 
