@@ -44,7 +44,7 @@ HEADLINE_SENTENCES: dict[str, tuple[Values, str]] = {
     ),
     "estimated_unconfirmed": (
         {"level": 0.9992, "after": 0.77},
-        "Predictions made at more than 99% confidence may be right only 77% of the time (an "
+        "Predictions made at more than 99% confidence may be right 77% of the time (an "
         "unconfirmed estimate, no labels used). After calibration they read 77%.",
     ),
     "estimated_from_labels": (

@@ -290,7 +290,8 @@ def open_function(name: str, *, device: str = "cpu", here: bool = True, **_: Any
         for part in attribute.split("."):
             model = getattr(model, part)
     except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty part
-        raise InputError(f"the model {name} cannot be imported: {error}") from error
+        where = "" if here else "; a name from a file is not looked up in the current folder"
+        raise InputError(f"the model {name} cannot be imported: {error}{where}") from error
     model = _made_once(model, name)
     if is_classifier(model):
         return of_classifier(model)

@@ -59,7 +59,7 @@ HEADLINES: dict[HeadlineCode, str] = {
         AT + "an estimated {after:confidence} of the time (no labels used)." + THEY_READ
     ),
     HeadlineCode.ESTIMATED_UNCONFIRMED: (
-        "Predictions made at {level:confidence} confidence may be right only {after:confidence} "
+        "Predictions made at {level:confidence} confidence may be right {after:confidence} "
         "of the time (an unconfirmed estimate, no labels used)." + THEY_READ
     ),
     HeadlineCode.ESTIMATED_FROM_LABELS: (
