@@ -379,7 +379,7 @@ OF_LABELS: list[tuple[str, str, float, MeasuredEvidence, dict[str, float]]] = [
         evidence(-0.1, 0.1, outside=0.06, gap_before=-0.2),
         {"gap": -0.2},
     ),
-    ("labels_undecided", "caution", 0.2, evidence(-0.1, 0.5, narrow=0.2), {"more": 63.0}),
+    ("labels_undecided", "caution", 0.2, evidence(-0.1, 0.5, narrow=0.2), {"more": 70.0}),
     (
         "labels_moved_away",
         "caution",

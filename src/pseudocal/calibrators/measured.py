@@ -60,7 +60,7 @@ def judge_temperature(
     >>> evidence = MeasuredEvidence(-0.1, 0.5, narrow=0.2, gap_before=0.1, gap_after=0.0, labels=50)
     >>> verdict, reason, more = judge_temperature(0.2, evidence)
     >>> verdict, str(reason.code), more
-    ('caution', 'labels_undecided', 63)
+    ('caution', 'labels_undecided', 70)
 
     A model of two classes whose confidence is always near 50% and that is right less often than
     chance:
@@ -114,18 +114,18 @@ def judge_temperature(
 
 
 def more_labels(n: int, low: float, high: float, narrow: float) -> int:
-    """An estimate of how many more labels would settle the verdict.
+    """An estimate of how many more labels would settle the verdict, in steps of ten.
 
     The width of an interval of log T from `low` to `high` shrinks with the square root of n. The
     verdict is clear when one end reaches zero, or when half of the width is at most `narrow`.
 
-    >>> more_labels(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5
-    63
+    >>> more_labels(50, -0.1, 0.5, narrow=0.2)     # (0.3 / 0.2)^2 times 50 are 112.5: 63 more
+    70
     """
     centre = (low + high) / 2
     half = (high - low) / 2
     needed = n * (half / max(abs(centre), narrow)) ** 2
-    return max(1, math.ceil(needed) - n)
+    return 10 * max(1, math.ceil((needed - n) / 10))
 
 
 @dataclass(frozen=True)
