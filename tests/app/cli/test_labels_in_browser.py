@@ -82,8 +82,12 @@ def labelled_in(browser: Any, page: Path, size: str, way: str, to: Path) -> list
     tab.goto(page.as_uri())
     for number in said[:10]:
         label(tab, way, number)
-    tab.get_by_text("10 of 20 labelled").wait_for()  # before the page is reloaded
-    tab.reload()
+    tab.get_by_text("10 of 20 labelled").wait_for()
+    for _ in range(10):  # the browser stores labels in the background
+        tab.wait_for_timeout(300)
+        tab.reload()
+        if tab.locator("#where").text_content() == "Label 20 images: 11 of 20":
+            break
     assert tab.locator("#where").text_content() == "Label 20 images: 11 of 20"
     for number in said[10:]:
         label(tab, way, number)

@@ -141,7 +141,11 @@ def test_twenty_images(label_page, photographs, size, way):
         assert tab.locator("#name").text_content() == inputs[i].name
         give(tab, way, said[i])
 
-    tab.reload()
+    for _ in range(10):  # the browser stores labels in the background
+        tab.wait_for_timeout(300)
+        tab.reload()
+        if tab.locator("#where").text_content() == "Label 20 images: 11 of 20":
+            break
     assert tab.locator("#where").text_content() == "Label 20 images: 11 of 20"
     assert tab.locator("#count").text_content() == "10 of 20 labelled"
     tab.close()
@@ -205,6 +209,7 @@ def test_back_skip_and_undo(label_page):
     assert where.text_content() == "Label 4 inputs: 1 of 4"
     assert tab.locator("[aria-pressed=true]").inner_text().startswith("cat")
     assert tab.locator("#undo").is_enabled()
+    tab.wait_for_timeout(500)  # the browser stores labels in the background
     tab.reload()  # what was undone is not stored either
     assert tab.locator("#count").text_content() == "1 of 4 labelled"
     tab.keyboard.press("End")  # no key of this page
