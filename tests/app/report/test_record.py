@@ -141,7 +141,7 @@ def test_what_does_not_fit_together_is_refused(contents, load):
         ),
         (segmented, ("maps", 0, "before"), "file:///etc/passwd", "an image must be a data URL"),
         (plain, ("trust", "verdict"), "perhaps", r"`\$\.trust\.verdict`"),
-        (plain, ("facts", 0, "code"), "rumour", r"`\$\.facts\[0\]\.code`"),
+        (plain, ("facts", 0, "code"), "rumour", r"rumour.* - at `\$\.facts\[0\]`"),
         (plain, ("facts", 0, "values"), {}, "unreadable does not go with the values"),
         (plain, ("headline", "values"), {}, "estimated does not go with the values"),
         (refined, ("labels", "verdict"), "perhaps", r"`\$\.labels\.verdict`"),

@@ -95,10 +95,9 @@ def _accuracy(report: Report) -> str:
     if known is None:
         return "-"
     source = "labels"
-    if known.how == "estimated":
+    if report.labels is None:
         source = f"estimated from {estimate_source(report)}"
-    interval = known.interval
-    return f"{interval.value:.0%}, {interval.low:.0%} to {interval.high:.0%} ({source})"
+    return f"{known.value:.0%}, {known.low:.0%} to {known.high:.0%} ({source})"
 
 
 def _percent(value: float | None) -> str:

@@ -36,7 +36,7 @@ from pseudocal.app.report.summaries import (
     Tally,
     judged_temperature,
 )
-from pseudocal.app.report.wording import Headline, HeadlineCode
+from pseudocal.app.report.wording import Headline
 from pseudocal.app.run import AboutData, AboutModel, Timing
 from pseudocal.arrays import InputError, Labelled, cores
 from pseudocal.calibrators import Calibration
@@ -83,7 +83,7 @@ def report_of(
     confidence = _histogram(summary.tally)
     report = Report(
         headline=Headline(
-            HeadlineCode.MEAN_CONFIDENCE,
+            "mean_confidence",
             {"before": confidence.mean_before, "after": confidence.mean_after},
         ),
         model=model,

@@ -37,7 +37,6 @@ def page(report: Report) -> str:
 
     """
     judged = report.labels or report.trust
-    known = known_accuracy(report)
     diagrams = report.reliability
     html: str = templates()["page.html"].render(
         report=report,
@@ -46,7 +45,7 @@ def page(report: Report) -> str:
         nothing_fitted=wording.NOTHING_FITTED,
         contradicted=is_contradicted(report),
         second_opinions=second_opinions(report),
-        known=None if known is None else known.how,
+        known=known_accuracy(report),
         estimate_source=estimate_source(report),
         tracks=accuracy_and_confidence(report),
         effect=wording.EFFECTS[effect_of(report.calibration, report.verdict)],
