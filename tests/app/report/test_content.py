@@ -87,9 +87,9 @@ def test_labels_outrank_the_verdict_without_labels(made):
         "do not apply",
         *["apply"] * 2,
     )
-    first = accuracy_and_confidence(report).tracks[0]
+    first = next(accuracy_and_confidence(report))
     assert first.label == "Accuracy, 49 labels"
-    assert first.value.startswith(f"{labels.accuracy.value:.0%} (")
+    assert first.text.startswith(f"{labels.accuracy.value:.0%} (")
     html = page(report)
     assert "Verdict, measured on 49 labels" in html
     assert str(labels.reasons[0]) in html
@@ -144,12 +144,17 @@ def test_the_page_states_the_verdict_and_its_reasons_once(made):
 
 def test_the_estimated_accuracy_is_drawn_to_scale(made):
     report = made.make_report(labelled=True)
-    estimated, before, after, measured = accuracy_and_confidence(report).tracks
-    assert estimated.bar == pytest.approx((14 + 0.46 * 332, 0.24 * 332), abs=0.01)
-    assert before.x == pytest.approx(14 + report.confidence.mean_before * 332, abs=0.01)
-    assert after.value == f"{report.confidence.mean_after:.1%}"
-    assert measured.value == f"{report.metrics[-1].before.value:.1%}"
-    assert len(accuracy_and_confidence(made.make_report()).tracks) == 3
+    estimated, before, after, measured = accuracy_and_confidence(report)
+    html = page(report)
+    interval = html.partition('<rect class="interval" ')[2].partition("/>")[0]
+    x, width = (float(re.search(rf'{name}="(.*?)"', interval)[1]) for name in ("x", "width"))
+    assert (x, width) == pytest.approx((14 + 0.46 * 332, 0.24 * 332), abs=0.01)
+    mark = float(re.search(r'<path class="before" d="M(\S+)', html)[1])
+    assert mark == pytest.approx(14 + report.confidence.mean_before * 332, abs=0.01)
+    assert (estimated.text, before.kind) == ("58% (46% to 70%)", "before")
+    assert after.text == f"{report.confidence.mean_after:.1%}"
+    assert measured.text == f"{report.metrics[-1].before.value:.1%}"
+    assert len(list(accuracy_and_confidence(made.make_report()))) == 3
 
 
 def test_a_report_without_a_verdict_is_drawn(made):

@@ -53,7 +53,7 @@ def test_a_rejected_temperature_is_one_everywhere(made):
 def test_a_rejection_shows_what_the_temperature_would_have_done(made):
     report = made.make_report(verdict="do not apply", labelled=True)
     run = made.make_run(verdict="do not apply", labelled=True)
-    assert [track.label for track in accuracy_and_confidence(report).tracks] == [
+    assert [track.label for track in accuracy_and_confidence(report)] == [
         "Estimated accuracy",
         "Mean confidence",
         "With the rejected T = 2.9",

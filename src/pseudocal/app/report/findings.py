@@ -17,7 +17,6 @@ FEW_MIXED = 0.1  # a fraction of pairs
 CONFIRMED = ("apply", "already calibrated")  # verdicts
 
 
-
 # ------------------------------------------------------------------------------ the accuracy
 
 

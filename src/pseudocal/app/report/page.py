@@ -8,14 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pseudocal.app.report import wording
-from pseudocal.app.report.figures import (
-    accuracy_and_confidence,
-    frame,
-    histogram,
-    reliability_diagrams,
-    risk_coverage,
-)
+from pseudocal.app.report import figures, wording
 from pseudocal.app.report.findings import (
     effect_of,
     estimate_source,
@@ -47,13 +40,12 @@ def page(report: Report) -> str:
         second_opinions=second_opinions(report),
         known=known_accuracy(report),
         estimate_source=estimate_source(report),
-        tracks=accuracy_and_confidence(report),
+        tracks=list(figures.accuracy_and_confidence(report)),
         effect=wording.EFFECTS[effect_of(report.calibration, report.verdict)],
-        confidences=histogram(report.confidence, report.unit, changed=not report.unchanged),
-        diagrams=reliability_diagrams(report),
-        risk=risk_coverage(report),
+        confidences=figures.histogram(report),
+        diagrams=figures.reliability_diagrams(report),
+        risk=figures.risk_coverage(report),
         intervals=any(one.interval is not None for one in diagrams.before.filled()),
-        frame=frame(),
     )
     return html
 
@@ -71,12 +63,19 @@ def templates() -> dict[str, Any]:
     )
     environment.filters |= {
         "cells": _cells,
+        "chart_x": figures.chart_x,
+        "chart_y": figures.chart_y,
+        "track_x": figures.track_x,
         "number": wording.number,
         "percent": wording.percent,
         "points": wording.points,
         "seconds": wording.seconds,
     }
-    environment.globals["metric_titles"] = wording.METRIC_TITLES
+    environment.globals |= {
+        "frame": figures.FRAME,
+        "metric_titles": wording.METRIC_TITLES,
+        "quarters": figures.QUARTERS,
+    }
     return {name: environment.get_template(name) for name in environment.list_templates()}
 
 
