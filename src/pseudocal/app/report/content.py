@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,8 @@ from pseudocal.app.report.snippets import EXPORTED, LOGITS, REJECTED, SKLEARN, S
 from pseudocal.app.report.summaries import (
     BINS,
     THRESHOLDS,
-    Candidate,
-    ClassScores,
+    Seen,
     Summary,
-    Tally,
     judged_temperature,
 )
 from pseudocal.app.report.wording import Headline
@@ -48,11 +47,9 @@ from pseudocal.scaling import TemperatureScaling
 CLASSES_SHOWN = 60
 NOISE_DRAWS = 100  # random outcomes of a perfectly calibrated model, whose ECE is averaged
 NO_BINS = Bins((0.0, 1.0), (0,), (None,), (None,), (None,), (None,), 0.0)  # of nothing
-SHOWN_TEXT = 160  # characters of a text that is shown
 COUNTS = ("pairs", "mixup_samples", "forward_passes")
 MEASURED: tuple[Any, ...] = ("ece", "nll", "brier", "accuracy")
 MEASURED_OF_IMAGES: tuple[Any, ...] = (*MEASURED, "miou")
-Seen = Outcomes | Segmented  # what the metrics need to know about inputs or images
 
 
 def report_of(
@@ -80,7 +77,7 @@ def report_of(
     usage = REJECTED
     if calibration.refused is None:
         usage = usage_of(model, calibration.temperature, segments=summary.unit == "pixels")
-    confidence = _histogram(summary.tally)
+    confidence = _histogram(summary)
     report = Report(
         headline=Headline(
             "mean_confidence",
@@ -93,12 +90,12 @@ def report_of(
         trust=calibration.trust,
         labels=calibration.measured,
         confidence=confidence,
-        classes=_class_rows(summary),
-        selection=_selection(summary.tally),
+        classes=class_rows(summary),
+        selection=selection_of(summary),
         reliability=reliability,
         metrics=metrics,
-        examples=_examples(summary.tally, changed=calibration.temperature != 1),
-        maps=summary.maps,
+        examples=_examples(summary),
+        maps=tuple(summary.maps),
         usage=usage,
         settings=calibration.settings,
         versions=calibration.versions,
@@ -144,66 +141,52 @@ def _fit(calibration: Calibration) -> Fit:
     )
 
 
-def _histogram(tally: Tally) -> Histogram:
-    count, before, after, _ = np.sum(tally.by_class, axis=1).tolist()
-    filled = np.where(tally.histogram[0] > 0, tally.histogram[0], np.nan)
+def _histogram(summary: Summary) -> Histogram:
+    count, before, after, _ = np.sum(summary.by_class, axis=1).tolist()
+    filled = np.where(summary.histogram[0] > 0, summary.histogram[0], np.nan)
     return Histogram(
         edges=tuple(equal_width(BINS).tolist()),
-        before=tuple(np.rint(tally.histogram[0]).astype(int).tolist()),
-        after=tuple(np.rint(tally.histogram[1]).astype(int).tolist()),
-        confidence_before=_finite(tally.moved[0] / filled),
-        confidence_after=_finite(tally.moved[1] / filled),
+        before=tuple(np.rint(summary.histogram[0]).astype(int).tolist()),
+        after=tuple(np.rint(summary.histogram[1]).astype(int).tolist()),
+        confidence_before=_finite(summary.moved[0] / filled),
+        confidence_after=_finite(summary.moved[1] / filled),
         mean_before=before / count,
         mean_after=after / count,
     )
 
 
-def _class_rows(summary: Summary) -> tuple[ClassRow, ...]:
+def class_rows(summary: Summary) -> tuple[ClassRow, ...]:
     """The classes that are predicted most often; of a segmentation model, all predicted classes."""
-    sums = summary.tally.by_class
-    count = sums[0]
+    count = summary.by_class[0]
     predicted = np.flatnonzero(count).tolist()
-    scores = summary.class_scores()
     if summary.unit == "inputs":
         predicted = sorted(predicted, key=lambda i: -count[i])[:CLASSES_SHOWN]
+    total = float(count.sum())
     rows = []
     for i in predicted:
+        n, before, after, right = summary.by_class[:, i].tolist()
         name = class_name(i, summary.classes)
-        row = _class_row(name, sums[:, i].tolist(), float(count.sum()))
-        rows.append(row if scores is None else _with_scores(row, scores[i]))
+        precision = None if math.isnan(right) else right / n
+        rows.append(ClassRow(name, n / total, before / n, after / n, precision))
+    old, new = summary.seen() or (None, None)
+    if isinstance(old, Segmented) and isinstance(new, Segmented):
+        scores = list(zip(old.classes(), new.classes(), strict=True))
+        for k, i in enumerate(predicted):
+            rows[k] = _with_scores(rows[k], *scores[i])
     return tuple(rows)
 
 
-def _class_row(name: str, sums: list[float], total: float) -> ClassRow:
-    """A class from its sums.
-
-    >>> _class_row("dog", [4.0, 3.2, 2.8, 3.0], total=8.0)
-    ClassRow(name='dog', fraction=0.5, before=0.8, after=0.7, precision=0.75, iou=None,
-    ece_before=None, ece_after=None)
-    """
-    count, before, after, right = sums
-    precision = None if math.isnan(right) else right / count
-    return ClassRow(name, count / total, before / count, after / count, precision)
-
-
-def _with_scores(row: ClassRow, scores: ClassScores) -> ClassRow:
-    precision, iou, ece_before, ece_after = _finite(scores)
+def _with_scores(row: ClassRow, old: dict[str, Any], new: dict[str, Any]) -> ClassRow:
+    """A class of a segmentation model with its scores before and after calibration."""
+    precision, iou, ece_before, ece_after = _finite(
+        [old["precision"], old["iou"], old["ece"], new["ece"]]
+    )
     return replace(row, precision=precision, iou=iou, ece_before=ece_before, ece_after=ece_after)
 
 
-def _selection(tally: Tally) -> tuple[Threshold, ...]:
-    """Coverage and error at each threshold that any prediction reaches.
-
-    >>> tally = Tally()
-    >>> confidence = np.array([0.9, 0.6])
-    >>> tally.add(np.array([0, 1]), (confidence, confidence), 2, right=np.array([True, False]))
-    >>> first, *_, last = _selection(tally)
-    >>> first.coverage, round(first.expected_error, 3), first.error
-    (1.0, 0.25, 0.5)
-    >>> last.threshold, last.coverage, round(last.expected_error, 3), last.error
-    (0.9, 0.5, 0.1, 0.0)
-    """
-    from_above = tally.selection[:, ::-1].cumsum(axis=1)[:, ::-1]
+def selection_of(summary: Summary) -> tuple[Threshold, ...]:
+    """Coverage and error at each threshold that any prediction reaches."""
+    from_above = summary.selection[:, ::-1].cumsum(axis=1)[:, ::-1]
     count, confidence, right = from_above.tolist()
     rows = []
     for k, threshold in enumerate(THRESHOLDS):
@@ -214,29 +197,18 @@ def _selection(tally: Tally) -> tuple[Threshold, ...]:
     return tuple(rows)
 
 
-def _examples(tally: Tally, *, changed: bool) -> Examples:
+def _examples(summary: Summary) -> Examples:
     """The examples with their images; if T = 1, none has changed."""
-    shown = tally.shown if changed else tally.shown | {"changed": []}
+    shown = dict(summary.shown)
+    if summary.calibration.temperature == 1:
+        shown["changed"] = []
     with ThreadPoolExecutor(cores()) as pool:  # most of the work is decoding images
         return Examples(**{key: tuple(pool.map(_example, each)) for key, each in shown.items()})
 
 
-def _example(one: Candidate) -> Example:
-    image_file = None if one.image_file is None else thumbnail(one.image_file)
-    text = None if one.text is None else _beginning(one.text)
-    return Example(
-        one.name, one.class_name, one.before, one.after, image_file, one.true_class, text
-    )
-
-
-def _beginning(text: str) -> str:
-    r"""Return the beginning of a text on one line.
-
-    >>> _beginning("Nice,\n but late."), len(_beginning("very " * 100))
-    ('Nice, but late.', 160)
-    """
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_TEXT else line[: SHOWN_TEXT - 3] + "..."
+def _example(one: tuple[Example, Path | None]) -> Example:
+    example, path = one
+    return replace(example, thumbnail=None if path is None else thumbnail(path))
 
 
 def measure(

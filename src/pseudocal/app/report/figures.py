@@ -8,13 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import SimpleNamespace
+from typing import NamedTuple
 
 from pseudocal.app.report.findings import known_accuracy
 from pseudocal.app.report.record import Bins, FilledBin, Report
 
-# the frame of a chart; numbers on hover are shown above it
-FRAME = SimpleNamespace(width=360, height=250, left=44, right=350, top=34, bottom=206)
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 # where the tracks beside the verdict begin and end
 TRACK_LEFT = 14
@@ -24,6 +22,20 @@ Ticks = tuple[tuple[float, str], ...]  # a value, and its text
 
 
 # ------------------------------------------------------------------------------ charts
+
+
+class Frame(NamedTuple):
+    """The frame of a chart; numbers on hover are shown above it."""
+
+    width: int = 360
+    height: int = 250
+    left: int = 44
+    right: int = 350
+    top: int = 34
+    bottom: int = 206
+
+
+FRAME = Frame()
 
 
 @dataclass(frozen=True)

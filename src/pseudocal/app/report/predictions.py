@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +17,6 @@ from pseudocal.arrays import Floats, Logits, softmax
 from pseudocal.calibrators import Calibration
 from pseudocal.extras import require
 from pseudocal.files import replacing
-from pseudocal.metrics.images import ImageRow
 from pseudocal.passes import block_starts, let_go
 from pseudocal.stored import StoredArray
 
@@ -108,29 +107,34 @@ def row_table(names: Sequence[str], seen: Confidences, classes: Sequence[str]) -
 
 
 def image_table(
-    names: Sequence[str], rows: Sequence[ImageRow], classes: Sequence[str]
+    names: Sequence[str],
+    fractions: NDArray[Any],
+    before: NDArray[Any],
+    after: NDArray[Any],
+    classes: Sequence[str],
 ) -> PredictionTable:
     """Make a table with one row per image of a segmentation model.
 
-    >>> row = ImageRow(np.array([0.25, 0.75]), 0.9, 0.8)
-    >>> image_table(["a.png"], [row], ["sky", "road"])["class_fraction"]
-    array([0.75])
+    >>> table = image_table(["a.png"], np.array([[0.25, 0.75]]), [0.9], [0.8], ["sky", "road"])
+    >>> table["class_name"], table["class_fraction"]
+    (['road'], array([0.75]))
 
     Args:
         names: the name of each image.
-        rows: the class fractions and mean confidences of each image.
+        fractions: the fraction of pixels of each class, `(n, classes)`.
+        before: the mean confidence of each image before calibration.
+        after: the same after calibration.
         classes: the class names, as far as they are known.
 
     """
-    fractions = np.stack([row.fractions for row in rows])
     top = fractions.argmax(axis=1)
     return {
         "file": list(names),
         "class": top,
         "class_name": _names(top, classes),
         "class_fraction": fractions.max(axis=1),
-        "confidence_before": np.array([row.before for row in rows]),
-        "confidence_after": np.array([row.after for row in rows]),
+        "confidence_before": np.asarray(before),
+        "confidence_after": np.asarray(after),
         "fractions": fractions,
     }
 
@@ -149,9 +153,7 @@ def _names(numbers: NDArray[Any], classes: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def writing_predictions(
-    folder: Path, kind: str | None = None
-) -> Iterator[Callable[[PredictionTable], None]]:
+def writing_predictions(folder: Path, kind: str) -> Iterator[Callable[[PredictionTable], None]]:
     """Write `predictions.parquet` or `predictions.csv` part by part; the file is whole or absent.
 
     All parts have the same columns, and may be small.
@@ -163,25 +165,9 @@ def writing_predictions(
     ...     print((Path(folder) / "predictions.csv").read_text(), end="")
     "file","class"
     "a.png",1
-
-    Args:
-        folder: the folder to write it to.
-        kind: "parquet" or "csv"; None for parquet if pyarrow is installed, else CSV.
-
     """
-    kind = kind or default_table()
-    waiting = list[PredictionTable]()
-    with replacing(folder / f"predictions.{kind}") as path, WRITERS[kind](path) as append:
-
-        def write(table: PredictionTable) -> None:
-            waiting.append(table)
-            if sum(len(part["file"]) for part in waiting) >= ROWS_AT_ONCE:
-                append(_joined(waiting))
-                waiting.clear()
-
+    with replacing(folder / f"predictions.{kind}") as path, WRITERS[kind](path) as write:
         yield write
-        if waiting:
-            append(_joined(waiting))
 
 
 def default_table() -> str:
@@ -189,35 +175,30 @@ def default_table() -> str:
     return "parquet" if find_spec("pyarrow") else "csv"
 
 
-def _joined(tables: list[PredictionTable]) -> PredictionTable:
-    columns = {name: [table[name] for table in tables] for name in tables[0]}
-    return {name: _column(parts) for name, parts in columns.items()}
-
-
-def _column(parts: list[Any]) -> list[str] | NDArray[Any]:
-    if isinstance(parts[0], list):
-        return [text for part in parts for text in part]
-    return np.concatenate(parts)
-
-
 @contextmanager
 def _parquet_writer(path: Path) -> Iterator[Callable[[PredictionTable], None]]:
     pa = require("pyarrow", "parquet")
     pq = require("pyarrow.parquet", "parquet")
-    opened: list[Any] = []  # the first part tells the schema
+    waiting: list[Any] = []  # parts that will be written together
+    with ExitStack() as stack:
+        writer: Any = None
 
-    def append(part: PredictionTable) -> None:
-        columns = [_arrow(pa, column) for column in part.values()]
-        table = pa.Table.from_arrays(columns, names=list(part))
-        if not opened:
-            opened.append(pq.ParquetWriter(path, table.schema))
-        opened[0].write_table(table)
+        def write() -> None:
+            nonlocal writer
+            if writer is None:  # the first part tells the schema
+                writer = stack.enter_context(pq.ParquetWriter(path, waiting[0].schema))
+            writer.write_table(pa.concat_tables(waiting))
+            waiting.clear()
 
-    try:
+        def append(part: PredictionTable) -> None:
+            columns = [_arrow(pa, column) for column in part.values()]
+            waiting.append(pa.Table.from_arrays(columns, names=list(part)))
+            if sum(map(len, waiting)) >= ROWS_AT_ONCE:
+                write()
+
         yield append
-    finally:
-        for writer in opened:
-            writer.close()
+        if waiting:
+            write()
 
 
 def _arrow(pa: Any, column: list[str] | NDArray[Any]) -> Any:

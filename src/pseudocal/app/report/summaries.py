@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pseudocal.app.report.images import map_images
 from pseudocal.app.report.predictions import Confidences, class_name
-from pseudocal.app.report.record import MapImages, Unit
-from pseudocal.arrays import Labelled, Labels, Logits, Maps
+from pseudocal.app.report.record import Example, MapImages, Unit
+from pseudocal.arrays import Labels, Logits, Maps
 from pseudocal.calibrators import Calibration
 from pseudocal.metrics import Outcomes, Segmented
-from pseudocal.metrics.images import ImageRow
 from pseudocal.metrics.outcomes import bin_of, equal_width
 from pseudocal.passes import Doubles
 from pseudocal.scaling import TemperatureScaling
@@ -27,42 +28,33 @@ THRESHOLDS = (0.0, *(np.arange(30, 90, 5) / 100).tolist(), 0.9, 0.95, 0.97, 0.98
 EXAMPLES = 12  # inputs in each list of examples
 MAPS = 6  # images that are shown pixel by pixel
 JOINED = 256  # images whose sums are joined, since joined sums take less memory
+SHOWN_TEXT = 160  # characters of a text that is shown
 
-
-class Candidate(NamedTuple):
-    """An input that may be shown as an example, with its confidence before and after."""
-
-    name: str
-    class_name: str
-    before: float
-    after: float
-    image_file: Path | None = None
-    true_class: str | None = None
-    text: str | None = None
-
-
-class ClassScores(NamedTuple):
-    """The scores of a class of a segmentation model; NaN where they are undefined."""
-
-    precision: float
-    iou: float
-    ece_before: float
-    ece_after: float
-
-
-ORDERS = {
-    "changed": lambda one: -abs(one.after - one.before),
-    "least_confident": lambda one: one.after,
+# lists of examples, each with a key of the confidences before and after: the smallest are shown
+ORDERS: dict[str, Callable[[Any, Any], Any]] = {
+    "changed": lambda before, after: -abs(after - before),
+    "least_confident": lambda before, after: after,
 }
+Seen = Outcomes | Segmented  # what the metrics need to know about inputs or images
 
 
 @dataclass(eq=False)
-class Tally:
-    """Sums over predictions, and the best examples.
+class Summary:
+    """Sums over predictions, built part by part, and the best examples.
 
-    Its size does not grow with the number of inputs.
+    Without ground truth, its size does not grow with the number of inputs.
+
+    >>> from pseudocal import TemperatureScaling
+    >>> summary = Summary(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
+    >>> logits = np.array([[0.0, np.log(9.0)]])
+    >>> summary.add_rows(logits, Confidences.of(logits, summary.calibration), ["a.png"])
+    >>> summary.shown["changed"][0][0].class_name
+    'dog'
 
     Attributes:
+        calibration: the calibration to apply.
+        classes: the class names, as far as they are known.
+        unit: what is predicted: inputs, or the pixels of images.
         histogram: predictions in each bin of confidence before and after, `(2, bins)`.
         moved: sums of the confidences before and after of the predictions in each bin before, `(2,
             bins)`.
@@ -70,106 +62,39 @@ class Tally:
             many are right, `(4, classes)`; NaN if that is not known.
         selection: predictions by the largest threshold that they reach after calibration, the sums
             of their confidences after, and how many are right, `(3, thresholds)`.
-        shown: the best candidates for each list of examples, best first.
-
-    """
-
-    histogram: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
-    moved: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
-    by_class: Any = 0.0
-    selection: Doubles = field(default_factory=lambda: np.zeros((3, len(THRESHOLDS))))
-    shown: dict[str, list[Candidate]] = field(default_factory=lambda: {key: [] for key in ORDERS})
-
-    def add(
-        self,
-        predicted: NDArray[Any],
-        both: tuple[Doubles, Doubles],
-        classes: int,
-        *,
-        weights: NDArray[Any] | None = None,
-        right: NDArray[Any] | None = None,
-    ) -> None:
-        """Add predictions.
-
-        Args:
-            predicted: the predicted class of each input or pixel.
-            both: their confidences before and after calibration.
-            classes: the number of classes.
-            weights: their weights; None if they count alike.
-            right: which are right; None if unknown.
-
-        """
-        if weights is None:
-            weights = np.ones(len(predicted))
-        known = np.full(len(predicted), np.nan) if right is None else right * weights
-        before, after = both
-        bins = bin_of(before, equal_width(BINS))
-        bins_after = bin_of(after, equal_width(BINS))
-        level = np.searchsorted(THRESHOLDS, after, side="right") - 1
-        sums = (weights, before * weights, after * weights, known)
-        self.histogram[0] += np.bincount(bins, weights, BINS)
-        self.histogram[1] += np.bincount(bins_after, weights, BINS)
-        self.moved[0] += np.bincount(bins, before * weights, BINS)
-        self.moved[1] += np.bincount(bins, after * weights, BINS)
-        by_class = [np.bincount(predicted, part, classes) for part in sums]
-        self.by_class = self.by_class + np.stack(by_class)
-        kept = (weights, after * weights, known)
-        self.selection += [np.bincount(level, part, len(THRESHOLDS)) for part in kept]
-
-    def consider(self, candidates: Sequence[Candidate]) -> None:
-        """Keep the best candidates so far; on ties, the earlier one."""
-        for key, order in ORDERS.items():
-            self.shown[key] = sorted((*self.shown[key], *candidates), key=order)[:EXAMPLES]
-
-
-@dataclass(eq=False)
-class RowSummary:
-    """The summary of a classifier's predictions, built chunk by chunk.
-
-    >>> from pseudocal import TemperatureScaling
-    >>> summary = RowSummary(Calibration("pseudocal", TemperatureScaling(2.0)), ["cat", "dog"])
-    >>> logits = np.array([[0.0, np.log(9.0)]])
-    >>> summary.add(logits, Confidences.of(logits, summary.calibration), ["a.png"])
-    >>> summary.tally.shown["changed"][0].class_name
-    'dog'
-
-    Attributes:
-        calibration: the calibration to apply.
-        classes: the class names, as far as they are known.
-        tally: the sums so far.
+        shown: the best examples of each list with their image files, best first.
+        maps: a few images, pixel by pixel.
 
     """
 
     calibration: Calibration
     classes: Sequence[str] = ()
-    tally: Tally = field(default_factory=Tally)
-    _outcomes: list[tuple[Outcomes, Outcomes]] = field(default_factory=list)
+    unit: Unit = "inputs"
+    histogram: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
+    moved: Doubles = field(default_factory=lambda: np.zeros((2, BINS)))
+    by_class: Any = 0.0
+    selection: Doubles = field(default_factory=lambda: np.zeros((3, len(THRESHOLDS))))
+    shown: dict[str, list[tuple[Example, Path | None]]] = field(
+        default_factory=lambda: {key: [] for key in ORDERS}
+    )
+    maps: list[MapImages] = field(default_factory=list)
+    _measured: list[tuple[Any, Any]] = field(default_factory=list)
 
-    unit: ClassVar[Unit] = "inputs"
-
-    @property
-    def maps(self) -> tuple[MapImages, ...]:
-        """None: a classifier has no maps."""
-        return ()
-
-    def class_scores(self) -> None:
-        """None: the sums have the precision of each class already."""
-
-    def add(
+    def add_rows(
         self,
         logits: Logits,
-        confidences: Confidences,
+        seen: Confidences,
         names: Sequence[str],
         *,
         image_files: Sequence[Path | None] | None = None,
         texts: Sequence[str] | None = None,
         ground_truth: Labels | None = None,
     ) -> None:
-        """Add some rows.
+        """Add some inputs.
 
         Args:
             logits: `(n, classes)`, few enough to be processed at once: see `row_chunks`.
-            confidences: their most likely classes before and after calibration.
+            seen: their most likely classes before and after calibration.
             names: the name of each input.
             image_files: the image file of each input, None for inputs without one.
             texts: the inputs, if they are texts.
@@ -177,105 +102,73 @@ class RowSummary:
                 none.
 
         """
-        predicted = confidences.top[:, 0]
-        before = confidences.before[:, 0].astype(np.float64)
-        after = confidences.after[:, 0].astype(np.float64)
+        predicted = seen.top[:, 0]
         right = None if ground_truth is None else predicted == ground_truth
-        self.tally.add(predicted, (before, after), logits.shape[1], right=right)
-        for i in _best(before, after):
+        self.add_predictions(seen, logits.shape[1], right=right)
+        before = seen.before[:, 0].astype(np.float64)
+        after = seen.after[:, 0].astype(np.float64)
+        best = [np.argsort(key(before, after), kind="stable") for key in ORDERS.values()]
+        for i in sorted({i for rows in best for i in rows[:EXAMPLES].tolist()}):
             true_class = None
             if ground_truth is not None:
                 true_class = class_name(int(ground_truth[i]), self.classes)
-            candidate = Candidate(
+            example = Example(
                 names[i],
                 class_name(int(predicted[i]), self.classes),
                 float(before[i]),
                 float(after[i]),
-                None if image_files is None else image_files[i],
-                true_class,
-                None if texts is None else texts[i],
+                true_class=true_class,
+                text=None if texts is None else _beginning(texts[i]),
             )
-            self.tally.consider([candidate])
+            self.consider(example, None if image_files is None else image_files[i])
         if ground_truth is not None:
-            scaled = TemperatureScaling(judged_temperature(self.calibration))(logits)
-            old = Outcomes.from_logits(logits, ground_truth)
-            new = Outcomes.from_logits(scaled, ground_truth)
-            self._outcomes.append((old, new))
+            self.measure(logits, ground_truth)
 
-    def seen(self) -> tuple[Outcomes, Outcomes] | None:
-        """The outcomes before and after calibration, also with a rejected T.
-
-        None without ground truth.
-        """
-        if not self._outcomes:
-            return None
-        before, after = zip(*self._outcomes, strict=True)
-        return Outcomes.concatenate(before), Outcomes.concatenate(after)
-
-
-@dataclass(eq=False)
-class ImageSummary:
-    """The summary of a segmentation model's predictions, built image by image.
-
-    Attributes:
-        calibration: the calibration to apply.
-        classes: the class names, as far as they are known.
-        tally: the sums so far.
-
-    """
-
-    calibration: Calibration
-    classes: Sequence[str] = ()
-    tally: Tally = field(default_factory=Tally)
-    _maps: list[MapImages] = field(default_factory=list)
-    _sums: list[tuple[Segmented, Segmented]] = field(default_factory=list)
-
-    unit: ClassVar[Unit] = "pixels"
-
-    @property
-    def maps(self) -> tuple[MapImages, ...]:
-        """A few images, pixel by pixel."""
-        return tuple(self._maps)
-
-    def measure(self, image: Maps, mask: NDArray[Any]) -> None:
-        """Add the ground truth of one image, for evaluation only.
+    def add_predictions(
+        self,
+        seen: Confidences,
+        classes: int,
+        *,
+        weights: NDArray[Any] | None = None,
+        right: NDArray[Any] | None = None,
+    ) -> None:
+        """Add predictions of inputs or pixels to the sums.
 
         Args:
-            image: logits `(classes, height, width)`.
-            mask: the true classes `(height, width)`.
+            seen: their most likely classes before and after calibration.
+            classes: the number of classes.
+            weights: their weights; None if they count alike.
+            right: which are right; None if unknown.
 
         """
-        before = Segmented.of(image, mask)
-        after = Segmented.of(image, mask, temperature=judged_temperature(self.calibration))
-        self._sums.append((before, after))
-        if len(self._sums) >= JOINED:
-            self._sums = [self._joined()]
-
-    def add_row(self, name: str, row: ImageRow, *, image_file: Path | None = None) -> None:
-        """Consider one image as an example.
-
-        Args:
-            name: the name of the image.
-            row: its class fractions and mean confidences.
-            image_file: its file.
-
-        """
-        if not np.isnan(row.after):
-            predicted = f"mostly {class_name(int(row.fractions.argmax()), self.classes)}"
-            self.tally.consider([Candidate(name, predicted, row.before, row.after, image_file)])
-
-    def add_sample(self, pixels: Labelled) -> None:
-        """Add the logits of a weighted sample of the pixels of all images.
-
-        Args:
-            pixels: the sample.
-
-        """
-        seen = Confidences.of(pixels.logits, self.calibration)
+        predicted = seen.top[:, 0]
         before = seen.before[:, 0].astype(np.float64)
         after = seen.after[:, 0].astype(np.float64)
-        classes = pixels.logits.shape[1]
-        self.tally.add(seen.top[:, 0], (before, after), classes, weights=pixels.weights)
+        if weights is None:
+            weights = np.ones(len(predicted))
+        known = np.full(len(predicted), np.nan) if right is None else right * weights
+        bins = bin_of(before, equal_width(BINS))
+        bins_after = bin_of(after, equal_width(BINS))
+        level = np.searchsorted(THRESHOLDS, after, side="right") - 1
+        self.histogram[0] += np.bincount(bins, weights, BINS)
+        self.histogram[1] += np.bincount(bins_after, weights, BINS)
+        self.moved[0] += np.bincount(bins, before * weights, BINS)
+        self.moved[1] += np.bincount(bins, after * weights, BINS)
+        sums = (weights, before * weights, after * weights, known)
+        by_class = [np.bincount(predicted, part, classes) for part in sums]
+        self.by_class = self.by_class + np.stack(by_class)
+        kept = (weights, after * weights, known)
+        self.selection += [np.bincount(level, part, len(THRESHOLDS)) for part in kept]
+
+    def consider(self, example: Example, image_file: Path | None = None) -> None:
+        """Keep the best examples so far; on ties, the earlier one. Padding is none."""
+        if math.isnan(example.after):
+            return
+        for name, key in ORDERS.items():
+            keys = [key(one.before, one.after) for one, _ in self.shown[name]]
+            place = bisect_right(keys, key(example.before, example.after))
+            self.shown[name].insert(place, (example, image_file))
+            del self.shown[name][EXAMPLES:]
 
     def show(
         self,
@@ -285,43 +178,39 @@ class ImageSummary:
         image_file: Path | None = None,
         mask: NDArray[Any] | None = None,
     ) -> None:
-        """Draw one image pixel by pixel, unless there are enough already.
-
-        Args:
-            image: logits `(classes, height, width)`.
-            name: the name of the image.
-            image_file: its file.
-            mask: the true classes `(height, width)`, for evaluation only.
-
-        """
-        if len(self._maps) < MAPS:
+        """Draw one image `(classes, height, width)` pixel by pixel, unless there are enough already."""
+        if len(self.maps) < MAPS:
             temperature = self.calibration.temperature
-            self._maps.append(map_images(image, name, temperature, image_file, mask))
+            self.maps.append(map_images(image, name, temperature, image_file, mask))
 
-    def seen(self) -> tuple[Segmented, Segmented] | None:
-        """The sums before and after calibration, also with a rejected T.
+    def measure(self, logits: NDArray[Any], ground_truth: NDArray[Any]) -> None:
+        """Add the ground truth of rows or of one image `(classes, height, width)`.
+
+        It is for evaluation only.
+        """
+        temperature = judged_temperature(self.calibration)
+        if self.unit == "inputs":
+            scaled = TemperatureScaling(temperature)(logits)
+            old: Seen = Outcomes.from_logits(logits, ground_truth)
+            new: Seen = Outcomes.from_logits(scaled, ground_truth)
+        else:
+            old = Segmented.of(logits, ground_truth)
+            new = Segmented.of(logits, ground_truth, temperature=temperature)
+        self._measured.append((old, new))
+        if len(self._measured) >= JOINED:
+            self._measured = [self._joined()]
+
+    def seen(self) -> tuple[Seen, Seen] | None:
+        """The outcomes or sums before and after calibration, also with a rejected T.
 
         None without ground truth.
         """
-        return self._joined() if self._sums else None
+        return self._joined() if self._measured else None
 
-    def _joined(self) -> tuple[Segmented, Segmented]:
-        before, after = zip(*self._sums, strict=True)
-        return Segmented.concatenate(before), Segmented.concatenate(after)
-
-    def class_scores(self) -> list[ClassScores] | None:
-        """IoU, precision and ECE of each class; None without ground truth."""
-        seen = self.seen()
-        if seen is None:
-            return None
-        before, after = seen
-        found = []
-        for old, new in zip(before.classes(), after.classes(), strict=True):
-            found.append(ClassScores(old["precision"], old["iou"], old["ece"], new["ece"]))
-        return found
-
-
-Summary = RowSummary | ImageSummary
+    def _joined(self) -> tuple[Seen, Seen]:
+        before, after = zip(*self._measured, strict=True)
+        kind = Outcomes if self.unit == "inputs" else Segmented
+        return kind.concatenate(before), kind.concatenate(after)
 
 
 def judged_temperature(calibration: Calibration) -> float:
@@ -334,12 +223,11 @@ def judged_temperature(calibration: Calibration) -> float:
     return calibration.refused or calibration.temperature
 
 
-def _best(before: Doubles, after: Doubles) -> list[int]:
-    """The rows that may be among the examples, in ascending order.
+def _beginning(text: str) -> str:
+    r"""Return the beginning of a text on one line.
 
-    >>> _best(np.array([0.9, 0.8]), np.array([0.5, 0.7]))
-    [0, 1]
+    >>> _beginning("Nice,\n but late."), len(_beginning("very " * 100))
+    ('Nice, but late.', 160)
     """
-    changed = np.argsort(-np.abs(after - before), kind="stable")[:EXAMPLES]
-    least_confident = np.argsort(after, kind="stable")[:EXAMPLES]
-    return sorted({*changed.tolist(), *least_confident.tolist()})
+    line = " ".join(text.split())
+    return line if len(line) <= SHOWN_TEXT else line[: SHOWN_TEXT - 3] + "..."
